@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("stream_osr",),
     ("sklearn",),
     ("stream_osr_connectors",),
-    ("report", "stream_osr_kafka.log exits figures findings class_names setting_names"),
+    ("report", "stream_osr_kafka.log places exits figures findings class_names setting_names"),
     ("stream_osr_kafka.settings",),
     ("stream_osr_kafka.wire", "stream_osr_kafka.patience"),
     ("stream_osr_kafka.client",),

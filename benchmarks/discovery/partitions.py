@@ -30,6 +30,7 @@ from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.discovery.events import Event, SubclassMerged
 from stream_osr.discovery.reconcile import Local, Reconciled, Summary, reconcile, restore
 from stream_osr.engine.summaries import Said, to_say
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.partition import seed_of
 
 DATASETS = ("PENDIGITS",)
@@ -129,7 +130,7 @@ def run(dataset: str, seed: int) -> dict[str, Any]:
     X, y = given.X[at], given.y[at]
     one = listen(recognizer(given, seed, batch_size=len(X) + 1), X)
     several = [
-        listen(recognizer(given, seed_of(seed, dataset, number), batch_size=len(X) + 1), X[number::PARTITIONS])
+        listen(recognizer(given, seed_of(seed, Place(dataset, number)), batch_size=len(X) + 1), X[number::PARTITIONS])
         for number in range(PARTITIONS)
     ]
     return {"dataset": dataset, "seed": seed, **scores(given, y, one, several)}

@@ -18,12 +18,19 @@ from stream_osr.engine import Menu
 from stream_osr.trust.recall import ExpectedRecall
 
 from .findings import Findings
+from .places import Place
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper ends of the buckets of a histogram in seconds; the last bucket, beyond them, has none."""
 
 SUMMED = "summed "
 """How the counts of events begin that were not told one by one; their type follows."""
+
+LOST, REPEATED = "lost ", "repeated "
+"""The counts of records that are not decided, and of those that are decided again; the reason follows."""
+
+REASONS = ("retention", "offsets")
+"""``retention``: the input deleted records that were not read; ``offsets``: somebody moved or deleted the offsets."""
 
 OF_TYPE, DRIFTED, KNOWN_OF, UNKNOWN_OF = "type ", "drifted ", "known of ", "unknown of "
 """The same of all events, of drifts, and of decisions; the type follows, or the known class by its short name."""
@@ -104,6 +111,8 @@ class PartitionFigures:
         Decisions that are held back.
     replaying
         A replay is under way: nothing is published.
+    suspended
+        The partition cannot be loaded or continued; it is tried again now and then.
     snapshot
         Moment of the latest snapshot, or of the one that the partition was loaded from, as far as known.
     menu
@@ -122,6 +131,7 @@ class PartitionFigures:
     pending: int = 0
     held: int = 0
     replaying: bool = False
+    suspended: bool = False
     snapshot: float | None = None
     menu: Menu | None = None
     recall: Recall = NOTHING_TOLD
@@ -162,14 +172,14 @@ class Figures:
         not be done), ``unknown_rate_jumps`` (of the share called unknown), ``data_faults`` (columns that began to
         fail, rows that began to repeat), ``summed`` and a type (events that were told by a sum), ``type`` and a type
         (those that were told), ``drifted``, ``known of`` and ``unknown of`` and a known class (its drifts, and
-        decisions to which it was nearest); by name and -1: ``commands_unreadable``
+        decisions to which it was nearest); by name and None: ``commands_unreadable``
         (records of the topic of labels that are no commands), ``transactions``, ``transactions_failed``,
         ``transactions_abandoned`` among them, ``transactions_fenced``, ``transactions_retried``, ``rebalances``,
         ``consumers`` made.
     times
         By name: ``batch`` (micro-batches closed, replayed or not), ``transaction`` and ``snapshot``.
     partitions
-        By number, those that this worker owns.
+        Those that this worker owns.
     progress
         Moment of the last commit, or of the last time there was nothing to do; None: nothing is assigned, or nothing
         is known.
@@ -185,9 +195,9 @@ class Figures:
         It has got through to the brokers and the topics once.
     """
 
-    counts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, Place | None]] = field(default_factory=Counter)
     times: dict[str, Histogram] = field(default_factory=dict)
-    partitions: dict[int, PartitionFigures] = field(default_factory=dict)
+    partitions: dict[Place, PartitionFigures] = field(default_factory=dict)
     progress: float | None = None
     loop: float = field(default_factory=time.monotonic)
     obstacles: tuple[str, ...] = (STARTING,)
@@ -206,9 +216,9 @@ class Figures:
         """Why it is not ready, each reason once."""
         return tuple(dict.fromkeys((*self.outside, *self.obstacles)))
 
-    def add(self, name: str, partition: int = -1, by: int = 1) -> None:
-        """Count something."""
-        self.counts[name, partition] += by
+    def add(self, name: str, place: Place | None = None, by: int = 1) -> None:
+        """Count something, of a partition or of the whole worker."""
+        self.counts[name, place] += by
 
     def observe(self, name: str, seconds: float) -> None:
         """Note how long something took."""
@@ -220,7 +230,7 @@ class Figures:
 
     def copy(self) -> Figures:
         """Copy them as they are now; the loop may go on meanwhile."""
-        partitions = {number: replace(partition) for number, partition in dict(self.partitions).items()}
+        partitions = {place: replace(partition) for place, partition in dict(self.partitions).items()}
         return replace(self, counts=Counter(dict(self.counts)), times=dict(self.times), partitions=partitions)
 
     def ended(self, why: str) -> Figures:

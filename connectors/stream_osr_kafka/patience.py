@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from .places import Place
+
 FIRST_SECONDS, LONGEST_SECONDS = 0.3, 5.0
 """Before something is tried again: doubled each time, up to the longer of them."""
 
@@ -64,16 +66,16 @@ class Grace:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._since: dict[int, float] = {}
+        self._since: dict[Place, float] = {}
 
-    def lasts(self, number: int) -> bool:
+    def lasts(self, place: Place) -> bool:
         """Say whether it may still be so."""
         now = time.monotonic()
-        return now - self._since.setdefault(number, now) < self._seconds
+        return now - self._since.setdefault(place, now) < self._seconds
 
-    def end(self, number: int) -> None:
+    def end(self, place: Place) -> None:
         """Note that it is not so any more."""
-        self._since.pop(number, None)
+        self._since.pop(place, None)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -47,9 +48,9 @@ class ServiceSettings(BaseSettings):
     brokers: str
     """Comma-separated host:port of brokers to begin with."""
     input: str
-    """Topic of the instances."""
+    """Topic of the instances, or several topics, comma-separated."""
     output: str = ""
-    """Topic of the decisions; INPUT.decisions if not given."""
+    """Topic of the decisions; INPUT.decisions if not given. With several inputs all defaults begin with GROUP."""
     events: str = ""
     """Topic of the events; INPUT.events if not given."""
     dead_letters: str = ""
@@ -69,8 +70,10 @@ class ServiceSettings(BaseSettings):
     """Name of this worker in the group: its own, and the same after a restart."""
     workers: AtLeastOne = 1
     """Worker processes."""
-    start: Literal["earliest", "latest"] = "earliest"
-    """Where a group begins that has committed nothing yet."""
+    start: str = "earliest"
+    """Where a group begins that has committed nothing yet: earliest, latest, or a time in ISO 8601."""
+    stop: str | None = None
+    """Where the service ends: end (of the input, as it is at the start) or a time in ISO 8601; never if not given."""
 
     decoder: str = "json"
     """json, or module:function that makes a decoder of these settings."""
@@ -109,7 +112,9 @@ class ServiceSettings(BaseSettings):
     snapshots: Annotated[int, Field(ge=2)] = 3
     """Snapshots kept of each partition."""
     on_lost_state: Literal["fail", "cold"] = "fail"
-    """No snapshot leads to the committed offset: stop, or begin anew from there."""
+    """No snapshot leads to the committed offset: suspend the partition, or begin anew from there."""
+    on_gap: Literal["carry", "fail", "cold"] = "carry"
+    """The input deleted unread records: go on with what has emerged, suspend the partition, or begin anew."""
     on_model_change: Literal["refuse", "carry", "cold"] = "refuse"
     """Another model than the one that the group has run: stop, go on with what has emerged, or begin anew with it."""
 
@@ -161,6 +166,12 @@ class ServiceSettings(BaseSettings):
     @classmethod
     def _fill_in(cls, values: dict[str, Any]) -> dict[str, Any]:
         topic = values.get("input")
+        if isinstance(topic, list | tuple):
+            topic = ",".join(map(str, topic))
+        if isinstance(topic, str):
+            topics = [name.strip() for name in topic.split(",") if name.strip()]
+            values = {**values, "input": ",".join(topics)}
+            topic = topics[0] if len(topics) == 1 else values.get("group") or cls.model_fields["group"].default
         names = {"output": "decisions", "events": "events", "dead_letters": "dlq"}
         names |= {"links": "links", "global_events": "global-events"}
         given = {name: values.get(name) or f"{topic}.{suffix}" for name, suffix in names.items()}
@@ -171,10 +182,14 @@ class ServiceSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> ServiceSettings:
-        for name, topic in self.topics.items():
-            others = [other for other, its in self.topics.items() if its == topic and other != name]
-            if topic is not None and others:
-                raise ValueError(f"{name} and {others[0]} are the same topic, {topic}: give each its own")
+        named = [("input", topic) for topic in self.inputs]
+        named += [(role, topic) for role, topic in self.topics.items() if role != "input" and topic is not None]
+        for place, (role, topic) in enumerate(named):
+            for other, its in named[:place]:
+                if its == topic:
+                    raise ValueError(f"{other} and {role} are the same topic, {topic}: give each its own")
+        for name in ("start", "stop"):
+            self._check_time(name)
         if self.transaction_timeout < self.transaction_deadline:
             raise ValueError(
                 f"transaction_timeout is {self.transaction_timeout:g} s and transaction_deadline "
@@ -202,6 +217,28 @@ class ServiceSettings(BaseSettings):
             if value is None:
                 raise ValueError(f"sasl_mechanism is {self.sasl_mechanism}: give {name}, too")
 
+    def _check_time(self, name: str) -> None:
+        words = {"start": ("earliest", "latest"), "stop": ("end",)}[name]
+        value = getattr(self, name)
+        if value is None or value in words:
+            return
+        try:
+            milliseconds(value)
+        except ValueError:
+            raise ValueError(
+                f"{name} is {value!r}; expected {', '.join(words)} or a time such as 2026-11-25T08:00:00Z"
+            ) from None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Topics of the instances."""
+        return tuple(self.input.split(","))
+
+    @property
+    def start_time(self) -> int | None:
+        """Time at which a new group begins, in milliseconds since 1970; None: it begins at an end of the input."""
+        return None if self.start in ("earliest", "latest") else milliseconds(self.start)
+
     @property
     def topics(self) -> dict[str, str | None]:
         """Names of all topics by what they are for; None: there is none."""
@@ -225,6 +262,16 @@ class ServiceSettings(BaseSettings):
         if self.sasl_password_file is None:
             return self.sasl_password
         return SecretStr(read_secret("sasl_password_file", self.sasl_password_file).rstrip("\r\n"))
+
+
+def milliseconds(text: str) -> int:
+    """Convert a time in ISO 8601 to milliseconds since 1970; without a zone it is UTC.
+
+    >>> milliseconds("1970-01-01T00:00:01.5Z"), milliseconds("1970-01-02"), milliseconds("1970-01-01T01:00+01:00")
+    (1500, 86400000, 0)
+    """
+    time = datetime.fromisoformat(text)
+    return round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
 
 
 def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given: Any) -> ServiceSettings:

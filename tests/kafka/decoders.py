@@ -12,6 +12,9 @@ from stream_osr_kafka.wire.messages import Decoder, Received
 
 HANG = b"hang"
 
+SECONDS = 8.0
+"""Time that the first record takes with :func:`slow_at_first`."""
+
 
 def hanging(settings: ServiceSettings) -> Decoder:
     """JSON, but the record with the key ``hang`` never ends."""
@@ -23,3 +26,17 @@ def hanging(settings: ServiceSettings) -> Decoder:
         return decode(received)
 
     return decode_or_hang
+
+
+def slow_at_first(settings: ServiceSettings) -> Decoder:
+    """JSON, but the first record takes as long as a sampler that has to be compiled."""
+    decode, begun = JsonDecoder(JsonFields(), settings.max_instance_bytes), False
+
+    def decode_late(received: Received) -> Record:
+        nonlocal begun
+        if not begun:
+            begun = True
+            time.sleep(SECONDS)
+        return decode(received)
+
+    return decode_late

@@ -21,6 +21,7 @@ from kafka.errors import KafkaTimeoutError
 from stream_osr import OpenSetRecognizer
 from stream_osr_kafka.client import PlainProducer
 from stream_osr_kafka.client.unpacking import unpack_all
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.partition import seed_of
 from stream_osr_kafka.wire.messages import Outgoing
 from tests.blobs import fitted, stream_part
@@ -62,6 +63,8 @@ class Stream:
         self.model = model
         self.topic = f"in-{uuid.uuid4().hex[:8]}"
         self.sent: list[list[Sent]] = [[] for _ in range(partitions)]
+        self.counted: dict[str, float] | None = None
+        """Lost and repeated records by the metrics of the service, over all processes that ended as they should."""
         self.settings = {
             "model": str(folder / "model.osr"),
             "brokers": address,
@@ -313,7 +316,7 @@ def decide(
 def recognizer_after(stream: Stream, number: int, offsets: Sequence[int], ends: Sequence[int]) -> OpenSetRecognizer:
     """Give the recognizer of a partition as it is after them."""
     arguments = stream.model.arguments
-    seed = seed_of(arguments["seed"], stream.topic, number)
+    seed = seed_of(arguments["seed"], Place(stream.topic, number))
     model = OpenSetRecognizer.from_trained(
         stream.model.trained, **{**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
     )

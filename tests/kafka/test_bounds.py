@@ -92,7 +92,7 @@ def test_monsters_stop_no_worker_and_are_counted(
         assert not log.asks(stream.topic, 1, 0)
     finally:
         log.close()
-    assert figures.counts["commands_unreadable", -1] == len(MONSTERS)
+    assert figures.counts["commands_unreadable", None] == len(MONSTERS)
     assert caplog.text.count("is left") == len(MONSTERS)
 
     def fail(value: bytes) -> Command:
@@ -101,7 +101,7 @@ def test_monsters_stop_no_worker_and_are_counted(
     with monkeypatch.context() as patch:
         patch.setattr(label_log, "parse", fail)
         LabelLog(ServiceSettings(**stream.settings), figures).close()
-    assert figures.counts["commands_unreadable", -1] == 2 * len(MONSTERS) + 2
+    assert figures.counts["commands_unreadable", None] == 2 * len(MONSTERS) + 2
 
     worker = Worker(stream)
     stream.send(instances(100, 1))
@@ -133,8 +133,8 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
     assert len(after.model.summary().known) == 2
     figures = Figures()
     settings = ServiceSettings(model="m", brokers="b", input="in")
-    account(figures, settings, [Batch(3, partition, after, records(40, 40), outcome)], [])
-    assert figures.counts["commands_left", 3] == 5
+    account(figures, settings, [Batch(PLACE, partition, after, records(40, 40), outcome)], [])
+    assert figures.counts["commands_left", PLACE] == 5
 
 
 def test_a_command_that_fails_by_our_fault_is_left(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
@@ -244,7 +244,7 @@ def test_a_whole_number_that_json_cannot_say_is_a_dead_letter_by_all_rules(label
     batch = labelled(b'{"a": 1, "b": 1, "y": ' + label + b"}")
     after, outcome = step(fresh(rules), PLACE, batch, (), Boundary(2), decode)
     assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
-    assert len(PUBLISHER.decisions(3, outcome.decisions)) == 1
+    assert len(PUBLISHER.decisions(PLACE, outcome.decisions)) == 1
     assert after.model.counters["refused"] == 1
 
 
@@ -352,8 +352,13 @@ def test_the_events_of_a_sum_are_counted_by_type() -> None:
     outcome.events.append(summed)
     figures = Figures()
     settings = ServiceSettings(model="m", brokers="b", input="in")
-    account(figures, settings, [Batch(3, before, after, labelled(None), outcome)], PUBLISHER.events(3, outcome))
-    overview = Overview("in", lambda: {"w": figures}, 300.0)
+    account(
+        figures,
+        settings,
+        [Batch(PLACE, before, after, labelled(None), outcome)],
+        PUBLISHER.events(PLACE, outcome),
+    )
+    overview = Overview(lambda: {"w": figures}, 300.0)
     (family,) = [metric for metric in overview.collect() if metric.name == "stream_osr_events_summed"]
     counts = {sample.labels["type"]: sample.value for sample in family.samples if sample.name.endswith("_total")}
     assert counts == {"SubclassEmerged": 12, "SubclassGrew": 3}

@@ -11,6 +11,7 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.commands import labelling
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run import closing
 from stream_osr_kafka.run.partition import Partition, begin, step
 from stream_osr_kafka.wire.boundaries import Boundary
@@ -19,7 +20,7 @@ from stream_osr_kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
-PLACE = ("in", 3)
+PLACE = Place("in", 3)
 SIZE = 64
 
 

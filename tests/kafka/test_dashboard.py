@@ -18,6 +18,7 @@ from stream_osr_kafka.figures import Figures, PartitionFigures
 from stream_osr_kafka.findings import find
 from stream_osr_kafka.ops.metrics import Overview
 from stream_osr_kafka.ops.monitor import Monitor
+from stream_osr_kafka.places import Place
 from tests.kafka.brokers import Broker
 from tests.kafka.prometheus import EXAMPLE, Prometheus, program, until, watching, webhook
 from tests.kafka.scraping import address, metrics, total
@@ -87,8 +88,8 @@ def test_what_a_real_prometheus_makes_of_it(broker: Broker, tmp_path: Path) -> N
     program("prometheus")
     stream = Stream(broker.address, tmp_path, 2, small_model(chains=2), metrics_port=0)
     worker = Worker(stream)
-    hostile = Figures(partitions={0: PartitionFigures(found=FOUND)})
-    monitor = Monitor("127.0.0.1", 0, Overview("in", lambda: {"h": hostile}, WATCHDOG))
+    hostile = Figures(partitions={Place(stream.topic, 0): PartitionFigures(found=FOUND)})
+    monitor = Monitor("127.0.0.1", 0, Overview(lambda: {"h": hostile}, WATCHDOG))
     targets = {"osr": address(worker).removeprefix("http://"), "hostile": monitor.address}
     try:
         with webhook() as (hook, posted), watching(tmp_path, targets, hook) as prometheus:
@@ -151,7 +152,7 @@ def state_of(stream: Stream) -> Samples:
             a["offset"] for a, b in zip(values, [*values[1:], {"batch": -1}], strict=True) if a["batch"] != b["batch"]
         ]
         model = recognizer_after(stream, number, [value["offset"] for value in values], ends)
-        figures.partitions[number] = PartitionFigures(found=find(model)[0])
+        figures.partitions[Place(stream.topic, number)] = PartitionFigures(found=find(model)[0])
     with port({"w": figures}, stream.topic) as at:
         return shown(scrape(at))
 

@@ -15,10 +15,21 @@ from stream_osr.discovery.grouping import Estimate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.engine import Menu, Stages
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_kafka.figures import DRIFTED, KNOWN_OF, OF_TYPE, SUMMED, Figures, PartitionFigures, Recall
+from stream_osr_kafka.figures import (
+    DRIFTED,
+    KNOWN_OF,
+    LOST,
+    OF_TYPE,
+    REPEATED,
+    SUMMED,
+    Figures,
+    PartitionFigures,
+    Recall,
+)
 from stream_osr_kafka.findings import Findings, OfClass
 from stream_osr_kafka.ops.metrics import Overview
 from stream_osr_kafka.ops.monitor import Monitor
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 from tests.documents.reading import blocks
 from tests.kafka.prometheus import promtool
@@ -35,11 +46,11 @@ def exposed() -> dict[str, set[str]]:
     figures = Figures(progress=0.0, model="m", fingerprint="f")
     recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
     found = Findings(Signals(), Stages(1, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1, {"sky": OfClass(recall.now, 0.5)})
-    figures.partitions[0] = PartitionFigures(
+    figures.partitions[Place("in", 0)] = PartitionFigures(
         end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall, dependent=False, found=found
     )
     for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
-        figures.add(name, 0)
+        figures.add(name, Place("in", 0))
     for name in (
         "unreadable",
         "features_missing",
@@ -49,13 +60,15 @@ def exposed() -> dict[str, set[str]]:
         "commands_left",
         "unknown_rate_jumps",
         "data_faults",
+        LOST + "retention",
+        REPEATED + "offsets",
         SUMMED + "SubclassGrew",
         OF_TYPE + "SubclassGrew",
         KNOWN_OF + "sky",
         DRIFTED + "sky",
     ):
-        figures.add(name, 0)
-    monitor = Monitor("127.0.0.1", 0, Overview("in", lambda: {"w": figures}, 1.0))
+        figures.add(name, Place("in", 0))
+    monitor = Monitor("127.0.0.1", 0, Overview(lambda: {"w": figures}, 1.0))
     try:
         families = text_string_to_metric_families(get(f"http://{monitor.address}", "/metrics", "text/plain")[1])
     finally:

@@ -9,6 +9,7 @@ import pytest
 
 from stream_osr.engine import Menu
 from stream_osr_kafka.figures import BOUNDS, Figures, Histogram, PartitionFigures
+from stream_osr_kafka.places import Place
 
 
 def test_a_worker_that_has_said_nothing_is_neither_ready_nor_getting_on() -> None:
@@ -57,10 +58,10 @@ def test_a_copy_is_one_of_its_own_and_goes_through_a_pipe() -> None:
     figures = live()
     copy = figures.copy()
     assert pickle.loads(pickle.dumps(copy)) == copy == figures
-    figures.add("records", 0)
+    figures.add("records", Place("in", 0))
     figures.observe("batch", 1.0)
-    figures.partitions[0].position = 9
-    figures.partitions[1] = PartitionFigures()
+    figures.partitions[Place("in", 0)].position = 9
+    figures.partitions[Place("in", 1)] = PartitionFigures()
     assert copy == live(copy.loop)
 
 
@@ -74,9 +75,9 @@ def test_copies_are_made_while_the_loop_writes() -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for number in range(20000):
-        figures.add("records", number % 500)
+        figures.add("records", Place("in", number % 500))
         figures.observe("batch", 1.0)
-        figures.partitions[number % 50] = PartitionFigures(number)
+        figures.partitions[Place("in", number % 50)] = PartitionFigures(number)
         figures.partitions.pop((number + 7) % 50, None)
     stop.set()
     reader.join()
@@ -88,7 +89,9 @@ def test_copies_are_made_while_the_loop_writes() -> None:
 def live(loop: float = 5.0) -> Figures:
     """Figures of a worker that has done something."""
     figures = Figures(progress=4.0, loop=loop, obstacles=(), model="m", fingerprint="f", opened=True)
-    figures.partitions[0] = PartitionFigures(7, end=8, read=8, pending=1, held=2, menu=Menu(1, 2, 3, 4.0, 5.0))
-    figures.add("records", 0, 7)
+    figures.partitions[Place("in", 0)] = PartitionFigures(
+        7, end=8, read=8, pending=1, held=2, menu=Menu(1, 2, 3, 4.0, 5.0)
+    )
+    figures.add("records", Place("in", 0), 7)
     figures.observe("batch", 0.2)
     return figures

@@ -19,6 +19,7 @@ from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
 from stream_osr_kafka.figures import DRIFTED, KNOWN_OF, OF_TYPE, SUMMED, UNKNOWN_OF, Figures, PartitionFigures, Recall
 from stream_osr_kafka.findings import Findings, OfClass, find
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.counting import TYPES, begin_counts, count_decisions, count_events
 from stream_osr_kafka.run.finding import Finder
 from stream_osr_kafka.run.keeping import Owned
@@ -29,6 +30,7 @@ from tests.kafka.scraping import total
 from tests.kafka.test_monitor import get, live, port, scrape
 
 LONG, ALIKE = "x" * 1000, "x" * 500 + "y" + "x" * 500
+PLACE, OTHER = Place("sensors", 3), Place("sensors", 4)
 HOSTILE = ("a\nb", 'say "no"\\', "\x1b[2J", LONG, ALIKE, "", "other", "\u202egnp.exe", "{class}", "sky")
 
 CLASSES = {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in class_names(HOSTILE).values()}
@@ -111,22 +113,22 @@ def test_looking_changes_nothing_and_what_was_measured_only_saves_time() -> None
 
 
 def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replayed() -> None:
-    figures, model = Figures(partitions={3: PartitionFigures(), 4: PartitionFigures()}), fitted(chains=1)
+    figures, model = Figures(partitions={PLACE: PartitionFigures(), OTHER: PartitionFigures()}), fitted(chains=1)
     owned = {number: Owned(begin(model, Boundary(0)), deque(), [], 0.0) for number in figures.partitions}
-    owned[4].replay.append(Boundary(7))
+    owned[OTHER].replay.append(Boundary(7))
     finder = Finder(figures)
     finder.turn(owned)
-    assert figures.partitions[3].found is not None
+    assert figures.partitions[PLACE].found is not None
     finder._due = 0.0
     finder.turn(owned)
-    assert figures.partitions[4].found is None, "a count that is behind would look like one that began anew"
-    owned[4].replay.clear()
+    assert figures.partitions[OTHER].found is None, "a count that is behind would look like one that began anew"
+    owned[OTHER].replay.clear()
     finder._due = math.inf
     finder.turn(owned)
-    assert figures.partitions[4].found is None, "it is not time yet"
+    assert figures.partitions[OTHER].found is None, "it is not time yet"
     finder._due = 0.0
     finder.turn(owned)
-    assert figures.partitions[4].found is not None
+    assert figures.partitions[OTHER].found is not None
 
 
 def test_a_new_process_says_of_a_partition_what_the_one_before_said(tmp_path) -> None:
@@ -137,7 +139,7 @@ def test_a_new_process_says_of_a_partition_what_the_one_before_said(tmp_path) ->
 
 def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
     figures, model = Figures(), fitted(chains=1, batch_size=32)
-    begin_counts(figures, 3, model)
+    begin_counts(figures, PLACE, model)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
     assert {labels["type"] for labels, _ in samples["stream_osr_events_of_type_total"]} == {*TYPES}
@@ -148,8 +150,8 @@ def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
 
     run(model)
     made, events = list(model.drain()), list(model.drain_events())
-    count_decisions(figures, 3, model, made)
-    count_events(figures, 3, model, events)
+    count_decisions(figures, PLACE, model, made)
+    count_events(figures, PLACE, model, events)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
     for decided, of in (
@@ -173,7 +175,7 @@ def test_drifts_are_counted_by_class_and_what_was_summed_up_apart() -> None:
     labels = ("left", "left", "unheard of")
     drifted = [ClassDrifted(label=label, movement=movement, **change, **about) for label in labels]
     summed = EventsSummed(counts={"SubclassGrew": 5}, since=3, until=90, emerged=(), **about)
-    count_events(figures, 3, model, [*drifted, summed])
+    count_events(figures, PLACE, model, [*drifted, summed])
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
     assert total(samples, "stream_osr_class_drifts_total", **{"class": "left"}) == 2
@@ -195,9 +197,9 @@ def test_names_of_classes_are_few_short_and_one_line_each_and_no_two_are_one_ser
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
 def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accept: str) -> None:
     figures, names = live(), class_names(HOSTILE)
-    figures.partitions[3].found = FOUND
+    figures.partitions[PLACE].found = FOUND
     for name in names.values():
-        figures.add(f"known of {name}", 3, 7)
+        figures.add(f"known of {name}", PLACE, 7)
     with port({"osr-0": figures}) as address:
         text = get(address, "/metrics", accept)[1]
         samples = scrape(address)
@@ -223,7 +225,7 @@ def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accep
 def test_what_is_not_known_of_a_class_has_no_sample() -> None:
     figures = live()
     found = Findings(Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), None, 1, {"sky": OfClass(None, None)})
-    figures.partitions[3].found = found
+    figures.partitions[PLACE].found = found
     with port({"osr-0": figures, "osr-1": replace(live(), partitions={})}) as address:
         samples = scrape(address)
     for name in ("class_expected_recall", "class_density_rank", "unknown_usual"):
@@ -234,14 +236,16 @@ def test_what_is_not_known_of_a_class_has_no_sample() -> None:
 def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> None:
     """As docs/kafka.md promises; what a service has but once is not counted."""
     figures, classes = live(), {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in many()}
-    figures.partitions[3].found = Findings(Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1000, classes)
-    figures.partitions[3].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    figures.partitions[PLACE].found = Findings(
+        Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1000, classes
+    )
+    figures.partitions[PLACE].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
     for kind in TYPES:
-        figures.add(f"{OF_TYPE}{kind}", 3)
-        figures.add(f"{SUMMED}{kind}", 3)
+        figures.add(f"{OF_TYPE}{kind}", PLACE)
+        figures.add(f"{SUMMED}{kind}", PLACE)
     for name in classes:
         for of in (KNOWN_OF, UNKNOWN_OF, DRIFTED):
-            figures.add(f"{of}{name}", 3)
+            figures.add(f"{of}{name}", PLACE)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
     assert 300 < sum("partition" in labels for each in samples.values() for labels, _ in each) <= 500

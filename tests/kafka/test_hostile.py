@@ -17,6 +17,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.commands import labelling
 from stream_osr_kafka.commands.label_log import Commands
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.partition import begin, step
 from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.wire.boundaries import Boundary
@@ -42,7 +43,7 @@ from tests.kafka.test_bounds import MONSTERS
 few = settings(max_examples=100, deadline=None)
 many = settings(max_examples=2000, deadline=None)
 
-PLACE = ("in", 3)
+PLACE = Place("in", 3)
 PUBLISHER = publisher(1_000_000)
 LARGEST = 10_000
 DECODERS = [
@@ -106,7 +107,7 @@ def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, r
         assert len(received) == len(decided) + len(refused) + len(outcome.taken.labelled)
         assert not {*decided} & {*refused}
         assert "PROCESS" not in {refusal.stage for _, refusal in outcome.taken.refused}
-        told = PUBLISHER.decisions(PLACE[1], outcome.decisions), PUBLISHER.events(PLACE[1], outcome)
+        told = PUBLISHER.decisions(PLACE, outcome.decisions), PUBLISHER.events(PLACE, outcome)
         for message in (*told[0], *told[1]):
             assert json.loads(message.value or b"")["partition"] == PLACE[1]
             check_sendable(message)
@@ -123,8 +124,8 @@ def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, r
     with tempfile.TemporaryDirectory() as folder:
         snapshots = Snapshots(Path(folder), keep=2)
         snapshots.open()
-        snapshots.write(*PLACE, partition)
-        back = snapshots.read(*PLACE, partition.lineage, partition.history.last, partition.model.trained)
+        snapshots.write(PLACE, partition)
+        back = snapshots.read(PLACE, partition.lineage, partition.history.last, partition.model.trained)
     assert back is not None
     assert back.waiting == partition.waiting
     check_alive(back.model)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.standing import Incarnations
 
 
@@ -50,14 +51,14 @@ def test_what_was_not_accepted_is_another_one_at_the_next_start_too(tmp_path: Pa
         found, renewed = seen(tmp_path, "b", keep=False)
         assert renewed
         with pytest.raises(ConnectorError, match=r"deleted and made again; of the one before.* 300 of partition 1"):
-            found.tell({1: 300}, "fail")
+            found.tell({Place("in", 1): 300}, "fail")
 
 
 def test_what_is_gone_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     seen(tmp_path, "a")
     found, _ = seen(tmp_path, "b")
     with caplog.at_level(logging.WARNING):
-        found.tell({0: 12, 1: 34}, "cold")
+        found.tell({Place("in", 0): 12, Place("in", 1): 34}, "cold")
     assert "up to 12 of partition 0, 34 of partition 1" in caplog.text
     assert "ids go on as in+1-" in caplog.text
 

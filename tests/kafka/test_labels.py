@@ -10,6 +10,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.commands import labelling
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import begin, step
 from stream_osr_kafka.settings import ServiceSettings
@@ -89,7 +90,7 @@ def test_labels_are_replayed_where_they_were(broker: Broker, tmp_path: Path) -> 
     for number in range(2):
         history = progress(stream, number).history
         assert history.fresh, "all boundaries are there"
-        state = begin(model.recognizer(stream.topic, number), history.base)
+        state = begin(model.recognizer(Place(stream.topic, number)), history.base)
         expected, told = [], []
         for end in history.after(history.base):
             records = [

@@ -12,6 +12,7 @@ import pytest
 from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
 from stream_osr.errors import ConnectorError
 from stream_osr_kafka.commands import labelling
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.models import Journal, ModelFile
 from stream_osr_kafka.run.partition import Partition, begin, seed_of, step
 from stream_osr_kafka.run.recovery import Committed, Found, LaterModelError, Recovery
@@ -48,12 +49,12 @@ class Upgrade:
 
     def run(self, name: str, sizes: list[int], snapshot_after: int) -> tuple[Partition, list[Outcome]]:
         model = ModelFile.load(ServiceSettings(model=self.folder / f"{name}.osr", **self.settings))
-        state, outcomes = begin(model.recognizer(*PLACE), Boundary(0)), []
+        state, outcomes = begin(model.recognizer(PLACE), Boundary(0)), []
         for number, size in enumerate(sizes, start=1):
             state, made = advance(state, [portion(state, size)])
             outcomes += made
             if number == snapshot_after:
-                self.snapshots.write(*PLACE, state)
+                self.snapshots.write(PLACE, state)
         return state, outcomes
 
     def committed(self, recovery: Recovery, state: Partition, first: int = 0) -> Committed:
@@ -61,7 +62,7 @@ class Upgrade:
 
     def found(self, recovery: Recovery, **changes: Any) -> Found:
         earlier = self.committed(self.recovery("a"), self.state)
-        return recovery.find(PLACE[1], earlier._replace(**changes), 0)
+        return recovery.find(PLACE, earlier._replace(**changes), 0)
 
 
 def portion(state: Partition, size: int) -> list[Any]:
@@ -84,7 +85,7 @@ def test_every_record_has_one_decision(tmp_path: Path, change: str) -> None:
     recovery = upgrade.recovery("b")
     found = upgrade.found(recovery)
     assert (found.new, found.replay, recovery.is_earlier(found.state)) == (False, (), True)
-    state, handed = recovery.hand_over(PLACE[1], found.state, 0)
+    state, handed = recovery.hand_over(PLACE, found.state, 0)
     assert not recovery.is_earlier(state)
     assert [d.key for _, d in handed.decisions] == [f"k{n}" for n in range(END - HELD_BACK, END)]
     upgrade.state.model.flush()
@@ -105,7 +106,7 @@ def test_every_record_has_one_decision(tmp_path: Path, change: str) -> None:
 def test_it_is_handed_over_at_the_end_wherever_the_snapshot_is(tmp_path: Path) -> None:
     upgrade = Upgrade(tmp_path, on_model_change="carry")
     recovery = upgrade.recovery("b")
-    expected, told = recovery.hand_over(PLACE[1], upgrade.found(recovery).state, 0)
+    expected, told = recovery.hand_over(PLACE, upgrade.found(recovery).state, 0)
     for path in upgrade.snapshots.folder.glob("*.osr"):
         path.unlink()
     found = upgrade.found(recovery)
@@ -113,7 +114,7 @@ def test_it_is_handed_over_at_the_end_wherever_the_snapshot_is(tmp_path: Path) -
     back = found.state
     for end in found.replay:
         back, _ = step(back, PLACE, portion(back, end.offset - back.history.last.offset), (), end, DECODE)
-    state, again = recovery.hand_over(PLACE[1], back, 0)
+    state, again = recovery.hand_over(PLACE, back, 0)
     assert again.decisions == told.decisions
     following = [portion(state, 64)]
     assert advance(state, following)[1] == advance(expected, following)[1]
@@ -121,25 +122,25 @@ def test_it_is_handed_over_at_the_end_wherever_the_snapshot_is(tmp_path: Path) -
 
 def test_the_beginning_comes_back_by_replay(tmp_path: Path) -> None:
     upgrade = Upgrade(tmp_path, on_model_change="carry")
-    state, _ = (recovery := upgrade.recovery("b")).hand_over(PLACE[1], upgrade.found(recovery).state, 0)
-    begun = upgrade.recovery("b").find(PLACE[1], upgrade.committed(recovery, state), 0)
+    state, _ = (recovery := upgrade.recovery("b")).hand_over(PLACE, upgrade.found(recovery).state, 0)
+    begun = upgrade.recovery("b").find(PLACE, upgrade.committed(recovery, state), 0)
     assert (begun.new, begun.replay, begun.state.history) == (False, (), state.history)
     later, _ = advance(state, [portion(state, 32)])
-    found = upgrade.recovery("b").find(PLACE[1], upgrade.committed(recovery, later), 0)
+    found = upgrade.recovery("b").find(PLACE, upgrade.committed(recovery, later), 0)
     assert found.replay == (Boundary(END + 32),)
     back, _ = step(found.state, PLACE, portion(found.state, 32), (), Boundary(END + 32), DECODE)
     following = [portion(later, 64)]
     expected = advance(later, following)[1]
     assert advance(back, following)[1] == expected
-    third = upgrade.recovery("a").find(PLACE[1], upgrade.committed(recovery, later), 0)
+    third = upgrade.recovery("a").find(PLACE, upgrade.committed(recovery, later), 0)
     assert third.replay == (Boundary(END + 32),), "and back to the first model"
 
 
 def test_other_settings_are_another_model(tmp_path: Path) -> None:
     upgrade = Upgrade(tmp_path, on_model_change="carry")
     recovery = upgrade.recovery("a", seed=9)
-    state, _ = recovery.hand_over(PLACE[1], upgrade.found(recovery).state, 0)
-    assert state.model.seed == seed_of(9, *PLACE)
+    state, _ = recovery.hand_over(PLACE, upgrade.found(recovery).state, 0)
+    assert state.model.seed == seed_of(9, PLACE)
     assert state.model.emerged_statistics().keys() == upgrade.state.model.emerged_statistics().keys()
 
 
@@ -147,13 +148,13 @@ def test_what_is_asked_goes_to_the_stream_it_was_meant_for(tmp_path: Path) -> No
     upgrade = Upgrade(tmp_path, on_model_change="carry")
     recovery = upgrade.recovery("b")
     earlier = upgrade.found(recovery).state
-    state, _ = recovery.hand_over(PLACE[1], earlier, labels=3)
+    state, _ = recovery.hand_over(PLACE, earlier, labels=3)
     assert state.history.last == Boundary(END, 0), "ids are the same, so what was asked of them holds"
     (key,) = emerged(upgrade.outcomes)
     command = labelling.parse(json.dumps({"subclass": f"in/3:{key}", "label": "third"}).encode())
     after, _ = step(state, PLACE, portion(state, 32), [command], Boundary(END + 32, 3), DECODE)
     assert after.model.summary().known[-1].name == "third"
-    cold, _ = upgrade.recovery("b", on_model_change="cold").hand_over(PLACE[1], earlier, labels=3)
+    cold, _ = upgrade.recovery("b", on_model_change="cold").hand_over(PLACE, earlier, labels=3)
     assert cold.history.last == Boundary(END, 3)
 
 
@@ -196,7 +197,7 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path, caplog: Any) 
     other.save(tmp_path / "c.osr")
     different = upgrade.recovery("c", on_model_change="carry")
     with pytest.raises(ConnectorError, match=r"in/3: the features differ.*has 'b' and the new one has 'c'.*cold"):
-        different.hand_over(PLACE[1], upgrade.found(different).state, 0)
+        different.hand_over(PLACE, upgrade.found(different).state, 0)
     for path in upgrade.snapshots.folder.glob("*.osr"):
         path.unlink()
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*read with its own features"):
@@ -206,13 +207,13 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path, caplog: Any) 
     committed = upgrade.committed(upgrade.recovery("a"), upgrade.state)
     (upgrade.snapshots.folder / f"{Progress.parse(committed.metadata).model}.model").unlink()
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*there is no file"):
-        upgrade.recovery("b", on_model_change="carry").find(PLACE[1], committed, 0)
+        upgrade.recovery("b", on_model_change="carry").find(PLACE, committed, 0)
     caplog.clear()
-    assert upgrade.recovery("b", on_model_change="cold").find(PLACE[1], committed, 0).new
+    assert upgrade.recovery("b", on_model_change="cold").find(PLACE, committed, 0).new
     assert "there is no file" in caplog.text, "on_lost_state allows it, and it is said"
     strict = upgrade.recovery("b", on_model_change="cold", on_lost_state="fail")
     with pytest.raises(ConnectorError, match=r"earlier model's stream is not there.*on_lost_state to cold"):
-        strict.find(PLACE[1], committed, 0)
+        strict.find(PLACE, committed, 0)
 
 
 # Against the broker
@@ -274,7 +275,7 @@ def play(
         source = first if earlier is None else second
         assert source.trained.fingerprint == fingerprint
         arguments = source.arguments
-        seed = seed_of(arguments["seed"], stream.topic, number)
+        seed = seed_of(arguments["seed"], Place(stream.topic, number))
         whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
         model = OpenSetRecognizer.from_trained(source.trained, **whole)
         if earlier is not None:

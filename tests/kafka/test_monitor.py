@@ -16,8 +16,10 @@ from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_kafka.figures import BOUNDS, Figures, PartitionFigures, Recall
 from stream_osr_kafka.ops.metrics import Overview
 from stream_osr_kafka.ops.monitor import Monitor
+from stream_osr_kafka.places import Place
 from tests.kafka.scraping import samples_of, total
 
+PLACE, OTHER = Place("sensors", 3), Place("sensors", 4)
 WATCHDOG = 300.0
 
 
@@ -97,7 +99,7 @@ def test_the_figures_of_partitions() -> None:
 
 def test_an_end_that_is_not_known_is_no_lag_of_nought() -> None:
     figures = live()
-    figures.partitions[3].end = None
+    figures.partitions[PLACE].end = None
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
     assert "stream_osr_lag_records" not in samples
@@ -107,9 +109,9 @@ def test_an_end_that_is_not_known_is_no_lag_of_nought() -> None:
 
 def test_the_recall_of_a_partition() -> None:
     figures = live()
-    figures.partitions[3].menu = Menu(1, 2, 3, 4.0, 5.0, references=400)
-    figures.partitions[3].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    figures.partitions[4] = PartitionFigures(menu=Menu(1, 2, 3, 4.0, 5.0))
+    figures.partitions[PLACE].menu = Menu(1, 2, 3, 4.0, 5.0, references=400)
+    figures.partitions[PLACE].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    figures.partitions[OTHER] = PartitionFigures(menu=Menu(1, 2, 3, 4.0, 5.0))
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
         assert ask(address, "/readyz") == (200, "every worker is ready\n")
@@ -122,8 +124,11 @@ def test_the_recall_of_a_partition() -> None:
 
 def test_whether_a_partition_is_dependent() -> None:
     figures = live()
-    figures.partitions[3].dependent = True
-    figures.partitions[4], figures.partitions[5] = PartitionFigures(dependent=False), PartitionFigures()
+    figures.partitions[PLACE].dependent = True
+    figures.partitions[OTHER], figures.partitions[Place("sensors", 5)] = (
+        PartitionFigures(dependent=False),
+        PartitionFigures(),
+    )
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
     three, four = ({"worker": "osr-0", "topic": "sensors", "partition": number} for number in "34")
@@ -132,7 +137,7 @@ def test_whether_a_partition_is_dependent() -> None:
 
 def test_a_recall_that_has_dropped_is_told_beside_readiness() -> None:
     figures = live()
-    figures.partitions[3].recall = Recall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)
+    figures.partitions[PLACE].recall = Recall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)
     now = "0.800 (0.760 to 0.840), 19.0 % of the known called unknown"
     says = f"sensors/3: recall of the known classes {now}, below the 0.970 promised"
     workers = {"osr-0": figures}
@@ -185,10 +190,12 @@ def live() -> Figures:
     """Figures of a worker that is ready and has a partition."""
     now = time.monotonic()
     figures = Figures(progress=now, loop=now, obstacles=(), model="m1", fingerprint="f1", opened=True)
-    figures.partitions[3] = PartitionFigures(107, end=110, read=110, pending=3, held=6, menu=Menu(1, 2, 3, 4.0, 5.0))
+    figures.partitions[PLACE] = PartitionFigures(
+        107, end=110, read=110, pending=3, held=6, menu=Menu(1, 2, 3, 4.0, 5.0)
+    )
     counts = {"records": 100, "features_missing": 30, "features_expected": 600, "timestamps_replaced": 4}
     for name, count in (counts | {"unaccounted_records": 2}).items():
-        figures.add(name, 3, count)
+        figures.add(name, PLACE, count)
     figures.observe("batch", 0.2)
     return figures
 
@@ -196,7 +203,7 @@ def live() -> Figures:
 @contextmanager
 def port(workers: Mapping[str, Figures], topic: str = "sensors") -> Iterator[str]:
     """A port that tells of these workers."""
-    monitor = Monitor("127.0.0.1", 0, Overview(topic, lambda: workers, WATCHDOG))
+    monitor = Monitor("127.0.0.1", 0, Overview(lambda: workers, WATCHDOG))
     try:
         yield f"http://{monitor.address}"
     finally:

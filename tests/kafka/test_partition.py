@@ -16,6 +16,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.client.seam import Committed
 from stream_osr_kafka.commands import labelling
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import Partition, begin, seed_of, step
 from stream_osr_kafka.run.recovery import Recovery
@@ -27,7 +28,7 @@ from stream_osr_kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
-PLACE = ("in", 3)
+PLACE = Place("in", 3)
 
 
 def records(n: int, begin: int = 0, seed: int = 0) -> list[Message]:
@@ -66,7 +67,7 @@ def snapshots(settings: ServiceSettings) -> Snapshots:
 
 
 def test_a_step_leaves_the_partition_before_it_alone(model: ModelFile) -> None:
-    before = begin(model.recognizer(*PLACE), Boundary(0))
+    before = begin(model.recognizer(PLACE), Boundary(0))
     one, outcomes = advance(before, [records(40)])
     assert before.model.pending == 0
     again, repeated = advance(before, [records(40)])
@@ -80,9 +81,9 @@ def test_a_step_leaves_the_partition_before_it_alone(model: ModelFile) -> None:
 
 
 def test_each_partition_has_randomness_of_its_own(model: ModelFile) -> None:
-    seeds = {model.recognizer("in", n).seed for n in range(100)} | {
-        model.recognizer("other", 0).seed,
-        seed_of(6, "in", 0),
+    seeds = {model.recognizer(Place("in", n)).seed for n in range(100)} | {
+        model.recognizer(Place("other", 0)).seed,
+        seed_of(6, Place("in", 0)),
     }
     assert len(seeds) == 102
 
@@ -92,7 +93,7 @@ def test_refused_records_belong_to_the_batch(model: ModelFile) -> None:
     batch[3] = batch[3]._replace(value=b"{")
     batch[7] = batch[7]._replace(value=b'{"a": "high", "b": 1}')
     batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
-    after, (outcome,) = advance(begin(model.recognizer(*PLACE), Boundary(0)), [batch])
+    after, (outcome,) = advance(begin(model.recognizer(PLACE), Boundary(0)), [batch])
     assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(3, "DECODE"), (7, "VALIDATE")]
     assert len(outcome.taken.labelled) == 1
     assert len(outcome.decisions) + len(after.waiting) == 37
@@ -100,7 +101,7 @@ def test_refused_records_belong_to_the_batch(model: ModelFile) -> None:
 
 
 def test_a_batch_that_fails_becomes_dead_letters(model: ModelFile, monkeypatch: Any, caplog: Any) -> None:
-    before, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), [records(40)])
+    before, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), [records(40)])
 
     def fail(self: OpenSetRecognizer) -> None:
         raise FloatingPointError("by order of the test")
@@ -131,7 +132,7 @@ def test_an_on_missing_skip_is_counted(model: ModelFile) -> None:
 
 
 def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
-    partition, outcomes = advance(begin(model.recognizer(*PLACE), Boundary(0)), [records(64), records(64, 64, 1)])
+    partition, outcomes = advance(begin(model.recognizer(PLACE), Boundary(0)), [records(64), records(64, 64, 1)])
     emerged = next(e.subclass_id for outcome in outcomes for e in outcome.events if isinstance(e, SubclassEmerged))
     name = f"in/3:{emerged}"
     asked = [
@@ -189,13 +190,13 @@ def test_a_partition_comes_back_by_replay(
     """A snapshot after ``at`` micro-batches (0: none) and the rest replayed: the same bits from then on."""
     recovery = Recovery(settings, model, snapshots)
     portions = batches([32, 32, 7, 32, 1])
-    state = begin(model.recognizer(*PLACE), Boundary(0))
+    state = begin(model.recognizer(PLACE), Boundary(0))
     for number, portion in enumerate(portions, start=1):
         state, _ = advance(state, [portion])
         if number == at:
-            snapshots.write(*PLACE, state)
+            snapshots.write(PLACE, state)
     text = recovery.progress(state).text()
-    found = recovery.find(3, Committed(104, text, 0, 200), 0)
+    found = recovery.find(PLACE, Committed(104, text, 0, 200), 0)
     assert found.state.history.last.offset == sum(map(len, portions[:at]))
     back = found.state
     for end in found.replay:
@@ -210,15 +211,19 @@ def test_old_snapshots_are_let_go_and_broken_ones_left_aside(
     model: ModelFile, settings: ServiceSettings, snapshots: Snapshots, caplog: Any
 ) -> None:
     recovery = Recovery(settings, model, snapshots)
-    state = begin(model.recognizer(*PLACE), Boundary(0))
+    state = begin(model.recognizer(PLACE), Boundary(0))
     paths = []
     for portion in batches([32, 32, 32]):
         state, _ = advance(state, [portion])
-        paths.append(snapshots.write(*PLACE, state))
+        paths.append(snapshots.write(PLACE, state))
     assert [path.exists() for path in paths] == [False, True, True]
-    assert snapshots.boundaries("in", 30, state.lineage) == snapshots.boundaries("n", 3, state.lineage) == []
+    assert (
+        snapshots.boundaries(Place("in", 30), state.lineage)
+        == snapshots.boundaries(Place("n", 3), state.lineage)
+        == []
+    )
     paths[2].write_bytes(paths[2].read_bytes()[:-100])
-    found = recovery.find(3, Committed(96, recovery.progress(state).text(), 0, 96), 0)
+    found = recovery.find(PLACE, Committed(96, recovery.progress(state).text(), 0, 96), 0)
     assert (found.state.history.last, found.replay) == (Boundary(64), (Boundary(96),))
     assert "snapshot left aside" in caplog.text
 
@@ -227,9 +232,9 @@ def test_headers_come_back_from_a_snapshot_as_they_were(model: ModelFile, snapsh
     """Null is not empty, and bytes are any."""
     headers = [("none", None), ("empty", b""), ("bytes", bytes(range(256)))]
     batch = [record._replace(headers=headers) for record in records(40)]
-    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), [batch])
-    snapshots.write(*PLACE, state)
-    back = snapshots.read(*PLACE, state.lineage, Boundary(40), model.trained)
+    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), [batch])
+    snapshots.write(PLACE, state)
+    back = snapshots.read(PLACE, state.lineage, Boundary(40), model.trained)
     assert back is not None
     assert back.waiting == state.waiting
     assert {origin.headers for origin in back.waiting} == {tuple(headers)}
@@ -238,7 +243,7 @@ def test_headers_come_back_from_a_snapshot_as_they_were(model: ModelFile, snapsh
 def test_a_state_that_is_lost(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots, caplog: Any) -> None:
     caplog.set_level(logging.WARNING)
     recovery = Recovery(settings, model, snapshots)
-    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([32, 32]))
+    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([32, 32]))
     state = state._replace(history=state.history.since(Boundary(32)))
     text = recovery.progress(state).text()
     lost = {
@@ -246,14 +251,14 @@ def test_a_state_that_is_lost(model: ModelFile, settings: ServiceSettings, snaps
         "committed by something else": Committed(64, "", 0, 100),
         "did not write": Committed(64, "theirs", 0, 100),
         "with the micro-batches up to 64": Committed(63, text, 0, 100),
-        "holds 70 to 100": Committed(64, text, 70, 100),
-        "holds 0 to 50": Committed(64, text, 0, 50),
+        "no snapshot leads to offset 64, with records since 70": Committed(64, text, 70, 100),
+        "the partition ends at 50": Committed(64, text, 0, 50),
     }
     for message, committed in lost.items():
         with pytest.raises(ConnectorError, match=message):
-            recovery.find(3, committed, 0)
+            recovery.find(PLACE, committed, 0)
         cold = Recovery(settings.model_copy(update={"on_lost_state": "cold"}), model, snapshots)
-        found = cold.find(3, committed, 7)
+        found = cold.find(PLACE, committed, 7)
         assert found.new
         assert found.state.history.base.labels == 7
         assert committed.first <= found.state.history.last.offset <= committed.end
@@ -262,65 +267,65 @@ def test_a_state_that_is_lost(model: ModelFile, settings: ServiceSettings, snaps
 
 def test_replays_need_the_records(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
     recovery = Recovery(settings, model, snapshots)
-    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([32, 32]))
+    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([32, 32]))
     text = recovery.progress(state).text()
     with pytest.raises(ConnectorError, match="no snapshot leads to offset 64, with records since 10"):
-        recovery.find(3, Committed(64, text, 10, 100), 0)
-    snapshots.write(*PLACE, state)
-    assert recovery.find(3, Committed(64, text, 64, 100), 0).replay == ()
+        recovery.find(PLACE, Committed(64, text, 10, 100), 0)
+    snapshots.write(PLACE, state)
+    assert recovery.find(PLACE, Committed(64, text, 64, 100), 0).replay == ()
 
 
 def test_snapshots_of_another_run_are_not_used(
     model: ModelFile, settings: ServiceSettings, snapshots: Snapshots
 ) -> None:
     recovery = Recovery(settings, model, snapshots)
-    old, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([64]))
-    snapshots.write(*PLACE, old)
-    new, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([32, 32]))
-    found = recovery.find(3, Committed(64, recovery.progress(new).text(), 0, 64), 0)
+    old, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([64]))
+    snapshots.write(PLACE, old)
+    new, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([32, 32]))
+    found = recovery.find(PLACE, Committed(64, recovery.progress(new).text(), 0, 64), 0)
     assert found.replay == (Boundary(32), Boundary(64))
 
 
 def test_another_model_is_never_mixed_in(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
-    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([64]))
+    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([64]))
     model.keep(snapshots.folder)
     text = Recovery(settings, model, snapshots).progress(state).text()
     committed = Committed(64, text, 0, 100)
     for changes in ({"seed": 6}, {"on_missing": "skip"}):
         other = ModelFile.load(settings.model_copy(update=changes))
         with pytest.raises(ConnectorError, match=r"has run the model .*, and this one"):
-            Recovery(settings, other, snapshots).find(3, committed, 0)
+            Recovery(settings, other, snapshots).find(PLACE, committed, 0)
         cold = Recovery(settings.model_copy(update={"on_model_change": "cold"}), other, snapshots)
-        found = cold.find(3, committed, 0)
+        found = cold.find(PLACE, committed, 0)
         assert (found.new, found.replay, cold.is_earlier(found.state)) == (False, (Boundary(64),), True)
-        begun, _ = cold.hand_over(3, state, 0)
+        begun, _ = cold.hand_over(PLACE, state, 0)
         assert (begun.history.fresh, begun.history.last, cold.is_earlier(begun)) == (True, Boundary(64), False)
     same = ModelFile.load(settings.model_copy(update={"threads": 2, "min_probability": 0.9}))
-    assert Recovery(settings, same, snapshots).find(3, committed, 0).replay == (Boundary(64),)
+    assert Recovery(settings, same, snapshots).find(PLACE, committed, 0).replay == (Boundary(64),)
 
 
 def test_a_partition_that_comes_straight_back_is_taken_as_it_was(
     model: ModelFile, settings: ServiceSettings, snapshots: Snapshots
 ) -> None:
     recovery = Recovery(settings, model, snapshots)
-    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([64]))
+    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([64]))
     committed = Committed(64, recovery.progress(state).text(), 0, 100)
-    recovery.remember(3, state)
-    assert recovery.find(3, committed, 0).state is state
-    assert recovery.find(3, committed, 0).state is not state
+    recovery.remember(PLACE, state, 64)
+    assert recovery.find(PLACE, committed, 0).state is state
+    assert recovery.find(PLACE, committed, 0).state is not state
     ahead, _ = advance(state, [records(10, begin=64)])
-    recovery.remember(3, ahead)
-    assert recovery.find(3, committed, 0).replay == (Boundary(64),)
+    recovery.remember(PLACE, ahead, 74)
+    assert recovery.find(PLACE, committed, 0).replay == (Boundary(64),)
 
 
 def test_where_a_new_group_begins(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
     nothing = Committed(None, "", 10, 100)
-    assert Recovery(settings, model, snapshots).find(3, nothing, 5).state.history.last == Boundary(10, 5)
+    assert Recovery(settings, model, snapshots).find(PLACE, nothing, 5).state.history.last == Boundary(10, 5)
     late = settings.model_copy(update={"start": "latest"})
-    assert Recovery(late, model, snapshots).find(3, nothing, 5).state.history.last == Boundary(100, 5)
+    assert Recovery(late, model, snapshots).find(PLACE, nothing, 5).state.history.last == Boundary(100, 5)
 
 
 def test_a_fork_of_the_recognizer_shares_the_trained_part(model: ModelFile) -> None:
-    one = model.recognizer(*PLACE)
-    assert copy(one).trained is one.trained is model.recognizer("in", 4).trained
+    one = model.recognizer(PLACE)
+    assert copy(one).trained is one.trained is model.recognizer(Place("in", 4)).trained
     assert Progress(model.identity, "aa", begin(one, Boundary(0)).history).text().split()[1] == model.identity

@@ -138,7 +138,7 @@ def test_fenced_twice_in_a_short_time_is_another_process(monkeypatch: pytest.Mon
     with pytest.raises(TakenError, match="another worker of group g has the name w") as caught:
         strikes.strike()
     assert caught.value.exit_code == TAKEN
-    assert figures.counts["transactions_fenced", -1] == 3
+    assert figures.counts["transactions_fenced", None] == 3
 
 
 class Fight:

@@ -43,7 +43,7 @@ def lasting() -> Iterator[Monitor]:
 
 @contextmanager
 def opened(workers: dict[str, Figures]) -> Iterator[Monitor]:
-    made = Monitor("127.0.0.1", 0, Overview("sensors", lambda: workers, 300.0))
+    made = Monitor("127.0.0.1", 0, Overview(lambda: workers, 300.0))
     try:
         yield made
     finally:

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from stream_osr import Decision
 from stream_osr_connectors.values import DecodeError
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.wire.messages import Message, Origin, Outcome, Outgoing, Refusal, Taken
 from tests.blobs import fitted, stream_part
 from tests.kafka.publishers import publisher
 
+PLACE = Place("in", 3)
 PUBLISHER = publisher(10_000)
 LAST = 253_402_300_799_999
 """Of the year 9999."""
@@ -44,7 +46,7 @@ def slowly(number: int, origin: Origin, decision: Decision) -> Outgoing:
         headers.append(("ce_time", f"{moment}.{origin.timestamp % 1000:03d}Z".encode()))
     encoded = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     timestamp = None if origin.timestamp < 0 else origin.timestamp
-    return Outgoing("out", number, origin.key, encoded, [*headers, *origin.headers], timestamp, origin.offset)
+    return Outgoing("out", number, origin.key, encoded, [*headers, *origin.headers], timestamp, origin.offset, "in")
 
 
 numbers = st.floats(0, 1) | st.floats()
@@ -81,7 +83,7 @@ origins = st.builds(
 def test_a_batch_of_decisions_is_encoded_as_each_from_scratch(
     decided: list[tuple[Origin, Decision]], number: int
 ) -> None:
-    made = PUBLISHER.decisions(number, decided)
+    made = PUBLISHER.decisions(Place("in", number), decided)
     expected = [slowly(number, origin, decision) for origin, decision in decided]
     assert [tuple(each) for each in made] == [tuple(each) for each in expected]
 
@@ -98,7 +100,7 @@ def test_decisions_of_a_model_whatever_its_labels_are(names: tuple[Any, ...]) ->
         )
         for n, decision in enumerate(model.drain())
     ]
-    assert PUBLISHER.decisions(3, decided) == [slowly(3, *pair) for pair in decided]
+    assert PUBLISHER.decisions(PLACE, decided) == [slowly(3, *pair) for pair in decided]
 
 
 def test_a_topic_that_was_made_again_has_ids_of_its_own() -> None:
@@ -109,8 +111,8 @@ def test_a_topic_that_was_made_again_has_ids_of_its_own() -> None:
     events = list(model.drain_events())
     decided = [(Origin(n, 5, None, ()), decision) for n, decision in enumerate(model.drain())]
     outcome = Outcome(decided, events, Taken(), "63", 5)
-    again = PUBLISHER._replace(name="in+1")
-    for publish in (lambda p: p.decisions(3, decided), lambda p: p.events(3, outcome)):
+    again = PUBLISHER._replace(names={"in": "in+1"})
+    for publish in (lambda p: p.decisions(PLACE, decided), lambda p: p.events(PLACE, outcome)):
         for first, second in zip(publish(PUBLISHER), publish(again), strict=True):
             ids = [dict(each.headers).pop("ce_id") for each in (first, second)]
             assert ids[0].removeprefix(b"in-3-") == ids[1].removeprefix(b"in+1-3-") != ids[1]
@@ -124,4 +126,4 @@ def test_messages_say_which_record_they_are_about() -> None:
         [(Message("in", 3, n, 5, None, b"x", []), Refusal("DECODE", DecodeError("why"))) for n in (7, 9)]
     )
     assert [letter.offset for letter in letters] == [7, 9]
-    assert PUBLISHER.dead_letters([]) == PUBLISHER.decisions(3, []) == []
+    assert PUBLISHER.dead_letters([]) == PUBLISHER.decisions(PLACE, []) == []

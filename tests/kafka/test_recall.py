@@ -9,6 +9,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_kafka.figures import Figures, PartitionFigures, Recall
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import begin
 from stream_osr_kafka.run.publishing import Batch, account
@@ -35,18 +36,18 @@ def test_a_drop_is_in_the_figures_and_once_in_the_log(tmp_path, caplog: pytest.L
     promising = OpenSetRecognizer.from_trained(replace(trained, report=unreachable), chains=1)
     promising.save(tmp_path / "model.osr")
     settings = ServiceSettings(model=tmp_path / "model.osr", brokers="b", input="in", state=tmp_path / "state")
-    before = begin(ModelFile.load(settings).recognizer("in", 3), Boundary(0))
-    figures = Figures(partitions={3: PartitionFigures()})
+    before = begin(ModelFile.load(settings).recognizer(Place("in", 3)), Boundary(0))
+    figures = Figures(partitions={Place("in", 3): PartitionFigures()})
     for offset in (0, 200):
         after, (outcome,) = advance(before, [records(200, offset)])
         with caplog.at_level(logging.WARNING, logger="stream_osr.kafka"):
-            account(figures, settings, [Batch(3, before, after, records(200, offset), outcome)], [])
+            account(figures, settings, [Batch(Place("in", 3), before, after, records(200, offset), outcome)], [])
         before = after
-    told = figures.partitions[3].recall
+    told = figures.partitions[Place("in", 3)].recall
     assert (told.now, told.promised, told.dropped) == (after.model.expected_recall, 1.1, True)
     warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     jumped = [text for text in warned if "called unknown, usually" in text]
-    assert sum(figures.counts["unknown_rate_jumps", number] for number in (3,)) == len(jumped)
+    assert sum(figures.counts["unknown_rate_jumps", place] for place in (Place("in", 3),)) == len(jumped)
     warned = [text for text in warned if text not in jumped]
     assert len(warned) == 1
     assert warned[0].startswith("in/3: recall of the known classes ")

@@ -69,7 +69,7 @@ def test_a_place_that_waits_for_something_is_not_a_loop_that_is_stuck(
     """A worker may die, be tried again and wait for longer than `watchdog`; its siblings must live on."""
     monkeypatch.setattr("stream_osr_kafka.ops.slots.FIRST_DELAY", 0.1)
     workers = workers_of(tmp_path, opened_and_ended, 1)
-    overview = Overview("in", workers.figures, LONGEST, workers.restarts)
+    overview = Overview(workers.figures, LONGEST, workers.restarts)
     (slot,) = workers._slots
 
     def done() -> bool:

@@ -34,30 +34,30 @@ def test_the_rules_of_earlier_are_those_of_the_replay_and_end_with_a_snapshot(se
     snapshots = Snapshots(settings.state, keep=2)
     snapshots.open()
     recovery = Recovery(settings, model, snapshots)
-    old = begin(model.recognizer(*PLACE), Boundary(0))._replace(rules=1)
+    old = begin(model.recognizer(PLACE), Boundary(0))._replace(rules=1)
     old, _ = advance(old, [records(40)])
-    snapshots.write(*PLACE, old)
+    snapshots.write(PLACE, old)
     old, _ = advance(old, [records(30, begin=40)])
     text = f"1 {model.identity} {old.lineage} 0+0f 40,30"
     assert recovery.progress(old).text() == text, "as it was written before there were rules"
 
-    found = recovery.find(PLACE[1], Committed(70, text, 0, 100), 0)
+    found = recovery.find(PLACE, Committed(70, text, 0, 100), 0)
     assert (found.state.rules, found.replay, found.snapshots) == (1, (Boundary(70),), (Boundary(40),))
     back, _ = step(found.state, PLACE, records(30, begin=40), (), Boundary(70), DECODE)
     assert back.rules == 1
     assert recovery.progress(back).text() == text
 
     assert recovery.upgraded(back, [Boundary(40)]) is None, "the snapshot of its end is not written yet"
-    snapshots.write(*PLACE, back)
+    snapshots.write(PLACE, back)
     state = recovery.upgraded(back, [Boundary(40), Boundary(70)])
     assert state is not None
     assert recovery.progress(state).text() == f"{RULES} {model.identity} {old.lineage} 70+0 "
     assert recovery.upgraded(state, [Boundary(70)]) is None, "once"
-    again = recovery.find(PLACE[1], Committed(70, text, 0, 100), 0)
+    again = recovery.find(PLACE, Committed(70, text, 0, 100), 0)
     assert (again.state.rules, again.replay) == (1, ()), "a crash before it is committed"
 
     state, outcomes = advance(state, [records(30, begin=70)])
-    found = recovery.find(PLACE[1], Committed(100, recovery.progress(state).text(), 70, 100), 0)
+    found = recovery.find(PLACE, Committed(100, recovery.progress(state).text(), 70, 100), 0)
     assert (found.state.rules, found.replay) == (RULES, (Boundary(100),))
     expected, told = step(found.state, PLACE, records(30, begin=70), (), Boundary(100), DECODE)
     assert told == outcomes[0]
@@ -66,7 +66,7 @@ def test_the_rules_of_earlier_are_those_of_the_replay_and_end_with_a_snapshot(se
 
 def test_a_stream_that_has_only_begun_needs_no_snapshot(settings: ServiceSettings) -> None:
     model = ModelFile.load(settings)
-    begun = begin(model.recognizer(*PLACE), Boundary(9, 2))._replace(rules=1)
+    begun = begin(model.recognizer(PLACE), Boundary(9, 2))._replace(rules=1)
     state = Recovery.upgraded(begun, [])
     assert state == begun._replace(rules=RULES)
     assert Progress.parse(Progress("a", "b", state.history).text()).history.fresh
@@ -107,24 +107,24 @@ def test_a_replay_of_a_stream_of_the_release_before_decides_as_that_did(tmp_path
     model, snapshots = ModelFile.load(settings), Snapshots(tmp_path / "state", keep=2)
     snapshots.open()
     recovery = Recovery(settings, model, snapshots)
-    old = begin(model.recognizer(*PLACE), Boundary(0))._replace(rules=2)
+    old = begin(model.recognizer(PLACE), Boundary(0))._replace(rules=2)
     first, second = batch_of_four(40, 0), batch_of_four(30, 40)
     old, one = step(old, PLACE, first, (), Boundary(40), READ_FOUR)
     assert [received.offset for received, _ in one.taken.refused] == [5, 7], "a single feature was enough"
     assert old.model.counters["unlike"] == 1
-    snapshots.write(*PLACE, old)
+    snapshots.write(PLACE, old)
     old, two = step(old, PLACE, second, (), Boundary(70), READ_FOUR)
     text = f"2 {model.identity} {old.lineage} 0+0f 40,30"
     assert recovery.progress(old).text() == text, "as the release before wrote it"
 
-    found = recovery.find(PLACE[1], Committed(70, text, 0, 110), 0)
+    found = recovery.find(PLACE, Committed(70, text, 0, 110), 0)
     assert (found.state.rules, found.replay) == (2, (Boundary(70),))
     back, told = step(found.state, PLACE, second, (), Boundary(70), READ_FOUR)
     assert [received.offset for received, _ in told.taken.refused] == [45, 47]
     assert (told.decisions, told.events, back.waiting) == (two.decisions, two.events, old.waiting)
     assert back.model.counters == old.model.counters
 
-    snapshots.write(*PLACE, back)
+    snapshots.write(PLACE, back)
     state = recovery.upgraded(back, [Boundary(40), Boundary(70)])
     assert state is not None
     assert state.rules == RULES == 5
@@ -140,7 +140,7 @@ def test_what_was_refused_is_counted_the_same_in_a_replay(tmp_path: Path) -> Non
     snapshots.open()
     recovery = Recovery(settings, model, snapshots)
     batches = [batch_of_four(40, 0), batch_of_four(40, 40)]
-    state = begin(model.recognizer(*PLACE), Boundary(0))
+    state = begin(model.recognizer(PLACE), Boundary(0))
     for batch in batches:
         state, outcome = step(state, PLACE, batch, (), Boundary(batch[-1].offset + 1), READ_FOUR)
         assert len(outcome.taken.refused) == 3
@@ -152,8 +152,8 @@ def test_what_was_refused_is_counted_the_same_in_a_replay(tmp_path: Path) -> Non
     text = recovery.progress(state).text()
     for snapshot in (None, after_one):
         if snapshot is not None:
-            snapshots.write(*PLACE, snapshot)
-        found = recovery.find(PLACE[1], Committed(80, text, 0, 80), 0)
+            snapshots.write(PLACE, snapshot)
+        found = recovery.find(PLACE, Committed(80, text, 0, 80), 0)
         back = found.state
         for batch in batches[2 - len(found.replay) :]:
             back, _ = step(back, PLACE, batch, (), Boundary(batch[-1].offset + 1), READ_FOUR)

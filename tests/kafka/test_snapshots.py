@@ -29,7 +29,7 @@ def state(tmp_path_factory: Any) -> Partition:
     path = tmp_path_factory.mktemp("model") / "model.osr"
     fitted(chains=1, decision_delay=20, seed=5).save(path)
     model = ModelFile.load(ServiceSettings(model=path, brokers="b", input="in"))
-    return advance(begin(model.recognizer(*PLACE), Boundary(0)), [records(100)])[0]
+    return advance(begin(model.recognizer(PLACE), Boundary(0)), [records(100)])[0]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def snapshots(tmp_path: Path) -> Snapshots:
 
 
 def test_damage_of_any_kind_is_a_line(state: Partition, snapshots: Snapshots, caplog: Any) -> None:
-    path = snapshots.write(*PLACE, state)
+    path = snapshots.write(PLACE, state)
     whole, trained = path.read_bytes(), state.model.trained
     rng = random.Random(5)
     places = [at for at in range(len(whole) - 2) if whole[at : at + 2] == b"PK"]  # headers carry no checksum
@@ -61,7 +61,7 @@ def test_damage_of_any_kind_is_a_line(state: Partition, snapshots: Snapshots, ca
             refused += 1
             if number % 20 == 0:
                 caplog.clear()
-                assert snapshots.read(*PLACE, state.lineage, state.history.last, trained) is None
+                assert snapshots.read(PLACE, state.lineage, state.history.last, trained) is None
                 (record,) = caplog.records
                 assert record.getMessage().startswith("snapshot left aside: ")
                 assert record.exc_info is None
@@ -73,21 +73,21 @@ def test_what_is_whole_and_no_snapshot_is_a_line(
     state: Partition, snapshots: Snapshots, caplog: Any, content: Any
 ) -> None:
     trained = state.model.trained
-    path = snapshots.write(*PLACE, state)
+    path = snapshots.write(PLACE, state)
     module.write_archive(path, module._kind(trained), content, trained.shared)
-    assert snapshots.read(*PLACE, state.lineage, state.history.last, trained) is None
+    assert snapshots.read(PLACE, state.lineage, state.history.last, trained) is None
     assert "snapshot left aside: " in caplog.text
 
 
 def test_without_room_there_is_no_half_file(state: Partition, snapshots: Snapshots) -> None:
-    size = snapshots.write(*PLACE, state).stat().st_size
+    size = snapshots.write(PLACE, state).stat().st_size
     before = set(snapshots.folder.iterdir())
     later, _ = advance(state, [records(20, begin=100)])
     for room in (0, 1, 100, size // 2, size - 1000):
         with room_for(room), pytest.raises(PersistenceError, match=r"File too large; check that .* has room"):
-            snapshots.write(*PLACE, later)
+            snapshots.write(PLACE, later)
         assert set(snapshots.folder.iterdir()) == before
-    assert snapshots.read(*PLACE, state.lineage, state.history.last, state.model.trained) is not None
+    assert snapshots.read(PLACE, state.lineage, state.history.last, state.model.trained) is not None
 
 
 def test_snapshots_hold_rows_and_are_their_owners_alone(state: Partition, tmp_path: Path) -> None:
@@ -95,12 +95,12 @@ def test_snapshots_hold_rows_and_are_their_owners_alone(state: Partition, tmp_pa
     try:
         snapshots = Snapshots(tmp_path / "group", keep=2)
         snapshots.open()
-        first = snapshots.write(*PLACE, state)
+        first = snapshots.write(PLACE, state)
         rights = (oct(snapshots.folder.stat().st_mode & 0o7777), oct(first.stat().st_mode & 0o777))
         snapshots.folder.chmod(0o2770)  # for workers of several users
         os.umask(0o007)
         snapshots.open()
-        second = snapshots.write(*PLACE, advance(state, [records(20, begin=100)])[0])
+        second = snapshots.write(PLACE, advance(state, [records(20, begin=100)])[0])
     finally:
         os.umask(before)
     assert rights == ("0o700", "0o600")

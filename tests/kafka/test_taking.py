@@ -19,6 +19,7 @@ from stream_osr.archive.form import Form, form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.partition import RULES, Partition, begin, step
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder, Plain
@@ -26,7 +27,7 @@ from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, RawName, 
 from tests.blobs import around, fitted, stream_part
 from tests.kafka.publishers import publisher
 
-PLACE = ("in", 3)
+PLACE = Place("in", 3)
 NOW = 1_760_000_000_000
 PUBLISHER = publisher(10_000)
 
@@ -159,7 +160,7 @@ def test_a_batch_at_once_comes_to_what_its_records_do(
         assert said(outcome) == said(expected)
         assert written(together.model.stream_state()) == written(alone.model.stream_state())
         assert together[1:] == alone[1:]
-        messages = [*PUBLISHER.decisions(3, outcome.decisions), *PUBLISHER.dead_letters(outcome.taken.refused)]
+        messages = [*PUBLISHER.decisions(PLACE, outcome.decisions), *PUBLISHER.dead_letters(outcome.taken.refused)]
         assert len({(m.topic, m.offset) for m in messages}) == len(messages)
 
 
@@ -290,7 +291,7 @@ def test_what_a_decoder_may_not_bring_is_a_dead_letter(trained: TrainedModel, re
     found = iter([record, good])
     _, outcome = step(partition(trained), PLACE, batch, (), Boundary(2), lambda _: next(found))
     assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
-    (published,) = PUBLISHER.decisions(3, outcome.decisions)
+    (published,) = PUBLISHER.decisions(PLACE, outcome.decisions)
     assert isinstance(published, Outgoing)
 
 
@@ -305,8 +306,8 @@ def test_absurd_timestamps_stop_nothing(trained: TrainedModel, timestamp: int) -
     assert len(outcome.decisions) == 63
     assert outcome.events
     messages = [
-        *PUBLISHER.decisions(3, outcome.decisions),
-        *PUBLISHER.events(3, outcome),
+        *PUBLISHER.decisions(PLACE, outcome.decisions),
+        *PUBLISHER.events(PLACE, outcome),
         *PUBLISHER.dead_letters(outcome.taken.refused),
     ]
     assert {message.timestamp for message in messages} == {timestamp if timestamp >= 0 else None}

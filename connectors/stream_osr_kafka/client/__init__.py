@@ -5,13 +5,15 @@ All that knows which client it is lies in this folder; :mod:`.seam` is what come
 
 from __future__ import annotations
 
+from stream_osr_kafka.places import Place
+
 from .admin import TopicAdmin
 from .causes import causes, explain, too_few_replicas
 from .explaining import explained, quieten, remedy_of, said_of, start_explained
 from .group import GroupConsumer
 from .plain import TopicFollower, read_all
 from .producer import BY_KEY, PlainProducer, TransactionalProducer, transactional_id
-from .seam import ClientError, Committed, Kind, Offset, Place, Refused, Topic, Unreadable
+from .seam import ClientError, Committed, Kind, Offset, Refused, Topic, Unreadable
 
 __all__ = [
     "BY_KEY",

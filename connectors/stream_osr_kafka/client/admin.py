@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import NoError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NoError,
+    NotCoordinatorError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 
 from .kinds import Needs, told, translated
 from .options import connection, made
-from .seam import Offset, Place, Topic
+from .seam import ClientError, Offset, Topic
+
+COORDINATOR_SECONDS = 15.0
+"""How long the coordinator of a group may take to be there: brokers make its topic when the first group asks."""
+
+COORDINATOR_ERRORS = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
 
 DESCRIBE = Needs("DESCRIBE")
 
@@ -63,14 +78,35 @@ class TopicAdmin:
             found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
         return {Place(*place): its.offset for place, its in found.items()}
 
-    def committed(self, group: str, topic: str) -> dict[int, Offset]:
-        """Ask for all that a group has committed in a topic."""
+    def firsts(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Return the offset of the first record of partitions."""
+        asked = {TopicPartition(*place): OffsetSpec.EARLIEST for place in places}
         with translated(DESCRIBE):
-            found = self._client.list_group_offsets([group])[group]
+            found = self._client.list_partition_offsets(asked, timeout_ms=2000)
+        return {Place(*place): its.offset for place, its in found.items()}
+
+    def since(self, places: Iterable[Place], milliseconds: int) -> dict[Place, int]:
+        """Return the offset of the first record of each partition at or after a time, or of its end."""
+        asked = {TopicPartition(*place): milliseconds for place in places}
+        ends = self.ends(Place(*place) for place in asked)
+        with translated(DESCRIBE):
+            found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
+        return {Place(*place): its.offset if its.offset >= 0 else ends[Place(*place)] for place, its in found.items()}
+
+    def committed(self, group: str) -> dict[Place, Offset]:
+        """Return all offsets that a group has committed; a coordinator that is just chosen is waited for."""
+        ends = time.monotonic() + COORDINATOR_SECONDS
+        while True:
+            try:
+                with translated(DESCRIBE):
+                    found = self._client.list_group_offsets([group])[group]
+                break
+            except ClientError as error:
+                if not isinstance(error.__cause__, COORDINATOR_ERRORS) or time.monotonic() > ends:
+                    raise
+                time.sleep(0.2)
         return {
-            place.partition: Offset(its.offset, its.metadata or "")
-            for place, its in found.items()
-            if place.topic == topic and its.offset >= 0
+            Place(*place): Offset(its.offset, its.metadata or "") for place, its in found.items() if its.offset >= 0
         }
 
     def create(self, topics: Mapping[str, Mapping[str, Any]]) -> None:

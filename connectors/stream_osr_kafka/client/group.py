@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +11,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import FencedInstanceIdError, KafkaTimeoutError, UnsupportedCodecError
 
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Received
 
@@ -27,7 +29,7 @@ JOIN_SECONDS = 2.0
 
 
 class GroupConsumer:
-    """A static member of the group, which shares by the cooperative protocol and reads one topic.
+    """A static member of the group, which shares by the cooperative protocol and reads some topics.
 
     Partitions come and go inside `poll` only.
 
@@ -35,8 +37,8 @@ class GroupConsumer:
     ----------
     settings
         Of the service.
-    topic
-        What it reads.
+    topics
+        Topics that it reads.
     most
         Records that a poll may bring.
     unreadable
@@ -55,10 +57,10 @@ class GroupConsumer:
         If no broker answers, or none that we can talk to.
     """
 
-    def __init__(self, settings: ServiceSettings, topic: str, most: int, unreadable: Unreadable) -> None:
-        self.assigned: set[int] = set()
-        self.lost: set[int] = set()
-        self._topic, self._needs = topic, Needs("READ", topic)
+    def __init__(self, settings: ServiceSettings, topics: Sequence[str], most: int, unreadable: Unreadable) -> None:
+        self.assigned: set[Place] = set()
+        self.lost: set[Place] = set()
+        self._needs = Needs("READ", ", ".join(topics))
         self._unreadable = unreadable
         self._looked = False
         session = int(1000 * settings.session_timeout)
@@ -77,11 +79,12 @@ class GroupConsumer:
             self._fenced = _tell_of_fencing(client)
             _end_joins(client)
             with closed_on_error(client):
-                client.subscribe([topic], listener=_Listener(client, self.assigned, self.lost))
+                client.subscribe(list(topics), listener=_Listener(client, self.assigned, self.lost))
                 # before it joins: a leader that does not know the topic gives nobody anything, and leaves it at that
-                client.partitions_for_topic(topic)
+                for topic in topics:
+                    client.partitions_for_topic(topic)
 
-    def poll(self, seconds: float) -> dict[int, list[Received]]:
+    def poll(self, seconds: float) -> dict[Place, list[Received]]:
         """Read what is there, by partition."""
         with translated(self._needs):
             if self._client._coordinator.need_rejoin():
@@ -90,7 +93,7 @@ class GroupConsumer:
             self._look_at_assignment()
             if self._fenced.is_set():
                 raise FencedInstanceIdError("another member has our name")
-        return {place.partition: records for place, records in polled.items()}
+        return {Place(*place): records for place, records in polled.items()}
 
     def _look_at_assignment(self) -> None:
         """Join once more if the group has given what it had given our predecessor: the topic may be another since.
@@ -105,55 +108,71 @@ class GroupConsumer:
         if coordinator._assignment_snapshot is None:
             coordinator.request_rejoin()
 
-    def begin(self, number: int, offset: int) -> None:
+    def begin(self, place: Place, offset: int) -> None:
         """Read a partition from an offset on."""
         with translated(self._needs):
-            self._client.seek(self._place(number), offset)
-            self._client.resume(self._place(number))
-        self.assigned.discard(number)
+            self._client.seek(TopicPartition(*place), offset)
+            self._client.resume(TopicPartition(*place))
+        self.assigned.discard(place)
 
-    def hold(self, *numbers: int) -> None:
+    def hold(self, *places: Place) -> None:
         """Read no more of some partitions, which stay ours."""
         with translated(self._needs):
-            self._client.pause(*(self._place(number) for number in numbers if self.has(number)))
+            self._client.pause(*(TopicPartition(*place) for place in places if self.has(place)))
 
-    def let_go_on(self, *numbers: int) -> None:
+    def let_go_on(self, *places: Place) -> None:
         """Read them again."""
         with translated(self._needs):
-            self._client.resume(*(self._place(number) for number in numbers if self.has(number)))
+            self._client.resume(*(TopicPartition(*place) for place in places if self.has(place)))
 
-    def has(self, number: int) -> bool:
+    def has(self, place: Place) -> bool:
         """Say whether a partition is ours."""
-        return self._place(number) in self._client.assignment()
+        return TopicPartition(*place) in self._client.assignment()
 
-    def position(self, number: int) -> int | None:
+    def position(self, place: Place) -> int | None:
         """Say which offset is read next; None: not known.
 
         The client's position counts the marks of transactions, which are no records. Asking for it also wakes up a
         client that has lost track of a partition's leader.
         """
         with translated(self._needs):
-            position: int | None = self._client.position(self._place(number), timeout_ms=1000)
+            position: int | None = self._client.position(TopicPartition(*place), timeout_ms=1000)
         return position
 
-    def where(self, number: int) -> Committed:
-        """Ask where a partition stands."""
-        place, milliseconds = self._place(number), int(1000 * ANSWER_SECONDS)
-        committed = self.committed(number)
-        with translated(self._needs):
-            first = self._client.beginning_offsets([place], timeout_ms=milliseconds)[place]
-            end = self._client.end_offsets([place], timeout_ms=milliseconds)[place]
-        return Committed(None, "", first, end) if committed is None else Committed(*committed, first, end)
+    def where(self, place: Place, since: int | None = None) -> Committed:
+        """Return what the broker says about a partition.
 
-    def committed(self, number: int) -> Offset | None:
+        Parameters
+        ----------
+        place
+            The partition.
+        since
+            Time at which a stream begins of which nothing is committed, in milliseconds since 1970; None: no time.
+        """
+        own, milliseconds = TopicPartition(*place), int(1000 * ANSWER_SECONDS)
+        committed = self.committed(place)
+        with translated(self._needs):
+            first = self._client.beginning_offsets([own], timeout_ms=milliseconds)[own]
+            end = self._client.end_offsets([own], timeout_ms=milliseconds)[own]
+            begin = None if committed is not None or since is None else self._since(own, since, end)
+        offset, metadata = (None, "") if committed is None else committed
+        return Committed(offset, metadata, first, end, begin)
+
+    def _since(self, place: TopicPartition, since: int, end: int) -> int:
+        """Return the offset of the first record at or after a time, or the end."""
+        found = self._client.offsets_for_times({place: since}, timeout_ms=int(1000 * ANSWER_SECONDS))[place]
+        return end if found is None else int(found.offset)
+
+    def committed(self, place: Place) -> Offset | None:
         """Ask what is committed of a partition, whosever it is; None: nothing."""
-        place = self._place(number)
         with translated(self._needs):
             try:
-                found = self._client.committed(place, metadata=True, timeout_ms=int(1000 * ANSWER_SECONDS))
+                found = self._client.committed(
+                    TopicPartition(*place), metadata=True, timeout_ms=int(1000 * ANSWER_SECONDS)
+                )
             except KafkaTimeoutError:
                 raise KafkaTimeoutError(
-                    f"what is committed of {place.topic}/{number} was not told in {ANSWER_SECONDS:g} s. If it stays "
+                    f"what is committed of {place} was not told in {ANSWER_SECONDS:g} s. If it stays "
                     "so while the brokers answer, they left a transaction open (kafka-transactions.sh find-hanging)"
                 ) from None
         return None if found is None else Offset(found.offset, found.metadata or "")
@@ -169,18 +188,14 @@ class GroupConsumer:
         with translated(self._needs):
             return self._client.group_metadata()
 
-    @property
-    def topic_id(self) -> str:
-        """Id of the topic, as far as this client knows it."""
-        return str(self._client._cluster.topic_id(self._topic) or "")
+    def topic_id(self, topic: str) -> str:
+        """Id of a topic, as far as this client knows it."""
+        return str(self._client._cluster.topic_id(topic) or "")
 
     def close(self) -> None:
         """Leave, without waiting for long."""
         with suppress(Exception):
             self._client.close(autocommit=False, timeout_ms=2000)
-
-    def _place(self, number: int) -> TopicPartition:
-        return TopicPartition(self._topic, number)
 
     def _hold(self, place: TopicPartition, offset: int, error: Exception) -> None:
         self._client.pause(place)
@@ -189,7 +204,7 @@ class GroupConsumer:
             if isinstance(error, UnsupportedCodecError)
             else "the leader's copy may be damaged: let another replica lead"
         )
-        self._unreadable(place.partition, offset, told(error), remedy)
+        self._unreadable(Place(*place), offset, told(error), remedy)
 
 
 def _end_joins(client: KafkaConsumer) -> None:
@@ -218,7 +233,7 @@ def _tell_of_fencing(client: KafkaConsumer) -> threading.Event:
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
     """Notes what comes and goes; it runs in the client's thread, inside `poll`, and may do no more than that."""
 
-    def __init__(self, consumer: KafkaConsumer, assigned: set[int], lost: set[int]) -> None:
+    def __init__(self, consumer: KafkaConsumer, assigned: set[Place], lost: set[Place]) -> None:
         self._consumer, self._assigned, self._lost = consumer, assigned, lost
 
     def on_partitions_assigned(self, assigned: Any) -> None:
@@ -226,12 +241,12 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         for place in assigned:
             self._consumer.pause(place)
             self._consumer.seek(place, 0)  # any place: without one, poll would go and ask for the committed offset
-            self._assigned.add(place.partition)
+            self._assigned.add(Place(*place))
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         """Let go: everything that counts is committed."""
         for place in revoked:
-            self._assigned.discard(place.partition)
-            self._lost.add(place.partition)
+            self._assigned.discard(Place(*place))
+            self._lost.add(Place(*place))
 
     on_partitions_lost = on_partitions_revoked

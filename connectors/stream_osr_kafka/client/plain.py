@@ -10,12 +10,12 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from stream_osr_kafka.exits import NoTopicError
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Received
 
 from .kinds import Needs, told, translated
 from .options import READ_COMMITTED, begin_at, closed_on_error, made, reading
-from .seam import Place
 from .unpacking import unpack_all
 
 SILENCE_SECONDS = 30.0

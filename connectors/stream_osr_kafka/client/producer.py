@@ -13,12 +13,13 @@ from kafka.errors import UnknownError
 from kafka.record import memory_records
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Outgoing
 
 from .kinds import Needs, told, translated
 from .options import BOOTSTRAP_SECONDS, begin_at, connection, made
-from .seam import ClientError, Kind, Offset, Place, Refused, Sent
+from .seam import ClientError, Kind, Offset, Refused, Sent
 
 BLOCK_SHARE, FLUSH_SHARE = 0.3, 0.6
 """Shares of the deadline of a transaction: what waits in vain ends by itself before its thread is given up."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from stream_osr_kafka.places import Place
+
 
 class Kind(Enum):
     """What an error asks for."""
@@ -50,13 +52,6 @@ class ClientError(Exception):
         self.kind = kind
 
 
-class Place(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-
 class Committed(NamedTuple):
     """What the broker says about a partition: the committed offset with its metadata, and what it still holds.
 
@@ -66,12 +61,15 @@ class Committed(NamedTuple):
         As committed; None: nothing yet.
     first, end
         Offset of the first record, and the one after the last.
+    begin
+        Offset of the first record at or after the time at which the stream begins; None: no such time was given.
     """
 
     offset: int | None
     metadata: str
     first: int
     end: int
+    begin: int | None = None
 
 
 class Topic(NamedTuple):
@@ -118,7 +116,7 @@ class Offset(NamedTuple):
     metadata: str
 
 
-Unreadable = Callable[[int, int, Exception, str], None]
+Unreadable = Callable[[Place, int, Exception, str], None]
 """Told of a partition that cannot be read on from an offset, why, and the remedy."""
 
 

@@ -112,7 +112,7 @@ def meant(settings: ServiceSettings, name: str) -> list[dict[str, str]]:
         for local, linked in sorted(links.links.items())
         if links.final(linked) == links.final(key)
         and local in there
-        and local.place.rpartition("/")[0] == settings.input
+        and local.place.rpartition("/")[0] in settings.inputs
     ]
     if not own:
         raise InvalidParameter(
@@ -127,8 +127,8 @@ def _check_place(
     """Make sure that somebody will feel meant."""
     if topic is None:
         return
-    if topic != settings.input:
-        raise InvalidParameter(f"the service reads topic {settings.input}, not {topic}")
+    if topic not in settings.inputs:
+        raise InvalidParameter(f"the service reads topic {', '.join(settings.inputs)}, not {topic}")
     count = producer.partitions(topic)
     if partition is None or partition >= count:
         raise InvalidParameter(f"topic {topic} has {count} partitions, counted from 0: there is no {partition}")

@@ -165,17 +165,17 @@ def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, Told], No
 
 def _work_alone(settings: ServiceSettings, told: Told) -> None:
     current = CurrentModel(settings, open_folder(settings))
-    _work_watched(settings, settings.input, told, current, Service)
+    _work_watched(settings, told, current, Service)
 
 
 def _reconcile(settings: ServiceSettings, told: Told) -> None:
-    _work_watched(settings, settings.subclasses or "", told, CurrentModel(settings, None), Reconciler)
+    _work_watched(settings, told, CurrentModel(settings, None), Reconciler)
 
 
-def _work_watched(settings: ServiceSettings, topic: str, told: Told, current: CurrentModel, make: Make) -> None:
+def _work_watched(settings: ServiceSettings, told: Told, current: CurrentModel, make: Make) -> None:
     """Work in this process, with a port, until told to stop; with another model the loop ends and begins again."""
     figures = Figures()
-    with _port(settings, Overview(topic, lambda: {settings.instance: figures}, settings.watchdog)):
+    with _port(settings, Overview(lambda: {settings.instance: figures}, settings.watchdog)):
         while not told.stop.is_set():
             model = current.model
 
@@ -187,11 +187,13 @@ def _work_watched(settings: ServiceSettings, topic: str, told: Told, current: Cu
 
             _work(settings, figures, told, ended, model, make)
             figures.partitions.clear()
+            if current.model is model:  # it was told to stop, or a bounded run has reached its end
+                break
 
 
 def _work_together(settings: ServiceSettings, told: Told) -> None:
     workers = Workers(settings, CurrentModel(settings, open_folder(settings)), work_under_parent)
-    overview = Overview(settings.input, workers.figures, settings.watchdog, workers.restarts)
+    overview = Overview(workers.figures, settings.watchdog, workers.restarts)
     with _port(settings, overview):
         workers.run(told.stop.is_set, told.to_replace)
 

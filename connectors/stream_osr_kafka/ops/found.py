@@ -61,22 +61,20 @@ _COUNTED: Mapping[str, tuple[str, list[str], Mapping[str, list[str]]]] = {
 """Text, labels, and how the names of the counts begin: what follows is the first label, the others stand here."""
 
 
-def found_in(topic: str, workers: Mapping[str, Figures], prefix: str) -> Iterator[Metric]:
+def found_in(workers: Mapping[str, Figures], prefix: str) -> Iterator[Metric]:
     """Give what has been found.
 
     Parameters
     ----------
-    topic
-        The input.
     workers
         Figures of each worker, by its name; they do not change meanwhile.
     prefix
         How the names of all metrics begin.
     """
     found = [
-        ([worker, topic, str(partition)], its.found)
+        ([worker, place.topic, str(place.partition)], its.found)
         for worker, of in workers.items()
-        for partition, its in sorted(of.partitions.items())
+        for place, its in sorted(of.partitions.items())
         if its.found is not None
     ]
     signals = CounterMetricFamily(
@@ -101,11 +99,12 @@ def found_in(topic: str, workers: Mapping[str, Figures], prefix: str) -> Iterato
     for name, (text, labels, beginnings) in _COUNTED.items():
         family = CounterMetricFamily(prefix + name, text, labels=[*OF_PARTITION, *labels])
         for worker, of in workers.items():
-            for (kind, partition), count in sorted(of.counts.items()):
+            counts = [(kind, at, count) for (kind, at), count in of.counts.items() if at is not None]
+            for kind, at, count in sorted(counts):
                 for begin, further in beginnings.items():
                     if kind.startswith(begin):
                         own = [kind.removeprefix(begin), *further]
-                        family.add_metric([worker, topic, str(partition), *own], count)
+                        family.add_metric([worker, at.topic, str(at.partition), *own], count)
         yield family
 
 

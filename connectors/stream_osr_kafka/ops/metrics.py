@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from ..figures import BOUNDS, SUMMED, Figures, Histogram, PartitionFigures
+from ..figures import BOUNDS, LOST, REASONS, REPEATED, SUMMED, Figures, Histogram, PartitionFigures
 from .found import OF_PARTITION, found_in
 
 PREFIX = "stream_osr_"
@@ -48,6 +48,18 @@ _PARTITION_COUNTS = {
     "a skipped or a held-back one. Must stay 0.",
 }
 
+_JUMPS = {
+    "lost_records": (
+        "Records that are not decided, by reason: the input deleted them unread (retention), or somebody moved the "
+        "committed offsets (offsets).",
+        LOST,
+    ),
+    "repeated_records": (
+        "Records that are decided again, by reason, as of stream_osr_lost_records_total.",
+        REPEATED,
+    ),
+}
+
 _WORKER_COUNTS = {
     "transactions_failed": "Transactions that failed or took too long.",
     "transactions_abandoned": "Transactions that never ended and were left behind.",
@@ -65,6 +77,10 @@ _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], f
     "held_decisions": (
         "Decisions that are held back (decision_delay); their records are committed.",
         lambda of, now: of.menu and of.held,
+    ),
+    "suspended": (
+        "1 while the partition cannot be loaded or continued; it is tried again, and other partitions go on.",
+        lambda of, now: of.suspended,
     ),
     "replaying": ("1 while the partition is replayed, 0 when it is live.", lambda of, now: of.replaying),
     "snapshot_age_seconds": (
@@ -140,8 +156,6 @@ class Overview(Collector):
 
     Parameters
     ----------
-    topic
-        The input.
     figures
         Gives the latest figures of each worker, by its name.
     longest
@@ -150,7 +164,6 @@ class Overview(Collector):
         Gives how often each worker has been started again.
     """
 
-    topic: str
     figures: Callable[[], Mapping[str, Figures]]
     longest: float
     restarts: Callable[[], Mapping[str, int]] = dict
@@ -173,9 +186,9 @@ class Overview(Collector):
         why = {name: _obstacles(of, now) for name, of in workers.items()}
         late = [f"{name}: {', '.join(obstacles)}" for name, obstacles in why.items() if obstacles]
         dropped = [
-            f"{self.topic}/{number}: {its.recall}"
+            f"{place}: {its.recall}"
             for of in workers.values()
-            for number, its in sorted(of.copy().partitions.items())
+            for place, its in sorted(of.copy().partitions.items())
             if its.recall.dropped
         ]
         return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped]))
@@ -185,16 +198,16 @@ class Overview(Collector):
         now = time.monotonic()
         workers = {name: of.copy() for name, of in self.figures().items()}
 
-        def counter(told: str, text: str, *names: str, by: Sequence[str] = ()) -> Metric:
-            """Give the counts of these names, the names themselves as a further label, if there is one."""
+        def counter(told: str, text: str, *names: str, by: Sequence[str] = (), begin: str = "") -> Metric:
+            """Give the counts of these names; a further label has the names without their beginning."""
             family = CounterMetricFamily(PREFIX + told, text, labels=[*OF_PARTITION, *by])
             for worker, of in workers.items():
                 for name in names:
-                    own = [name.removeprefix(SUMMED) for _ in by]
-                    for partition, count in sorted(
-                        (at, count) for (its, at), count in of.counts.items() if its == name
+                    own = [name.removeprefix(begin) for _ in by]
+                    for place, count in sorted(
+                        (at, count) for (its, at), count in of.counts.items() if its == name and at is not None
                     ):
-                        family.add_metric([worker, self.topic, str(partition), *own], count)
+                        family.add_metric([worker, place.topic, str(place.partition), *own], count)
             return family
 
         for name, text in _PARTITION_COUNTS.items():
@@ -202,17 +215,19 @@ class Overview(Collector):
         yield counter("decisions", "Decisions published, by what they say.", "known", "unknown", by=["decided"])
         summed = sorted({name for of in workers.values() for name, _ in of.counts if name.startswith(SUMMED)})
         text = "Events that an EventsSummed told of instead of their own, by type."
-        yield counter("events_summed", text, *summed, by=["type"])
+        yield counter("events_summed", text, *summed, by=["type"], begin=SUMMED)
+        for name, (text, begin) in _JUMPS.items():
+            yield counter(name, text, *(f"{begin}{reason}" for reason in REASONS), by=["reason"], begin=begin)
         for name, (text, value) in _PARTITION_GAUGES.items():
             gauge = GaugeMetricFamily(PREFIX + name, text, labels=OF_PARTITION)
             for worker, of in workers.items():
-                for partition, its in sorted(of.partitions.items()):
+                for place, its in sorted(of.partitions.items()):
                     if (found := value(its, now)) is not None:
-                        gauge.add_metric([worker, self.topic, str(partition)], float(found))
+                        gauge.add_metric([worker, place.topic, str(place.partition)], float(found))
             yield gauge
-        yield from found_in(self.topic, workers, PREFIX)
+        yield from found_in(workers, PREFIX)
         for name, text in _WORKER_COUNTS.items():
-            counts = {worker: of.counts[name, -1] for worker, of in workers.items()}
+            counts = {worker: of.counts[name, None] for worker, of in workers.items()}
             yield _of_workers(CounterMetricFamily, name, text, counts)
         restarts = {worker: self.restarts().get(worker, 0) for worker in workers}
         yield _of_workers(CounterMetricFamily, "worker_restarts", "Times a worker was started again.", restarts)

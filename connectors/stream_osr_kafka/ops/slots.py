@@ -62,6 +62,8 @@ class Slot:
         How often one was started again because it had died.
     due
         When the next one is to be started.
+    finished
+        A bounded run has reached its end: no other process follows.
     """
 
     settings: ServiceSettings
@@ -74,6 +76,7 @@ class Slot:
     failures: int = 0
     restarts: int = 0
     due: float = 0.0
+    finished: bool = False
 
     @property
     def name(self) -> str:

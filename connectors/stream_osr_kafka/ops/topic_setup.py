@@ -92,12 +92,12 @@ def look_after(settings: ServiceSettings, wanted: Wanted | None) -> list[Line]:
                 found = _found(client, settings)
         finally:
             client.close()
-    return [_line(settings, role, name, found, name in made) for role, name in all_topics_of(settings).items()]
+    return [_line(settings, role, name, found, name in made) for name, role in all_topics_of(settings).items()]
 
 
 def _found(client: TopicAdmin, settings: ServiceSettings) -> dict[str, Topic]:
     """Ask for the topics that are there."""
-    there = {name: its for name, its in client.topics(all_topics_of(settings).values()).items() if its.partitions}
+    there = {name: its for name, its in client.topics(all_topics_of(settings)).items() if its.partitions}
     configs = client.configs(there)
     for name in there:
         if not configs.get(name):
@@ -111,13 +111,16 @@ def _found(client: TopicAdmin, settings: ServiceSettings) -> dict[str, Topic]:
 def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Wanted) -> dict[str, dict[str, Any]]:
     """Describe the topics that are to be made."""
     partitions, largest = wanted.partitions, wanted.max_message_bytes
-    if settings.input in found:
-        partitions, largest = found[settings.input].partitions, found[settings.input].number("max.message.bytes")
-    elif partitions is None:
+    missing = [topic for topic in settings.inputs if topic not in found]
+    if missing and partitions is None:
         raise InvalidParameter(
-            f"topic {settings.input} does not exist: give --partitions with the number that it shall have. It bounds "
-            "the number of workers that share the work, and must not change later"
+            f"topic {missing[0]} does not exist: give --partitions with the number that it shall have. It bounds the "
+            "number of workers that share the work, and must not change later"
         )
+    inputs = [found[topic] for topic in settings.inputs if topic in found]
+    if inputs:
+        partitions = max([*(its.partitions for its in inputs), *([partitions or 1] if missing else [])])
+        largest = max(its.number("max.message.bytes") for its in inputs)
     safe = {"min.insync.replicas": "2"} if wanted.replicas is not None and wanted.replicas >= 3 else {}
     late = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(DAY)}
     letters = {"max.message.bytes": str(largest + SPARE_BYTES), "retention.ms": str(DEAD_LETTER_DAYS * DAY)}
@@ -130,11 +133,11 @@ def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Want
     }
     return {
         name: {
-            "num_partitions": 1 if role in OF_ONE_PARTITION else partitions,
+            "num_partitions": 1 if role in OF_ONE_PARTITION else wanted.partitions if role == "input" else partitions,
             "replication_factor": -1 if wanted.replicas is None else wanted.replicas,
             "configs": {**safe, **configs.get(role, {})},
         }
-        for role, name in all_topics_of(settings).items()
+        for name, role in all_topics_of(settings).items()
         if name not in found
     }
 
@@ -145,7 +148,7 @@ def _line(settings: ServiceSettings, role: str, name: str, found: Mapping[str, T
         return Line(role, name, "missing", ("it does not exist; --create makes it",))
     text = f"{'created: ' if new else ''}{_count(topic.partitions, 'partition')}, {_count(topic.replicas, 'replica')}"
     text += f", records up to {topic.number('max.message.bytes')} bytes"
-    return Line(role, name, text, tuple(_problems(settings, role, topic, found.get(settings.input))))
+    return Line(role, name, text, tuple(_problems(settings, role, topic, _largest_input(settings, found))))
 
 
 def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic | None) -> Iterator[str]:
@@ -171,6 +174,15 @@ def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic |
             yield f"what is published may have {needed} bytes: set max.message.bytes to that or more"
         if topic.partitions > given.partitions:
             yield f"it has more partitions than the input ({given.partitions}): those beyond stay empty"
+
+
+def _largest_input(settings: ServiceSettings, found: Mapping[str, Topic]) -> Topic | None:
+    """Describe all inputs as one: the most partitions, the largest records; None: there is none yet."""
+    inputs = [found[topic] for topic in settings.inputs if topic in found]
+    if not inputs:
+        return None
+    largest = max(inputs, key=lambda topic: topic.number("max.message.bytes"))
+    return largest._replace(partitions=max(topic.partitions for topic in inputs))
 
 
 def _count(number: int, what: str) -> str:

@@ -102,6 +102,8 @@ class Workers:
                     self._tend(slot)
                 self._change()
                 self._listen()
+                if all(slot.finished for slot in self._slots):
+                    break
         finally:
             unclean = self._stop()
         if unclean:
@@ -114,7 +116,7 @@ class Workers:
         now = time.monotonic()
         if slot.process is None:
             slot.figures.turn()  # there is no loop that could be stuck
-            if now >= slot.due:
+            if now >= slot.due and not slot.finished:
                 self._start(slot)
             return
         if slot.process.is_alive():
@@ -176,6 +178,10 @@ class Workers:
             slot.leaving, slot.due = 0.0, 0.0
             self._seldom.forget(f"{slot.name} started")
             logger.info("%s stopped", slot.name)
+            return
+        if code == 0 and self._settings.stop is not None:
+            slot.finished = True
+            logger.info("%s has finished", slot.name)
             return
         if ends_service(code, self._opened, first=slot is self._slots[0]):
             assert code is not None

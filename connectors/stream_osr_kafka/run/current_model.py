@@ -10,7 +10,7 @@ import hashlib
 import time
 from pathlib import Path
 
-from stream_osr.errors import InvalidLabel, InvalidParameter, StreamOSRError
+from stream_osr.errors import InvalidParameter, StreamOSRError
 
 from ..log import logger
 from ..settings import ServiceSettings
@@ -104,8 +104,8 @@ class CurrentModel:
                 "the service with on_model_change: carry (go on with what has emerged) or cold (begin anew)"
             )
         try:
-            model.recognizer("", 0).carry_over(self.model.recognizer("", 0))
-        except (InvalidParameter, InvalidLabel) as error:
+            model.check_carries(self.model)
+        except InvalidParameter as error:
             raise InvalidParameter(f"{self._settings.model}: {error} (on_model_change: cold)") from None
 
 

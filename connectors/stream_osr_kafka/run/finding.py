@@ -10,6 +10,7 @@ from stream_osr.discovery.candidates import Measured
 
 from ..figures import Figures
 from ..findings import find
+from ..places import Place
 from .keeping import Owned
 
 SHARE = 200
@@ -28,10 +29,10 @@ class Finder:
     def __init__(self, figures: Figures) -> None:
         self._figures = figures
         self._due = 0.0
-        self._seen: dict[int, tuple[float, OpenSetRecognizer]] = {}
-        self._measured: dict[tuple[int, str], Sequence[Measured]] = {}
+        self._seen: dict[Place, tuple[float, OpenSetRecognizer]] = {}
+        self._measured: dict[tuple[Place, str], Sequence[Measured]] = {}
 
-    def turn(self, partitions: Mapping[int, Owned]) -> None:
+    def turn(self, partitions: Mapping[Place, Owned]) -> None:
         """Look at a partition as it is committed, if there is time; one that is replayed is not known yet.
 
         Parameters
@@ -43,29 +44,29 @@ class Finder:
         if begun < self._due:
             return
         waiting = [
-            (self._seen[number][0] if number in self._seen else 0.0, number)
-            for number, owned in partitions.items()
-            if not (owned.replay or owned.uncommitted or self._has_seen(number, owned.state.model))
+            (self._seen[place][0] if place in self._seen else 0.0, place)
+            for place, owned in partitions.items()
+            if not (owned.replay or owned.uncommitted or self._has_seen(place, owned.state.model))
         ]
         if not waiting:
             return
-        number = min(waiting)[1]
-        model, its = partitions[number].state.model, self._figures.partitions[number]
+        place = min(waiting)[1]
+        model, its = partitions[place].state.model, self._figures.partitions[place]
         its.follow(model)
-        earlier = self._measured.get((number, model.trained.fingerprint))  # of the same model alone
+        earlier = self._measured.get((place, model.trained.fingerprint))  # of the same model alone
         its.found, measured = find(model, earlier)
-        self._forget_measured(number)
-        self._measured[number, model.trained.fingerprint] = measured
+        self._forget_measured(place)
+        self._measured[place, model.trained.fingerprint] = measured
         now = time.monotonic()
-        self._seen[number], self._due = (now, model), now + SHARE * (now - begun)
+        self._seen[place], self._due = (now, model), now + SHARE * (now - begun)
 
-    def forget(self, number: int) -> None:
+    def forget(self, place: Place) -> None:
         """Forget a partition that was let go."""
-        self._seen.pop(number, None)
-        self._forget_measured(number)
+        self._seen.pop(place, None)
+        self._forget_measured(place)
 
-    def _forget_measured(self, number: int) -> None:
-        self._measured = {at: measured for at, measured in self._measured.items() if at[0] != number}
+    def _forget_measured(self, place: Place) -> None:
+        self._measured = {at: measured for at, measured in self._measured.items() if at[0] != place}
 
-    def _has_seen(self, number: int, model: OpenSetRecognizer) -> bool:
-        return number in self._seen and self._seen[number][1] is model
+    def _has_seen(self, place: Place, model: OpenSetRecognizer) -> bool:
+        return place in self._seen and self._seen[place][1] is model

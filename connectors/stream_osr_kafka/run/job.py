@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ..client import Committed, Offset, Refused
+from ..client import Committed, Offset, Place, Refused
 from ..wire.messages import Outgoing, Received
 from .watching import Watch
 
@@ -25,13 +25,22 @@ class Group(NamedTuple):
 
     content: Any
     messages: Sequence[Outgoing]
-    offsets: Mapping[int, Offset]
+    offsets: Mapping[Place, Offset]
 
 
 class Waiting(NamedTuple):
-    """Why a partition cannot be loaded now; it is tried again."""
+    """The reason for which a partition cannot be loaded now; it is tried again.
+
+    Attributes
+    ----------
+    why
+        The reason.
+    suspended
+        Only a change from outside lets it be loaded.
+    """
 
     why: str
+    suspended: bool = False
 
 
 class Loaded(NamedTuple):
@@ -55,17 +64,27 @@ class Job(Protocol):
     def check(self, watch: Watch) -> None:
         """Make sure, at the start, that everything is there."""
 
-    def load(self, number: int, where: Committed) -> Loaded | Waiting:
+    def load(self, place: Place, where: Committed) -> Loaded | Waiting:
         """Bring a partition back to where the broker says that it is."""
 
-    def let_go(self, number: int) -> None:
+    def begun(self, place: Place) -> None:
+        """Note that the beginning of a partition is committed, and that it is read."""
+
+    def let_go(self, place: Place) -> None:
         """Drop a partition: it is another's, or is to be loaded again."""
 
+    def broken(self) -> Mapping[Place, str]:
+        """Partitions that cannot go on, and the reasons, since this was last called."""
+
     @property
-    def owned(self) -> Sequence[int]:
+    def finished(self) -> bool:
+        """Whether all partitions of this worker have reached the end of a bounded run."""
+
+    @property
+    def owned(self) -> Sequence[Place]:
         """Partitions that are loaded."""
 
-    def take(self, number: int, records: list[Received]) -> None:
+    def take(self, place: Place, records: list[Received]) -> None:
         """Take what was read of a partition."""
 
     def turn(self) -> None:
@@ -83,20 +102,20 @@ class Job(Protocol):
     def done(self, group: Group) -> None:
         """Note that it is committed."""
 
-    def stands_at(self, number: int, committed: Offset | None) -> bool:
+    def stands_at(self, place: Place, committed: Offset | None) -> bool:
         """Say whether a partition is where the broker says that it is."""
 
     def rest(self) -> None:
         """Do what is due when all is committed: snapshots."""
 
-    def look(self, number: int) -> int:
+    def look(self, place: Place) -> int:
         """Update the figures of a partition; return how many records wait."""
 
     def obstacles(self) -> list[str]:
         """Say why it is not ready, as far as the job is concerned."""
 
-    def renewed(self, topic_id: str) -> None:
-        """Go on with the input that was deleted and made again, or end."""
+    def renewed(self, topic: str, topic_id: str) -> None:
+        """Go on with an input that was deleted and made again, or end."""
 
     def leave(self) -> None:
         """Do what is left before the end, with all committed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stream_osr.discovery.reconcile import Reconciled, Summary
@@ -20,6 +20,7 @@ from stream_osr_connectors.values import DecodeError
 from ..client import Committed, Offset, Refused, read_all
 from ..figures import Figures, PartitionFigures
 from ..log import logger
+from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing, Received
 from ..wire.subclasses import Links, Stamp, changes_told, name_of, parse_summary
@@ -57,6 +58,7 @@ class Joining:
 
     def __init__(self, settings: ServiceSettings, topic: str, model: ModelFile, figures: Figures) -> None:
         self._settings, self._topic, self._trained, self._figures = settings, topic, model.trained, figures
+        self._place = Place(topic, 0)
         figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
         self._state: tuple[Reconciled, int] | None = None
         self._buffer: deque[Received] = deque()
@@ -66,13 +68,13 @@ class Joining:
 
     def check(self, watch: Watch) -> None:
         """Make sure that all summaries have one order."""
-        if watch.partitions > 1:
+        count = watch.partitions(self._topic)
+        if count > 1:
             raise ConnectorError(
-                f"subclasses: topic {self._topic} has {watch.partitions} partitions; it needs one, so that a replay "
-                "has one order"
+                f"subclasses: topic {self._topic} has {count} partitions; it needs one, so that all see one order"
             )
 
-    def renewed(self, topic_id: str) -> None:
+    def renewed(self, topic: str, topic_id: str) -> None:
         """Go on with the summaries that were made again: they are joined to what the links hold."""
         logger.warning("subclasses: topic %s was deleted and made again; it is read from its beginning", self._topic)
 
@@ -95,11 +97,23 @@ class Joining:
     # Where it stands.
 
     @property
-    def owned(self) -> Sequence[int]:
+    def owned(self) -> Sequence[Place]:
         """The one partition, once it is loaded."""
-        return () if self._state is None else (0,)
+        return () if self._state is None else (self._place,)
 
-    def load(self, number: int, where: Committed) -> Loaded | Waiting:
+    @property
+    def finished(self) -> bool:
+        """Never: there is no bounded run."""
+        return False
+
+    def broken(self) -> Mapping[Place, str]:
+        """Return nothing: there is one partition, and an error of it ends the process."""
+        return {}
+
+    def begun(self, place: Place) -> None:
+        """Do nothing."""
+
+    def load(self, place: Place, where: Committed) -> Loaded | Waiting:
         """Read what is stored, up to where it stands; what was left out for want of the model is taken in first."""
         at = where.first if where.offset is None else where.offset
         if at > where.end:
@@ -127,28 +141,28 @@ class Joining:
             logger.info("%d summaries were left by another model and are taken in now", len(left))
         self._left = [Summary(local, state.said[local]) for local in left]
         self._state = state, at
-        self._figures.partitions[0] = PartitionFigures(at)
+        self._figures.partitions[place] = PartitionFigures(at)
         return Loaded(at)
 
-    def let_go(self, number: int) -> None:
+    def let_go(self, place: Place) -> None:
         """Forget everything: it is another's, or is to be loaded again."""
         self._state = None
         self._figures.partitions.clear()
         self._buffer.clear()
         self._left, self._uncommitted = [], 0
 
-    def stands_at(self, number: int, committed: Offset | None) -> bool:
+    def stands_at(self, place: Place, committed: Offset | None) -> bool:
         """Say whether it is where the broker says that it is."""
         return self._state is not None and committed in (None, _offset(self._state))
 
     # One transaction.
 
-    def take(self, number: int, records: list[Received]) -> None:
+    def take(self, place: Place, records: list[Received]) -> None:
         """Buffer what was read."""
         if self._state is not None:
             self._buffer.extend(records)
 
-    def look(self, number: int) -> int:
+    def look(self, place: Place) -> int:
         """Say how many summaries wait."""
         return len(self._buffer) + self._uncommitted
 
@@ -172,7 +186,7 @@ class Joining:
         self._figures.observe("batch", time.perf_counter() - begun)
         self._state = state, at
         self._uncommitted += len(records)
-        return Group(Step(before, self._state, records, left), messages, {0: _offset(self._state)})
+        return Group(Step(before, self._state, records, left), messages, {self._place: _offset(self._state)})
 
     def undo(self, group: Group) -> None:
         """Go back to what was before."""
@@ -200,10 +214,12 @@ class Joining:
         """Count what was published."""
         step, figures = group.content, self._figures
         self._uncommitted = max(0, self._uncommitted - len(step.records))
-        figures.add("records", 0, len(step.records))
-        figures.add("events", 0, sum(message.topic == self._settings.global_events for message in group.messages))
-        if 0 in figures.partitions:
-            figures.partitions[0].position = step.after[1]
+        figures.add("records", self._place, len(step.records))
+        figures.add(
+            "events", self._place, sum(message.topic == self._settings.global_events for message in group.messages)
+        )
+        if self._place in figures.partitions:
+            figures.partitions[self._place].position = step.after[1]
 
     def _parse(self, received: Received) -> Summary | None:
         """Read a summary; None: it cannot be used now, which the log says."""

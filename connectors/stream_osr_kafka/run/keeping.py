@@ -17,6 +17,7 @@ from ..client import Offset
 from ..figures import Figures
 from ..log import logger
 from ..patience import Seldom
+from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import MOST_CHARACTERS, Boundary
 from ..wire.messages import Received
@@ -55,6 +56,8 @@ class Owned:
         The latest snapshot could not be written.
     trouble, again
         Why it does not go on, and when that is tried again.
+    crowded
+        Micro-batches close only when they are full: see :meth:`Keeper.is_crowded`.
     """
 
     state: Partition
@@ -67,6 +70,7 @@ class Owned:
     failed: bool = False
     trouble: str = ""
     again: float = 0.0
+    crowded: bool = False
 
 
 class Keeper:
@@ -88,35 +92,35 @@ class Keeper:
         self._settings, self._snapshots, self._recovery, self._figures = settings, snapshots, recovery, figures
         self._seldom = Seldom(logger)
 
-    def keep(self, partitions: Mapping[int, Owned]) -> None:
+    def keep(self, partitions: Mapping[Place, Owned]) -> None:
         """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
         now = time.monotonic()
-        live = {number: owned for number, owned in partitions.items() if not owned.replay}
-        for number, owned in live.items():
+        live = {place: owned for place, owned in partitions.items() if not owned.replay}
+        for place, owned in live.items():
             ours = owned.state.rules == RULES or self._recovery.is_earlier(owned.state)
             if not (ours or owned.uncommitted) and self._may_try(owned, now):
-                self._upgrade(number, owned)
-        full = [n for n, owned in live.items() if self._is_full(owned.state) and self._may_try(owned, now)]
-        for number in full:
-            self._try(number, live[number])
+                self._upgrade(place, owned)
+        full = [each for each, owned in live.items() if self._is_full(owned.state) and self._may_try(owned, now)]
+        for place in full:
+            self._try(place, live[place])
         due = [
-            (owned.written, number)
-            for number, owned in live.items()
+            (owned.written, place)
+            for place, owned in live.items()
             if now - owned.written >= self._settings.snapshot_interval
             and owned.state.history.last not in owned.snapshots[-1:]
         ]
         if due and not full:
-            number = min(due)[1]
-            self._try(number, live[number])
+            place = min(due)[1]
+            self._try(place, live[place])
 
-    def leave(self, partitions: Mapping[int, Owned]) -> None:
+    def leave(self, partitions: Mapping[Place, Owned]) -> None:
         """Write them all, so that the next start has nothing to replay; half of the time for stopping is for that."""
         ends = time.monotonic() + self._settings.stop_timeout / 2
-        for number, owned in sorted(partitions.items()):
+        for place, owned in sorted(partitions.items()):
             if time.monotonic() < ends and not owned.replay:
-                self._try(number, owned)
+                self._try(place, owned)
 
-    def offset(self, number: int, state: Partition) -> Offset:
+    def offset(self, place: Place, state: Partition) -> Offset:
         """Make what is committed of a partition.
 
         Raises
@@ -127,46 +131,61 @@ class Keeper:
         text = self._recovery.progress(state).text()
         if len(text) > MOST_CHARACTERS:
             raise ConnectorError(
-                f"{self._settings.input}/{number}: no snapshot could be written for so long that the ends of the "
+                f"{place}: no snapshot could be written for so long that the ends of the "
                 "micro-batches since no longer fit beside the committed offset; see the log for the reason"
             )
         return Offset(state.history.last.offset, text)
 
-    def _upgrade(self, number: int, owned: Owned) -> None:
+    def _upgrade(self, place: Place, owned: Owned) -> None:
         """Let a stream that goes by earlier rules go on by ours: cut it where it stands, at a snapshot."""
-        self._try(number, owned)
+        self._try(place, owned)
         upgraded = self._recovery.upgraded(owned.state, owned.snapshots)
         if upgraded is not None:
-            logger.info("%s/%d goes on by the rules of this version", self._settings.input, number)
+            logger.info("%s goes on by the rules of this version", place)
             owned.state, owned.snapshots = upgraded, owned.snapshots[-1:]
 
     @staticmethod
     def _may_try(owned: Owned, now: float) -> bool:
         return not owned.failed or now - owned.written >= RETRY_SECONDS
 
-    def _is_full(self, state: Partition) -> bool:
-        """Say whether the boundaries take more than half of the room that they have."""
-        steps = len(state.history.steps)
-        return steps >= FEW_STEPS and len(self._recovery.progress(state).text()) > MOST_CHARACTERS // 2
+    def is_crowded(self, place: Place, state: Partition) -> bool:
+        """Return True, and say so, if the text beside the committed offset is three quarters full.
 
-    def _try(self, number: int, owned: Owned) -> None:
-        place = f"{self._settings.input}/{number}"
+        Then micro-batches close only when they are full: equal steps take no room, so that the stream can go on for
+        as long as no snapshot can be written.
+        """
+        crowded = self._is_full(state, 0.75)
+        if crowded:
+            self._seldom.say(
+                f"crowded {place}",
+                f"{place}: no snapshot could be written for so long that micro-batches close only when full; "
+                "max_wait counts again when a snapshot is written",
+                logging.ERROR,
+            )
+        return crowded
+
+    def _is_full(self, state: Partition, share: float = 0.5) -> bool:
+        """Say whether the boundaries take more than a share of the room that they have."""
+        steps = len(state.history.steps)
+        return steps >= FEW_STEPS and len(self._recovery.progress(state).text()) > share * MOST_CHARACTERS
+
+    def _try(self, place: Place, owned: Owned) -> None:
         try:
-            self._write(number, owned)
+            self._write(place, owned)
         except PersistenceError as error:
             owned.written, owned.failed = time.monotonic(), True
-            self._seldom.say(place, f"no snapshot of {place}: {error}", logging.ERROR)
+            self._seldom.say(str(place), f"no snapshot of {place}: {error}", logging.ERROR)
         else:
             owned.failed = False
-            self._seldom.forget(place)
+            self._seldom.forget(str(place))
 
-    def _write(self, number: int, owned: Owned) -> None:
+    def _write(self, place: Place, owned: Owned) -> None:
         """Write a partition as it was committed; boundaries before the snapshot before are not needed any more."""
         at = owned.state.history.last
         if at in owned.snapshots[-1:]:
             return
         begun = time.perf_counter()
-        self._snapshots.write(self._settings.input, number, owned.state)
+        self._snapshots.write(place, owned.state)
         owned.snapshots.append(at)
         del owned.snapshots[:-2]
         history = owned.state.history
@@ -175,5 +194,5 @@ class Keeper:
             owned.state = owned.state._replace(history=history.since(at))
         owned.written = time.monotonic()
         self._figures.observe("snapshot", time.perf_counter() - begun)
-        if number in self._figures.partitions:
-            self._figures.partitions[number].snapshot = owned.written
+        if place in self._figures.partitions:
+            self._figures.partitions[place].snapshot = owned.written

@@ -1,114 +1,167 @@
-"""Partitions that the group has given: each is loaded when the input has been looked at since, or waits."""
+"""Loading of the partitions that the group assigns; a partition that cannot be loaded is suspended."""
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from ..client import ClientError, Place
+from ..client import ClientError
+from ..figures import Figures, PartitionFigures
 from ..log import logger
 from ..patience import Backoff, Seldom
+from ..places import Place
 from .job import Job, Waiting
 from .reading import Reader
 from .transactions import InDoubtError, Transactions
 from .watching import Watch
 
 AGAIN_SECONDS = 1.0
-"""Before a partition that waits for something is looked at again."""
+"""Pause before a partition that waits for something is tried again."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+"""Pause before a suspended partition is tried again: doubled each time."""
 
 
-class Given(NamedTuple):
-    """A partition that is ours and not loaded.
+@dataclass(slots=True)
+class Assigned:
+    """A partition that is assigned and not loaded.
 
     Attributes
     ----------
     since
-        Since when.
+        When it was assigned.
     why
         What it waits for; empty: its turn.
+    suspended
+        It cannot be loaded or continued without a change from outside.
     again
-        When it is looked at again.
+        When it is tried again.
+    broker_pause, pause
+        Pauses while the brokers fail, and while it is suspended.
     """
 
     since: float
     why: str = ""
+    suspended: bool = False
     again: float = 0.0
+    broker_pause: Backoff = field(default_factory=Backoff)
+    pause: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE, LONGEST_PAUSE))
 
 
 class Loading:
-    """Loads partitions.
+    """Loads partitions, each by itself: one that cannot be loaded delays no other.
 
     Parameters
     ----------
     job
-        What they are loaded into.
+        The partitions' owner.
     reader
-        Says which ones are given, and reads them on.
+        The consumer of the input.
     transactions
         Commit the beginning of those that begin anew.
     watch
-        Knows whether the input is there, and the one that it was.
+        The state of the topics.
+    figures
+        The figures of the worker.
+    since
+        Time at which a stream begins of which nothing is committed, in milliseconds since 1970; None: not by time.
     """
 
-    def __init__(self, job: Job, reader: Reader, transactions: Transactions, watch: Watch) -> None:
+    def __init__(
+        self,
+        job: Job,
+        reader: Reader,
+        transactions: Transactions,
+        watch: Watch,
+        figures: Figures,
+        since: int | None = None,
+    ) -> None:
         self._job, self._reader, self._transactions, self._watch = job, reader, transactions, watch
-        self._given: dict[int, Given] = {}
-        self._backoff = Backoff()
+        self._figures, self._since = figures, since
+        self._assigned: dict[Place, Assigned] = {}
         self._seldom = Seldom(logger)
 
     @property
-    def waiting(self) -> dict[int, str]:
+    def waiting(self) -> Mapping[Place, str]:
         """Partitions that are not loaded, and why."""
-        return {number: given.why for number, given in self._given.items()}
+        return {
+            place: f"is suspended: {its.why}" if its.suspended else f"is not loaded{its.why and ': '}{its.why}"
+            for place, its in self._assigned.items()
+        }
 
-    def forget(self, *numbers: int) -> None:
-        """Drop partitions that have gone."""
-        for number in numbers:
-            self._given.pop(number, None)
+    def forget(self, *places: Place) -> None:
+        """Drop partitions that are loaded, or another worker's now."""
+        for place in places:
+            its = self._assigned.pop(place, None)
+            if its is not None and its.suspended and place not in self._job.owned:
+                self._figures.partitions.pop(place, None)
+
+    def suspend(self, place: Place, why: str, position: int = 0) -> None:
+        """Stop a partition that cannot go on, and try it again later; all others go on.
+
+        Parameters
+        ----------
+        place
+            The partition, which the job has let go.
+        why
+            The reason.
+        position
+            Offset after its last committed record.
+        """
+        its = self._assigned.setdefault(place, Assigned(time.monotonic()))
+        its.why, its.suspended = why.removeprefix(f"{place}: "), True
+        seconds = its.pause.fail()
+        its.again = its.pause.until
+        self._figures.partitions[place] = PartitionFigures(position, suspended=True)
+        self._seldom.say(
+            str(place),
+            f"{place} is suspended, other partitions go on: {its.why}. The next attempt is in {seconds:.0f} s",
+            logging.ERROR,
+        )
 
     def load(self) -> None:
-        """Load what can be loaded; the rest waits for another round.
+        """Load the partitions that can be loaded now."""
+        assigned = self._reader.assigned
+        self.forget(*self._assigned.keys() - assigned)
+        for place in sorted(assigned - set(self._job.owned)):
+            its = self._assigned.setdefault(place, Assigned(time.monotonic()))
+            if time.monotonic() >= its.again and self._is_seen(place, its):
+                self._load(place, its)
 
-        Raises
-        ------
-        ConnectorError
-            If one cannot be loaded without a person.
-        """
-        now, assigned = time.monotonic(), self._reader.assigned
-        self.forget(*self._given.keys() - assigned)
-        for number in sorted(assigned - set(self._job.owned)):
-            given = self._given.setdefault(number, Given(now))
-            if now >= given.again and self._backoff.due and self._is_looked_at(given):
-                self._load(number, given)
-
-    def _load(self, number: int, given: Given) -> None:
-        place = Place(self._watch.input, number)
-        name = f"{place.topic}/{number}"
+    def _load(self, place: Place, its: Assigned) -> None:
         try:
-            loaded = self._job.load(number, self._reader.client.where(number))
+            where = self._reader.client.where(place, self._since)
+            loaded = self._job.load(place, where)
             if isinstance(loaded, Waiting):
-                self._given[number] = given._replace(why=loaded.why, again=time.monotonic() + AGAIN_SECONDS)
-                self._seldom.say(name, f"{name} cannot be loaded yet: {loaded.why}", logging.INFO)
+                if loaded.suspended:
+                    self.suspend(place, loaded.why, where.offset or 0)
+                else:
+                    self._wait(place, its, loaded.why, time.monotonic() + AGAIN_SECONDS)
                 return
             if loaded.commit is not None:
                 self._transactions.open()
                 offsets = {place: loaded.commit}
                 self._transactions.finish(self._transactions.begin([], offsets, self._reader.client.membership))
-            self._reader.begin(number, loaded.begin)
+            self._reader.begin(place, loaded.begin)
         except (ClientError, InDoubtError) as error:
-            self._job.let_go(number)
-            self._given[number] = given._replace(why=str(error))
-            self._backoff.fail()
-            self._seldom.say(name, f"{name} cannot be loaded yet: {error}", logging.INFO)
+            self._job.let_go(place)
+            its.broker_pause.fail()
+            self._wait(place, its, str(error), its.broker_pause.until)
             return
-        self._backoff.succeed()
-        self._seldom.forget(name)
-        self.forget(number)
-        logger.info("assigned %s at %d", name, loaded.begin)
+        self._job.begun(place)
+        self._seldom.forget(str(place))
+        del self._assigned[place]
+        logger.info("assigned %s at %d", place, loaded.begin)
 
-    def _is_looked_at(self, given: Given) -> bool:
-        """Say whether the input, since it gave us the partition, is known to be there, and the one that it was."""
-        return self._watch.has_looked_since(given.since) and not (
-            self._watch.broken or self._watch.renewed(self._reader.topic_id)
+    def _wait(self, place: Place, its: Assigned, why: str, until: float) -> None:
+        its.why, its.suspended, its.again = why, False, until
+        self._seldom.say(str(place), f"{place} cannot be loaded yet: {why}", logging.INFO)
+
+    def _is_seen(self, place: Place, its: Assigned) -> bool:
+        """Whether the input was seen since the partition was assigned, and is the topic that it was."""
+        topic = place.topic
+        return self._watch.has_looked_since(its.since) and not (
+            self._watch.is_broken(topic) or self._watch.renewed(topic, self._reader.topic_id(topic))
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..client import ClientError, Kind, Place, quieten, start_explained, transactional_id
+from ..client import ClientError, Kind, quieten, start_explained, transactional_id
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..figures import STARTING, Figures
 from ..log import logger
 from ..patience import CLOSE_SECONDS, Backoff, Seldom
+from ..places import Place
 from ..settings import ServiceSettings
 from .job import Group, Job
 from .loading import Loading
@@ -53,9 +54,8 @@ class Loop:
     ) -> None:
         self._settings, self._job, self._reader = settings, job, reader
         self._transactions, self._watch, self.figures = transactions, watch, figures
-        self._topic = watch.input
         self._backoff = Backoff()
-        self._loading = Loading(job, reader, transactions, watch)
+        self._loading = Loading(job, reader, transactions, watch, figures, settings.start_time)
         self._seldom = Seldom(logger)
         self._doubtful: Group | None = None
         self._trouble = ""
@@ -75,13 +75,14 @@ class Loop:
             while not stop() and not self._is_open():
                 self.figures.turn()
                 time.sleep(POLL_SECONDS)
-            while not stop():
+            while not stop() and not self._is_finished():
                 self.figures.turn()
                 self._read()
                 if self._doubtful is None:
                     self._loading.load()
                 self._job.turn()
                 self._publish()
+                self._suspend()
                 if self._doubtful is None:
                     self._job.rest()
                 self._telling.look(self._loading.waiting, self._trouble)
@@ -90,7 +91,24 @@ class Loop:
         finally:
             self._close()
 
+    def _suspend(self) -> None:
+        """Suspend the partitions that cannot go on."""
+        for place, why in self._job.broken().items():
+            at = self.figures.partitions.get(place)
+            self._job.let_go(place)
+            self._reader.put_off(place)
+            self._loading.suspend(place, why, 0 if at is None else at.position)
+
     # Beginning and end.
+
+    def _is_finished(self) -> bool:
+        """Whether a bounded run has reached its end in all partitions of this worker."""
+        if not self._job.finished or self._doubtful is not None or not self._reader.joined:
+            return False
+        if self._loading.waiting or not self._telling.has_its_share:
+            return False
+        logger.info("the end that the setting stop names is reached")
+        return True
 
     def _is_open(self) -> bool:
         """Connect. The first time an answer is wanted; a process that has had one before is patient."""
@@ -131,7 +149,7 @@ class Loop:
     def _check_group(self) -> None:
         """Make sure of the right to be of the group. An open transaction hides what is committed until it ends."""
         try:
-            self._reader.client.committed(0)
+            self._reader.client.committed(Place(self._watch.inputs[0], 0))
         except ClientError as error:
             if error.kind is not Kind.AGAIN:
                 raise
@@ -149,26 +167,27 @@ class Loop:
         """Take what was read of partitions that are ours, after letting go of those that are not any more."""
         polled = self._reader.poll(wait=self._doubtful is not None or not self._backoff.due)
         gone = self._reader.gone()
-        for number in gone:
-            self._job.let_go(number)
+        for place in gone:
+            self._job.let_go(place)
             told = "is let go until the brokers answer" if self._reader.trouble else "is another worker's now"
-            logger.info("%s/%d %s", self._topic, number, told)
+            logger.info("%s %s", place, told)
         if gone:
             self._loading.forget(*gone)
             self.figures.add("rebalances", by=not self._reader.trouble)
-        renewed = self._watch.renewed(self._reader.topic_id)
-        if renewed:
-            self._start_over(renewed)
-            return
-        for number, records in polled.items():
-            self._job.take(number, records)
+        for topic in self._watch.inputs:
+            renewed = self._watch.renewed(topic, self._reader.topic_id(topic))
+            if renewed:
+                self._start_over(topic, renewed)
+                return
+        for place, records in polled.items():
+            self._job.take(place, records)
 
-    def _start_over(self, topic_id: str) -> None:
+    def _start_over(self, topic: str, topic_id: str) -> None:
         """Forget what was read of an input that was deleted and made again."""
-        self._job.renewed(topic_id)
-        self._watch.accept(topic_id)
-        for number in self._job.owned:
-            self._job.let_go(number)
+        self._job.renewed(topic, topic_id)
+        self._watch.accept(topic, topic_id)
+        for place in self._job.owned:
+            self._job.let_go(place)
         self._doubtful, self._trouble = None, ""
         self._loading.forget(*self._loading.waiting)
         self._reader.renew()
@@ -180,7 +199,7 @@ class Loop:
         """Publish whatever is ready; while one transaction is under way, the next is prepared."""
         if not self._backoff.due or (self._doubtful is not None and not self._clear_up(self._doubtful)):
             return
-        if self._trouble and not any(self._job.look(number) for number in self._job.owned):
+        if self._trouble and not any(self._job.look(place) for place in self._job.owned):
             self._trouble = ""  # what failed is another's now; whether the next one would fail nobody knows
         running: tuple[Group, Running] | None = None
         ahead: Group | None = None
@@ -201,12 +220,11 @@ class Loop:
             self._backoff.fail()
             self._seldom.say("failed", f"a transaction failed and is tried again: {error}")
             self.figures.add("transactions_failed")
-            self.figures.counts["transactions_abandoned", -1] = self._transactions.stuck
+            self.figures.counts["transactions_abandoned", None] = self._transactions.stuck
 
     def _begin(self, group: Group) -> Running:
         self._transactions.open()
-        offsets = {Place(self._topic, number): offset for number, offset in group.offsets.items()}
-        return self._transactions.begin(group.messages, offsets, self._reader.client.membership)
+        return self._transactions.begin(group.messages, group.offsets, self._reader.client.membership)
 
     def _finished(self, group: Group, running: Running) -> tuple[Group, Running] | None:
         """Wait for a transaction; what a topic does not take is replaced, and another transaction follows."""
@@ -239,7 +257,7 @@ class Loop:
         """
         try:
             self._transactions.open()
-            truth = {number: self._reader.client.committed(number) for number in group.offsets}
+            truth = {place: self._reader.client.committed(place) for place in group.offsets}
         except (ClientError, InDoubtError) as error:
             self._trouble = str(error)
             self._backoff.fail()
@@ -252,9 +270,9 @@ class Loop:
             return True
         self._job.undo(group)
         self.figures.add("transactions_retried")
-        for number in group.offsets:
-            if number in self._job.owned and not self._job.stands_at(number, truth[number]):
-                logger.warning("%s/%d was committed elsewhere than by us, and is loaded again", self._topic, number)
-                self._job.let_go(number)
-                self._reader.put_off(number)
+        for place in group.offsets:
+            if place in self._job.owned and not self._job.stands_at(place, truth[place]):
+                logger.warning("%s was committed elsewhere than by us, and is loaded again", place)
+                self._job.let_go(place)
+                self._reader.put_off(place)
         return True

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.atomic import flush_folder
 from stream_osr.config import WITHOUT_END
-from stream_osr.errors import PersistenceError, StreamOSRError
+from stream_osr.errors import InvalidLabel, InvalidParameter, PersistenceError, StreamOSRError
 
 from ..log import logger
+from ..places import Place
 from ..settings import ServiceSettings
 from .partition import seed_of
 
@@ -155,10 +156,24 @@ class ModelFile(NamedTuple):
         names = self.trained.names
         return [str(name) for name in names] if all(isinstance(name, str) for name in names) else None
 
-    def recognizer(self, topic: str, number: int) -> OpenSetRecognizer:
+    def recognizer(self, place: Place) -> OpenSetRecognizer:
         """Make the recognizer of a partition, which has seen nothing yet."""
-        seed = seed_of(self.arguments["seed"], topic, number)
+        seed = seed_of(self.arguments["seed"], place)
         return OpenSetRecognizer.from_trained(self.trained, **{**self.arguments, "seed": seed})
+
+    def check_carries(self, earlier: ModelFile) -> None:
+        """Check that a stream of an earlier model can go on under this one.
+
+        Raises
+        ------
+        InvalidParameter
+            If it cannot; the message says why.
+        """
+        place = Place("", 0)  # the check depends on the models alone
+        try:
+            self.recognizer(place).carry_over(earlier.recognizer(place))
+        except InvalidLabel as error:
+            raise InvalidParameter(str(error)) from None
 
 
 class Journal(NamedTuple):

@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
+from ..client import Committed
 from ..log import logger
+from ..places import Place
 from ..wire.boundaries import Progress
 from .models import Journal
-from .snapshots import place_of
+from .snapshots import name_of
 
 OLD_SECONDS = 3600.0
 
@@ -43,7 +45,11 @@ class Orphans(NamedTuple):
 
 
 def find_orphans(
-    folder: Path, topic: str, model: str, committed: Mapping[int, str | None], now: float | None = None
+    folder: Path,
+    topics: Collection[str],
+    model: str,
+    committed: Mapping[Place, Committed],
+    now: float | None = None,
 ) -> Orphans:
     """Find the files that nothing refers to.
 
@@ -51,12 +57,12 @@ def find_orphans(
     ----------
     folder
         Of the group.
-    topic
-        The input.
+    topics
+        The inputs.
     model
         Identity of the model that runs.
     committed
-        Metadata of the committed offset of every partition of the topic. None: nothing is committed there, and its
+        What the brokers say about every partition of the inputs. Where nothing is committed, and its
         snapshots stay, because they are what tells that something was. One that cannot be read may refer to anything:
         nothing goes then.
     now
@@ -64,7 +70,7 @@ def find_orphans(
     """
     found = Orphans([], [], [])
     try:
-        progress = [Progress.parse(text) for text in committed.values() if text is not None]
+        progress = [Progress.parse(its.metadata) for its in committed.values() if its.offset is not None]
         given = Journal(folder).read()[-1:]
     except (ConnectorError, PersistenceError):
         return found
@@ -73,13 +79,13 @@ def find_orphans(
     models = {model, *given, *(each.model for each in progress)}
     others = False
     for path in sorted(folder.iterdir()):
-        place = place_of(path)
-        if place is not None and (place.topic != topic or committed.get(place.number, "") is None):
+        name = name_of(path)
+        if name is not None and (name.place.topic not in topics or _is_unknown(committed, name.place)):
             # another service of this group, whose partitions we do not know; or offsets that were deleted
             others = True
         elif not _is_older(path, before):
             continue
-        elif place is not None and (place.number not in committed or place.lineage not in lineages):
+        elif name is not None and (name.place not in committed or name.lineage not in lineages):
             found.snapshots.append(path)
         elif (kept := _MODEL.fullmatch(path.name)) and kept["identity"] not in models:
             found.models.append(path)
@@ -88,10 +94,10 @@ def find_orphans(
     return found._replace(models=[]) if others else found
 
 
-def remove_orphans(folder: Path, topic: str, model: str, committed: Mapping[int, str | None]) -> int:
+def remove_orphans(folder: Path, topics: Collection[str], model: str, committed: Mapping[Place, Committed]) -> int:
     """Remove the files that nothing refers to, and say in a line how many there were; see :func:`find_orphans`."""
     try:
-        found = find_orphans(folder, topic, model, committed)
+        found = find_orphans(folder, topics, model, committed)
     except OSError as error:
         logger.warning("cannot look for files that nothing refers to in %s: %s", folder, error.strerror)
         return 0
@@ -110,6 +116,11 @@ def _remove(paths: Collection[Path]) -> int:
             path.unlink()
             gone += 1
     return gone
+
+
+def _is_unknown(committed: Mapping[Place, Committed], place: Place) -> bool:
+    """Whether nothing is committed of a partition that there is."""
+    return place in committed and committed[place].offset is None
 
 
 def _is_older(path: Path, moment: float) -> bool:

@@ -14,6 +14,7 @@ from stream_osr import OpenSetRecognizer
 
 from ..commands.labelling import Command, apply
 from ..log import logger
+from ..places import Place
 from ..wire.boundaries import Boundary, FailedEnd, History
 from ..wire.messages import Decoder, Origin, Outcome, Received, Refusal, Taken, origin_of
 from .closing import close, close_without_culprits
@@ -54,13 +55,13 @@ class Partition(NamedTuple):
     rules: int = RULES
 
 
-def seed_of(seed: int, topic: str, partition: int) -> int:
+def seed_of(seed: int, place: Place) -> int:
     """Derive the seed of a partition's recognizer.
 
-    >>> seed_of(0, "sensors", 3) == seed_of(0, "sensors", 3) != seed_of(0, "sensors", 4)
+    >>> seed_of(0, Place("sensors", 3)) == seed_of(0, Place("sensors", 3)) != seed_of(0, Place("sensors", 4))
     True
     """
-    digest = hashlib.sha256(f"{seed} {topic} {partition}".encode()).digest()
+    digest = hashlib.sha256(f"{seed} {place.topic} {place.partition}".encode()).digest()
     return int.from_bytes(digest[:7], "big")
 
 
@@ -71,7 +72,7 @@ def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True, mark
 
 def step(
     partition: Partition,
-    place: tuple[str, int],
+    place: Place,
     records: Sequence[Received],
     commands: Iterable[Command],
     end: Boundary,
@@ -90,7 +91,7 @@ def step(
     partition
         The stream so far; it does not change.
     place
-        Topic and number of the partition.
+        Of the partition.
     records
         Of the micro-batch, in order; those that are refused belong to it as well.
     commands
@@ -104,7 +105,7 @@ def step(
     begun.limited, begun.integrates = partition.rules >= 4, partition.rules >= 5
     asked = list(commands)
     left = sum(not apply(command, begun, *place, partition.lineage) for command in asked)
-    about = f"{place[0]}/{place[1]}: the micro-batch that ends at {end.offset}"
+    about = f"{place}: the micro-batch that ends at {end.offset}"
     closed = None if isinstance(end, FailedEnd) else _close_in_memory(partition, about, begun, records, decode)
     if closed is None:
         end, left = FailedEnd(*end), len(asked)

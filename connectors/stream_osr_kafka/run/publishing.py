@@ -17,6 +17,7 @@ from stream_osr.trust.recall import ExpectedRecall
 from ..client import ClientError, Refused
 from ..figures import Figures, Recall
 from ..log import logger
+from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.messages import Message, Origin, Outcome, Outgoing, Received, Refusal
 from ..wire.publisher import Publisher
@@ -38,7 +39,7 @@ NO_TIME = -1
 class Batch(NamedTuple):
     """A micro-batch that has been closed and not yet published."""
 
-    number: int
+    place: Place
     before: Partition
     after: Partition
     records: list[Received]
@@ -77,7 +78,7 @@ class Publishing(NamedTuple):
             oldest, newest = between.get(message.topic, EVER)
             if message.timestamp is not None and not oldest <= message.timestamp <= newest:
                 made[place] = clamped(message, takes[message.topic].times, now)
-                self.figures.add("timestamps_replaced", message.partition)
+                self.figures.add("timestamps_replaced", message.place)
         return made
 
     def instead(
@@ -97,8 +98,8 @@ class Publishing(NamedTuple):
 
     def _outcome(self, one: Batch) -> Iterator[Outgoing]:
         publish = self.publisher._replace(model=one.before.model.trained.fingerprint)
-        yield from publish.decisions(one.number, one.outcome.decisions)
-        yield from publish.events(one.number, one.outcome)
+        yield from publish.decisions(one.place, one.outcome.decisions)
+        yield from publish.events(one.place, one.outcome)
         yield from publish.dead_letters(one.outcome.taken.refused)
 
     def _summaries(self, one: Batch) -> Iterator[Outgoing]:
@@ -109,17 +110,17 @@ class Publishing(NamedTuple):
         before, after = (state.model.emerged_statistics() for state in (one.before, one.after))
         if one.before.lineage != one.after.lineage:  # another model: what goes on is said anew
             before = {key: its for key, its in before.items() if key not in after}
-        place = f"{self.settings.input}/{one.number}"
+        place = str(one.place)
         for said in to_say(before, after, one.outcome.events):
             local = Local(place, one.after.lineage, said.id)
-            name = f"{self.publisher.name}-{one.number}-{one.outcome.place}-{said.id}"
+            name = f"{self.publisher.names[one.place.topic]}-{one.place.partition}-{one.outcome.place}-{said.id}"
             yield summary(self.trained, topic, local, said, Stamp(name, f"/{self.settings.group}/{place}"))
 
     def _instead(self, message: Outgoing, closed: Sequence[Batch], error: ClientError) -> Outgoing | None:
-        settings, about = self.settings, f"{self.settings.input}/{message.partition}"
+        settings, about = self.settings, message.place
         if "InvalidTimestamp" in str(error) and message.timestamp != NO_TIME:
             logger.warning("%s: topic %s refuses a timestamp: %s; it is left out", about, message.topic, error)
-            self.figures.add("timestamps_replaced", message.partition)
+            self.figures.add("timestamps_replaced", message.place)
             told = () if message.timestamp is None else ((HEADER, b"%d" % message.timestamp),)
             return message._replace(timestamp=NO_TIME, headers=[*message.headers, *told])
         if message.topic == settings.output:
@@ -144,13 +145,13 @@ class Publishing(NamedTuple):
 
 def _received(message: Outgoing, closed: Sequence[Batch]) -> Received:
     """Find the record that a decision is about; one that was held back is not kept as it was."""
-    own = [one for one in closed if one.number == message.partition]
+    own = [one for one in closed if one.place == message.place]
     records = {record.offset: record for one in own for record in one.records}
     if message.offset in records:
         return records[message.offset]
     origins = {origin.offset: origin for one in own for origin, _ in one.outcome.decisions}
     left = origins.get(message.offset, Origin(message.offset, -1, message.key, ()))
-    return Message(message.topic, message.partition, left.offset, left.timestamp, left.key, None, left.headers)
+    return Message(*message.place, left.offset, left.timestamp, left.key, None, left.headers)
 
 
 def account(
@@ -169,24 +170,24 @@ def account(
     messages
         All of it, each of which a topic has acknowledged.
     """
-    published = Counter((message.topic, message.partition) for message in messages)
-    dead = {(message.partition, message.offset) for message in messages if message.topic == settings.dead_letters}
-    expected: Counter[int] = Counter()
-    for number, before, after, records, outcome in batches:
-        figures.add("records", number, len(records))
+    published = Counter((message.topic, message.place) for message in messages)
+    dead = {(message.place, message.offset) for message in messages if message.topic == settings.dead_letters}
+    expected: Counter[Place] = Counter()
+    for place, before, after, records, outcome in batches:
+        figures.add("records", place, len(records))
         taken, labelled = outcome.taken, len(outcome.taken.labelled)
-        figures.add("labelled", number, labelled)
-        figures.add("skipped", number, taken.skipped)
-        figures.add("features_missing", number, taken.missing)
-        figures.add("features_expected", number, taken.values)
-        figures.add("commands_left", number, outcome.left)
-        made = [decision for origin, decision in outcome.decisions if (number, origin.offset) not in dead]
-        count_decisions(figures, number, after.model, made)
-        count_events(figures, number, after.model, outcome.events)
+        figures.add("labelled", place, labelled)
+        figures.add("skipped", place, taken.skipped)
+        figures.add("features_missing", place, taken.missing)
+        figures.add("features_expected", place, taken.values)
+        figures.add("commands_left", place, outcome.left)
+        made = [decision for origin, decision in outcome.decisions if (place, origin.offset) not in dead]
+        count_decisions(figures, place, after.model, made)
+        count_events(figures, place, after.model, outcome.events)
         held = len(after.waiting) - len(before.waiting)
-        expected[number] += len(records) - labelled - taken.skipped - held
-        if number in figures.partitions:
-            its = figures.partitions[number]
+        expected[place] += len(records) - labelled - taken.skipped - held
+        if place in figures.partitions:
+            its = figures.partitions[place]
             its.position = after.history.last.offset
             its.held, its.pending = len(after.waiting), max(0, its.pending - len(records))
             its.follow(after.model)
@@ -194,28 +195,26 @@ def account(
             if isinstance(event, RecallDropped):
                 now = ExpectedRecall(event.recall, event.low, event.high, event.false_unknown)
                 told = Recall(now, event.promised, dropped=True)
-                logger.warning("%s/%d: %s; look at data quality and drift", settings.input, number, told)
+                logger.warning("%s: %s; look at data quality and drift", place, told)
             if isinstance(event, ColumnFailed | RowsRepeated):
-                figures.add("data_faults", number, 1)
-                logger.warning("%s/%d: %s", settings.input, number, event)
+                figures.add("data_faults", place, 1)
+                logger.warning("%s: %s", place, event)
             if isinstance(event, DependenceFound):
-                logger.warning("%s/%d: %s", settings.input, number, event)
+                logger.warning("%s: %s", place, event)
             if isinstance(event, UnknownRateJumped):
-                figures.add("unknown_rate_jumps", number, 1)
+                figures.add("unknown_rate_jumps", place, 1)
                 said = (event.rate, event.size, event.before)
-                logger.warning(
-                    "%s/%d: %.3f of the last %d called unknown, usually %.3f", settings.input, number, *said
-                )
+                logger.warning("%s: %.3f of the last %d called unknown, usually %.3f", place, *said)
         for received, refusal in taken.refused:
-            why, place = type(refusal.error).__name__, (settings.input, number, received.offset)
-            logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, refusal.stage, why)
-    for number, wanted in expected.items():
-        letters, decisions = published[settings.dead_letters, number], published[settings.output, number]
-        figures.add("dead_letters", number, letters)
-        figures.add("events", number, published[settings.events, number])
-        figures.add("unaccounted_records", number, abs(wanted - letters - decisions))
+            why = type(refusal.error).__name__
+            logger.debug("%s at %d is a dead letter: %s, %s", place, received.offset, refusal.stage, why)
+    for place, wanted in expected.items():
+        letters, decisions = published[settings.dead_letters, place], published[settings.output, place]
+        figures.add("dead_letters", place, letters)
+        figures.add("events", place, published[settings.events, place])
+        figures.add("unaccounted_records", place, abs(wanted - letters - decisions))
         if wanted != letters + decisions:
             logger.critical(
-                f"{settings.input}/{number}: {wanted} records were committed and {letters + decisions} decisions and "
+                f"{place}: {wanted} records were committed and {letters + decisions} decisions and "
                 "dead letters; this is a defect"
             )

@@ -9,6 +9,7 @@ import gc
 import logging
 import math
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
@@ -18,6 +19,7 @@ from ..fencing import Strikes
 from ..figures import Figures
 from ..log import logger
 from ..patience import CLOSE_SECONDS, Backoff, Seldom, close
+from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.messages import Received
 
@@ -43,8 +45,8 @@ class Reader:
     ----------
     settings
         Of the service.
-    topic
-        What it reads.
+    topics
+        Topics that it reads.
     most
         Records that a poll may bring.
     figures
@@ -56,12 +58,13 @@ class Reader:
         Why nothing can be read at the moment; empty: nothing is wrong.
     """
 
-    def __init__(self, settings: ServiceSettings, topic: str, most: int, figures: Figures) -> None:
-        self._settings, self._topic, self._most, self._figures = settings, topic, most, figures
+    def __init__(self, settings: ServiceSettings, topics: Sequence[str], most: int, figures: Figures) -> None:
+        self._settings, self._topics, self._most, self._figures = settings, topics, most, figures
+        self._named = ", ".join(topics)
         self._client: GroupConsumer | None = None
-        self._begun: set[int] = set()
-        self._gone: set[int] = set()
-        self._held: dict[int, Held] = {}
+        self._begun: set[Place] = set()
+        self._gone: set[Place] = set()
+        self._held: dict[Place, Held] = {}
         self._waiting = False
         self._strikes = Strikes(settings, figures)
         self._backoff = Backoff()
@@ -77,7 +80,7 @@ class Reader:
         ClientError
             If no broker answers, or none that we can talk to.
         """
-        self._client = GroupConsumer(self._settings, self._topic, self._most, self._hold)
+        self._client = GroupConsumer(self._settings, self._topics, self._most, self._hold)
         self._waiting = False
         self._figures.add("consumers")
 
@@ -98,23 +101,22 @@ class Reader:
         return self._client is not None and self._client.joined
 
     @property
-    def assigned(self) -> frozenset[int]:
+    def assigned(self) -> frozenset[Place]:
         """Partitions that the group has given and that :meth:`begin` has not begun."""
         return frozenset() if self._client is None else frozenset(self._client.assigned)
 
-    @property
-    def topic_id(self) -> str:
-        """Id of the topic, as far as the client knows it."""
-        return "" if self._client is None else self._client.topic_id
+    def topic_id(self, topic: str) -> str:
+        """Id of a topic, as far as the client knows it."""
+        return "" if self._client is None else self._client.topic_id(topic)
 
     @property
-    def unreadable(self) -> list[int]:
+    def unreadable(self) -> list[Place]:
         """Partitions that cannot be read on."""
         return sorted(self._held)
 
     # What comes, and what goes.
 
-    def poll(self, *, wait: bool = False) -> dict[int, list[Received]]:
+    def poll(self, *, wait: bool = False) -> dict[Place, list[Received]]:
         """Read what is there, by partition; with a client that has failed or no broker, nothing.
 
         Parameters
@@ -148,46 +150,44 @@ class Reader:
             self.trouble = ""
             self._backoff.succeed()
             if self._seldom.forget("trouble"):
-                logger.info("%s is read again", self._topic)
-        for number, records in polled.items():
-            held = self._held.get(number)
+                logger.info("%s is read again", self._named)
+        for place, records in polled.items():
+            held = self._held.get(place)
             if held is not None and records[-1].offset >= held.offset:
-                del self._held[number]
-                if self._seldom.forget(f"hold {number}"):
-                    logger.info("%s/%d can be read again", self._topic, number)
-        return {number: records for number, records in polled.items() if number in self._begun}
+                del self._held[place]
+                if self._seldom.forget(f"hold {place}"):
+                    logger.info("%s can be read again", place)
+        return {place: records for place, records in polled.items() if place in self._begun}
 
-    def gone(self) -> list[int]:
+    def gone(self) -> list[Place]:
         """Name the partitions that have gone since this was last asked."""
         gone = sorted(self._gone)
         self._gone.clear()
         self._begun.difference_update(gone)
-        for number in gone:
-            self._held.pop(number, None)
+        for place in gone:
+            self._held.pop(place, None)
         return gone
 
-    def begin(self, number: int, offset: int) -> None:
+    def begin(self, place: Place, offset: int) -> None:
         """Read a partition from an offset on."""
-        self.client.begin(number, offset)
-        self._begun.add(number)
+        self.client.begin(place, offset)
+        self._begun.add(place)
         if self._waiting:
-            self.client.hold(number)
+            self.client.hold(place)
 
-    def put_off(self, number: int) -> None:
+    def put_off(self, place: Place) -> None:
         """Hold a partition back again, as if it had just been assigned, if it is still ours."""
-        if self._client is not None and self._client.has(number):
-            self._client.hold(number)
-            self._begun.discard(number)
-            self._client.assigned.add(number)
+        if self._client is not None and self._client.has(place):
+            self._client.hold(place)
+            self._begun.discard(place)
+            self._client.assigned.add(place)
 
-    def position(self, number: int) -> int | None:
+    def position(self, place: Place) -> int | None:
         """Say which offset is read next; None: not known."""
         try:
-            return None if self._client is None or not self._client.has(number) else self._client.position(number)
+            return None if self._client is None or not self._client.has(place) else self._client.position(place)
         except ClientError as error:
-            self._seldom.say(
-                "position", f"the position in {self._topic}/{number} is not known: {error}", logging.INFO
-            )
+            self._seldom.say("position", f"the position in {place} is not known: {error}", logging.INFO)
             return None
 
     @property
@@ -204,7 +204,7 @@ class Reader:
         return self._client
 
     def _fail(self, error: ClientError) -> None:
-        self.trouble = f"{self._topic} cannot be read: {error}"
+        self.trouble = f"{self._named} cannot be read: {error}"
         if self._client is None:
             self._seldom.say("trouble", f"no broker at {self._settings.brokers}: {error}")
         else:
@@ -222,7 +222,7 @@ class Reader:
             if wait:
                 self.client.hold(*self._begun)
             else:
-                fetched = {number for number, held in self._held.items() if held.until == math.inf}
+                fetched = {place for place, held in self._held.items() if held.until == math.inf}
                 self.client.let_go_on(*(self._begun - (self._held.keys() - fetched)))
 
     def _sweep(self) -> None:
@@ -234,23 +234,22 @@ class Reader:
 
     # What cannot be read.
 
-    def _hold(self, number: int, offset: int, error: Exception, remedy: str) -> None:
+    def _hold(self, place: Place, offset: int, error: Exception, remedy: str) -> None:
         """Leave a partition alone that cannot be read on, for a while; the others go on. Nothing is skipped."""
-        held = self._held.get(number)
+        held = self._held.get(place)
         again = held is not None and held.offset == offset
         seconds = min(2 * held.seconds, LONGEST_HOLD) if held is not None and again else FIRST_HOLD
-        self._held[number] = Held(offset, seconds, time.monotonic() + seconds)
-        self._figures.add("unreadable", number)
+        self._held[place] = Held(offset, seconds, time.monotonic() + seconds)
+        self._figures.add("unreadable", place)
         told = f"cannot be read from {offset} on: {error}; {remedy}. Tried again in {seconds:.0f} s"
         if not again:
-            self._seldom.forget(f"hold {number}")
-        line = f"{self._topic}/{number} {told}; other partitions go on"
-        self._seldom.say(f"hold {number}", line, logging.ERROR)
+            self._seldom.forget(f"hold {place}")
+        self._seldom.say(f"hold {place}", f"{place} {told}; other partitions go on", logging.ERROR)
 
     def _fetch_held(self) -> None:
         """Fetch again what could not be read, when its time has come."""
         now = time.monotonic()
-        for number, held in self._held.items():
-            if now >= held.until and number in self._begun and not self._waiting:
-                self._held[number] = held._replace(until=math.inf)
-                self.client.let_go_on(number)
+        for place, held in self._held.items():
+            if now >= held.until and place in self._begun and not self._waiting:
+                self._held[place] = held._replace(until=math.inf)
+                self.client.let_go_on(place)

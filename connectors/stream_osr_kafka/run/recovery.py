@@ -1,52 +1,34 @@
-"""How a partition comes back: the newest snapshot that leads to the committed offset, and what to replay after it.
+"""The state of a partition: the newest snapshot that leads to the committed offset, and the replay after it.
 
-Under another model than the one that the group has run it comes back as it was, by the earlier model, and is handed
-over where the earlier one ends.
+Under another model than the one that the group has run, a partition comes back as it was, by the earlier model, and
+is handed over where the earlier one ends. Where the input no longer holds the records after the committed offset, the
+state goes on behind the gap (`on_gap`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
-from typing import NamedTuple
 
+from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
 from ..client import Committed
 from ..exits import StartAgainError
 from ..log import logger
+from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, History, Progress
-from ..wire.messages import Outcome, Taken
+from ..wire.messages import Origin, Outcome, Taken
+from .gaps import Found, Gaps
 from .models import Journal, ModelFile
 from .partition import RULES, Partition, begin
 from .snapshots import Snapshots
-from .standing import Incarnations, LostError, Standing
+from .standing import Change, Incarnations, LostError, Standing
 
 
 class LaterModelError(StartAgainError):
     """A partition has been run by a model that was given to the group after ours: it waits until we are given it."""
-
-
-class Found(NamedTuple):
-    """Where a partition goes on.
-
-    Attributes
-    ----------
-    state
-        As of its last boundary.
-    replay
-        Boundaries after it, of micro-batches that have been published before.
-    snapshots
-        Boundaries at which there are snapshots, the newest last.
-    new
-        It begins anew, and its beginning has to be committed.
-    """
-
-    state: Partition
-    replay: tuple[Boundary, ...] = ()
-    snapshots: tuple[Boundary, ...] = ()
-    new: bool = False
 
 
 class Recovery:
@@ -59,19 +41,28 @@ class Recovery:
     model
         The model.
     snapshots
-        Where snapshots are.
+        The folder of the snapshots.
+    published
+        See :class:`.standing.Standing`.
 
     Attributes
     ----------
-    incarnations
-        Which topic it is, as the folder of the snapshots says.
+    lives
+        Which topic each input is, as the folder of the snapshots says.
     """
 
-    def __init__(self, settings: ServiceSettings, model: ModelFile, snapshots: Snapshots) -> None:
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        model: ModelFile,
+        snapshots: Snapshots,
+        published: Callable[[Place], int | None] = lambda place: None,
+    ) -> None:
         self._settings, self._model, self._snapshots = settings, model, snapshots
-        self.incarnations = Incarnations(snapshots.folder, settings.input)
-        self._standing = Standing(settings, snapshots, self.incarnations)
-        self._parted: dict[int, Partition] = {}
+        self.lives = {topic: Incarnations(snapshots.folder, topic) for topic in settings.inputs}
+        self._standing = Standing(settings, snapshots, self.lives, published)
+        self._gaps = Gaps(settings, snapshots, self.lives)
+        self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
         self._journal = Journal(snapshots.folder)
 
@@ -102,17 +93,63 @@ class Recovery:
             return None
         return partition._replace(rules=RULES, history=History(last, fresh=untouched))
 
-    def remember(self, number: int, partition: Partition) -> None:
-        """Keep the state of a partition that goes to another worker; it may come back untouched."""
-        self._parted[number] = partition
+    def remember(self, place: Place, partition: Partition | None, position: int) -> None:
+        """Keep the state of a partition that goes to another worker, and how far it was decided here."""
+        self._standing.progress_here[place] = position
+        if partition is not None:
+            self._parted[place] = partition
 
-    def find(self, number: int, committed: Committed, labels: int) -> Found:
+    def check(self, committed: Mapping[Place, Committed]) -> None:
+        """Refuse settings, a model or a state that do not fit what the group has committed.
+
+        A state that is lost counts only if no partition can be loaded: other partitions go on without one.
+
+        Raises
+        ------
+        ConnectorError
+            Naming what does not fit, and the remedy.
+        """
+        misfits: list[ConnectorError] = []
+        loadable = not committed
+        for place, where in committed.items():
+            try:
+                loadable = self._fits(place, where, load=not loadable) or loadable
+            except LaterModelError:
+                loadable = True
+            except LostError as error:
+                if self._settings.on_lost_state == "cold":
+                    loadable = True
+                else:
+                    misfits.append(self._lost(place, where, error))
+        if misfits and not loadable:
+            raise misfits[0]
+
+    def _fits(self, place: Place, committed: Committed, *, load: bool) -> bool:
+        """Say whether a partition can be loaded; without `load` its state is not read, and the answer is False."""
+        progress = self._standing.progress(place, committed)
+        if progress is None:
+            return True
+        if progress.model == self._model.identity:
+            return load and bool(self._go_on(self._model, place, progress, committed))
+        self._check_order(place, progress)
+        self._check_change(place, progress)
+        if self._settings.on_model_change == "carry":
+            try:
+                self._model.check_carries(self._kept(progress.model))
+            except InvalidParameter as error:
+                raise ConnectorError(f"{place}: {error} (on_model_change: cold)") from None
+            except PersistenceError as error:
+                raise self._nothing_to_carry(place, error) from None
+        found = self._of_earlier(place, progress, committed) if load else None
+        return load and (found is not None or self._settings.on_model_change == "cold")
+
+    def find(self, place: Place, committed: Committed, labels: int) -> Found:
         """Find where a partition goes on.
 
         Parameters
         ----------
-        number
-            Of the partition.
+        place
+            The partition.
         committed
             What the broker says.
         labels
@@ -125,37 +162,31 @@ class Recovery:
         ConnectorError
             If its state is lost, or another model has run it, and the settings say to stop then.
         """
-        parted = self._parted.pop(number, None)
-        settings, place = self._settings, f"{self._settings.input}/{number}"
+        parted = self._parted.pop(place, None)
         try:
-            progress = self._standing.progress(number, committed)
+            progress = self._standing.progress(place, committed)
             if progress is None:
-                return self._anew(number, Boundary(self._standing.beginning(number, committed), labels))
+                return self._anew(place, Boundary(self._standing.beginning(place, committed), labels))
             if progress.model == self._model.identity:
-                return self._go_on(self._model, number, progress, committed, parted)
-            if self._journal.is_later(progress.model, than=self._model.identity):
-                raise LaterModelError(
-                    f"{place}: the model {progress.model} has run it, which followed {self._model.identity}, the one "
-                    "here; it waits until this worker is given that model (SIGHUP to its parent)"
-                )
-            found = self._of_earlier(number, progress, committed)
-            if found is not None:
-                return found
+                found = self._go_on(self._model, place, progress, committed, parted)
+                return self._gaps.behind(place, found, committed, lambda at: self._anew(place, Boundary(at, labels)))
+            self._check_order(place, progress)
+            earlier = self._of_earlier(place, progress, committed)
+            if earlier is not None:
+                return earlier
         except LostError as error:
-            if settings.on_lost_state == "fail":
-                raise ConnectorError(
-                    f"{place}: {error}; bring the snapshots back to {self._snapshots.folder}, or set on_lost_state "
-                    "to cold: the stream then begins anew from the committed offset"
-                ) from None
-            told = self._standing.taken_away(number, self._standing.restart(number, committed))
-            logger.warning("%s: %s; the stream begins anew at %s", place, error, told)
-        return self._anew(number, Boundary(self._standing.restart(number, committed), labels))
+            if self._settings.on_lost_state == "fail":
+                raise self._lost(place, committed, error) from None
+            change = self._standing.change(place, committed, self._standing.restart(place, committed))
+            logger.log(change.level, "%s: %s; the stream begins anew at %s", place, error, change)
+            return self._anew(place, Boundary(change.begin, labels), change)
+        return self._anew(place, Boundary(self._standing.restart(place, committed), labels))
 
     def is_earlier(self, partition: Partition) -> bool:
         """Say whether a partition is still the earlier model's: at its end it is to be handed over."""
         return partition.model.trained is not self._model.trained
 
-    def hand_over(self, number: int, earlier: Partition, labels: int) -> tuple[Partition, Outcome]:
+    def hand_over(self, place: Place, earlier: Partition, labels: int) -> tuple[Partition, Outcome]:
         """End the stream of the earlier model, and begin that of this one where it ends.
 
         What the earlier one still holds back it decides as things stand, so that every record has one decision; to be
@@ -164,8 +195,8 @@ class Recovery:
 
         Parameters
         ----------
-        number
-            Of the partition.
+        place
+            The partition.
         earlier
             Its state at the committed offset; it does not change.
         labels
@@ -183,97 +214,173 @@ class Recovery:
         PersistenceError
             If the snapshot cannot be written.
         """
-        topic, at = self._settings.input, earlier.history.last
-        last = copy(earlier.model)
-        last.flush()
-        decisions = list(zip(earlier.waiting, last.drain(), strict=True))
-        events = list(last.drain_events())
-        model = self._model.recognizer(topic, number)
+        at, mark = earlier.history.last, self.lives[place.topic].mark
+        last, decisions, events = _end(earlier)
+        model = self._model.recognizer(place)
         if self._settings.on_model_change == "carry":
             try:
                 model.carry_over(last)
             except (InvalidParameter, InvalidLabel) as error:
-                raise ConnectorError(f"{topic}/{number}: {error} (on_model_change: cold)") from None
+                raise ConnectorError(f"{place}: {error} (on_model_change: cold)") from None
             events += model.drain_events()
-            partition = begin(model, at, fresh=False, mark=self.incarnations.mark)
-            self._snapshots.write(topic, number, partition)
-            logger.info("%s/%d goes on under another model at %d", topic, number, at.offset)
+            partition = begin(model, at, fresh=False, mark=mark)
+            self._snapshots.write(place, partition)
+            logger.info("%s goes on under another model at %d", place, at.offset)
         else:
             at = at._replace(labels=max(at.labels, labels))
-            partition = begin(model, at, mark=self.incarnations.mark)
-            logger.info("%s/%d begins anew under another model at %d", topic, number, at.offset)
-        timestamp = decisions[-1][0].timestamp if decisions else -1
-        place = f"{at.offset - 1}-{at.labels}-{partition.lineage}"
-        return partition, Outcome(decisions, events, Taken(), place, timestamp)
+            partition = begin(model, at, mark=mark)
+            logger.info("%s begins anew under another model at %d", place, at.offset)
+        return partition, _outcome(partition, decisions, events)
+
+    def flushed(self, place: Place, partition: Partition) -> tuple[Partition, Outcome]:
+        """Decide what a stream holds back as things stand, and go on from there.
+
+        Returns
+        -------
+        The partition, of which there is a snapshot, and what is to be published with it.
+
+        Raises
+        ------
+        PersistenceError
+            If the snapshot cannot be written.
+        """
+        last, decisions, events = _end(partition)
+        begun = begin(last, partition.history.last, fresh=False, mark=self.lives[place.topic].mark)
+        self._snapshots.write(place, begun)
+        return begun, _outcome(begun, decisions, events)
 
     def _go_on(
-        self, model: ModelFile, number: int, progress: Progress, committed: Committed, parted: Partition | None = None
+        self,
+        model: ModelFile,
+        place: Place,
+        progress: Progress,
+        committed: Committed,
+        parted: Partition | None = None,
     ) -> Found:
-        offset, _, first, end = committed
+        offset, first, end = committed.offset, committed.first, committed.end
         history = progress.history
         if history.last.offset != offset:
             raise LostError(f"offset {offset} was committed with the micro-batches up to {history.last.offset}")
-        if not first <= offset <= end:
-            raise LostError(f"offset {offset} was committed, and the partition holds {first} to {end}")
+        if offset > end:
+            raise LostError(f"offset {offset} was committed, and the partition ends at {end}")
         if parted is not None and (parted.lineage, parted.history.last) == (progress.lineage, history.last):
             return Found(parted)
-        return self._from_snapshot(model, number, progress, first)
+        return self._from_snapshot(model, place, progress, first)
 
-    def _of_earlier(self, number: int, progress: Progress, committed: Committed) -> Found | None:
-        """Find the stream of the earlier model, to be handed over at its end; None: nothing of it is needed."""
-        place, change = f"{self._settings.input}/{number}", self._settings.on_model_change
-        told = (
+    def _check_order(self, place: Place, progress: Progress) -> None:
+        """Let a partition wait that a model has run which followed ours.
+
+        Raises
+        ------
+        LaterModelError
+            If it is so.
+        """
+        if self._journal.is_later(progress.model, than=self._model.identity):
+            raise LaterModelError(
+                f"{place}: the model {progress.model} has run it, which followed the one here, "
+                f"{self._model.identity}; it waits until this worker is given that model (SIGHUP to its parent)"
+            )
+
+    def _check_change(self, place: Place, progress: Progress) -> str:
+        """Say that another model has run a partition.
+
+        Raises
+        ------
+        ConnectorError
+            If the settings refuse that.
+        """
+        text = (
             f"{place}: the group has run the model {progress.model}, and this one (with its settings) is "
             f"{self._model.identity}"
         )
-        if change == "refuse":
+        if self._settings.on_model_change == "refuse":
             raise ConnectorError(
-                f"{told}; give that model again, or another group, or set on_model_change: carry goes on with what "
+                f"{text}; give that model again, or another group, or set on_model_change: carry goes on with what "
                 "has emerged, cold begins anew from the committed offset"
             )
-        logger.warning(told)
+        return text
+
+    def _lost(self, place: Place, committed: Committed, error: LostError) -> ConnectorError:
+        """Say what to do about a state that is lost."""
+        offset, first, folder = committed.offset, committed.first, self._snapshots.folder
+        gone = ""
+        if offset is not None and offset < first:
+            gone = f". The input has deleted the records from {offset} to {first - 1}, and nothing brings them back"
+        return ConnectorError(
+            f"{place}: {error}{gone}; bring the snapshots back to {folder}, or set on_lost_state to cold: the stream "
+            "then begins anew from the committed offset"
+        )
+
+    def _kept(self, identity: str) -> ModelFile:
+        """Read an earlier model of the group, which all partitions share."""
+        if identity not in self._earlier:
+            self._earlier[identity] = ModelFile.kept(self._snapshots.folder, identity)
+        return self._earlier[identity]
+
+    @staticmethod
+    def _nothing_to_carry(place: Place, why: Exception) -> ConnectorError:
+        return ConnectorError(
+            f"{place}: nothing can be carried over, the end of the earlier model's stream is not there: {why}; start "
+            "the service with the earlier model once more and stop it (SIGTERM), or set on_model_change to cold"
+        )
+
+    def _of_earlier(self, place: Place, progress: Progress, committed: Committed) -> Found | None:
+        """Find the stream of the earlier model, to be handed over at its end; None: nothing of it is needed."""
+        change = self._settings.on_model_change
+        logger.warning(self._check_change(place, progress))
         try:
-            if progress.model not in self._earlier:  # all partitions share it
-                self._earlier[progress.model] = ModelFile.kept(self._snapshots.folder, progress.model)
-            model = self._earlier[progress.model]
+            model = self._kept(progress.model)
             if change == "cold" and not model.arguments["decision_delay"]:
                 return None
-            found = self._go_on(model, number, progress, committed)
+            found = self._go_on(model, place, progress, committed)
             if found.replay and model.features != self._model.features:
                 raise LostError("the records since its newest snapshot have to be read with its own features")
         except (LostError, PersistenceError) as error:
-            why = f"the end of the earlier model's stream is not there: {error}"
             if change == "cold":
-                raise LostError(why) from None
-            raise ConnectorError(
-                f"{place}: nothing can be carried over, {why}; start the service with the earlier model once more "
-                "and stop it (SIGTERM), or set on_model_change to cold"
-            ) from None
+                raise LostError(f"the end of the earlier model's stream is not there: {error}") from None
+            raise self._nothing_to_carry(place, error) from None
         return found
 
-    def _from_snapshot(self, model: ModelFile, number: int, progress: Progress, first: int) -> Found:
-        history, lineage, topic = progress.history, progress.lineage, self._settings.input
+    def _from_snapshot(self, model: ModelFile, place: Place, progress: Progress, first: int) -> Found:
+        history, lineage = progress.history, progress.lineage
         usable = set(history.boundaries())
-        known = [at for at in self._snapshots.boundaries(topic, number, lineage) if at in usable]
+        known = [at for at in self._snapshots.boundaries(place, lineage) if at in usable]
         for at in known:
             replay = tuple(history.after(at))
             if replay and at.offset < first:
                 break
-            snapshot = self._snapshots.read(topic, number, lineage, at, model.trained)
+            snapshot = self._snapshots.read(place, lineage, at, model.trained)
             if snapshot is not None:
                 snapshot.model.set_min_probability(model.arguments["min_probability"])
                 state = Partition(snapshot.model, snapshot.waiting, lineage, history.until(at), progress.rules)
                 return Found(state, replay, tuple(sorted(known)))
-        if history.fresh and history.base.offset >= first:
-            begun = begin(model.recognizer(topic, number), history.base)
-            state = begun._replace(lineage=lineage, rules=progress.rules)
-            return Found(state, tuple(history.after(history.base)))
+        replay = tuple(history.after(history.base))
+        if history.fresh and (history.base.offset >= first or not replay):
+            begun = begin(model.recognizer(place), history.base)
+            return Found(begun._replace(lineage=lineage, rules=progress.rules), replay)
         raise LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "
             f"(the micro-batches since {history.base.offset} are known, snapshots at "
             f"{[at.offset for at in known] or 'none of them'})"
         )
 
-    def _anew(self, number: int, start: Boundary) -> Found:
-        model = self._model.recognizer(self._settings.input, number)
-        return Found(begin(model, start, mark=self.incarnations.mark), new=True)
+    def _anew(self, place: Place, start: Boundary, change: Change | None = None) -> Found:
+        model = self._model.recognizer(place)
+        return Found(begin(model, start, mark=self.lives[place.topic].mark), new=True, change=change)
+
+
+Decided = list[tuple[Origin, Decision]]
+
+
+def _end(partition: Partition) -> tuple[OpenSetRecognizer, Decided, list[Event]]:
+    """Copy a stream's recognizer and decide what it holds back as things stand."""
+    last = copy(partition.model)
+    last.flush()
+    return last, list(zip(partition.waiting, last.drain(), strict=True)), list(last.drain_events())
+
+
+def _outcome(begun: Partition, decisions: Decided, events: list[Event]) -> Outcome:
+    """Collect what is published with the beginning of a stream."""
+    at = begun.history.last
+    timestamp = decisions[-1][0].timestamp if decisions else -1
+    return Outcome(decisions, events, Taken(), f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp)

@@ -53,7 +53,7 @@ class Service(Loop):
         folder = open_folder(settings)
         model = CurrentModel(settings, folder).model if model is None else model
         streams = Streams(settings, model, folder, figures)
-        reader = Reader(settings, settings.input, streams.most_read, figures)
+        reader = Reader(settings, settings.inputs, streams.most_read, figures)
         transactions = Transactions(make_producer, settings, figures)
         watch = Watch(settings, topics_of(settings), figures)
         super().__init__(settings, streams, reader, transactions, watch, figures)
@@ -89,12 +89,12 @@ class Reconciler(Loop):
             )
         own = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
         figures = Figures() if figures is None else figures
-        names = {"subclasses": topic, "links": settings.links, "global_events": settings.global_events}
+        roles = {topic: "subclasses", settings.links: "links", settings.global_events: "global_events"}
         super().__init__(
             own,
             Joining(own, topic, ModelFile.load(settings) if model is None else model, figures),
-            Reader(own, topic, MOST_RECORDS, figures),
+            Reader(own, [topic], MOST_RECORDS, figures),
             Transactions(TransactionalProducer, own, figures),
-            Watch(own, names, figures, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
+            Watch(own, roles, figures, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
             figures,
         )

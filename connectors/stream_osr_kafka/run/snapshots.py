@@ -18,6 +18,7 @@ from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_
 from stream_osr.errors import PersistenceError
 
 from ..log import logger
+from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary
 from ..wire.messages import Origin
@@ -33,12 +34,12 @@ _ORIGIN = tuple_of(whole(0), whole(), maybe(text()), _HEADERS)
 _CONTENT = fields(version=whole(VERSION, VERSION), model=anything, waiting=many(_ORIGIN, of=list))
 
 
-class Place(NamedTuple):
+class Name(NamedTuple):
     """What the name of a snapshot says.
 
     Attributes
     ----------
-    topic, number
+    place
         The partition.
     lineage
         Of its stream.
@@ -46,8 +47,7 @@ class Place(NamedTuple):
         The boundary.
     """
 
-    topic: str
-    number: int
+    place: Place
     lineage: str
     at: Boundary
 
@@ -91,7 +91,7 @@ class Snapshots(NamedTuple):
                 f"cannot write to the folder of the snapshots, {self.folder}: {error.strerror}; set another as state"
             ) from None
 
-    def write(self, topic: str, number: int, partition: Partition) -> Path:
+    def write(self, place: Place, partition: Partition) -> Path:
         """Write a partition as it is at its last boundary, and let go of old snapshots.
 
         Raises
@@ -100,7 +100,7 @@ class Snapshots(NamedTuple):
             If it cannot be written.
         """
         at = partition.history.last
-        path = self.folder / f"{topic}-{number}-{at.offset:020}-{at.labels}-{partition.lineage}.osr"
+        path = self.folder / f"{place.topic}-{place.partition}-{at.offset:020}-{at.labels}-{partition.lineage}.osr"
         model = partition.model
         content = {
             "version": VERSION,
@@ -108,19 +108,19 @@ class Snapshots(NamedTuple):
             "waiting": [_written(origin) for origin in partition.waiting],
         }
         write_archive(path, _kind(model.trained), content, model.trained.shared)
-        own = self._found(topic, number, partition.lineage)
+        own = self._found(place, partition.lineage)
         for old in sorted(own)[: -self.keep]:
             with suppress(OSError):
                 own[old].unlink()
         return path
 
-    def boundaries(self, topic: str, number: int, lineage: str) -> list[Boundary]:
+    def boundaries(self, place: Place, lineage: str) -> list[Boundary]:
         """Say where there are snapshots of a partition, the newest first."""
-        return sorted(self._found(topic, number, lineage), reverse=True)
+        return sorted(self._found(place, lineage), reverse=True)
 
-    def read(self, topic: str, number: int, lineage: str, at: Boundary, trained: TrainedModel) -> Snapshot | None:
+    def read(self, place: Place, lineage: str, at: Boundary, trained: TrainedModel) -> Snapshot | None:
         """Read a snapshot; None, with a line in the log, if it has gone or cannot be used."""
-        path = self._found(topic, number, lineage).get(at)
+        path = self._found(place, lineage).get(at)
         if path is None:
             return None
         try:
@@ -134,30 +134,29 @@ class Snapshots(NamedTuple):
             logger.warning("snapshot left aside: %s does not fit together (%s)", path, type(error).__name__)
         return None
 
-    def reached(self, topic: str, counts: Callable[[str], bool]) -> dict[int, int]:
-        """Say how far each partition had come at least, by its snapshots of lineages that count."""
-        places = (place for place, _ in self._places() if place.topic == topic and counts(place.lineage))
-        return {place.number: place.at.offset for place in sorted(places, key=lambda place: place.at)}
+    def reached(self, topic: str, counts: Callable[[str], bool]) -> dict[Place, int]:
+        """Say how far each partition of a topic had come at least, by its snapshots of lineages that count."""
+        names = (name for name, _ in self._names() if name.place.topic == topic and counts(name.lineage))
+        return {name.place: name.at.offset for name in sorted(names, key=lambda name: name.at)}
 
-    def _places(self) -> Iterator[tuple[Place, Path]]:
-        return ((place, path) for path in self.folder.glob("*.osr") if (place := place_of(path)) is not None)
+    def _names(self) -> Iterator[tuple[Name, Path]]:
+        return ((name, path) for path in self.folder.glob("*.osr") if (name := name_of(path)) is not None)
 
-    def _found(self, topic: str, number: int, lineage: str) -> dict[Boundary, Path]:
-        return {place.at: path for place, path in self._places() if place[:3] == (topic, number, lineage)}
+    def _found(self, place: Place, lineage: str) -> dict[Boundary, Path]:
+        return {name.at: path for name, path in self._names() if name[:2] == (place, lineage)}
 
 
-def place_of(path: Path) -> Place | None:
+def name_of(path: Path) -> Name | None:
     """Say what a snapshot is of, by its name; None: it is none.
 
-    >>> place_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
-    Place(topic='sensors', number=3, lineage='77aa', at=Boundary(offset=256, labels=2))
+    >>> name_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
+    Name(place=Place(topic='sensors', partition=3), lineage='77aa', at=Boundary(offset=256, labels=2))
     """
     name = _NAME.fullmatch(path.name)
     if name is None:
         return None
-    return Place(
-        name["topic"], int(name["partition"]), name["lineage"], Boundary(int(name["offset"]), int(name["labels"]))
-    )
+    place, at = Place(name["topic"], int(name["partition"])), Boundary(int(name["offset"]), int(name["labels"]))
+    return Name(place, name["lineage"], at)
 
 
 def open_folder(settings: ServiceSettings) -> Path:

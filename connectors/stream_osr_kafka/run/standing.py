@@ -8,16 +8,18 @@ topic before; ids of what is published count on, so that none is used twice.
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..client import Committed
 from ..log import logger
+from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import LaterReleaseError, Progress
 from .snapshots import Snapshots
@@ -89,7 +91,7 @@ class Incarnations:
         except OSError as error:
             raise PersistenceError(f"cannot write {self._path}: {error.strerror}") from None
 
-    def tell(self, decided: Mapping[int, int], on_lost_state: str) -> None:
+    def tell(self, decided: Mapping[Place, int], on_lost_state: str) -> None:
         """Say what is gone with the topic before; by the settings, that may be the end.
 
         Parameters
@@ -104,7 +106,7 @@ class Incarnations:
         ConnectorError
             If it is ``fail``.
         """
-        far = ", ".join(f"{offset} of partition {number}" for number, offset in sorted(decided.items()))
+        far = ", ".join(f"{offset} of partition {place.partition}" for place, offset in sorted(decided.items()))
         told = (
             f"input: topic {self._topic} was deleted and made again; of the one before, records were decided up to "
             f"{far or 'an offset that is not known'}, and what came after is gone"
@@ -148,7 +150,47 @@ def _life_of(lineage: str) -> int | None:
 
 
 class LostError(Exception):
-    """Nothing leads to the committed offset; why."""
+    """No state leads to the committed offset; the message says why."""
+
+
+class Change(NamedTuple):
+    """A jump of the position of a partition, and what it does to records.
+
+    Attributes
+    ----------
+    reason
+        ``retention``: the input deleted records that were not read. ``offsets``: somebody moved or deleted the
+        committed offsets.
+    begin
+        Offset at which the partition goes on.
+    lost
+        Records that are not decided, counted by offsets.
+    repeated
+        Records that are decided again, counted by offsets.
+    exact
+        The counts are exact; otherwise they are lower bounds.
+    """
+
+    reason: str
+    begin: int
+    lost: int = 0
+    repeated: int = 0
+    exact: bool = True
+
+    @property
+    def level(self) -> int:
+        """Severity of the line that states it."""
+        return logging.ERROR if self.lost else logging.WARNING
+
+    def __str__(self) -> str:
+        least = "" if self.exact else "at least "
+        if self.lost:
+            gap = f"{self.begin - self.lost} to {self.begin - 1}"
+            return f"{self.begin}: {least}{self.lost} records are not decided (offsets {gap})"
+        if self.repeated:
+            again = f"{self.begin} to {self.begin + self.repeated - 1}"
+            return f"{self.begin}: {least}{self.repeated} records are decided again (offsets {again})"
+        return f"{self.begin}: no record is lost or decided again"
 
 
 class Standing:
@@ -157,17 +199,32 @@ class Standing:
     Parameters
     ----------
     settings
-        What the operator has set.
+        Of the service.
     snapshots
-        Tell how far a partition had come at least.
-    incarnations
-        Which topic it is.
+        A lower bound of how far each partition was decided.
+    lives
+        Which topic each input is, by its name.
+    published
+        Returns the offset after the last record of a partition that the outputs hold a decision or a dead letter of;
+        None: unknown.
+
+    Attributes
+    ----------
+    progress_here
+        How far this process has decided partitions, the ones included that went to other workers.
     """
 
-    def __init__(self, settings: ServiceSettings, snapshots: Snapshots, incarnations: Incarnations) -> None:
-        self._settings, self._snapshots, self._incarnations = settings, snapshots, incarnations
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        snapshots: Snapshots,
+        lives: Mapping[str, Incarnations],
+        published: Callable[[Place], int | None],
+    ) -> None:
+        self._settings, self._snapshots, self._lives, self._published = settings, snapshots, lives, published
+        self.progress_here: dict[Place, int] = {}
 
-    def progress(self, number: int, committed: Committed) -> Progress | None:
+    def progress(self, place: Place, committed: Committed) -> Progress | None:
         """Read what was committed with the offset; None: nothing yet, of this topic.
 
         Raises
@@ -178,7 +235,7 @@ class Standing:
             If a later release has committed it.
         """
         if committed.offset is None:
-            reached = self.reached(number)
+            reached = self.reached(place)
             if reached is not None:
                 raise LostError(
                     f"the group has committed nothing, and records up to {reached} were decided: its offsets were "
@@ -195,29 +252,53 @@ class Standing:
             raise
         except ConnectorError as error:
             raise LostError(str(error)) from None
-        return progress if self._incarnations.is_of_now(progress.lineage) else None
+        return progress if self._lives[place.topic].is_of_now(progress.lineage) else None
 
-    def reached(self, number: int) -> int | None:
-        """Say how far a partition had come at least, by its snapshots; None: there are none of this topic."""
-        return self._snapshots.reached(self._settings.input, self._incarnations.is_of_now).get(number)
+    def reached(self, place: Place) -> int | None:
+        """Return how far a partition was decided at least, by snapshots and this process; None: not at all."""
+        snapshot = self._snapshots.reached(place.topic, self._lives[place.topic].is_of_now).get(place)
+        known = [each for each in (snapshot, self.progress_here.get(place)) if each is not None]
+        return max(known, default=None)
 
-    def beginning(self, number: int, committed: Committed) -> int:
-        """Say where a partition begins of which nothing is committed; one that came later begins with its first."""
-        known = self._incarnations.partitions
-        later = (known and number >= known) or self._incarnations.now > 0
-        return committed.end if self._settings.start == "latest" and not later else committed.first
+    def beginning(self, place: Place, committed: Committed) -> int:
+        """Return where a partition begins of which nothing is committed; a later one begins with its first record."""
+        known = self._lives[place.topic].partitions
+        later = (known and place.partition >= known) or self._lives[place.topic].now > 0
+        if later or self._settings.start == "earliest":
+            return committed.first
+        return committed.end if committed.begin is None else committed.begin
 
-    def restart(self, number: int, committed: Committed) -> int:
-        """Say where a partition begins anew whose state is lost."""
+    def restart(self, place: Place, committed: Committed) -> int:
+        """Return where a partition begins anew whose state is lost."""
         if committed.offset is None:
-            return self.beginning(number, committed)
+            return self.beginning(place, committed)
         return min(max(committed.offset, committed.first), committed.end)
 
-    def taken_away(self, number: int, begin: int) -> str:
-        """Say where it begins anew, and what that repeats or leaves out."""
-        reached = self.reached(number)
-        if reached is None or reached == begin:
-            return str(begin)
-        if begin < reached:
-            return f"{begin}: {reached - begin} records or more that were decided before are decided again"
-        return f"{begin}: of the {begin - reached} records since {reached} some may never be decided"
+    def change(self, place: Place, committed: Committed, begin: int) -> Change:
+        """Compare where a partition begins anew with how far it was decided.
+
+        The latter is the largest of the newest snapshot, the progress of this process, the boundary that is committed
+        with the offset, and what the outputs hold.
+        """
+        reached, exact = self._furthest(place, committed)
+        if reached is None:
+            return Change("offsets", begin)
+        if begin >= reached and committed.offset is not None and committed.offset < committed.first:
+            return Change("retention", begin, lost=begin - reached, exact=exact)
+        return Change("offsets", begin, max(0, begin - reached), max(0, reached - begin), exact)
+
+    def _furthest(self, place: Place, committed: Committed) -> tuple[int | None, bool]:
+        """Return the offset up to which records were decided, and whether it is exact."""
+        published = self._published(place)
+        known = [each for each in (self.reached(place), published) if each is not None]
+        boundary = self._boundary(place, committed)
+        if boundary is not None:
+            known.append(boundary)
+        return max(known, default=None), published is not None or boundary is not None
+
+    def _boundary(self, place: Place, committed: Committed) -> int | None:
+        try:
+            progress = Progress.parse(committed.metadata)
+        except ConnectorError:
+            return None
+        return progress.history.last.offset if self._lives[place.topic].is_of_now(progress.lineage) else None

@@ -11,6 +11,7 @@ from ..client import explain
 from ..figures import Figures
 from ..log import logger
 from ..patience import Seldom
+from ..places import Place
 from .job import Job
 from .reading import Reader
 from .watching import Watch
@@ -43,14 +44,20 @@ class Telling:
 
     def __init__(self, job: Job, reader: Reader, watch: Watch, figures: Figures, max_wait: float | None) -> None:
         self._job, self._reader, self._watch, self._figures = job, reader, watch, figures
-        self._topic = watch.input
         self._longest = math.inf if max_wait is None else STILL_SECONDS + max_wait
         self._seldom = Seldom(logger)
         self._looked = self.committed = time.monotonic()
         self._joined = 0.0
+        self._loaded: frozenset[Place] = frozenset()
+        self._assigned = -math.inf
         self._was_ready = False
 
-    def look(self, unloaded: Mapping[int, str], trouble: str) -> None:
+    @property
+    def has_its_share(self) -> bool:
+        """Whether the worker has partitions, or the group had the time to assign it some."""
+        return bool(self._figures.partitions) or time.monotonic() - self._joined >= ALONE_SECONDS
+
+    def look(self, unloaded: Mapping[Place, str], trouble: str) -> None:
         """Twice a second, tell how it goes.
 
         Parameters
@@ -65,20 +72,26 @@ class Telling:
             return
         self._looked = now
         waiting = 0
-        for number, figures in self._figures.partitions.items():
-            figures.pending = self._job.look(number)
-            figures.read = self._reader.position(number)
-            figures.end = self._watch.end(number)
-            waiting += figures.pending
-        if not self._figures.partitions:
+        for place, figures in self._figures.partitions.items():
+            figures.end = self._watch.end(place)
+            if not figures.suspended:
+                figures.pending = self._job.look(place)
+                figures.read = self._reader.position(place)
+                waiting += figures.pending
+        loaded = {place: its for place, its in self._figures.partitions.items() if not its.suspended}
+        behind = max(waiting, sum(its.lag or 0 for its in loaded.values()))
+        if not self._loaded.issuperset(loaded):
+            self._assigned = now
+        self._loaded = frozenset(loaded)
+        if not loaded:
             self._figures.progress = None
-        elif not waiting and all(partition.lag == 0 for partition in self._figures.partitions.values()):
+        elif not waiting and all(partition.lag == 0 for partition in loaded.values()):
             self.committed = self._figures.progress = now
         else:
             self._figures.progress = self.committed
-        self._figures.obstacles = obstacles = self._obstacles(waiting, now, unloaded, trouble)
+        self._figures.obstacles = obstacles = self._obstacles(waiting, behind, now, unloaded, trouble)
         if not obstacles and not self._was_ready:
-            count = len(self._figures.partitions)
+            count = len(loaded)
             self._seldom.forget("not ready")
             line = f"ready: {count} partitions live{'' if count else ', it stands by'}"
             self._seldom.say("ready", line, logging.INFO)
@@ -87,7 +100,9 @@ class Telling:
             self._seldom.say("not ready", f"not ready: {'; '.join(obstacles)}")
         self._was_ready = not obstacles
 
-    def _obstacles(self, waiting: int, now: float, unloaded: Mapping[int, str], trouble: str) -> tuple[str, ...]:
+    def _obstacles(
+        self, waiting: int, behind: int, now: float, unloaded: Mapping[Place, str], trouble: str
+    ) -> tuple[str, ...]:
         found = self._watch.obstacles()
         if self._reader.trouble:
             found.append(self._reader.trouble)
@@ -96,13 +111,15 @@ class Telling:
             self._joined = now
         elif not self._figures.partitions and now - self._joined < ALONE_SECONDS:
             found.append("the group has given it no partition yet")
-        found += [f"{self._topic}/{number} cannot be read on" for number in self._reader.unreadable]
-        found += [
-            f"{self._topic}/{number} is not loaded{why and ': '}{why}" for number, why in sorted(unloaded.items())
-        ]
+        found += [f"{place} cannot be read on" for place in self._reader.unreadable]
+        found += [f"{place} {why}" for place, why in sorted(unloaded.items())]
         found += self._job.obstacles()
         if trouble:
             found.append(f"transactions fail: {trouble}")
+        elif behind and self.committed < self._assigned and self._longest < math.inf:
+            found.append(
+                f"no micro-batch is committed yet since partitions were assigned, with {behind} records to do"
+            )
         elif waiting and now - self.committed > self._longest:
             idle = f"nothing was committed for {now - self.committed:.0f} s, with {waiting} records read"
             found.append(explain(idle))

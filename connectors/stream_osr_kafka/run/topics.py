@@ -49,17 +49,22 @@ class Takes(NamedTuple):
     told: bool = True
 
 
+RECONCILED = ("links", "global_events")
+"""Roles of the topics of `stream-osr reconcile`."""
+
+
 def topics_of(settings: ServiceSettings) -> dict[str, str]:
-    """Names of the topics by what they are for."""
-    reconciled = ("links", "global_events")
-    return {name: topic for name, topic in settings.topics.items() if topic is not None and name not in reconciled}
+    """Roles of the topics of the service, by name."""
+    return {topic: role for topic, role in all_topics_of(settings).items() if role not in RECONCILED}
 
 
 def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
-    """Names of the topics of the service, and of the reconciliation if its workers publish summaries."""
+    """Roles of the topics of the service, and of the reconciliation if its workers publish summaries, by name."""
+    roles = dict.fromkeys(settings.inputs, "input")
+    roles |= {topic: role for role, topic in settings.topics.items() if role != "input" and topic is not None}
     if settings.subclasses is None:
-        return topics_of(settings)
-    return {name: topic for name, topic in settings.topics.items() if topic is not None}
+        return {topic: role for topic, role in roles.items() if role not in RECONCILED}
+    return roles
 
 
 def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, Takes]) -> dict[str, Takes]:
@@ -123,10 +128,11 @@ def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: 
             f"subclasses: topic {settings.subclasses} takes messages of {takes[settings.subclasses].bytes} bytes at "
             f"most; set its max.message.bytes to {summary}, or train with a PCA"
         )
-    given, letters = takes[settings.input].bytes, takes[settings.dead_letters].bytes
+    largest = max(settings.inputs, key=lambda topic: takes[topic].bytes)
+    given, letters = takes[largest].bytes, takes[settings.dead_letters].bytes
     if letters < given + SPARE_BYTES:
         logger.warning(
-            f"topic {settings.dead_letters} takes messages of {letters} bytes and {settings.input} of {given}: set "
+            f"topic {settings.dead_letters} takes messages of {letters} bytes and {largest} of {given}: set "
             f"max.message.bytes of {settings.dead_letters} to {given + SPARE_BYTES}, or the largest dead letters "
             "have no value"
         )

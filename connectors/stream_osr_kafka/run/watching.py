@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..client import ClientError, Place, Topic, TopicAdmin, causes, too_few_replicas
+from ..client import ClientError, Committed, Topic, TopicAdmin, causes, too_few_replicas
 from ..exits import NoRightError, NoTopicError
 from ..figures import Figures
 from ..log import logger
-from ..settings import ServiceSettings
+from ..places import Place
+from ..settings import ServiceSettings, milliseconds
 from .topics import READ_FROM, Rights, Takes, takes_nothing, takes_of
 
 LOOK_SECONDS = 1.0
@@ -59,7 +60,7 @@ class Watch:
     settings
         Of the service.
     topics
-        Names by what they are for; the first is read, the others may be.
+        Roles of the topics, by name; those with the role of the first are read.
     figures
         Where it tells how things are.
     rights
@@ -67,21 +68,22 @@ class Watch:
 
     Attributes
     ----------
-    input
-        The topic that is read.
+    inputs
+        The topics that are read.
     seen
         The latest look that was answered.
-    topic_id
-        Id of the input as it was when it was last accepted.
+    topic_ids
+        Ids of the inputs when they were last accepted.
     """
 
     def __init__(
         self, settings: ServiceSettings, topics: Mapping[str, str], figures: Figures, rights: Rights = READ_FROM
     ) -> None:
         self._settings, self._topics, self._figures, self._rights = settings, dict(topics), figures, rights
-        self.input = next(iter(self._topics.values()))
+        read = next(iter(self._topics.values()))
+        self.inputs = [name for name, role in self._topics.items() if role == read]
         self.seen = Seen({}, {}, {})
-        self.topic_id = ""
+        self.topic_ids: dict[str, str] = {}
         self._at = 0.0
         self._trouble = ""
         self._admin: TopicAdmin | None = None
@@ -102,8 +104,8 @@ class Watch:
             If a right is.
         """
         self._look()
-        logger.info("topics: %s", ", ".join(f"{role} {name}" for role, name in self._topics.items()))
-        for role, name in self._topics.items():
+        logger.info("topics: %s", ", ".join(f"{role} {name}" for name, role in self._topics.items()))
+        for name, role in self._topics.items():
             topic = self.seen.topics[name]
             if topic.missing:
                 raise NoTopicError(
@@ -114,7 +116,7 @@ class Watch:
                 raise NoRightError(
                     f"{role}: the user lacks the right to {lacking} topic {name}, which the brokers' ACLs grant"
                 )
-        self.topic_id = self.seen.topics[self.input].id
+        self.topic_ids = {topic: self.seen.topics[topic].id for topic in self.inputs}
 
     def start(self) -> None:
         """Look again and again, until it is closed; another time after that, if it is opened again."""
@@ -134,57 +136,86 @@ class Watch:
         self._poked.set()
         return False
 
-    @property
-    def partitions(self) -> int:
-        """How many the input has, as far as is known."""
-        return self.seen.topics[self.input].partitions
+    def partitions(self, topic: str) -> int:
+        """Return the number of partitions of a topic, as far as is known."""
+        return self.seen.topics[topic].partitions
 
-    def committed(self) -> dict[int, str | None]:
-        """Ask what the group has committed beside the offset of each partition of the input; None: nothing.
+    @property
+    def places(self) -> list[Place]:
+        """The partitions of all inputs."""
+        return [Place(topic, number) for topic in self.inputs for number in range(self.partitions(topic))]
+
+    def committed(self) -> dict[Place, Committed]:
+        """Return what the brokers say about each partition of the inputs.
 
         Raises
         ------
         ClientError
-            If the brokers do not say.
+            If the brokers do not answer.
         """
         assert self._admin is not None, "open() makes the client"
-        found = self._admin.committed(self._settings.group, self.input)
-        return {number: found[number].metadata if number in found else None for number in range(self.partitions)}
+        found, firsts = self._admin.committed(self._settings.group), self._admin.firsts(self.places)
+        out = {}
+        for place in self.places:
+            offset, metadata = found.get(place, (None, ""))
+            out[place] = Committed(offset, metadata, firsts[place], self.seen.ends[place])
+        return out
 
-    @property
-    def broken(self) -> bool:
-        """The input is not there, or not to be looked at."""
-        topic = self.seen.topics[self.input]
-        return topic.missing or topic.refused
+    def stops(self) -> dict[Place, int]:
+        """Return the offset before which each partition stops, by the setting `stop`; empty: it does not stop.
 
-    def renewed(self, client_says: str) -> str:
-        """Name the input's new id, if it was deleted and made again; empty: it is the one that it was.
+        Raises
+        ------
+        ClientError
+            If the brokers do not answer.
+        """
+        stop = self._settings.stop
+        if stop is None:
+            return {}
+        ends = {place: self.seen.ends[place] for place in self.places}
+        if stop == "end":
+            return ends
+        assert self._admin is not None, "open() makes the client"
+        return {
+            place: min(end, ends[place]) for place, end in self._admin.since(self.places, milliseconds(stop)).items()
+        }
+
+    def is_broken(self, topic: str) -> bool:
+        """Whether an input is missing, or may not be described."""
+        its = self.seen.topics[topic]
+        return its.missing or its.refused
+
+    def renewed(self, topic: str, client_says: str) -> str:
+        """Return the new id of an input that was deleted and made again; empty: it is the one that it was.
 
         Parameters
         ----------
+        topic
+            The input.
         client_says
             The id that the consumer knows, perhaps earlier than the last look.
         """
-        for found in (self.seen.topics[self.input].id, client_says):
-            if self.topic_id and found and found != self.topic_id and found not in self._former:
+        accepted = self.topic_ids[topic]
+        for found in (self.seen.topics[topic].id, client_says):
+            if accepted and found and found != accepted and found not in self._former:
                 return found
         return ""
 
-    def accept(self, topic_id: str) -> None:
-        """Take this id of the input for the right one from now on."""
-        self._former.add(self.topic_id)
-        self.topic_id = topic_id
+    def accept(self, topic: str, topic_id: str) -> None:
+        """Accept this id of an input from now on."""
+        self._former.add(self.topic_ids[topic])
+        self.topic_ids[topic] = topic_id
 
-    def end(self, number: int) -> int | None:
-        """Say where a partition of the input ends; None: not known now."""
-        return None if self._stale else self.seen.ends.get(Place(self.input, number))
+    def end(self, place: Place) -> int | None:
+        """Return the end of a partition of an input; None: unknown now."""
+        return None if self._stale else self.seen.ends.get(place)
 
     def obstacles(self) -> list[str]:
         """Say what stands between the service and its topics now."""
         if self._stale:
             return [f"the brokers do not answer: {self._trouble or 'nothing was heard of them for some seconds'}"]
         found = []
-        for role, name in self._topics.items():
+        for name, role in self._topics.items():
             topic = self.seen.topics[name]
             if topic.missing:
                 found.append(f"{role} topic {name} was deleted")
@@ -197,7 +228,7 @@ class Watch:
     @property
     def _without_replicas(self) -> list[str]:
         """Topics that the service writes and that take nothing, because too few of their replicas are in sync."""
-        written = [name for role, name in self._topics.items() if "WRITE" in self._rights.get(role, ("WRITE",))]
+        written = [name for name, role in self._topics.items() if "WRITE" in self._rights.get(role, ("WRITE",))]
         seen = self.seen
         return [name for name in written if name in seen.takes and takes_nothing(seen.topics[name], seen.takes[name])]
 
@@ -225,21 +256,21 @@ class Watch:
                 self._trouble = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
                 self._let_go()
             self._figures.outside = tuple(self.obstacles())
-            for number, partition in list(self._figures.partitions.items()):
-                partition.end = self.end(number)
+            for place, partition in list(self._figures.partitions.items()):
+                partition.end = self.end(place)
         self._let_go()
 
     def _look(self) -> None:
         begun = time.monotonic()
         if self._admin is None:
             self._admin = TopicAdmin(self._settings, ANSWER_SECONDS)
-        topics = self._admin.topics(self._topics.values())
+        topics = self._admin.topics(self._topics)
         there = [name for name, topic in topics.items() if topic.partitions]
         places = [Place(name, number) for name in there for number in range(topics[name].partitions)]
-        if not self._lacking(next(iter(self._topics)), topics[self.input]):
-            ends = self._ends(self._admin, places)
+        if any(self._lacking(self._topics[topic], topics[topic]) for topic in self.inputs):
+            ends: Mapping[Place, int] = {}
         else:
-            ends = {}
+            ends = self._ends(self._admin, places)
         takes = self.seen.takes
         if self.seen.topics != topics or self._without_replicas or begun - self._asked > TAKES_SECONDS:
             takes, self._asked = takes_of(self._admin, there, takes), begun
@@ -251,7 +282,7 @@ class Watch:
         try:
             return admin.ends(places)
         except ClientError:  # some of it may not be looked at, or is just being deleted
-            return admin.ends([place for place in places if place.topic == self.input])
+            return admin.ends([place for place in places if place.topic in self.inputs])
 
     def _let_go(self) -> None:
         admin, self._admin = self._admin, None
@@ -261,17 +292,17 @@ class Watch:
 
     def _compare(self, before: Seen, now: Seen) -> None:
         """Tell what has changed."""
-        for role, name in self._topics.items():
+        for name, role in self._topics.items():
             was, topic = before.topics[name], now.topics[name]
             gone = sum(end for place, end in before.ends.items() if place.topic == name)
             if topic.missing and not was.missing:
                 logger.error("%s: topic %s was deleted, with %d offsets; it is waited for", role, name, gone)
-            elif was.id and topic.id and was.id != topic.id and name != self.input:
+            elif was.id and topic.id and was.id != topic.id and name not in self.inputs:
                 logger.error("%s: topic %s was deleted and made again; its %d offsets are gone", role, name, gone)
             elif was.missing and not topic.missing:
                 logger.warning("%s: topic %s is there again, and empty but for what has come since", role, name)
             if was.partitions and topic.partitions > was.partitions:
-                news = OF_NEW_PARTITIONS if name == self.input else ""
+                news = OF_NEW_PARTITIONS if name in self.inputs else ""
                 counts = topic.partitions, was.partitions
                 logger.warning("%s: topic %s has %d partitions now, and had %d%s", role, name, *counts, news)
             lacked, lacks = self._lacking(role, was), self._lacking(role, topic)

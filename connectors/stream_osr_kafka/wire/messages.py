@@ -16,6 +16,8 @@ from stream_osr.limits import MOST_KEY_BYTES
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 
+from ..places import Place
+
 Headers = Sequence[tuple[str, bytes | None]]
 """Names and bytes; a value may be null, which is not the same as empty."""
 
@@ -82,6 +84,8 @@ class Outgoing(NamedTuple):
         Milliseconds since 1970; None: when it is sent.
     offset
         Of the record of the input that it is about; -1: of none.
+    source
+        Topic of the input that it comes from; empty: none.
     """
 
     topic: str
@@ -91,6 +95,12 @@ class Outgoing(NamedTuple):
     headers: Headers
     timestamp: int | None
     offset: int = -1
+    source: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Partition of the input that it comes from."""
+        return Place(self.source, self.partition)
 
 
 class Origin(NamedTuple):

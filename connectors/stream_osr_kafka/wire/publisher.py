@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import orjson
 from stream_osr import Decision
 from stream_osr.limits import MOST_KEY_BYTES
 
+from ..places import Place
 from ..settings import ServiceSettings
 from .messages import ENCODING, Origin, Outcome, Outgoing, Received, Refusal, size_of
 
@@ -40,19 +41,20 @@ class Publisher(NamedTuple):
         Fingerprint of the trained model.
     largest
         Bytes that a dead letter may have.
-    name
-        Names the input in ids, where the topic's own name does not do; empty: it does.
+    names
+        Names of the inputs in ids, by topic, where they differ from the topic: it was deleted and made again.
     """
 
     settings: ServiceSettings
     model: str
     largest: int
-    name: str = ""
+    names: Mapping[str, str] = {}
 
-    def decisions(self, number: int, decided: Sequence[tuple[Origin, Decision]]) -> list[Outgoing]:
+    def decisions(self, source: Place, decided: Sequence[tuple[Origin, Decision]]) -> list[Outgoing]:
         """Publish decisions of a partition, each under the key, timestamp and headers of its instance."""
-        id, source, kind = self._constant(number, DECISION)
-        place = {"schema": DECISION, "topic": self.settings.input, "partition": number, "offset": 0}
+        id, origin, kind = self._constant(source, DECISION)
+        topic, number = source
+        place = {"schema": DECISION, "topic": topic, "partition": number, "offset": 0}
         begin = orjson.dumps(place)[: -len(b"0}")]
         model = b"," + orjson.dumps({"model": self.model})[1:-1] + b","
         encode, output = _with_text_labels, self.settings.output
@@ -65,27 +67,29 @@ class Publisher(NamedTuple):
                 encode = _with_any_labels
                 content = encode(decision)
             value = b"".join((begin, at, model, content[1:]))
-            headers = [_SPECVERSION, ("ce_id", id + at), source, kind, _CONTENT, *_time(timestamp), *passed]
-            out.append(Outgoing(output, number, key, value, headers, _timestamp(timestamp), offset))
+            headers = [_SPECVERSION, ("ce_id", id + at), origin, kind, _CONTENT, *_time(timestamp), *passed]
+            out.append(Outgoing(output, number, key, value, headers, _timestamp(timestamp), offset, topic))
         return out
 
-    def events(self, number: int, outcome: Outcome) -> list[Outgoing]:
+    def events(self, source: Place, outcome: Outcome) -> list[Outgoing]:
         """Publish the events of a micro-batch.
 
         Each under its subclass (``topic/partition:id``), so that those of one stay in order.
         """
-        begin, source, kind = self._constant(number, EVENT)
-        place, timestamp = f"{self.settings.input}/{number}", outcome.timestamp
-        where = {"schema": EVENT, "topic": self.settings.input, "partition": number}
+        begin, origin, kind = self._constant(source, EVENT)
+        topic, number = source
+        place, timestamp = str(source), outcome.timestamp
+        where = {"schema": EVENT, "topic": topic, "partition": number}
         out = []
         for n, event in enumerate(outcome.events):
             content = event.as_dict()
             subject = f"{place}:{content['subclass_id']}" if "subclass_id" in content else place
             key = subject.encode()
             id = ("ce_id", b"%b%b-%d" % (begin, outcome.place.encode(), n))
-            headers = [_SPECVERSION, id, source, kind, _CONTENT, *_time(timestamp), ("ce_subject", key)]
+            headers = [_SPECVERSION, id, origin, kind, _CONTENT, *_time(timestamp), ("ce_subject", key)]
             encoded = orjson.dumps({**where, "subject": subject, **content}, option=ENCODING)
-            out.append(Outgoing(self.settings.events, number, key, encoded, headers, _timestamp(timestamp)))
+            message = Outgoing(self.settings.events, number, key, encoded, headers, _timestamp(timestamp))
+            out.append(message._replace(source=topic))
         return out
 
     def dead_letters(self, refused: Sequence[tuple[Received, Refusal]]) -> list[Outgoing]:
@@ -100,7 +104,7 @@ class Publisher(NamedTuple):
     def _dead_letter(self, received: Received, refusal: Refusal) -> Outgoing:
         error, kind = refusal.error, type(refusal.error)
         told = {
-            "topic": self.settings.input,
+            "topic": received.topic,
             "partition": str(received.partition),
             "offset": str(received.offset),
             "connector.name": self.settings.group,
@@ -123,12 +127,12 @@ class Publisher(NamedTuple):
                 headers = [*ours, headers[-1]]
         timestamp = _timestamp(received.timestamp)
         topic, number = self.settings.dead_letters, received.partition
-        return Outgoing(topic, number, key, value, headers, timestamp, received.offset)
+        return Outgoing(topic, number, key, value, headers, timestamp, received.offset, received.topic)
 
-    def _constant(self, number: int, kind: str) -> tuple[bytes, tuple[str, bytes], tuple[str, bytes]]:
+    def _constant(self, place: Place, kind: str) -> tuple[bytes, tuple[str, bytes], tuple[str, bytes]]:
         """Make what all messages of a kind have of CloudEvents' binary mode: how ids begin, source, type."""
-        source = f"/{self.settings.group}/{self.settings.input}/{number}"
-        id = f"{self.name or self.settings.input}-{number}-"
+        source = f"/{self.settings.group}/{place}"
+        id = f"{self.names.get(place.topic, place.topic)}-{place.partition}-"
         return id.encode(), ("ce_source", source.encode()), ("ce_type", kind.encode())
 
 

@@ -54,11 +54,16 @@ class ServiceFeed:
         with start_explained(settings):
             self._decisions = TopicFollower.of(settings, settings.output)
             self._events = TopicFollower.of(settings, settings.events)
-            instances = TopicFollower.of(settings, settings.input)
-            count = len(instances.places)
-            instances.close()
+            places: list[Place] = []
+            for topic in settings.inputs:
+                instances = TopicFollower.of(settings, topic)
+                places += instances.places
+                instances.close()
+            self._places = places
+            self._numbers = {place: number for number, place in enumerate(places)}
+            count = 1 + max(place.partition for place in places)
             self._check(count)
-            self.prefixes: Sequence[str] = [f"{settings.input}/{number}:" for number in range(count)]
+            self.prefixes: Sequence[str] = [f"{place}:" for place in places]
             first, end = self._decisions.bounds()
             begin = {place: max(first[place], end[place] - -(-last // count)) for place in first}
             self._decisions.seek(begin)
@@ -70,7 +75,7 @@ class ServiceFeed:
         self._heard = 0.0
         self._lock = threading.Lock()
         self._old: TopicFollower | None = None
-        self._instances: TopicFollower | None = None
+        self._instances: dict[str, TopicFollower] = {}
         self._lost = 0
         self._decode = make_decoder(settings, None)
 
@@ -78,7 +83,7 @@ class ServiceFeed:
         for topic, follower in ((self._settings.output, self._decisions), (self._settings.events, self._events)):
             if len(follower.places) < count:
                 raise ConnectorError(
-                    f"topic {topic} has {len(follower.places)} partitions and {self._settings.input} has {count}; "
+                    f"topic {topic} has {len(follower.places)} partitions and {self.name} has {count}; "
                     "the page tells partitions apart by those of the outputs: give these as many"
                 )
 
@@ -101,10 +106,13 @@ class ServiceFeed:
         if records:
             self._heard = now
         decisions = [
-            (record.partition, record.offset, record.offset, one)
+            (self._numbers[Place(one["topic"], one["partition"])], record.offset, record.offset, one)
             for record, one in self._parsed(records, "decision", refuse)
         ]
-        told = [(int(one["partition"]), one) for _, one in self._parsed(events, "event", refuse)]
+        told = [
+            (self._numbers[Place(one["topic"], one["partition"])], one)
+            for _, one in self._parsed(events, "event", refuse)
+        ]
         return Told(decisions, told, len(records) >= MOST // 4 or len(events) >= MOST // 4)
 
     def _parsed(
@@ -114,10 +122,10 @@ class ServiceFeed:
         for record in records:
             try:
                 one = orjson.loads(record.value or b"")
-                if not isinstance(one, dict) or one.get("topic") != self._settings.input:
+                if not isinstance(one, dict) or one.get("topic") not in self._settings.inputs:
                     raise ValueError(f"{record.topic}, partition {record.partition}, offset {record.offset}")
                 number = one["partition"]
-                if not (isinstance(number, int) and 0 <= number < len(self.prefixes)):
+                if not isinstance(number, int) or Place(one["topic"], number) not in self._numbers:
                     raise ValueError(f"partition is {number!r}")
                 if kind == "decision" and number != record.partition:
                     raise ValueError(f"it is of partition {number} and stands in {record.partition}")
@@ -139,7 +147,8 @@ class ServiceFeed:
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
     ) -> list[Found]:
         """Read a block of decisions again, or some of it."""
-        at = Place(self._settings.output, track)
+        source = self._places[track]
+        at = Place(self._settings.output, source.partition)
         begin = number if only is None else min(only, default=number)
         end = (self._at[at] if after is None else after) if only is None else max(only, default=number) + 1
         out = []
@@ -152,7 +161,7 @@ class ServiceFeed:
                         one = orjson.loads(record.value or b"")
                     except orjson.JSONDecodeError:
                         continue
-                    if isinstance(one, dict):
+                    if isinstance(one, dict) and (one.get("topic"), one.get("partition")) == source:
                         out.append(Found(record.offset, one))
         return out
 
@@ -177,15 +186,15 @@ class ServiceFeed:
         out: list[dict[str, Any] | None] = [None] * len(found)
         places: dict[Place, dict[int, int]] = {}
         for i, each in enumerate(found):
-            number, offset = each.decision.get("partition"), each.decision.get("offset")
-            if isinstance(number, int) and isinstance(offset, int) and 0 <= number < len(self.prefixes):
-                places.setdefault(Place(self._settings.input, number), {})[offset] = i
+            topic, number, offset = (each.decision.get(name) for name in ("topic", "partition", "offset"))
+            place = Place(str(topic), number if isinstance(number, int) else -1)
+            if isinstance(offset, int) and place in self._numbers:
+                places.setdefault(place, {})[offset] = i
         with self._lock:
-            if self._instances is None and places:
-                self._instances = self._follower(self._settings.input)
             for place, wanted in places.items():
+                if place.topic not in self._instances:
+                    self._instances[place.topic] = self._follower(place.topic)
                 for begin, end in _runs(sorted(wanted)):
-                    assert self._instances is not None
                     for record in self._one(place, begin, end):
                         if record.offset in wanted:
                             out[wanted[record.offset]] = self._decoded(record)
@@ -193,9 +202,8 @@ class ServiceFeed:
         return out
 
     def _one(self, place: Place, begin: int, end: int) -> list[Received]:
-        assert self._instances is not None
         try:
-            return self._range(self._instances, place, begin, end)
+            return self._range(self._instances[place.topic], place, begin, end)
         except ConnectorError:
             return []
 
@@ -211,12 +219,12 @@ class ServiceFeed:
         if self._cut:
             out.append(f"The first {self._cut} decisions were left out (--last N reads more).")
         if self._lost:
-            out.append(f"The features of {self._lost} instances are no longer in topic {self._settings.input}.")
+            out.append(f"The features of {self._lost} instances are no longer in topic {self.name}.")
         return out
 
     def close(self) -> None:
         """Let go of the topics."""
-        for follower in (self._decisions, self._events, self._old, self._instances):
+        for follower in (self._decisions, self._events, self._old, *self._instances.values()):
             if follower is not None:
                 follower.close()
 

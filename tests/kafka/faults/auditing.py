@@ -42,6 +42,7 @@ def audit(
         Records that are not decided at all, as a line of the log has said.
     """
     expected = _held(stream.address, stream.topic, below)
+    first = {number: min((at for part, at in expected if part == number), default=0) for number, _ in expected}
     for place in again:
         expected[place] += 1
     for place in left_out:
@@ -52,10 +53,38 @@ def audit(
             del expected[place]
     if below is not None:
         found = Counter({place: count for place, count in found.items() if place in expected})
+    if stream.counted is not None and below is None:
+        assert stream.counted == truth(stream, found, gone), (
+            "lost and repeated records, by the metrics and by the topics"
+        )
+    found = Counter({place: count for place, count in found.items() if place[1] >= first.get(place[0], 0)})
     missing, surplus = expected - found, found - expected
     assert not missing, f"lost: {len(missing)} of {len(expected)}, {_shown(missing)}"
     assert not surplus, f"too often: {len(surplus)} of {len(expected)}, {_shown(surplus)}"
     return len(expected)
+
+
+def truth(stream: Stream, found: Mapping[Place, int], gone: Iterable[Place] = ()) -> dict[str, float]:
+    """Count the records that no output is about, and the further outputs about one record.
+
+    Parameters
+    ----------
+    stream
+        Whose input is looked at, the records included that are deleted by now.
+    found
+        How many outputs are about each record.
+    gone
+        Records of which a deletion of an output may have taken what was said of them.
+    """
+    consumer = KafkaConsumer(bootstrap_servers=stream.address, **CONSUMER)
+    try:
+        places = [TopicPartition(stream.topic, n) for n in sorted(consumer.partitions_for_topic(stream.topic) or ())]
+        ends = consumer.end_offsets(places)
+    finally:
+        consumer.close()
+    everything = {(place.partition, offset) for place in places for offset in range(ends[place])} - set(gone)
+    lost = sum(found.get(each, 0) == 0 for each in everything)
+    return {"lost": lost, "repeated": sum(max(0, found.get(each, 0) - 1) for each in everything)}
 
 
 def records_of(address: str, topic: str) -> list[Any]:

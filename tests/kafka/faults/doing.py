@@ -188,6 +188,22 @@ class Offsets:
         return _succeeded(told[place])
 
 
+def delete_group(address: str, group: str) -> None:
+    """Delete a group that has no members, with all that it has committed; one that still has some is waited for."""
+    for _ in range(300):
+        with administering(address) as client:
+            if client.delete_groups([group])[group] == "OK":
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"group {group} could not be deleted")
+
+
+def delete_records(address: str, topic: str, number: int, offset: int) -> None:
+    """Delete the records of a partition before an offset, as retention does."""
+    with administering(address) as client:
+        client.delete_records({TopicPartition(topic, number): offset})
+
+
 def _succeeded(told: object) -> bool:
     error = told["error"] if isinstance(told, dict) else told
     return error is NoError

@@ -123,8 +123,14 @@ class Trial:
     def end(self) -> None:
         """Stop it as people do: nothing is unaccounted for, and it ends well."""
         self.check_accounts()
+        self.count()
         self.worker.process.send_signal(signal.SIGTERM)
         assert self.worker.process.wait(40) == 0, self.tail()
+
+    def count(self) -> None:
+        """Add what this process counts as lost and as repeated to what the processes before it have counted."""
+        before = self.stream.counted or {"lost": 0.0, "repeated": 0.0}
+        self.stream.counted = {kind: its + self.figure(f"{kind}_records_total") for kind, its in before.items()}
 
     def await_exit(self, code: int, seconds: float = SOON) -> str:
         """Wait for its end with this exit code, and return its last line, which says why."""

@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 
 from stream_osr_kafka.client import Committed
 from stream_osr_kafka.commands import labelling
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.partition import Partition, step
 from stream_osr_kafka.run.recovery import Found, ModelFile, Recovery
 from stream_osr_kafka.run.snapshots import Snapshots
@@ -67,7 +68,9 @@ class Left(NamedTuple):
         """Find a partition as a worker does."""
         commit, end = self.kept.commits_of(self.settings.input)[number], len(self.kept.of("input", number))
         labels = len(self.kept.of("labels"))
-        return self.recovery.find(number, Committed(commit.offset, commit.metadata, 0, end), labels)
+        return self.recovery.find(
+            Place(self.settings.input, number), Committed(commit.offset, commit.metadata, 0, end), labels
+        )
 
 
 @pytest.fixture
@@ -93,7 +96,7 @@ def test_what_was_kept_holds_every_case(left: Left) -> None:
     """Data that lost one would still pass everything else."""
     (first, one), (second, two), (third, three) = left.commits()
     place = left.settings.input
-    at = [left.snapshots.boundaries(place, n, p.lineage) for n, p in enumerate((one, two, three))]
+    at = [left.snapshots.boundaries(Place(place, n), p.lineage) for n, p in enumerate((one, two, three))]
     assert len(at[0]) == 2, "one goes on from a snapshot of its own"
     assert two.history.base.offset < at[0][0].offset < first
     assert at[1] == [two.history.base], "one from where it was handed over"
@@ -133,7 +136,7 @@ def test_snapshots_and_models_are_read(left: Left) -> None:
         _, number, offset, labels, lineage = path.stem.rsplit("-", 4)
         at, found = Boundary(int(offset), int(labels)), []
         for model in models:
-            snapshot = left.snapshots.read(left.settings.input, int(number), lineage, at, model.trained)
+            snapshot = left.snapshots.read(Place(left.settings.input, int(number)), lineage, at, model.trained)
             if snapshot is not None:
                 found.append(model.identity)
                 assert len(snapshot.waiting) in (0, HELD_BACK)
@@ -317,7 +320,7 @@ def to_replay(kept: Kept, stream: Resumed) -> list[int]:
     snapshots, counts = Snapshots(stream.folder / "state" / stream.settings["group"], 2), []
     for commit in kept.commits_of(stream.topic):
         progress = Progress.parse(commit.metadata)
-        there = snapshots.boundaries(stream.topic, commit.partition, progress.lineage)
+        there = snapshots.boundaries(Place(stream.topic, commit.partition), progress.lineage)
         usable = set(progress.history.boundaries()).intersection(there)
         counts.append(commit.offset - max((at.offset for at in usable), default=progress.history.base.offset))
     return counts

@@ -1,0 +1,142 @@
+"""One partition cannot go on, or one service does not fit: all others go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+from kafka import KafkaConsumer
+
+from tests.kafka.faults.auditing import audit
+from tests.kafka.faults.test_snapshots import await_newer, snapshots
+from tests.kafka.faults.trials import Site, Trial, until
+from tests.kafka.scraping import metrics, total
+from tests.kafka.streams import CONSUMER, Stream, Worker, check_exactly_once
+
+PARTITIONS = 8
+LONGEST_GAP = 2.0
+"""Seconds between two decisions of a partition that is fed all the time."""
+
+
+class Arrivals:
+    """Moments at which decisions of each partition could be read."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.moments: dict[int, list[float]] = {number: [] for number in range(stream.partitions)}
+        self._stream, self._stop = stream, threading.Event()
+
+    def run(self) -> None:
+        """Read until told to stop."""
+        consumer = KafkaConsumer(
+            f"{self._stream.topic}.decisions", bootstrap_servers=self._stream.address, **CONSUMER
+        )
+        while not self._stop.is_set():
+            for place, records in consumer.poll(timeout_ms=100).items():
+                self.moments[place.partition] += [time.monotonic()] * bool(records)
+        consumer.close()
+
+    def gap(self, number: int, begin: float, end: float) -> float:
+        """Longest time without a decision of a partition."""
+        moments = [begin, *(each for each in self.moments[number] if begin < each < end), end]
+        return max(after - before for before, after in pairwise(moments))
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Read meanwhile."""
+        thread = threading.Thread(target=self.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+
+def owned(worker: Worker) -> set[int]:
+    """Partitions of a worker that are loaded."""
+    return {int(labels["partition"]) for labels, _ in metrics(worker).get("stream_osr_replaying", ())}
+
+
+@pytest.mark.beside
+@pytest.mark.fault("the state of one partition is lost, and its worker dies")
+def test_a_partition_without_a_state_is_suspended_alone(site: Site) -> None:
+    """The worker that gets it goes on with all others, and with it when its snapshots are back."""
+    trial = Trial(site, PARTITIONS, snapshot_interval=1.0)
+    trial.begin(320)
+    await_newer(trial)
+    for _ in range(2):  # from the second snapshot on a partition cannot begin from nothing
+        trial.feed(320)
+        trial.settle()
+        await_newer(trial)
+    first, second = trial.worker, trial.start("v")
+    until(lambda: len(owned(first)) == len(owned(second)) == PARTITIONS // 2, 40, trial.tail)
+    own, bad = owned(second), min(owned(first))
+    folder = site.folder / "aside"
+    folder.mkdir()
+    arrivals = Arrivals(trial.stream)
+    name = f"{trial.stream.topic}/{bad}"
+
+    def suspended() -> bool:
+        trial.feed(3 * PARTITIONS)
+        return total(metrics(second), "stream_osr_suspended", partition=str(bad)) == 1
+
+    with arrivals.watched():
+        for _ in range(5):
+            suspended()
+            time.sleep(0.3)
+        begin = time.monotonic()
+        first.kill()
+        for path in snapshots(trial, bad):
+            path.rename(folder / path.name)
+        until(suspended, 40, trial.tail)
+        since = time.monotonic()
+        while time.monotonic() - since < 12:
+            assert suspended(), trial.tail()
+            time.sleep(0.1)
+        end = time.monotonic()
+    gaps = {number: arrivals.gap(number, begin, end) for number in own}
+    gaps |= {
+        number: arrivals.gap(number, since + 1, end) for number in range(PARTITIONS) if number not in {*own, bad}
+    }
+    print(f"longest gaps between decisions: {gaps}")
+    assert len(gaps) == PARTITIONS - 1
+    assert max(gaps.values()) <= LONGEST_GAP, gaps
+    assert arrivals.moments[bad][-1] < since, "what is suspended is not decided"
+    trial.await_not_ready(name, "suspended", "no snapshot leads to offset")
+    assert trial.is_healthy()
+    assert 1 <= len(trial.lines("ERROR", name, "is suspended")) <= 4, trial.tail()
+    for path in folder.iterdir():
+        path.rename(snapshots(trial, min(own))[0].parent / path.name)
+    trial.settle(90)
+    trial.await_ready()
+    trial.end()
+    check_exactly_once(trial.stream)
+    assert audit(trial.stream) == trial.fed
+
+
+@pytest.mark.beside
+@pytest.mark.fault("a service with other settings is started in the group")
+def test_a_service_with_other_settings_ends_before_it_joins(site: Site) -> None:
+    """The healthy one keeps its partitions."""
+    trial = Trial(site)
+    trial.begin()
+    healthy = trial.worker
+    trial.stream.settings["seed"] = 99
+    for _ in range(3):
+        other = trial.start("other")
+        last = trial.await_exit(1)
+        assert "has run the model" in last
+        assert "on_model_change" in last
+        assert not any("assigned" in line for line in other.lines())
+    trial.worker = healthy
+    del trial.stream.settings["seed"]
+    assert trial.figure("rebalances_total") == 0
+    assert not trial.lines("is another worker's now")
+    trial.feed(100)
+    trial.settle()
+    trial.end()
+    check_exactly_once(trial.stream)
