@@ -16,7 +16,7 @@ HUNG = 70
 """The process was ended because its loop hung, or stopping took too long."""
 
 TAKEN = 73
-"""Another process has this group and instance."""
+"""Another process has this group and instance, or another producer uses the transactional id."""
 
 AGAIN = 75
 """The process is used up; starting it again at once is right."""

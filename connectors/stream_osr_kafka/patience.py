@@ -7,22 +7,24 @@ import math
 import random
 import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
-from .exits import TakenError
-from .figures import Figures
 from .places import Place
-from .settings import ServiceSettings
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.3, 5.0
 """Before something is tried again: doubled each time, up to the longer of them."""
 
 FIRST_SILENCE, LONGEST_SILENCE = 1.0, 600.0
-"""Between two lines about the same thing, likewise."""
+"""Seconds between two lines about one condition: doubled with each line, up to the longer of them."""
 
-CALM = 3.0
-"""When nothing of it came for so many times the silence, it is new again."""
+CALM_SECONDS = 3600.0
+"""A condition that was not seen for so long is new when it comes again, and older lines about it do not count."""
+
+FEW_LINES = 8
+"""Lines within `CALM_SECONDS` after which the end of a condition no longer ends the silence: it comes and goes."""
 
 CLOSE_SECONDS = 3.0
 """How long closing a client may take before it is left behind."""
@@ -76,8 +78,38 @@ class Grace:
         self._since.pop(place, None)
 
 
+@dataclass(slots=True)
+class _Condition:
+    """One condition: when its lines were logged, when it was last seen, and how often since the latest line."""
+
+    lines: deque[float] = field(default_factory=deque)
+    silence: float = 0.0
+    seen: float = -math.inf
+    repeats: int = 0
+    stands: bool = False
+
+    def begin(self, now: float) -> None:
+        """Take note that it is seen; after a calm it is a new one."""
+        if now - self.seen > CALM_SECONDS:
+            self.silence, self.repeats = 0.0, 0
+        self.seen = now
+        while self.lines and now - self.lines[0] >= CALM_SECONDS:
+            self.lines.popleft()
+
+    @property
+    def due(self) -> float:
+        """Moment from which the next line may be logged."""
+        return self.lines[-1] + self.silence if self.lines else -math.inf
+
+
 class Seldom:
-    """A logger of what happens again and again: at once, then less and less often, with the number of times.
+    """A logger of conditions that are seen again and again. It is the one rule of the service for such lines.
+
+    The first line about a condition is logged at once. After each line the condition is silent: for one second, then
+    twice as long each time, up to ten minutes. The next line carries the number of repeats since the one before. The
+    end of a condition (:meth:`forget`) ends its silence, unless eight lines about it were logged within the hour. A
+    condition has at most 20 lines an hour, whatever the time between its repeats. Repeats in between go to the log at
+    the level DEBUG.
 
     Parameters
     ----------
@@ -87,59 +119,38 @@ class Seldom:
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
-        self._said: dict[str, tuple[float, float, int]] = {}  # when, silence after it, times since
+        self._conditions: defaultdict[str, _Condition] = defaultdict(_Condition)
 
-    def say(self, about: str, message: str, level: int = logging.WARNING) -> None:
-        """Say it, unless something about the same was said a short time ago."""
-        now = time.monotonic()
-        when, silence, times = self._said.get(about, (-LONGEST_SILENCE, 0.0, 0))
-        if now - when < silence:
-            self._said[about] = when, silence, times + 1
-            return
-        longer = 0.0 if now - when > CALM * silence else 2 * silence
-        self._said[about] = now, min(LONGEST_SILENCE, max(FIRST_SILENCE, longer)), 0
-        more = f" ({times} times more since it was last said)" if times else ""
+    def say(self, about: str, message: str, level: int = logging.WARNING) -> bool:
+        """Log a line about a condition, unless it is silent; return whether the line was logged."""
+        now, condition = time.monotonic(), self._conditions[about]
+        condition.begin(now)
+        if now < condition.due:
+            condition.repeats += 1
+            self._logger.debug("%s", message)
+            return False
+        condition.lines.append(now)
+        grown = FIRST_SILENCE * 2.0 ** (len(condition.lines) - 1)
+        condition.silence = min(LONGEST_SILENCE, max(2 * condition.silence, grown))
+        more = f" ({condition.repeats} times more since it was last said)" if condition.repeats else ""
+        condition.repeats, condition.stands = 0, True
         self._logger.log(level, "%s%s", message, more)
+        return True
 
     def forget(self, about: str) -> bool:
-        """Note that it is over; say whether there was anything."""
-        return self._said.pop(about, None) is not None
+        """Take note of the end of a condition; return whether a line was logged since it began."""
+        condition = self._conditions.get(about)
+        if condition is None:
+            return False
+        stood, condition.stands = condition.stands, False
+        if len(condition.lines) < FEW_LINES:
+            condition.silence, condition.repeats = 0.0, 0
+        return stood
 
-
-class Strikes:
-    """Tells another process of our name from a request of our own that came late: it fences us again and again.
-
-    Parameters
-    ----------
-    settings
-        Of the service.
-    figures
-        Where it counts.
-    """
-
-    SECONDS = 20.0
-    """Twice within this time, and there is another."""
-
-    def __init__(self, settings: ServiceSettings, figures: Figures) -> None:
-        self._settings, self._figures = settings, figures
-        self._last = -math.inf
-
-    def strike(self) -> None:
-        """Note that the broker has preferred another to us.
-
-        Raises
-        ------
-        TakenError
-            If it has done so a short time ago.
-        """
-        self._figures.add("transactions_fenced")
-        now = time.monotonic()
-        again, self._last = now - self._last < self.SECONDS, now
-        if again:
-            raise TakenError(
-                f"another worker of group {self._settings.group} has the name {self._settings.instance}; "
-                "give each its own instance"
-            )
+    def due(self, about: str) -> float:
+        """Return the moment from which the next line about a condition may be logged."""
+        condition = self._conditions.get(about)
+        return -math.inf if condition is None else condition.due
 
 
 def close(work: Callable[[], None], timeout: float) -> None:

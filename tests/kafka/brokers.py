@@ -22,6 +22,9 @@ SCRIPT = Path(__file__).parent / "broker" / "broker.sh"
 class Broker:
     """A broker with its data in a folder; it keeps them over a kill."""
 
+    NODE = 1
+    """Its id in the cluster."""
+
     def __init__(self, folder: Path, jars: Path) -> None:
         port, controller, secure, certified, guarded = _free_ports(5)
         self.address = f"127.0.0.1:{port}"
@@ -69,6 +72,20 @@ class Broker:
         subprocess.run(
             [str(SCRIPT), command], env=self._environment, check=True, capture_output=True, text=True, timeout=300
         )
+
+
+class SecondBroker(Broker):
+    """Another broker of the same cluster, without listeners of its own for users: a place for second replicas."""
+
+    NODE = 2
+
+    def __init__(self, folder: Path, first: Broker) -> None:
+        (port,) = _free_ports(1)
+        self.address, self.security = f"127.0.0.1:{port}", first.security
+        extra = folder / "second.properties"
+        listener = f"listeners=PLAINTEXT://{self.address}\nadvertised.listeners=PLAINTEXT://{self.address}"
+        extra.write_text(f"process.roles=broker\nnode.id={self.NODE}\n{listener}\n")
+        self._environment = {**first._environment, "WORK": str(folder), "PORT": str(port), "EXTRA": str(extra)}
 
 
 def why_there_is_none() -> str | None:

@@ -20,6 +20,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import UserScramCredentialUpsertion
 
 USER, PASSWORD, KEY_PASSWORD = "osr", "correct-horse-battery", "staple-of-the-key"
+REAUTH_SECONDS = 5
+"""A connection by SCRAM-SHA-256 has to log in again within this time; others keep a password that was changed."""
+
 GUARDED_USER, OTHER_USER = "guarded", "somebody-else"
 """Of the listener without TLS: whoever comes to it has the rights that ACLs give; the tests themselves may do all."""
 
@@ -69,6 +72,7 @@ class Security:
                 "super.users=User:ANONYMOUS",
                 "listener.name.guarded.sasl.enabled.mechanisms=PLAIN",
                 f'listener.name.guarded.plain.sasl.jaas.config={plain_login} user_{GUARDED_USER}="{PASSWORD}";',
+                f"{listener}.scram-sha-256.connections.max.reauth.ms={1000 * REAUTH_SECONDS}",
                 "ssl.keystore.type=PEM",
                 f"ssl.keystore.location={self._store}",
                 "listener.name.certified.ssl.client.auth=required",
@@ -89,11 +93,11 @@ def _key(certificate: trustme.LeafCert, encryption: KeySerializationEncryption) 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
 
 
-def add_user(address: str) -> None:
-    """Tell the broker of a user for SCRAM."""
+def add_user(address: str, user: str = USER, password: str = PASSWORD) -> None:
+    """Tell the broker of a user for SCRAM, or of another password."""
     admin = KafkaAdminClient(bootstrap_servers=address)
     for way in ("SCRAM-SHA-256", "SCRAM-SHA-512"):  # one at a time: a user may be named but once in a request
-        admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, way, PASSWORD)])
+        admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, way, password)])
     admin.close()
 
 

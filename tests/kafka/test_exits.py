@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
+import time
 
 import pytest
 
@@ -28,8 +30,13 @@ from stream_osr_kafka.exits import (
 )
 from stream_osr_kafka.figures import Figures
 from stream_osr_kafka.ops.command import _errors_logged
-from stream_osr_kafka.ops.slots import FIRST_DELAY, LONGEST_DELAY, pause
+from stream_osr_kafka.ops.slots import FIRST_DELAY, LONGEST_DELAY, Order, pause
+from stream_osr_kafka.run.models import ModelName
 from stream_osr_kafka.run.recovery import LaterModelError
+from stream_osr_kafka.settings import ServiceSettings
+
+SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in")
+MODEL = ModelName("m", 32, 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +92,29 @@ def test_what_may_come_back_is_told_of_less_and_less_often(
     kind: type[ConnectorError], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    for tries in range(9):
-        with pytest.raises(SystemExit), _errors_logged(Figures(), tries):
-            raise kind(f"try {tries + 1}")
-    assert caplog.messages == ["try 1", "try 2", "try 4", "try 8"]
+    now = time.monotonic()
+    for silent in (-math.inf, now + 100, now - 1):
+        with pytest.raises(SystemExit), _errors_logged(Figures(), Order(SETTINGS, MODEL, silent=silent)):
+            raise kind(f"silent until {silent - now:.0f}")
+    assert caplog.messages == ["silent until -inf", "silent until -1"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "told"),
+    [
+        (ConnectorError, False, True),
+        (TakenError, True, True),
+        (TakenError, False, False),
+        (LaterModelError, True, False),
+    ],
+)
+def test_what_ends_the_service_is_always_said(
+    kind: type[ConnectorError], first: bool, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with pytest.raises(SystemExit), _errors_logged(Figures(), Order(SETTINGS, MODEL, first, math.inf)):
+        raise kind("why")
+    assert caplog.messages == ["why"] * told
 
 
 def test_waits_get_longer_and_are_spread() -> None:

@@ -35,7 +35,8 @@ TABLE = {
         "UnknownTopicIdError",
         "UnknownTopicOrPartitionError",
     },
-    Kind.TAKEN: {"FencedInstanceIdError", "InvalidProducerEpochError", "ProducerFencedError"},
+    Kind.TAKEN: {"FencedInstanceIdError"},
+    Kind.FENCED: {"InvalidProducerEpochError", "ProducerFencedError"},
     Kind.FATAL: {
         "GroupMaxSizeReachedError",
         "IllegalArgumentError",
@@ -107,7 +108,7 @@ def test_what_is_not_of_the_client(error: Exception, kind: Kind) -> None:
 
 def test_what_the_client_wraps_decides() -> None:
     inner = errors.InvalidTransactionTimeoutError()
-    assert told(errors.KafkaError(errors.ProducerFencedError())).kind is Kind.TAKEN
+    assert told(errors.KafkaError(errors.ProducerFencedError())).kind is Kind.FENCED
     assert told(errors.KafkaError("it failed with errors.", inner)).kind is Kind.FATAL
     assert told(errors.KafkaError(f"Unexpected error in InitProducerIdResponse: {inner}")).kind is Kind.FATAL
     assert (

@@ -8,10 +8,11 @@ from __future__ import annotations
 from stream_osr_kafka.places import Place
 
 from .admin import TopicAdmin
+from .causes import causes, explain, too_few_replicas
 from .explaining import explained, quieten, remedy_of, said_of, start_explained
 from .group import GroupConsumer
 from .plain import TopicFollower, read_all
-from .producer import BY_KEY, PlainProducer, TransactionalProducer
+from .producer import BY_KEY, PlainProducer, TransactionalProducer, transactional_id
 from .seam import ClientError, Committed, Kind, Offset, Refused, Topic, Unreadable
 
 __all__ = [
@@ -29,10 +30,14 @@ __all__ = [
     "TopicFollower",
     "TransactionalProducer",
     "Unreadable",
+    "causes",
+    "explain",
     "explained",
     "quieten",
     "read_all",
     "remedy_of",
     "said_of",
     "start_explained",
+    "too_few_replicas",
+    "transactional_id",
 ]

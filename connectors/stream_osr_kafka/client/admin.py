@@ -22,7 +22,7 @@ from kafka.errors import (
 from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 
-from .kinds import told, translated
+from .kinds import Needs, told, translated
 from .options import connection, made
 from .seam import ClientError, Offset, Topic
 
@@ -30,6 +30,8 @@ COORDINATOR_SECONDS = 15.0
 """How long the coordinator of a group may take to be there: brokers make its topic when the first group asks."""
 
 COORDINATOR_ERRORS = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
+
+DESCRIBE = Needs("DESCRIBE")
 
 
 class TopicAdmin:
@@ -49,13 +51,13 @@ class TopicAdmin:
     """
 
     def __init__(self, settings: ServiceSettings, patience: float = 30.0) -> None:
-        with translated():
+        with translated(DESCRIBE):
             options = {**connection(settings), "request_timeout_ms": int(1000 * patience)}
             self._client: KafkaAdminClient = made(KafkaAdminClient, **options)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe topics; those that are not there are missing."""
-        with translated():
+        with translated(DESCRIBE):
             return {found["name"]: _topic(found) for found in self._client.describe_topics(list(names))}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -63,7 +65,7 @@ class TopicAdmin:
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         if not asked:
             return {}
-        with translated():
+        with translated(DESCRIBE):
             found = self._client.describe_configs(asked, config_filter="all").get("topic", {})
         return {name: {key: one["value"] for key, one in configs.items()} for name, configs in found.items()}
 
@@ -72,14 +74,14 @@ class TopicAdmin:
         asked = {TopicPartition(*place): OffsetSpec.LATEST for place in places}
         if not asked:
             return {}
-        with translated():
+        with translated(DESCRIBE):
             found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
         return {Place(*place): its.offset for place, its in found.items()}
 
     def firsts(self, places: Iterable[Place]) -> dict[Place, int]:
         """Return the offset of the first record of partitions."""
         asked = {TopicPartition(*place): OffsetSpec.EARLIEST for place in places}
-        with translated():
+        with translated(DESCRIBE):
             found = self._client.list_partition_offsets(asked, timeout_ms=2000)
         return {Place(*place): its.offset for place, its in found.items()}
 
@@ -87,7 +89,7 @@ class TopicAdmin:
         """Return the offset of the first record of each partition at or after a time, or of its end."""
         asked = {TopicPartition(*place): milliseconds for place in places}
         ends = self.ends(Place(*place) for place in asked)
-        with translated():
+        with translated(DESCRIBE):
             found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
         return {Place(*place): its.offset if its.offset >= 0 else ends[Place(*place)] for place, its in found.items()}
 
@@ -96,7 +98,7 @@ class TopicAdmin:
         ends = time.monotonic() + COORDINATOR_SECONDS
         while True:
             try:
-                with translated():
+                with translated(DESCRIBE):
                     found = self._client.list_group_offsets([group])[group]
                 break
             except ClientError as error:
@@ -109,7 +111,7 @@ class TopicAdmin:
 
     def create(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
         """Make topics, and wait until they are there."""
-        with translated():
+        with translated(DESCRIBE):
             self._client.create_topics(
                 {name: dict(wanted) for name, wanted in topics.items()}, wait_for_metadata=True
             )
@@ -127,9 +129,10 @@ def _topic(found: Mapping[str, Any]) -> Topic:
     if error is TopicAuthorizationFailedError:
         return Topic(refused=True)
     if error is not NoError:
-        raise told(error(found["name"]))
+        raise told(error(found["name"]), DESCRIBE)
     told_of = found.get("authorized_operations")
     rights = frozenset(told_of) if told_of else None
     partitions = found["partitions"]
     replicas = min((len(partition["replica_nodes"]) for partition in partitions), default=0)
-    return Topic(str(found["topic_id"]), len(partitions), replicas, rights=rights)
+    in_sync = min((len(partition["isr_nodes"]) for partition in partitions), default=0)
+    return Topic(str(found["topic_id"]), len(partitions), replicas, in_sync, rights=rights)

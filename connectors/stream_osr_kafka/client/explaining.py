@@ -8,25 +8,18 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from kafka.errors import (
-    AuthorizationError,
-    KafkaConnectionError,
-    KafkaTimeoutError,
-    SaslAuthenticationFailedError,
-    UnsupportedSaslMechanismError,
-)
+from kafka.errors import AuthorizationError, KafkaTimeoutError
 
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_kafka.exits import NoBrokerError, NoRightError
 from stream_osr_kafka.settings import ServiceSettings
 
+from .causes import REFUSALS, causes, explain, refused_login
 from .options import BOOTSTRAP_SECONDS, begin_at, tls_context, why
 from .seam import ClientError, Kind
 
 ALERT_SECONDS = 1.0
 """How long a broker may take to refuse our certificate: with TLS 1.3 it says so after the handshake."""
-
-REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
 
 
 @contextmanager
@@ -65,21 +58,19 @@ def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
     if isinstance(cause, StreamOSRError):  # a file that the settings name
         return ConnectorError(str(cause))
     if isinstance(cause, AuthorizationError):
-        return NoRightError(f"{place}: {error}; the user lacks a right, which the brokers' ACLs grant")
+        return NoRightError(f"{place}: {error}")
     late = isinstance(cause, KafkaTimeoutError | TimeoutError)
     problem = _tls_problem(settings) if late and settings.uses_tls else None
     if problem is not None:
         return ConnectorError(f"{place}: {problem}")
-    if isinstance(cause, REFUSALS) or (late and settings.sasl_mechanism is not None and _told.refused):
-        who = f" as {settings.sasl_username}" if settings.sasl_username is not None else ""
-        return NoRightError(
-            f"{place}: the broker refuses to let us in{who} by {settings.sasl_mechanism}; check sasl_mechanism, "
-            "sasl_username, the password (or token), and security_protocol"
-        )
+    if isinstance(cause, REFUSALS) or (late and causes.is_refused()):
+        return NoRightError(f"{place}: {refused_login(settings.sasl_username, settings.sasl_mechanism)}")
     if late:
         return NoBrokerError(
-            f"{place}: no broker answered as {settings.security_protocol} within {BOOTSTRAP_SECONDS:g} s; check that "
-            "it runs, the port, and security_protocol"
+            explain(
+                f"{place}: no broker answered as {settings.security_protocol} within {BOOTSTRAP_SECONDS:g} s; check "
+                "that it runs, the port, and security_protocol"
+            )
         )
     return (NoBrokerError if error.kind is Kind.AGAIN else ConnectorError)(f"{place}: {error}")
 
@@ -101,31 +92,16 @@ def remedy_of(error: ClientError) -> str:
     return REMEDIES.get(type(error.__cause__).__name__, "mend the settings or the brokers, and start again")
 
 
-class _Told(logging.Handler):
-    """Hears the client's log out for the one thing that it does not raise: that a new client was not let in.
-
-    Often it does not hear the broker's reason either, because the broker hangs up first.
-    """
-
-    refused = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Look for a refusal among what the message is made of."""
-        for arg in record.args if isinstance(record.args, tuple) else ():
-            hung_up = isinstance(arg, KafkaConnectionError) and "socket disconnected" in str(arg)
-            self.refused |= hung_up or isinstance(arg, REFUSALS)
-
-
-_told = _Told()
-
-
 def quieten() -> None:
-    """Keep the client's log to ourselves: it tells of each step of every reconnection. What counts is raised, too."""
+    """Keep the client's log to ourselves: it has a line for each step of every reconnection.
+
+    What counts is raised, or is one of the :data:`.causes.causes`.
+    """
     logger = logging.getLogger("kafka")
     logger.setLevel(logging.WARNING)
     logger.propagate = False
-    logger.handlers = [_told]
-    _told.refused = False
+    logger.handlers = [causes]
+    causes.clear()
 
 
 def _tls_problem(settings: ServiceSettings) -> str | None:

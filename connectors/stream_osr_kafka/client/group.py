@@ -15,7 +15,7 @@ from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Received
 
-from .kinds import told, translated
+from .kinds import Needs, told, translated
 from .options import closed_on_error, made, reading
 from .seam import Committed, Offset, Unreadable
 from .unpacking import unpack_all
@@ -60,10 +60,11 @@ class GroupConsumer:
     def __init__(self, settings: ServiceSettings, topics: Sequence[str], most: int, unreadable: Unreadable) -> None:
         self.assigned: set[Place] = set()
         self.lost: set[Place] = set()
+        self._needs = Needs("READ", ", ".join(topics))
         self._unreadable = unreadable
         self._looked = False
         session = int(1000 * settings.session_timeout)
-        with translated():
+        with translated(self._needs):
             client = made(
                 KafkaConsumer,
                 **reading(settings),
@@ -85,7 +86,7 @@ class GroupConsumer:
 
     def poll(self, seconds: float) -> dict[Place, list[Received]]:
         """Read what is there, by partition."""
-        with translated():
+        with translated(self._needs):
             if self._client._coordinator.need_rejoin():
                 self._client._coordinator.poll(timeout_ms=int(1000 * JOIN_SECONDS))
             polled: dict[TopicPartition, list[Received]] = self._client.poll(timeout_ms=int(1000 * seconds))
@@ -109,19 +110,19 @@ class GroupConsumer:
 
     def begin(self, place: Place, offset: int) -> None:
         """Read a partition from an offset on."""
-        with translated():
+        with translated(self._needs):
             self._client.seek(TopicPartition(*place), offset)
             self._client.resume(TopicPartition(*place))
         self.assigned.discard(place)
 
     def hold(self, *places: Place) -> None:
         """Read no more of some partitions, which stay ours."""
-        with translated():
+        with translated(self._needs):
             self._client.pause(*(TopicPartition(*place) for place in places if self.has(place)))
 
     def let_go_on(self, *places: Place) -> None:
         """Read them again."""
-        with translated():
+        with translated(self._needs):
             self._client.resume(*(TopicPartition(*place) for place in places if self.has(place)))
 
     def has(self, place: Place) -> bool:
@@ -134,7 +135,7 @@ class GroupConsumer:
         The client's position counts the marks of transactions, which are no records. Asking for it also wakes up a
         client that has lost track of a partition's leader.
         """
-        with translated():
+        with translated(self._needs):
             position: int | None = self._client.position(TopicPartition(*place), timeout_ms=1000)
         return position
 
@@ -150,7 +151,7 @@ class GroupConsumer:
         """
         own, milliseconds = TopicPartition(*place), int(1000 * ANSWER_SECONDS)
         committed = self.committed(place)
-        with translated():
+        with translated(self._needs):
             first = self._client.beginning_offsets([own], timeout_ms=milliseconds)[own]
             end = self._client.end_offsets([own], timeout_ms=milliseconds)[own]
             begin = None if committed is not None or since is None else self._since(own, since, end)
@@ -164,7 +165,7 @@ class GroupConsumer:
 
     def committed(self, place: Place) -> Offset | None:
         """Ask what is committed of a partition, whosever it is; None: nothing."""
-        with translated():
+        with translated(self._needs):
             try:
                 found = self._client.committed(
                     TopicPartition(*place), metadata=True, timeout_ms=int(1000 * ANSWER_SECONDS)
@@ -184,7 +185,7 @@ class GroupConsumer:
     @property
     def membership(self) -> Any:
         """What a producer needs so that offsets of a stale member are refused."""
-        with translated():
+        with translated(self._needs):
             return self._client.group_metadata()
 
     def topic_id(self, topic: str) -> str:

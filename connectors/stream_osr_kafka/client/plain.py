@@ -14,12 +14,14 @@ from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Received
 
-from .kinds import told, translated
+from .kinds import Needs, told, translated
 from .options import READ_COMMITTED, begin_at, closed_on_error, made, reading
 from .unpacking import unpack_all
 
 SILENCE_SECONDS = 30.0
 """How long records that are there may take to come."""
+
+READ = Needs("READ")
 
 
 class TopicFollower:
@@ -43,7 +45,7 @@ class TopicFollower:
     """
 
     def __init__(self, topic: str, brokers: str, **options: Any) -> None:
-        with translated():
+        with translated(READ):
             self._client: KafkaConsumer = unpack_all(made(KafkaConsumer, **options, group_id=None))
             with closed_on_error(self._client):
                 numbers = self._client.partitions_for_topic(topic)
@@ -51,7 +53,7 @@ class TopicFollower:
             self.close()
             raise NoTopicError(f"topic {topic} does not exist at {brokers}; create it, or correct the name")
         self.places: Sequence[Place] = [Place(topic, number) for number in sorted(numbers)]
-        with translated():
+        with translated(READ):
             self._client.assign([TopicPartition(*place) for place in self.places])
 
     @classmethod
@@ -68,37 +70,37 @@ class TopicFollower:
 
     def poll(self, seconds: float, most: int | None = None) -> Sequence[Received]:
         """Read what is there."""
-        with translated():
+        with translated(READ):
             polled = self._client.poll(timeout_ms=int(1000 * seconds), max_records=most)
         return [record for records in polled.values() for record in records]
 
     def only(self, place: Place, offset: int) -> None:
         """Read one partition alone, from an offset on."""
-        with translated():
+        with translated(READ):
             self._client.assign([TopicPartition(*place)])
             self._client.seek(TopicPartition(*place), offset)
 
     def position(self, place: Place) -> int:
         """Say which offset is read next."""
-        with translated():
+        with translated(READ):
             return int(self._client.position(TopicPartition(*place), timeout_ms=5000) or 0)
 
     def seek(self, offsets: Mapping[Place, int]) -> None:
         """Go somewhere in some partitions."""
-        with translated():
+        with translated(READ):
             for place, offset in offsets.items():
                 self._client.seek(TopicPartition(*place), offset)
 
     def bounds(self) -> tuple[dict[Place, int], dict[Place, int]]:
         """Ask for the first offset of each partition, and the one after the last."""
         places = [TopicPartition(*place) for place in self.places]
-        with translated():
+        with translated(READ):
             first, end = self._client.beginning_offsets(places), self._client.end_offsets(places)
         return _by_place(first), _by_place(end)
 
     def close(self) -> None:
         """Let go of the topic."""
-        with translated():
+        with translated(READ):
             self._client.close()
 
 

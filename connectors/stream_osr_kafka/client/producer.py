@@ -17,7 +17,7 @@ from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Outgoing
 
-from .kinds import told, translated
+from .kinds import Needs, told, translated
 from .options import BOOTSTRAP_SECONDS, begin_at, connection, made
 from .seam import ClientError, Kind, Offset, Refused, Sent
 
@@ -27,6 +27,19 @@ BLOCK_SHARE, FLUSH_SHARE = 0.3, 0.6
 
 BY_KEY = -1
 """The partition of a message that goes where its key puts it."""
+
+
+def transactional_id(settings: ServiceSettings) -> str:
+    """Return the transactional id of a worker: no two pairs of group and instance have the same.
+
+    It is ``GROUP-:INSTANCE``, with ``:`` and ``%`` in the instance as ``%3A`` and ``%25``. So its last colon ends the
+    group, and an ACL for the prefix ``GROUP-:`` (or ``GROUP-``, as for earlier releases) covers it.
+
+    >>> of = ServiceSettings(model="m", brokers="b:1", input="in", group="g", instance="a-b")
+    >>> transactional_id(of), transactional_id(of.model_copy(update={"group": "g-a", "instance": "b"}))
+    ('g-:a-b', 'g-a-:b')
+    """
+    return f"{settings.group}-:{settings.instance.replace('%', '%25').replace(':', '%3A')}"
 
 
 class PlainProducer:
@@ -49,8 +62,9 @@ class PlainProducer:
         self._deadline = deadline
         self._counts: dict[str, int] = {}
         self._client: KafkaProducer | None = None
+        self._needs = Needs("WRITE", transactional_id=options.get("transactional_id", ""))
         durable = {"acks": "all", "enable_idempotence": True, "allow_auto_create_topics": False}
-        with translated():
+        with translated(self._needs):
             block = int(1000 * BLOCK_SHARE * deadline)
             self._client = made(KafkaProducer, **{**durable, "max_block_ms": block, **options})
 
@@ -79,18 +93,18 @@ class PlainProducer:
             try:
                 sent.append((place, self._send(client, message)))
             except Exception as error:
-                refused.append(Refused(place, told(error)))
+                refused.append(Refused(place, told(error, self._needs)))
                 if refused[-1].error.kind is not Kind.RECORD:
                     return Sent(acknowledged, offsets, refused)  # all others would fail alike, each after a wait
         ends = time.monotonic() + FLUSH_SHARE * self._deadline
         # suppressed: a batch was too large and is split, and its messages have other futures
-        with translated(), suppress(UnknownError):
+        with translated(self._needs), suppress(UnknownError):
             client.flush(FLUSH_SHARE * self._deadline)
         for place, future in sent:
             try:
                 found = future.value if future.succeeded() else future.get(max(0.0, ends - time.monotonic()))
             except Exception as error:
-                refused.append(Refused(place, told(error)))
+                refused.append(Refused(place, told(error, self._needs)))
             else:
                 acknowledged[messages[place].topic] += 1
                 offsets.append(found.offset)
@@ -100,7 +114,7 @@ class PlainProducer:
         """Say how many partitions a topic has."""
         count = self._counts.get(topic)
         if count is None:
-            with translated():
+            with translated(self._needs):
                 count = self._counts[topic] = len(self._own.partitions_for(topic) or (0,))
         return count
 
@@ -145,32 +159,37 @@ class TransactionalProducer(PlainProducer):
         Of the service.
     """
 
+    name = staticmethod(transactional_id)
+    """Makes its transactional id from the settings."""
+
     def __init__(self, settings: ServiceSettings) -> None:
         bootstrap = int(1000 * min(BOOTSTRAP_SECONDS, BLOCK_SHARE * settings.transaction_deadline))
         super().__init__(
             settings.transaction_deadline,
             **{**connection(settings), "bootstrap_timeout_ms": bootstrap},
-            transactional_id=f"{settings.group}-{settings.instance}",
+            transactional_id=self.name(settings),
             transaction_timeout_ms=int(1000 * settings.transaction_timeout),
             compression_type=None if settings.compression == "none" else settings.compression,
             batch_size=1 << 17,
             max_request_size=1 << 26,  # what the topics take is looked at before
             retry_backoff_ms=10,  # the default stalls 100 ms whenever the last transaction is still being marked
         )
+        # A client that is fenced would open itself anew and fence the other one; when to do that is for the service.
+        self._own._transaction_manager._supports_epoch_bump = lambda: False
 
     def open(self) -> None:
         """End what the producer before has begun; waits for a part of `transaction_deadline`."""
-        with translated():
+        with translated(self._needs):
             self._own.init_transactions()
 
     def begin(self) -> None:
         """Begin a transaction."""
-        with translated():
+        with translated(self._needs):
             self._own.begin_transaction()
 
     def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None:
         """Make offsets part of the transaction."""
-        with translated():
+        with translated(self._needs._replace(right="READ", topic=", ".join({place.topic for place in offsets}))):
             self._own.send_offsets_to_transaction(
                 {TopicPartition(*place): OffsetAndMetadata(*offset, -1) for place, offset in offsets.items()},
                 membership,
@@ -178,7 +197,7 @@ class TransactionalProducer(PlainProducer):
 
     def commit(self) -> None:
         """End the transaction: all of it counts."""
-        with translated():
+        with translated(self._needs):
             self._own.commit_transaction()
 
 

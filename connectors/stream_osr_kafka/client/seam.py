@@ -27,7 +27,10 @@ class Kind(Enum):
     """One message cannot be published as it is; all others can."""
 
     TAKEN = "taken"
-    """Another process has our name."""
+    """Another process has our name in the group."""
+
+    FENCED = "fenced"
+    """Another producer has used our transactional id since."""
 
     FATAL = "fatal"
     """A person: no patience will help."""
@@ -76,8 +79,8 @@ class Topic(NamedTuple):
     ----------
     id
         Another one after it was deleted and made again; empty: not known.
-    partitions, replicas
-        How many.
+    partitions, replicas, in_sync
+        How many there are; replicas of the partition that has fewest, and those in sync likewise.
     missing
         There is no such topic.
     refused
@@ -91,6 +94,7 @@ class Topic(NamedTuple):
     id: str = ""
     partitions: int = 0
     replicas: int = 0
+    in_sync: int = 0
     missing: bool = False
     refused: bool = False
     rights: frozenset[str] | None = None

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from multiprocessing.connection import Connection
@@ -22,7 +23,7 @@ from stream_osr_connectors.values import DecodeError, label_of_text
 from ..client import quieten
 from ..commands.asking import ask, meant
 from ..commands.audit import history as asked
-from ..exits import AGAIN, MAY_COME_BACK, REFUSED, exit_code, passes
+from ..exits import AGAIN, REFUSED, ends_service, exit_code, passes
 from ..figures import Figures
 from ..log import logger
 from ..run.current_model import CurrentModel
@@ -34,7 +35,7 @@ from ..settings import ServiceSettings, load_settings
 from .logs import begin_logging
 from .metrics import Overview
 from .monitor import Monitor
-from .slots import Order, is_told
+from .slots import Order
 from .topic_setup import Line, Wanted, look_after
 from .watchdog import Watchdog
 from .workers import Workers, report
@@ -203,7 +204,7 @@ def work_under_parent(order: Order, pipe: Connection) -> None:
     guard()
     begin_logging(settings)
     report(figures, pipe, gone=told.stop.set)
-    with _errors_logged(figures, order.tries):
+    with _errors_logged(figures, order):
         model = ModelFile.named(settings.state / settings.group, order.model)
         _work(settings, figures, told, told.stop.is_set, model, Service)
     logger.info("stopped")
@@ -236,15 +237,21 @@ def _port(settings: ServiceSettings, overview: Overview) -> AbstractContextManag
 
 
 @contextmanager
-def _errors_logged(figures: Figures | None = None, tries: int = 0) -> Iterator[None]:
+def _errors_logged(figures: Figures | None = None, order: Order | None = None) -> Iterator[None]:
     """Turn whatever ends the process into a line of the log, and end it."""
     try:
         yield
     except StreamOSRError as error:
         code = exit_code(error)
-        told = code not in MAY_COME_BACK or is_told(tries + 1)
-        logger.log(logging.CRITICAL if told else logging.DEBUG, "%s", error)
+        logger.log(_last_level(code, order), "%s", error)
         sys.exit(code)
     except Exception:
-        logger.critical("the service has a defect", exc_info=True)
-        sys.exit(AGAIN if figures is not None and figures.opened else REFUSED)
+        code = AGAIN if figures is not None and figures.opened else REFUSED
+        logger.log(_last_level(code, order), "the service has a defect", exc_info=True)
+        sys.exit(code)
+
+
+def _last_level(code: int, order: Order | None) -> int:
+    """Choose the level of a worker's last line: its parent knows how often such lines may be logged."""
+    told = order is None or ends_service(code, opened=True, first=order.first) or time.monotonic() >= order.silent
+    return logging.CRITICAL if told else logging.DEBUG

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -24,13 +25,17 @@ class Order(NamedTuple):
         Its own.
     model
         To be read from beside the snapshots.
-    tries
-        Workers in a row before it, in its place, that found no broker, no topic or no right.
+    first
+        It is the first worker of the service.
+    silent
+        Moment until which its last line is not logged: there was one about such an end a short time ago. A line that
+        says why the service ends is always logged.
     """
 
     settings: ServiceSettings
     model: ModelName
-    tries: int
+    first: bool = True
+    silent: float = -math.inf
 
 
 @dataclass(slots=True)
@@ -51,8 +56,8 @@ class Slot:
         When the process was started.
     leaving
         When it was told to stop, to make room for another model; 0: it was not.
-    failures, tries
-        Processes in a row that did not live long; that found no broker, no topic or no right.
+    failures
+        Processes in a row that did not live long.
     restarts
         How often one was started again because it had died.
     due
@@ -69,7 +74,6 @@ class Slot:
     started: float = 0.0
     leaving: float = 0.0
     failures: int = 0
-    tries: int = 0
     restarts: int = 0
     due: float = 0.0
     finished: bool = False
@@ -103,12 +107,3 @@ def pause(failures: int, share: float) -> float:
     [1.0, 1.0, 2.0, 4.0, 60.0, 60.0]
     """
     return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(max(0, failures - 1), 10)) * (0.75 + share / 2)
-
-
-def is_told(times: int) -> bool:
-    """Say whether something that happens again and again is said this time: the first, and then at each doubling.
-
-    >>> [times for times in range(20) if is_told(times)]
-    [0, 1, 2, 4, 8, 16]
-    """
-    return times & (times - 1) == 0

@@ -21,12 +21,13 @@ from multiprocessing.process import BaseProcess
 
 from stream_osr.errors import PersistenceError
 
-from ..exits import HUNG, MAY_COME_BACK, EndedError, ends_service
+from ..exits import HUNG, EndedError, ends_service
 from ..figures import Figures
 from ..log import logger
+from ..patience import Seldom
 from ..run.current_model import CurrentModel
 from ..settings import ServiceSettings
-from .slots import LONGEST_DELAY, Order, Slot, ending, is_told, of_worker, pause
+from .slots import LONGEST_DELAY, Order, Slot, ending, of_worker, pause
 from .watchdog import STARTING_SECONDS
 
 REPORT_SECONDS = 0.5
@@ -62,6 +63,7 @@ class Workers:
         self._settings, self._current, self._work = settings, current, work
         self._context = multiprocessing.get_context("spawn")  # clients do not survive a fork
         self._slots = [Slot(of_worker(settings, number)) for number in range(settings.workers)]
+        self._seldom = Seldom(logger)
         self._opened = False  # one of them has got through to the brokers
         self._changing: Slot | None = None  # the one that is given another model now
         self._since = 0.0
@@ -134,14 +136,16 @@ class Workers:
         try:
             if slot.restarts:  # what was kept may be why
                 model.keep(self._settings.state / self._settings.group)
-            slot.process, slot.pipe = self._launched(slot, Order(slot.settings, model.name, slot.tries))
+            silent = self._seldom.due(f"{slot.name} ended")
+            order = Order(slot.settings, model.name, slot is self._slots[0], silent)
+            slot.process, slot.pipe = self._launched(slot, order)
         except (PersistenceError, OSError) as error:  # the latter: too many processes or open files, no memory
             slot.failures += 1
             self._put_off(slot, f"{slot.name} cannot be started: {error}")
             return
         slot.model = model.name
-        level = logging.INFO if is_told(slot.failures) else logging.DEBUG
-        logger.log(level, "%s started, process %d, model %s", slot.name, slot.process.pid, model.identity)
+        line = f"{slot.name} started, process {slot.process.pid}, model {model.identity}"
+        self._seldom.say(f"{slot.name} started", line, logging.INFO)
 
     def _launched(self, slot: Slot, order: Order) -> tuple[BaseProcess, Connection]:
         """Start a process, and give it with our end of its pipe."""
@@ -172,6 +176,7 @@ class Workers:
         slot.figures = slot.figures.ended(f"its process ended with {ending(code)}")
         if slot.leaving:
             slot.leaving, slot.due = 0.0, 0.0
+            self._seldom.forget(f"{slot.name} started")
             logger.info("%s stopped", slot.name)
             return
         if code == 0 and self._settings.stop is not None:
@@ -182,19 +187,16 @@ class Workers:
             assert code is not None
             raise EndedError(f"{slot.name} cannot go on ({ending(code)}); its last line says why", code)
         slot.failures = 0 if lived >= LONGEST_DELAY else slot.failures + 1
-        slot.tries = slot.tries + 1 if code in MAY_COME_BACK else 0
         slot.restarts += 1
         self._put_off(slot, f"{slot.name} ended with {ending(code)} after {lived:.0f} s")
 
-    @staticmethod
-    def _put_off(slot: Slot, why: str) -> None:
-        """Have a worker started after a while, and say so: the first time, and then less and less often."""
+    def _put_off(self, slot: Slot, why: str) -> None:
+        """Have a worker started after a while, and say so."""
         delay = pause(slot.failures, random.random())
         slot.due = time.monotonic() + delay
         slot.figures.turn()
-        level = logging.ERROR if is_told(slot.failures) else logging.DEBUG
         times = f", {slot.failures} times in a row" if slot.failures > 1 else ""
-        logger.log(level, "%s%s; started again in %.0f s", why, times, delay)
+        self._seldom.say(f"{slot.name} ended", f"{why}{times}; started again in {delay:.0f} s", logging.ERROR)
 
     def _change(self) -> None:
         """Give the workers the model that runs now, one after the other: each is waited for, within reason."""

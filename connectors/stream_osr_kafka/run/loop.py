@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..client import ClientError, Kind, quieten, start_explained
+from ..client import ClientError, Kind, quieten, start_explained, transactional_id
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..figures import STARTING, Figures
 from ..log import logger
@@ -132,7 +132,7 @@ class Loop:
             self._watch.open()
             self._job.check(self._watch)
             self._reader.open()
-            self._reader.client.committed(Place(self._watch.inputs[0], 0))  # the right to be of the group
+            self._check_group()
             try:
                 self._transactions.open()
             except InDoubtError as error:
@@ -140,11 +140,20 @@ class Loop:
                 if isinstance(cause, ClientError) and cause.kind is Kind.RIGHT:
                     raise NoRightError(
                         f"cannot begin transactions at {self._settings.brokers}: {error}; the user lacks a right "
-                        f"(WRITE on the transactional id {self._settings.group}-{self._settings.instance})"
+                        f"(WRITE on the transactional id {transactional_id(self._settings)})"
                     ) from None
                 logger.warning("no transaction can be begun yet: %s", error)
         self._watch.start()
         self.figures.opened = True
+
+    def _check_group(self) -> None:
+        """Make sure of the right to be of the group. An open transaction hides what is committed until it ends."""
+        try:
+            self._reader.client.committed(Place(self._watch.inputs[0], 0))
+        except ClientError as error:
+            if error.kind is not Kind.AGAIN:
+                raise
+            logger.warning("%s", error)
 
     def _close(self) -> None:
         self._watch.close()
@@ -236,8 +245,8 @@ class Loop:
         self._backoff.succeed()
         if self._trouble:
             self._trouble = ""
-            self._seldom.forget("failed")
-            logger.info("transactions are committed again")
+            if self._seldom.forget("failed"):
+                logger.info("transactions are committed again")
         self._job.done(group)
 
     def _clear_up(self, group: Group) -> bool:

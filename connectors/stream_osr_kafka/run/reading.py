@@ -15,9 +15,10 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, GroupConsumer, Kind, remedy_of
+from ..fencing import Strikes
 from ..figures import Figures
 from ..log import logger
-from ..patience import CLOSE_SECONDS, Backoff, Seldom, Strikes, close
+from ..patience import CLOSE_SECONDS, Backoff, Seldom, close
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.messages import Received
@@ -147,14 +148,15 @@ class Reader:
             return {}
         if self.trouble:
             self.trouble = ""
-            self._seldom.forget("trouble")
             self._backoff.succeed()
-            logger.info("%s is read again", self._named)
+            if self._seldom.forget("trouble"):
+                logger.info("%s is read again", self._named)
         for place, records in polled.items():
             held = self._held.get(place)
             if held is not None and records[-1].offset >= held.offset:
                 del self._held[place]
-                logger.info("%s can be read again", place)
+                if self._seldom.forget(f"hold {place}"):
+                    logger.info("%s can be read again", place)
         return {place: records for place, records in polled.items() if place in self._begun}
 
     def gone(self) -> list[Place]:
@@ -240,7 +242,9 @@ class Reader:
         self._held[place] = Held(offset, seconds, time.monotonic() + seconds)
         self._figures.add("unreadable", place)
         told = f"cannot be read from {offset} on: {error}; {remedy}. Tried again in {seconds:.0f} s"
-        logger.error("%s %s; other partitions go on", place, told)
+        if not again:
+            self._seldom.forget(f"hold {place}")
+        self._seldom.say(f"hold {place}", f"{place} {told}; other partitions go on", logging.ERROR)
 
     def _fetch_held(self) -> None:
         """Fetch again what could not be read, when its time has come."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Mapping
 
+from ..client import explain
 from ..figures import Figures
 from ..log import logger
 from ..patience import Seldom
@@ -90,8 +92,11 @@ class Telling:
         self._figures.obstacles = obstacles = self._obstacles(waiting, behind, now, unloaded, trouble)
         if not obstacles and not self._was_ready:
             count = len(loaded)
-            logger.info("ready: %d partitions live%s", count, "" if count else ", it stands by")
+            self._seldom.forget("not ready")
+            line = f"ready: {count} partitions live{'' if count else ', it stands by'}"
+            self._seldom.say("ready", line, logging.INFO)
         if obstacles and self._was_ready:
+            self._seldom.forget("ready")
             self._seldom.say("not ready", f"not ready: {'; '.join(obstacles)}")
         self._was_ready = not obstacles
 
@@ -116,5 +121,6 @@ class Telling:
                 f"no micro-batch is committed yet since partitions were assigned, with {behind} records to do"
             )
         elif waiting and now - self.committed > self._longest:
-            found.append(f"nothing was committed for {now - self.committed:.0f} s, with {waiting} records read")
+            idle = f"nothing was committed for {now - self.committed:.0f} s, with {waiting} records read"
+            found.append(explain(idle))
         return tuple(found)

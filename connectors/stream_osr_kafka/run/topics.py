@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from ..client import ClientError, TopicAdmin
+from ..client import ClientError, Topic, TopicAdmin
 from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.timestamps import Limits
@@ -37,12 +37,15 @@ class Takes(NamedTuple):
         Of a message at most (``max.message.bytes``).
     times
         Which timestamps it takes, and keeps.
+    in_sync
+        Replicas that have to be in sync for it to take anything (``min.insync.replicas``).
     told
         The brokers have said so when last asked; otherwise it is what they said before, or the usual.
     """
 
     bytes: int = USUAL_BYTES
     times: Limits = Limits()
+    in_sync: int = 1
     told: bool = True
 
 
@@ -97,7 +100,13 @@ def _takes(configs: Mapping[str, str] | None, before: Takes) -> Takes:
     """Read the settings of a topic; none at all: the brokers did not tell them."""
     if not configs:
         return before._replace(told=False)
-    return Takes(int(configs.get("max.message.bytes") or USUAL_BYTES), Limits.of(configs))
+    in_sync = int(configs.get("min.insync.replicas") or 1)
+    return Takes(int(configs.get("max.message.bytes") or USUAL_BYTES), Limits.of(configs), in_sync)
+
+
+def takes_nothing(topic: Topic, takes: Takes) -> bool:
+    """Say whether a topic takes nothing now, because too few of its replicas are in sync."""
+    return 0 < topic.in_sync < min(takes.in_sync, topic.replicas)
 
 
 def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: int) -> None:

@@ -19,8 +19,19 @@ from typing import Any
 
 from stream_osr.errors import ConnectorError
 
-from ..client import ClientError, Kind, Offset, Place, Refused, TransactionalProducer, remedy_of
+from ..client import (
+    ClientError,
+    Kind,
+    Offset,
+    Place,
+    Refused,
+    TransactionalProducer,
+    explain,
+    remedy_of,
+    transactional_id,
+)
 from ..exits import StartAgainError
+from ..fencing import Rivalry
 from ..figures import Figures
 from ..log import logger
 from ..patience import close
@@ -88,7 +99,7 @@ class Running:
         """
         if not self._done.wait(max(0.0, self._ends - time.monotonic())):
             self.seconds = time.monotonic() - self._begun
-            raise TimeoutError("the deadline has passed")
+            raise TimeoutError(explain("the deadline has passed"))
         if self._error is not None:
             raise self._error
 
@@ -111,7 +122,7 @@ class Transactions:
         self, make: Callable[[ServiceSettings], TransactionalProducer], settings: ServiceSettings, figures: Figures
     ) -> None:
         self._make, self._settings = make, settings
-        self._figures = figures
+        self._rivalry = Rivalry(settings, transactional_id(settings), figures)
         self._producer: TransactionalProducer | None = None
         self.stuck = 0
 
@@ -136,6 +147,7 @@ class Transactions:
         made: list[TransactionalProducer] = []
         self._finish(Running(work, self._settings.transaction_deadline), made)
         self._producer = made[0]
+        self._rivalry.open()
 
     def begin(self, messages: Sequence[Outgoing], offsets: Mapping[Place, Offset], membership: Any) -> Running:
         """Send messages and offsets as one transaction; it is under way until :meth:`finish`."""
@@ -167,9 +179,12 @@ class Transactions:
             If no patience will help.
         StartAgainError
             If too many have not ended.
+        TakenError
+            If another producer uses our transactional id, and this process is the one to end.
         """
         assert self._producer is not None
         self._finish(running, [self._producer])
+        self._rivalry.commit()
 
     def _finish(self, running: Running, producers: Sequence[TransactionalProducer]) -> None:
         try:
@@ -187,12 +202,11 @@ class Transactions:
                     f"{self.stuck} transactions have never ended; the process has to be started again"
                 ) from None
             kind = error.kind if isinstance(error, ClientError) else Kind.AGAIN
-            if kind is Kind.TAKEN and running.seconds < self._settings.transaction_timeout:
-                self._figures.add("transactions_fenced")  # which of two goes on, the group settles: it has one order
+            rival = self._rivalry.judge(kind, running.seconds)
             if kind is Kind.FATAL and isinstance(error, ClientError):
                 raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
             said = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
-            raise InDoubtError(said) from error
+            raise InDoubtError(rival or said) from error
 
     def culprits(
         self, messages: Sequence[Outgoing], suspects: Sequence[Refused], turn: Callable[[], None]

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..client import ClientError, Committed, Topic, TopicAdmin
+from ..client import ClientError, Committed, Topic, TopicAdmin, causes, too_few_replicas
 from ..exits import NoRightError, NoTopicError
 from ..figures import Figures
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings, milliseconds
-from .topics import READ_FROM, Rights, Takes, takes_of
+from .topics import READ_FROM, Rights, Takes, takes_nothing, takes_of
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
@@ -221,7 +221,16 @@ class Watch:
                 found.append(f"{role} topic {name} was deleted")
             elif (lacking := self._lacking(role, topic)) is not None:
                 found.append(f"the right to {lacking} {role} topic {name} is missing")
+            elif name in self._without_replicas:
+                found.append(too_few_replicas(name))
         return found
+
+    @property
+    def _without_replicas(self) -> list[str]:
+        """Topics that the service writes and that take nothing, because too few of their replicas are in sync."""
+        written = [name for name, role in self._topics.items() if "WRITE" in self._rights.get(role, ("WRITE",))]
+        seen = self.seen
+        return [name for name in written if name in seen.takes and takes_nothing(seen.topics[name], seen.takes[name])]
 
     @property
     def _stale(self) -> bool:
@@ -263,9 +272,11 @@ class Watch:
         else:
             ends = self._ends(self._admin, places)
         takes = self.seen.takes
-        if self.seen.topics != topics or begun - self._asked > TAKES_SECONDS:
+        if self.seen.topics != topics or self._without_replicas or begun - self._asked > TAKES_SECONDS:
             takes, self._asked = takes_of(self._admin, there, takes), begun
         self.seen, self._begun, self._at = Seen(topics, ends, takes), begun, time.monotonic()
+        for name in self._without_replicas:
+            causes.note(f"replicas of {name}", too_few_replicas(name))
 
     def _ends(self, admin: TopicAdmin, places: list[Place]) -> Mapping[Place, int]:
         try:

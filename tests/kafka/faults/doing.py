@@ -11,11 +11,14 @@ from kafka.admin import (
     ACL,
     ACLOperation,
     ACLPermissionType,
+    ConfigResource,
+    ConfigResourceType,
     MemberToRemove,
     ResourcePattern,
     ResourceType,
 )
 from kafka.errors import KafkaError, NoError, UnknownTopicOrPartitionError
+from kafka.protocol.admin import AlterClientQuotasRequest
 
 from tests.kafka.security import GUARDED_USER, OTHER_USER
 
@@ -34,15 +37,21 @@ def administering(address: str) -> Iterator[KafkaAdminClient]:
 
 
 class Rights:
-    """The right of the guarded user to write to a topic.
+    """The right of the guarded user to write to a topic, or another one.
 
     Somebody else has it for good: a topic with no ACL at all is open to everybody. The right to write brings that to
     see the topic: whoever loses it by its deletion sees the topic no more, by a denial only the writing goes.
     """
 
-    def __init__(self, address: str, topic: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        resource: ResourceType = ResourceType.TOPIC,
+        operation: ACLOperation = ACLOperation.WRITE,
+    ) -> None:
         self._address = address
-        self._topic = topic
+        self._pattern, self._operation = ResourcePattern(resource, name), operation
         with administering(address) as client:
             client.create_acls([self._acl(OTHER_USER, ACLPermissionType.ALLOW), self._allowed])
 
@@ -71,8 +80,39 @@ class Rights:
         return self._acl(GUARDED_USER, ACLPermissionType.DENY)
 
     def _acl(self, user: str, permission: ACLPermissionType) -> ACL:
-        topic = ResourcePattern(ResourceType.TOPIC, self._topic)
-        return ACL(f"User:{user}", "*", ACLOperation.WRITE, permission, topic)
+        return ACL(f"User:{user}", "*", self._operation, permission, self._pattern)
+
+
+def set_configs(address: str, topic: str, **configs: str) -> None:
+    """Change settings of a topic; names have underscores in place of points."""
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    with administering(address) as client:
+        client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=named)])
+
+
+def replicate(address: str, topic: str, partitions: int, *nodes: int) -> None:
+    """Have the partitions of a topic on these brokers, and wait until all of them are in sync."""
+    with administering(address) as client:
+        told = client.alter_partition_reassignments(
+            {TopicPartition(topic, number): list(nodes) for number in range(partitions)}
+        )
+        assert set(told.values()) == {None}, told
+        for _ in range(300):
+            found = client.describe_topics([topic])[0]["partitions"]
+            if all(sorted(each["isr_nodes"]) == sorted(nodes) for each in found):
+                return
+            time.sleep(0.1)
+    raise AssertionError(f"the replicas of {topic} did not come into sync: {found}")
+
+
+def set_quota(address: str, client_id: str, bytes_per_second: float | None) -> None:
+    """Limit what clients of a name may write; None: no longer."""
+    value, removed = (0.0, True) if bytes_per_second is None else (bytes_per_second, False)
+    entry = ([("client-id", client_id)], [("producer_byte_rate", value, removed)])
+    with administering(address) as client:
+        request = AlterClientQuotasRequest(entries=[entry], validate_only=False)
+        answer = client._manager.run(client._manager.send, request)
+    assert [each.error_code for each in answer.entries] == [0], answer
 
 
 def make_topics(address: str, partitions: int, configs: Mapping[str, Mapping[str, str]]) -> None:
