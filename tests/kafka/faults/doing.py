@@ -11,7 +11,8 @@ from kafka.admin import (
     ACL,
     ACLOperation,
     ACLPermissionType,
-    MemberToRemove,
+    ConfigResource,
+    ConfigResourceType,
     ResourcePattern,
     ResourceType,
 )
@@ -115,16 +116,23 @@ def add_partitions(address: str, topic: str, count: int) -> None:
     raise AssertionError(f"{topic} did not get {count} partitions")
 
 
+def members(address: str, group: str) -> list[str]:
+    """Names of the static members of a group."""
+    with administering(address) as client:
+        return sorted(member["group_instance_id"] for member in client.describe_groups([group])[group]["members"])
+
+
+def configure(address: str, topic: str, settings: Mapping[str, str]) -> None:
+    """Change settings of a topic."""
+    with administering(address) as client:
+        client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(settings))])
+
+
 class Offsets:
     """The committed offsets of a group, moved by hand while nobody is in it."""
 
     def __init__(self, address: str, group: str, topic: str) -> None:
         self._address, self._group, self._topic = address, group, topic
-
-    def leave(self, instance: str) -> None:
-        """Take a static member out of the group: it does not leave by itself when it stops."""
-        with administering(self._address) as client:
-            client.remove_group_members(self._group, [MemberToRemove(group_instance_id=instance)])
 
     def move(self, number: int, offset: int) -> bool:
         """Commit another offset as Kafka's own tool does: without metadata. False: the broker has refused."""
