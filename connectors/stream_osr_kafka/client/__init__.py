@@ -11,7 +11,7 @@ from .admin import TopicAdmin
 from .explaining import explained, quieten, remedy_of, said_of, start_explained
 from .group import GroupConsumer
 from .plain import TopicFollower, read_all
-from .producer import BY_KEY, PlainProducer, TransactionalProducer
+from .producer import BY_KEY, PlainProducer, TransactionalProducer, packed_size
 from .seam import ClientError, Committed, Kind, Offset, Refused, Topic, Unreadable
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "TransactionalProducer",
     "Unreadable",
     "explained",
+    "packed_size",
     "quieten",
     "read_all",
     "remedy_of",

@@ -65,7 +65,7 @@ def told(error: BaseException) -> ClientError:
             break
         inner = wrapped[0]
         kind = kind_of(inner)
-    made = ClientError(kind, _said(inner))
+    made = ClientError(kind, _said(inner), too_large=kind is Kind.RECORD and "TooLarge" in _said(inner))
     made.__cause__ = inner
     return made
 

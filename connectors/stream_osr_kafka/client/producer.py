@@ -29,6 +29,11 @@ BY_KEY = -1
 """The partition of a message that goes where its key puts it."""
 
 
+def packed_size(message: Outgoing) -> int:
+    """Compute the bytes of a message without compression, but for what all messages have in common."""
+    return int(DefaultRecordBatchBuilder.size_of(message.key, message.value, message.headers))
+
+
 class PlainProducer:
     """A producer without transactions.
 

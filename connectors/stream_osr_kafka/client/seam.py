@@ -42,11 +42,14 @@ class ClientError(Exception):
         What it asks for.
     said
         Its name and message.
+    too_large
+        A message, or a batch of messages, is larger than the brokers take.
     """
 
-    def __init__(self, kind: Kind, said: str) -> None:
+    def __init__(self, kind: Kind, said: str, *, too_large: bool = False) -> None:
         super().__init__(said)
         self.kind = kind
+        self.too_large = too_large
 
 
 class Committed(NamedTuple):

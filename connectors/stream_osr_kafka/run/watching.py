@@ -12,17 +12,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from stream_osr.errors import ConnectorError
+
 from ..client import ClientError, Committed, Topic, TopicAdmin
 from ..exits import NoRightError, NoTopicError
 from ..figures import Figures
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings, milliseconds
-from .topics import READ_FROM, Rights, Takes, takes_of
+from .topics import READ_FROM, Rights, Takes, compaction, takes_of
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
-TAKES_SECONDS = 60.0
+TAKES_SECONDS = 10.0
 """How often it is asked what the topics take."""
 
 OLD_SECONDS = 5.0
@@ -102,6 +104,8 @@ class Watch:
             If a topic is missing.
         NoRightError
             If a right is.
+        ConnectorError
+            If a topic is compacted that must not be.
         """
         self._look()
         logger.info("topics: %s", ", ".join(f"{role} {name}" for name, role in self._topics.items()))
@@ -116,6 +120,8 @@ class Watch:
                 raise NoRightError(
                     f"{role}: the user lacks the right to {lacking} topic {name}, which the brokers' ACLs grant"
                 )
+            if (compacted := self._compaction(role, name, self.seen)) is not None:
+                raise ConnectorError(compacted)
         self.topic_ids = {topic: self.seen.topics[topic].id for topic in self.inputs}
 
     def start(self) -> None:
@@ -221,6 +227,8 @@ class Watch:
                 found.append(f"{role} topic {name} was deleted")
             elif (lacking := self._lacking(role, topic)) is not None:
                 found.append(f"the right to {lacking} {role} topic {name} is missing")
+            elif (compacted := self._compaction(role, name, self.seen)) is not None:
+                found.append(compacted)
         return found
 
     @property
@@ -233,6 +241,11 @@ class Watch:
             return "describe"
         needed = self._rights.get(role, ("WRITE",))
         return next((right.lower() for right in needed if not topic.allows(right)), None)
+
+    @staticmethod
+    def _compaction(role: str, name: str, seen: Seen) -> str | None:
+        """Say that a topic is compacted that must not be."""
+        return compaction(role, name, seen.takes.get(name, Takes()))
 
     def _run(self, told: threading.Event) -> None:
         while not told.is_set():
@@ -299,3 +312,8 @@ class Watch:
                 logger.error("%s: the right to %s topic %s was taken away; it is waited for", role, lacks, name)
             elif lacked is not None and lacks is None and not topic.missing:
                 logger.info("%s: the right to %s topic %s is there again", role, lacked, name)
+            was_compacted, compacted = (self._compaction(role, name, seen) for seen in (before, now))
+            if compacted is not None and was_compacted is None:
+                logger.error("%s", compacted)
+            elif was_compacted is not None and compacted is None:
+                logger.info("%s: topic %s is no longer compacted", role, name)
