@@ -12,7 +12,7 @@ from .explaining import explained, quieten, remedy_of, said_of, start_explained
 from .group import GroupConsumer
 from .plain import TopicFollower, read_all
 from .producer import BY_KEY, PlainProducer, TransactionalProducer, packed_size
-from .seam import ClientError, Committed, Kind, Offset, Refused, Topic, Unreadable
+from .seam import ClientError, Committed, Kind, Offset, OpenTransaction, Refused, Topic, Unreadable
 
 __all__ = [
     "BY_KEY",
@@ -21,6 +21,7 @@ __all__ = [
     "GroupConsumer",
     "Kind",
     "Offset",
+    "OpenTransaction",
     "Place",
     "PlainProducer",
     "Refused",

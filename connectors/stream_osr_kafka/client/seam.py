@@ -52,6 +52,21 @@ class ClientError(Exception):
         self.too_large = too_large
 
 
+class OpenTransaction(NamedTuple):
+    """Whose transaction is open in a partition.
+
+    Attributes
+    ----------
+    producer
+        Id that the brokers gave to the producer.
+    transactional_id
+        Its own name; None: the brokers do not say.
+    """
+
+    producer: int
+    transactional_id: str | None
+
+
 class Committed(NamedTuple):
     """What the broker says about a partition: the committed offset with its metadata, and what it still holds.
 

@@ -16,11 +16,12 @@ from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, Committed, Topic, TopicAdmin
 from ..exits import NoRightError, NoTopicError
-from ..figures import Figures
+from ..figures import Figures, PartitionFigures
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings, milliseconds
 from .topics import READ_FROM, Rights, Takes, compaction, takes_of
+from .unstable import Unstable
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
@@ -44,7 +45,7 @@ class Seen(NamedTuple):
     topics
         By name.
     ends
-        Offset after the last record of each partition.
+        Last stable offset of each partition: what is committed ends there.
     takes
         What the topics take.
     """
@@ -90,6 +91,7 @@ class Watch:
         self._trouble = ""
         self._admin: TopicAdmin | None = None
         self._told, self._poked = threading.Event(), threading.Event()
+        self._unstable = Unstable(settings.brokers)
         self._former: set[str] = set()
         self._begun = self._asked = 0.0
 
@@ -216,6 +218,11 @@ class Watch:
         """Return the end of a partition of an input; None: unknown now."""
         return None if self._stale else self.seen.ends.get(place)
 
+    def tell_ends(self, place: Place, partition: PartitionFigures) -> None:
+        """Note the ends of a partition of an input in its figures."""
+        partition.end = self.end(place)
+        partition.unstable = None if partition.end is None else self._unstable.records(place)
+
     def obstacles(self) -> list[str]:
         """Say what stands between the service and its topics now."""
         if self._stale:
@@ -229,7 +236,7 @@ class Watch:
                 found.append(f"the right to {lacking} {role} topic {name} is missing")
             elif (compacted := self._compaction(role, name, self.seen)) is not None:
                 found.append(compacted)
-        return found
+        return found + self._unstable.obstacles(list(self._figures.partitions))
 
     @property
     def _stale(self) -> bool:
@@ -261,7 +268,7 @@ class Watch:
                 self._let_go()
             self._figures.outside = tuple(self.obstacles())
             for place, partition in list(self._figures.partitions.items()):
-                partition.end = self.end(place)
+                self.tell_ends(place, partition)
         self._let_go()
 
     def _look(self) -> None:
@@ -274,11 +281,14 @@ class Watch:
         if any(self._lacking(self._topics[topic], topics[topic]) for topic in self.inputs):
             ends: Mapping[Place, int] = {}
         else:
-            ends = self._ends(self._admin, places)
+            last = self._admin.ends((place for place in places if place.topic in self.inputs), stable=False)
+            ends = self._ends(self._admin, places)  # later: what is stable by then is not counted as unstable
+            self._unstable.follow(ends, last)
         takes = self.seen.takes
         if self.seen.topics != topics or begun - self._asked > TAKES_SECONDS:
             takes, self._asked = takes_of(self._admin, there, takes), begun
         self.seen, self._begun, self._at = Seen(topics, ends, takes), begun, time.monotonic()
+        self._unstable.tell(list(self._figures.partitions), self._admin)
 
     def _ends(self, admin: TopicAdmin, places: list[Place]) -> Mapping[Place, int]:
         try:
