@@ -30,7 +30,7 @@ def test_a_transaction_upstream_stays_open(site: Site) -> None:
     with pytest.MonkeyPatch.context() as patch, hearing() as lines, running(stream) as service:
         patch.setattr("stream_osr_kafka.run.unstable.OPEN_SECONDS", 3.0)
         figures = service.figures
-        overview = Overview(stream.topic, lambda: {"w": figures}, 60.0)
+        overview = Overview(lambda: {"w": figures}, 60.0)
         stream.wait()
         until(lambda: figures.ready, 20, lambda: str(figures.reasons))
 
