@@ -13,6 +13,7 @@ from kafka.admin import (
     ACLPermissionType,
     ConfigResource,
     ConfigResourceType,
+    MemberToRemove,
     ResourcePattern,
     ResourceType,
 )
@@ -133,6 +134,11 @@ class Offsets:
 
     def __init__(self, address: str, group: str, topic: str) -> None:
         self._address, self._group, self._topic = address, group, topic
+
+    def leave(self, instance: str) -> None:
+        """Remove a static member that was killed from the group."""
+        with administering(self._address) as client:
+            client.remove_group_members(self._group, [MemberToRemove(group_instance_id=instance)])
 
     def move(self, number: int, offset: int) -> bool:
         """Commit another offset as Kafka's own tool does: without metadata. False: the broker has refused."""
