@@ -102,7 +102,9 @@ class PartitionFigures:
     position
         Offset after the last committed record.
     end
-        Offset after the last record of the partition, as the broker said; None: not known.
+        Last stable offset of the partition, as the broker said: what is committed ends there; None: not known.
+    unstable
+        Records from there on, which wait for the end of a transaction; None: not known.
     read
         Offset of the next record that the consumer will read; None: not known.
     pending
@@ -127,6 +129,7 @@ class PartitionFigures:
 
     position: int = 0
     end: int | None = None
+    unstable: int | None = None
     read: int | None = None
     pending: int = 0
     held: int = 0
@@ -147,7 +150,12 @@ class PartitionFigures:
 
     @property
     def lag(self) -> int | None:
-        """Records that are there and have not been committed; None: not known.
+        """Records that are there, up to the last one, and have not been committed; None: not known."""
+        return None if self.readable is None else self.readable + (self.unstable or 0)
+
+    @property
+    def readable(self) -> int | None:
+        """Those of them that can be read: no transaction upstream holds them back.
 
         What is left between the commit and the end when everything was read are marks of transactions, no records.
         """

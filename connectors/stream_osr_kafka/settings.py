@@ -126,6 +126,8 @@ class ServiceSettings(BaseSettings):
     """Seconds without a sign of life after which partitions go to other workers."""
     stop_timeout: Seconds = 30.0
     """Seconds that stopping may take."""
+    on_stop: Literal["leave", "keep"] = "leave"
+    """A worker that is stopped leaves the group, or stays a member until session_timeout."""
     watchdog: Seconds = 300.0
     """Seconds without a turn of the loop after which a worker ends itself."""
     metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = None

@@ -47,7 +47,7 @@ def exposed() -> dict[str, set[str]]:
     recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
     found = Findings(Signals(), Stages(1, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1, {"sky": OfClass(recall.now, 0.5)})
     figures.partitions[Place("in", 0)] = PartitionFigures(
-        end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall, dependent=False, found=found
+        end=1, unstable=0, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall, dependent=False, found=found
     )
     for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
         figures.add(name, Place("in", 0))

@@ -39,6 +39,8 @@ def test_one_that_has_ended_keeps_its_counts_and_nothing_else() -> None:
         (PartitionFigures(position=7, end=10, read=9), 3),
         (PartitionFigures(position=7, end=10), 3),  # where the consumer is, is not known
         (PartitionFigures(position=7, end=3, read=7, pending=1), 0),  # an end that was lost with its leader
+        (PartitionFigures(position=7, end=10, read=10, unstable=5), 5),  # behind an open transaction upstream
+        (PartitionFigures(position=7, end=10, read=9, unstable=5), 8),
     ],
 )
 def test_lag_is_measured_between_the_end_and_the_commit(figures: PartitionFigures, lag: int | None) -> None:

@@ -8,24 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from stream_osr_kafka.places import Place
 from stream_osr_kafka.wire.timestamps import Limits
 from tests.kafka.brokers import Broker
+from tests.kafka.faults.doing import configure
 from tests.kafka.faults.test_broker_killed import running
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
 
 LONG = (("long", b"x" * 60_000),)
-
-
-def configure(stream: Stream, suffix: str, **settings: str) -> None:
-    """Change settings of a topic."""
-    admin = KafkaAdminClient(bootstrap_servers=stream.address)
-    named = {name.replace("_", "."): value for name, value in settings.items()}
-    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, stream.topic + suffix, named)])
-    admin.close()
 
 
 def test_a_timestamp_that_is_refused_after_all_is_left_out(
@@ -34,7 +25,7 @@ def test_a_timestamp_that_is_refused_after_all_is_left_out(
     """The clocks of the brokers and of a worker may differ."""
     monkeypatch.setattr(Limits, "between", lambda self, now_ms: (-math.inf, math.inf))
     stream = Stream(broker.address, tmp_path, 2, small_model())
-    configure(stream, "", message_timestamp_after_max_ms=str(10**12))
+    configure(stream.address, stream.topic, {"message.timestamp.after.max.ms": str(10**12)})
     late = int(1000 * time.time()) + 10**8
     feed = instances(300, 2)
     for place in (50, 51, 201):
@@ -61,7 +52,7 @@ def test_a_decision_that_is_too_large_is_a_dead_letter(broker: Broker, tmp_path:
     stream.send(instances(100, 2))
     with running(stream) as service:
         stream.wait()
-        configure(stream, ".decisions", max_message_bytes="50000")
+        configure(stream.address, f"{stream.topic}.decisions", {"max.message.bytes": "50000"})
         feed = instances(100, 2, 1, begin=100)
         for place in (10, 41, 42):
             feed[place] = (feed[place][0], feed[place][1]._replace(headers=LONG))

@@ -43,7 +43,7 @@ class Brokers(TopicAdmin):
             raise self._error
         return {name: self._told.get(name, {}) for name in names}
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+    def ends(self, places: Iterable[Place], *, stable: bool = True) -> dict[Place, int]:
         return dict.fromkeys(places, 0)
 
     def committed(self, group: str, topic: str) -> dict[int, Offset]:

@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr_kafka.client.seam import ClientError, Kind, Offset, Place, Refused, Sent
 from stream_osr_kafka.figures import Figures
-from stream_osr_kafka.run.transactions import MOST_TRIES, InDoubtError, Transactions, UnpublishableError
+from stream_osr_kafka.run.transactions import InDoubtError, Transactions, UnpublishableError
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Outgoing
 
@@ -21,8 +21,8 @@ MESSAGES = [Outgoing("out", 0, b"%d" % number, b"", [], None, number) for number
 class Refusing:
     """What a broker would answer: some messages are refused, with all that come with them, or all for a reason."""
 
-    def __init__(self, bad: set[int], also: Kind | None = None) -> None:
-        self.bad, self.also = bad, also
+    def __init__(self, bad: set[int], also: Kind | None = None, *, too_large: bool = False) -> None:
+        self.bad, self.also, self.too_large = bad, also, too_large
 
     def open(self) -> None: ...
 
@@ -35,7 +35,8 @@ class Refusing:
             kind = self.also
         else:
             return Sent(Counter(message.topic for message in messages), list(range(len(messages))), [])
-        return Sent(Counter(), [], [Refused(n, ClientError(kind, "no")) for n in range(len(messages))])
+        error = ClientError(kind, "no", too_large=self.too_large)
+        return Sent(Counter(), [], [Refused(n, error) for n in range(len(messages))])
 
     def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None: ...
 
@@ -48,10 +49,10 @@ def transactions(producer: Refusing) -> Transactions:
     return Transactions(lambda settings: producer, SETTINGS, Figures())
 
 
-def refused(of: Transactions) -> Sequence[Refused]:
+def refused(of: Transactions, messages: Sequence[Outgoing] = MESSAGES) -> Sequence[Refused]:
     of.open()
     with pytest.raises(UnpublishableError) as caught:
-        of.finish(of.begin(MESSAGES, {}, None))
+        of.finish(of.begin(messages, {}, None))
     return caught.value.refused
 
 
@@ -75,10 +76,28 @@ def test_a_broker_that_goes_away_meanwhile_makes_no_message_a_culprit(kind: Kind
         of.culprits(MESSAGES, suspects, lambda: None)
 
 
-def test_a_topic_that_refuses_everything_does_not_take_for_ever() -> None:
-    messages = [Outgoing("out", 0, b"", b"", [], None, number) for number in range(2048)]
-    producer = Refusing(set(range(2048)))
-    of, turns = transactions(producer), []
-    suspects = [Refused(n, ClientError(Kind.RECORD, "no")) for n in range(len(messages))]
-    assert of.culprits(messages, suspects, lambda: turns.append(1)) == suspects
-    assert len(turns) <= MOST_TRIES + 1
+def test_a_topic_that_refuses_everything_is_at_fault_and_no_record_is() -> None:
+    producer = Refusing(set(range(len(MESSAGES))))
+    of, turns = transactions(producer), list[int]()
+    suspects = refused(of)
+    for _ in range(2):
+        turns.clear()
+        with pytest.raises(ClientError, match="topic out refuses even the smallest message"):
+            of.culprits(MESSAGES, suspects, lambda: turns.append(1))
+        assert len(turns) == 2, "two messages are enough to know it"
+    producer.bad = {3}
+    with pytest.raises(ClientError, match="takes messages again"):
+        of.culprits(MESSAGES, suspects, lambda: None)  # what was refused before says nothing any more
+    assert [one.place for one in of.culprits(MESSAGES, suspects, lambda: None)] == [3]
+
+
+def test_messages_that_are_too_large_are_found_by_their_size() -> None:
+    """One refusal ends the whole transaction with the same error, in all topics."""
+    sizes = [7 * n % 100 for n in range(1000)]
+    messages = [Outgoing(("out", "events")[n % 2], 0, b"k", b"x" * size, [], None, n) for n, size in enumerate(sizes)]
+    wanted = [n for n, size in enumerate(sizes) if size > 90 and n % 2 == 0]
+    producer = Refusing(set(wanted), too_large=True)
+    of, turns = transactions(producer), list[int]()
+    found = of.culprits(messages, refused(of, messages), lambda: turns.append(1))
+    assert [one.place for one in found] == wanted
+    assert len(turns) < 20

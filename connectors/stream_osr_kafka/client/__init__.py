@@ -12,8 +12,8 @@ from .causes import causes, explain, too_few_replicas
 from .explaining import explained, quieten, remedy_of, said_of, start_explained
 from .group import GroupConsumer
 from .plain import TopicFollower, read_all
-from .producer import BY_KEY, PlainProducer, TransactionalProducer, transactional_id
-from .seam import ClientError, Committed, Kind, Offset, Refused, Topic, Unreadable
+from .producer import BY_KEY, PlainProducer, TransactionalProducer, packed_size, transactional_id
+from .seam import ClientError, Committed, Kind, Offset, OpenTransaction, Refused, Topic, Unreadable
 
 __all__ = [
     "BY_KEY",
@@ -22,6 +22,7 @@ __all__ = [
     "GroupConsumer",
     "Kind",
     "Offset",
+    "OpenTransaction",
     "Place",
     "PlainProducer",
     "Refused",
@@ -33,6 +34,7 @@ __all__ = [
     "causes",
     "explain",
     "explained",
+    "packed_size",
     "quieten",
     "read_all",
     "remedy_of",

@@ -24,7 +24,7 @@ from stream_osr_kafka.settings import ServiceSettings
 
 from .kinds import Needs, told, translated
 from .options import connection, made
-from .seam import ClientError, Offset, Topic
+from .seam import ClientError, Offset, OpenTransaction, Topic
 
 COORDINATOR_SECONDS = 15.0
 """How long the coordinator of a group may take to be there: brokers make its topic when the first group asks."""
@@ -69,13 +69,23 @@ class TopicAdmin:
             found = self._client.describe_configs(asked, config_filter="all").get("topic", {})
         return {name: {key: one["value"] for key, one in configs.items()} for name, configs in found.items()}
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Ask for the offset after the last committed record of partitions."""
+    def ends(self, places: Iterable[Place], *, stable: bool = True) -> dict[Place, int]:
+        """Ask where partitions end.
+
+        Parameters
+        ----------
+        places
+            Partitions.
+        stable
+            Ask for the last stable offset: what is committed ends there. Otherwise for the offset after the last
+            record.
+        """
+        isolation = "read_committed" if stable else "read_uncommitted"
         asked = {TopicPartition(*place): OffsetSpec.LATEST for place in places}
         if not asked:
             return {}
         with translated(DESCRIBE):
-            found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
+            found = self._client.list_partition_offsets(asked, isolation_level=isolation, timeout_ms=2000)
         return {Place(*place): its.offset for place, its in found.items()}
 
     def firsts(self, places: Iterable[Place]) -> dict[Place, int]:
@@ -92,6 +102,20 @@ class TopicAdmin:
         with translated(DESCRIBE):
             found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
         return {Place(*place): its.offset if its.offset >= 0 else ends[Place(*place)] for place, its in found.items()}
+
+    def open_transaction(self, place: Place, begin: int) -> OpenTransaction | None:
+        """Ask whose transaction is open that begins at an offset; None: there is none.
+
+        The brokers name the transactional id only to those with the right DESCRIBE on it.
+        """
+        with translated():
+            found = self._client.describe_producers([TopicPartition(*place)])[TopicPartition(*place)]
+            ids = [one.producer_id for one in found.active_producers if one.current_transaction_start_offset == begin]
+            if not ids:
+                return None
+            named = self._client.list_transactions(producer_id_filters=ids)
+        names = [one.transactional_id for its in named.values() for one in its]
+        return OpenTransaction(ids[0], names[0] if names else None)
 
     def committed(self, group: str) -> dict[Place, Offset]:
         """Return all offsets that a group has committed; a coordinator that is just chosen is waited for."""

@@ -192,10 +192,21 @@ class GroupConsumer:
         """Id of a topic, as far as this client knows it."""
         return str(self._client._cluster.topic_id(topic) or "")
 
-    def close(self) -> None:
-        """Leave, without waiting for long."""
+    def close(self, *, leave: bool) -> None:
+        """Close the client, without waiting for long.
+
+        Parameters
+        ----------
+        leave
+            Leave the group: its partitions go to other members at once. Otherwise the group keeps the membership
+            until the session ends, for a successor with the same name.
+        """
+        if leave and not self._fenced.is_set():
+            # The client lets static members never leave. Its request names the member id, too, so that the broker
+            # refuses it when a successor already has the name.
+            self._client._coordinator.is_dynamic_member = lambda: True
         with suppress(Exception):
-            self._client.close(autocommit=False, timeout_ms=2000)
+            self._client.close(autocommit=False, timeout_ms=int(1000 * ANSWER_SECONDS))
 
     def _hold(self, place: TopicPartition, offset: int, error: Exception) -> None:
         self._client.pause(place)

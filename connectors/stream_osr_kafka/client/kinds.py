@@ -97,7 +97,8 @@ def told(error: BaseException, needs: Needs = NOTHING) -> ClientError:
         inner = wrapped[0]
         kind = kind_of(inner)
     said = _said(inner, needs)
-    made = ClientError(kind, explain(said) if isinstance(inner, LATE) else said)
+    too_large = kind is Kind.RECORD and "TooLarge" in said
+    made = ClientError(kind, explain(said) if isinstance(inner, LATE) else said, too_large=too_large)
     made.__cause__ = inner
     return made
 

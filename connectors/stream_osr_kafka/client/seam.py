@@ -45,11 +45,29 @@ class ClientError(Exception):
         What it asks for.
     said
         Its name and message.
+    too_large
+        A message, or a batch of messages, is larger than the brokers take.
     """
 
-    def __init__(self, kind: Kind, said: str) -> None:
+    def __init__(self, kind: Kind, said: str, *, too_large: bool = False) -> None:
         super().__init__(said)
         self.kind = kind
+        self.too_large = too_large
+
+
+class OpenTransaction(NamedTuple):
+    """Whose transaction is open in a partition.
+
+    Attributes
+    ----------
+    producer
+        Id that the brokers gave to the producer.
+    transactional_id
+        Its own name; None: the brokers do not say.
+    """
+
+    producer: int
+    transactional_id: str | None
 
 
 class Committed(NamedTuple):

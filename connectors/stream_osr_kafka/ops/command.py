@@ -38,27 +38,42 @@ from .monitor import Monitor
 from .slots import Order
 from .topic_setup import Line, Wanted, look_after
 from .watchdog import Watchdog
-from .workers import Workers, report
+from .workers import MAKE_ROOM, Workers, report
 
 Make = type[Service] | type[Reconciler]
 """What makes the loop of a process, over a model; it tells how it goes by figures."""
 
 
 class Told(NamedTuple):
-    """What signals have told the process: to stop (SIGTERM, SIGINT), to load the model file again (SIGHUP)."""
+    """What signals have told the process.
+
+    Attributes
+    ----------
+    stop
+        To stop (SIGTERM, SIGINT).
+    replace
+        To load the model file again (SIGHUP).
+    make_room
+        To stop for a successor that starts at once: the parent's :data:`.workers.MAKE_ROOM`.
+    """
 
     stop: threading.Event
     replace: threading.Event
+    make_room: threading.Event
 
     @classmethod
     def by_signals(cls) -> Told:
         """Hear them from now on."""
-        told = cls(threading.Event(), threading.Event())
+        told = cls(threading.Event(), threading.Event(), threading.Event())
 
         def note(number: int, frame: FrameType | None) -> None:
-            (told.replace if number == signal.SIGHUP else told.stop).set()
+            if number == signal.SIGHUP:
+                told.replace.set()
+                return
+            (told.make_room.set if number == MAKE_ROOM else told.make_room.clear)()  # the latest word counts
+            told.stop.set()
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, MAKE_ROOM):
             signal.signal(number, note)
         return told
 
@@ -220,7 +235,7 @@ def _work(
         gc.collect()
         gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
         if not told.stop.is_set():
-            loop.run(ended)
+            loop.run(ended, stay=lambda: told.make_room.is_set() or not told.stop.is_set())
     except StreamOSRError as error:
         if not (told.stop.is_set() and passes(error)):
             raise

@@ -71,9 +71,16 @@ _WORKER_COUNTS = {
 }
 
 _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], float | None]]] = {
-    "lag_records": ("Records in the input that have not been committed.", lambda of, now: of.lag),
+    "lag_records": (
+        "Records in the input that have not been committed, up to its last record.",
+        lambda of, now: of.lag,
+    ),
+    "unstable_records": (
+        "Records in the input from the last stable offset on: they wait for the end of a transaction upstream.",
+        lambda of, now: of.unstable,
+    ),
     "committed_offset": ("Offset after the last committed record.", lambda of, now: of.position),
-    "end_offset": ("Offset after the last record of the input, as the broker says.", lambda of, now: of.end),
+    "end_offset": ("Last stable offset of the input: what is committed ends there.", lambda of, now: of.end),
     "held_decisions": (
         "Decisions that are held back (decision_delay); their records are committed.",
         lambda of, now: of.menu and of.held,

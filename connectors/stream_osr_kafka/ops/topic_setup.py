@@ -9,7 +9,7 @@ from stream_osr.errors import InvalidParameter
 
 from ..client import Topic, TopicAdmin, start_explained
 from ..exits import NoRightError
-from ..run.topics import LEAST_BYTES, SPARE_BYTES, USUAL_BYTES, all_topics_of
+from ..run.topics import LEAST_BYTES, NOT_COMPACTED, SPARE_BYTES, USUAL_BYTES, all_topics_of, is_compacted
 from ..settings import ServiceSettings
 
 DEAD_LETTER_DAYS = 30
@@ -154,7 +154,7 @@ def _line(settings: ServiceSettings, role: str, name: str, found: Mapping[str, T
 def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic | None) -> Iterator[str]:
     """Find what would go wrong, sooner or later."""
     largest, retention = topic.number("max.message.bytes"), topic.number("retention.ms")
-    compacted = "compact" in topic.configs["cleanup.policy"]
+    compacted = is_compacted(topic.configs)
     if role in OF_ONE_PARTITION and topic.partitions != 1:
         yield "it needs one partition, so that all see the same order"
     if role == "labels":
@@ -168,6 +168,8 @@ def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic |
             yield "it is compacted, and a replay needs all records since the last snapshot: set cleanup.policy=delete"
         elif 0 <= retention < SNAPSHOTS_IN_RETENTION * 1000 * settings.snapshot_interval:
             yield f"it keeps records for {retention / 1000:g} s only: a replay needs those since the last snapshot"
+    elif compacted and role in NOT_COMPACTED:
+        yield "it is compacted and loses all but the latest record of each key: set cleanup.policy=delete"
     elif given is not None and role not in OF_ONE_PARTITION:
         needed = given.number("max.message.bytes") + SPARE_BYTES if role == "dead_letters" else LEAST_BYTES
         if largest < needed:

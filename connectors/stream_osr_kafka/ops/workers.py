@@ -43,6 +43,9 @@ NOT_OURS = (signal.SIGINT, signal.SIGHUP)
 """What a terminal sends to all its processes; the parent alone answers."""
 
 
+MAKE_ROOM = signal.SIGUSR1
+"""What tells a worker to stop and to stay a member of the group: its successor gets the same partitions."""
+
 Work = Callable[[Order, Connection], None]
 
 
@@ -212,7 +215,8 @@ class Workers:
         for slot in self._slots:
             if slot.process is not None and slot.model != wanted:
                 logger.info("%s is stopped, to be given the model %s", slot.name, wanted.identity)
-                slot.process.terminate()
+                if slot.process.pid is not None and slot.process.is_alive():
+                    os.kill(slot.process.pid, MAKE_ROOM)
                 slot.leaving = self._since = now
                 self._changing = slot
                 return

@@ -61,8 +61,15 @@ class Loop:
         self._trouble = ""
         self._telling = Telling(job, reader, watch, figures, settings.max_wait)
 
-    def run(self, stop: Callable[[], bool]) -> None:
+    def run(self, stop: Callable[[], bool], stay: Callable[[], bool] = lambda: False) -> None:
         """Work until told to stop.
+
+        Parameters
+        ----------
+        stop
+            Says whether to stop.
+        stay
+            Says whether a successor starts at once: then the group keeps the membership, whatever `on_stop` says.
 
         Raises
         ------
@@ -71,6 +78,7 @@ class Loop:
         """
         quieten()
         self.figures.obstacles = (STARTING,)
+        leave = False
         try:
             while not stop() and not self._is_open():
                 self.figures.turn()
@@ -88,8 +96,9 @@ class Loop:
                 self._telling.look(self._loading.waiting, self._trouble)
             if self._doubtful is None:
                 self._job.leave()
+            leave = self._settings.on_stop == "leave" and not stay()
         finally:
-            self._close()
+            self._close(leave=leave)
 
     def _suspend(self) -> None:
         """Suspend the partitions that cannot go on."""
@@ -155,9 +164,9 @@ class Loop:
                 raise
             logger.warning("%s", error)
 
-    def _close(self) -> None:
+    def _close(self, *, leave: bool = False) -> None:
         self._watch.close()
-        self._reader.close()
+        self._reader.close(leave=leave)
         self._job.close()
         self._transactions.close(CLOSE_SECONDS)
 

@@ -22,7 +22,7 @@ from ..settings import ServiceSettings
 from ..wire.messages import Message, Origin, Outcome, Outgoing, Received, Refusal
 from ..wire.publisher import Publisher
 from ..wire.subclasses import Stamp, summary
-from ..wire.timestamps import HEADER, clamped
+from ..wire.timestamps import HEADER, NO_TIME, clamped
 from .counting import count_decisions, count_events
 from .partition import Partition
 from .topics import Takes
@@ -31,9 +31,6 @@ REFUSED = ("stream-osr.value", b"refused")
 """Header of a dead letter that was sent without its value because the topic did not take it."""
 
 EVER = -math.inf, math.inf
-
-NO_TIME = -1
-"""A timestamp that every topic takes: none."""
 
 
 class Batch(NamedTuple):

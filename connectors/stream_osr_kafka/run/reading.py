@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
@@ -84,11 +85,11 @@ class Reader:
         self._waiting = False
         self._figures.add("consumers")
 
-    def close(self) -> None:
-        """Leave, without waiting for long."""
+    def close(self, *, leave: bool = False) -> None:
+        """Close the consumer, without waiting for long; it leaves the group only if told to."""
         client, self._client = self._client, None
         if client is not None:
-            close(client.close, CLOSE_SECONDS)
+            close(partial(client.close, leave=leave), CLOSE_SECONDS)
 
     def renew(self) -> None:
         """Take another client, and everything that this one has as lost."""

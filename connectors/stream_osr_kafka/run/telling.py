@@ -46,7 +46,7 @@ class Telling:
         self._job, self._reader, self._watch, self._figures = job, reader, watch, figures
         self._longest = math.inf if max_wait is None else STILL_SECONDS + max_wait
         self._seldom = Seldom(logger)
-        self._looked = self.committed = time.monotonic()
+        self._looked = self.committed = self._idle = time.monotonic()
         self._joined = 0.0
         self._loaded: frozenset[Place] = frozenset()
         self._assigned = -math.inf
@@ -73,13 +73,15 @@ class Telling:
         self._looked = now
         waiting = 0
         for place, figures in self._figures.partitions.items():
-            figures.end = self._watch.end(place)
+            self._watch.tell_ends(place, figures)
             if not figures.suspended:
                 figures.pending = self._job.look(place)
                 figures.read = self._reader.position(place)
                 waiting += figures.pending
+        if not waiting:  # records that wait for the end of a transaction upstream have not been read
+            self._idle = now
         loaded = {place: its for place, its in self._figures.partitions.items() if not its.suspended}
-        behind = max(waiting, sum(its.lag or 0 for its in loaded.values()))
+        behind = max(waiting, sum(its.readable or 0 for its in loaded.values()))
         if not self._loaded.issuperset(loaded):
             self._assigned = now
         self._loaded = frozenset(loaded)
@@ -120,7 +122,7 @@ class Telling:
             found.append(
                 f"no micro-batch is committed yet since partitions were assigned, with {behind} records to do"
             )
-        elif waiting and now - self.committed > self._longest:
+        elif waiting and now - max(self.committed, self._idle) > self._longest:
             idle = f"nothing was committed for {now - self.committed:.0f} s, with {waiting} records read"
             found.append(explain(idle))
         return tuple(found)

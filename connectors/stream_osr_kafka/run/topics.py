@@ -21,6 +21,9 @@ LEAST_BYTES = 1 << 18
 SPARE_BYTES = 1 << 16
 """What the headers add to a dead letter."""
 
+NOT_COMPACTED = ("output", "events", "dead_letters", "global_events")
+"""Topics of which every record counts, by what they are for: compaction keeps the latest record of each key only."""
+
 Rights = Mapping[str, Sequence[str]]
 """What we need to be allowed of topics, by what they are for."""
 
@@ -39,6 +42,8 @@ class Takes(NamedTuple):
         Which timestamps it takes, and keeps.
     in_sync
         Replicas that have to be in sync for it to take anything (``min.insync.replicas``).
+    compacted
+        It keeps the latest record of each key only (``cleanup.policy``).
     told
         The brokers have said so when last asked; otherwise it is what they said before, or the usual.
     """
@@ -46,6 +51,7 @@ class Takes(NamedTuple):
     bytes: int = USUAL_BYTES
     times: Limits = Limits()
     in_sync: int = 1
+    compacted: bool = False
     told: bool = True
 
 
@@ -100,13 +106,29 @@ def _takes(configs: Mapping[str, str] | None, before: Takes) -> Takes:
     """Read the settings of a topic; none at all: the brokers did not tell them."""
     if not configs:
         return before._replace(told=False)
+    largest = int(configs.get("max.message.bytes") or USUAL_BYTES)
     in_sync = int(configs.get("min.insync.replicas") or 1)
-    return Takes(int(configs.get("max.message.bytes") or USUAL_BYTES), Limits.of(configs), in_sync)
+    return Takes(largest, Limits.of(configs), in_sync, is_compacted(configs))
 
 
 def takes_nothing(topic: Topic, takes: Takes) -> bool:
     """Say whether a topic takes nothing now, because too few of its replicas are in sync."""
     return 0 < topic.in_sync < min(takes.in_sync, topic.replicas)
+
+
+def is_compacted(configs: Mapping[str, str]) -> bool:
+    """Say whether a topic with these settings is compacted."""
+    return "compact" in configs.get("cleanup.policy", "")
+
+
+def compaction(role: str, name: str, takes: Takes) -> str | None:
+    """Say that a topic is compacted that must not be; None: it is as it should be."""
+    if not takes.compacted or role not in NOT_COMPACTED:
+        return None
+    return (
+        f"{role}: topic {name} is compacted and loses all but the latest record of each key; "
+        "set its cleanup.policy=delete"
+    )
 
 
 def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: int) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -37,9 +37,7 @@ from ..log import logger
 from ..patience import close
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing
-
-MOST_TRIES = 64
-"""Transactions in search of the messages that are refused."""
+from .refusals import check_topics, find_culprits
 
 MOST_STUCK = 16
 """Threads given up before the process has to end: each holds a producer's memory."""
@@ -124,6 +122,7 @@ class Transactions:
         self._make, self._settings = make, settings
         self._rivalry = Rivalry(settings, transactional_id(settings), figures)
         self._producer: TransactionalProducer | None = None
+        self._blocked = False  # a topic took nothing when it was last tried
         self.stuck = 0
 
     def open(self) -> None:
@@ -211,14 +210,14 @@ class Transactions:
     def culprits(
         self, messages: Sequence[Outgoing], suspects: Sequence[Refused], turn: Callable[[], None]
     ) -> Sequence[Refused]:
-        """Find by halving the messages that are refused without the others: a batch is refused as a whole.
+        """Find the messages that are refused without the others.
 
         Parameters
         ----------
         messages
             Of the transaction.
         suspects
-            Those that were refused together. If that takes too many tries, they all count as refused.
+            Those that were refused together.
         turn
             Called after each try.
 
@@ -226,23 +225,21 @@ class Transactions:
         ------
         InDoubtError
             If that cannot be found out now; nothing of it counts.
+        ClientError
+            If no record is at fault: a topic takes nothing, or has begun to take messages again since.
         """
-        tries, parts, found = 0, deque([suspects]), list[Refused]()
-        while parts:
-            part = parts.popleft()
-            if len(part) == 1:
-                found += part
-                continue
-            if tries >= MOST_TRIES:
-                return suspects
-            half = len(part) // 2
-            for some in (part[:half], part[half:]):
-                again = self._refused([messages[one.place] for one in some])
-                tries += 1
-                turn()
-                if again:
-                    parts.append([Refused(some[one.place].place, one.error) for one in again])
-        return found or suspects[:1]  # refused together and not apart: with one less it may go on
+
+        def send(some: Sequence[Outgoing]) -> Sequence[Refused]:
+            refused = self._refused(some)
+            turn()
+            return refused
+
+        before, self._blocked = self._blocked, True
+        check_topics(messages, suspects, self._settings, send)
+        self._blocked = False
+        if before:
+            raise ClientError(Kind.AGAIN, "a topic that refused every message takes messages again")
+        return find_culprits(messages, suspects, self._settings, send)
 
     def _refused(self, messages: Sequence[Outgoing]) -> Sequence[Refused]:
         """Send messages in a transaction that is never ended, and say which are refused for what they are."""

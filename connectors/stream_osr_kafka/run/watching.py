@@ -12,17 +12,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from stream_osr.errors import ConnectorError
+
 from ..client import ClientError, Committed, Topic, TopicAdmin, causes, too_few_replicas
 from ..exits import NoRightError, NoTopicError
-from ..figures import Figures
+from ..figures import Figures, PartitionFigures
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings, milliseconds
-from .topics import READ_FROM, Rights, Takes, takes_nothing, takes_of
+from .topics import READ_FROM, Rights, Takes, compaction, takes_nothing, takes_of
+from .unstable import Unstable
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
-TAKES_SECONDS = 60.0
+TAKES_SECONDS = 10.0
 """How often it is asked what the topics take."""
 
 OLD_SECONDS = 5.0
@@ -42,7 +45,7 @@ class Seen(NamedTuple):
     topics
         By name.
     ends
-        Offset after the last record of each partition.
+        Last stable offset of each partition: what is committed ends there.
     takes
         What the topics take.
     """
@@ -88,6 +91,7 @@ class Watch:
         self._trouble = ""
         self._admin: TopicAdmin | None = None
         self._told, self._poked = threading.Event(), threading.Event()
+        self._unstable = Unstable(settings.brokers)
         self._former: set[str] = set()
         self._begun = self._asked = 0.0
 
@@ -102,6 +106,8 @@ class Watch:
             If a topic is missing.
         NoRightError
             If a right is.
+        ConnectorError
+            If a topic is compacted that must not be.
         """
         self._look()
         logger.info("topics: %s", ", ".join(f"{role} {name}" for name, role in self._topics.items()))
@@ -116,6 +122,8 @@ class Watch:
                 raise NoRightError(
                     f"{role}: the user lacks the right to {lacking} topic {name}, which the brokers' ACLs grant"
                 )
+            if (compacted := self._compaction(role, name, self.seen)) is not None:
+                raise ConnectorError(compacted)
         self.topic_ids = {topic: self.seen.topics[topic].id for topic in self.inputs}
 
     def start(self) -> None:
@@ -210,6 +218,11 @@ class Watch:
         """Return the end of a partition of an input; None: unknown now."""
         return None if self._stale else self.seen.ends.get(place)
 
+    def tell_ends(self, place: Place, partition: PartitionFigures) -> None:
+        """Note the ends of a partition of an input in its figures."""
+        partition.end = self.end(place)
+        partition.unstable = None if partition.end is None else self._unstable.records(place)
+
     def obstacles(self) -> list[str]:
         """Say what stands between the service and its topics now."""
         if self._stale:
@@ -223,7 +236,9 @@ class Watch:
                 found.append(f"the right to {lacking} {role} topic {name} is missing")
             elif name in self._without_replicas:
                 found.append(too_few_replicas(name))
-        return found
+            elif (compacted := self._compaction(role, name, self.seen)) is not None:
+                found.append(compacted)
+        return found + self._unstable.obstacles(list(self._figures.partitions))
 
     @property
     def _without_replicas(self) -> list[str]:
@@ -243,6 +258,11 @@ class Watch:
         needed = self._rights.get(role, ("WRITE",))
         return next((right.lower() for right in needed if not topic.allows(right)), None)
 
+    @staticmethod
+    def _compaction(role: str, name: str, seen: Seen) -> str | None:
+        """Say that a topic is compacted that must not be."""
+        return compaction(role, name, seen.takes.get(name, Takes()))
+
     def _run(self, told: threading.Event) -> None:
         while not told.is_set():
             self._poked.wait(LOOK_SECONDS)
@@ -257,7 +277,7 @@ class Watch:
                 self._let_go()
             self._figures.outside = tuple(self.obstacles())
             for place, partition in list(self._figures.partitions.items()):
-                partition.end = self.end(place)
+                self.tell_ends(place, partition)
         self._let_go()
 
     def _look(self) -> None:
@@ -270,13 +290,16 @@ class Watch:
         if any(self._lacking(self._topics[topic], topics[topic]) for topic in self.inputs):
             ends: Mapping[Place, int] = {}
         else:
-            ends = self._ends(self._admin, places)
+            last = self._admin.ends((place for place in places if place.topic in self.inputs), stable=False)
+            ends = self._ends(self._admin, places)  # later: what is stable by then is not counted as unstable
+            self._unstable.follow(ends, last)
         takes = self.seen.takes
         if self.seen.topics != topics or self._without_replicas or begun - self._asked > TAKES_SECONDS:
             takes, self._asked = takes_of(self._admin, there, takes), begun
         self.seen, self._begun, self._at = Seen(topics, ends, takes), begun, time.monotonic()
         for name in self._without_replicas:
             causes.note(f"replicas of {name}", too_few_replicas(name))
+        self._unstable.tell(list(self._figures.partitions), self._admin)
 
     def _ends(self, admin: TopicAdmin, places: list[Place]) -> Mapping[Place, int]:
         try:
@@ -310,3 +333,8 @@ class Watch:
                 logger.error("%s: the right to %s topic %s was taken away; it is waited for", role, lacks, name)
             elif lacked is not None and lacks is None and not topic.missing:
                 logger.info("%s: the right to %s topic %s is there again", role, lacked, name)
+            was_compacted, compacted = (self._compaction(role, name, seen) for seen in (before, now))
+            if compacted is not None and was_compacted is None:
+                logger.error("%s", compacted)
+            elif was_compacted is not None and compacted is None:
+                logger.info("%s: topic %s is no longer compacted", role, name)

@@ -15,6 +15,9 @@ from .messages import Outgoing
 HEADER = "stream-osr.timestamp"
 """Holds the original, in decimal milliseconds since 1970, where another was sent."""
 
+NO_TIME = -1
+"""A timestamp that every topic takes: none."""
+
 MARGIN_MS = 60_000
 """So far the clocks of a broker and of this machine may be apart."""
 

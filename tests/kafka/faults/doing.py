@@ -155,6 +155,18 @@ def add_partitions(address: str, topic: str, count: int) -> None:
     raise AssertionError(f"{topic} did not get {count} partitions")
 
 
+def members(address: str, group: str) -> list[str]:
+    """Names of the static members of a group."""
+    with administering(address) as client:
+        return sorted(member["group_instance_id"] for member in client.describe_groups([group])[group]["members"])
+
+
+def configure(address: str, topic: str, settings: Mapping[str, str]) -> None:
+    """Change settings of a topic."""
+    with administering(address) as client:
+        client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(settings))])
+
+
 class Offsets:
     """The committed offsets of a group, moved by hand while nobody is in it."""
 
@@ -162,7 +174,7 @@ class Offsets:
         self._address, self._group, self._topic = address, group, topic
 
     def leave(self, instance: str) -> None:
-        """Take a static member out of the group: it does not leave by itself when it stops."""
+        """Remove a static member that was killed from the group."""
         with administering(self._address) as client:
             client.remove_group_members(self._group, [MemberToRemove(group_instance_id=instance)])
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.blobs import fitted
 from tests.kafka.faults.auditing import audit, decisions
+from tests.kafka.faults.doing import members
 from tests.kafka.faults.trials import Site, Trial, kill, until, workers_of
 from tests.kafka.scraping import metrics
 
@@ -30,7 +31,7 @@ def models(trial: Trial) -> dict[int, list[str]]:
 @pytest.mark.fault("SIGHUP, after the file of the model was replaced")
 def test_the_model_is_replaced(site: Site) -> None:
     """A changed file alone changes nothing and is said once; SIGHUP takes it, one worker after the other."""
-    trial = Trial(site, PARTITIONS, workers=2, on_model_change="carry")
+    trial = Trial(site, PARTITIONS, workers=2, on_model_change="carry", session_timeout=20.0)
     trial.begin(200)
     until(lambda: shares(trial) == {"w-0": 2, "w-1": 2}, 40, trial.tail)
     path = Path(str(trial.stream.settings["model"]))
@@ -52,6 +53,7 @@ def test_the_model_is_replaced(site: Site) -> None:
     assert len(said) == 1, "the file is another one now: said once, not by each worker\n" + trial.tail()
 
     earlier = workers_of(trial)
+    trial.mark()
     trial.worker.process.send_signal(signal.SIGHUP)
 
     def renewed() -> bool:
@@ -64,7 +66,9 @@ def test_the_model_is_replaced(site: Site) -> None:
     trial.settle()
     second = other.trained.fingerprint
     assert models(trial) == {number: [first, second] for number in range(PARTITIONS)}
+    assert not trial.lines("is another worker's now"), "a worker that comes back at once keeps its partitions"
     trial.end()
+    assert members(site.broker.address, str(trial.stream.settings["group"])) == [], "all leave when the parent stops"
     audit(trial.stream)
 
 

@@ -20,7 +20,6 @@ def stopped(site: Site, **settings: object) -> tuple[Trial, Offsets]:
     assert not offsets.move(0, DONE - MOVE), "while somebody is in the group, the broker refuses"
     assert not offsets.delete(0)
     trial.end()
-    offsets.leave("w")
     return trial, offsets
 
 

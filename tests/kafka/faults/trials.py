@@ -41,6 +41,9 @@ TIME = re.compile(r"^\d+-\d+-\d+ \S+ ")
 POISON = (Sent(b"k", b"{"), Sent(b"k", b'{"a": "no number", "b": 1}'))
 """Dead letters of two stages."""
 
+LONG = (("long", b"x" * 60_000),)
+"""Headers that make a decision large."""
+
 
 class Site(NamedTuple):
     """What a test of the matrix is given: the broker, and a folder of its own."""
@@ -97,9 +100,13 @@ class Trial:
 
     # What goes in.
 
-    def feed(self, n: int = 60, *, poison: bool = False) -> None:
-        """Put records into the input, perhaps with some that are dead letters."""
+    def feed(self, n: int = 60, *, poison: bool = False, keyless: bool = False, long: bool = False) -> None:
+        """Put records into the input, perhaps some dead letters among them, without keys, or with a long header."""
         records = instances(n, self.stream.partitions, seed=self.fed, begin=self.fed)
+        if keyless:
+            records = [(number, each._replace(key=None)) for number, each in records]
+        if long:
+            records = [(number, each._replace(headers=LONG)) for number, each in records]
         if poison:
             records += [(number % self.stream.partitions, each) for number, each in enumerate(POISON)]
         self.fed += n
