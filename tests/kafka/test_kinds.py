@@ -178,5 +178,3 @@ def test_the_client_is_known_in_its_folder_only() -> None:
         }
         if path.parent.name != "client":
             assert not any(name == "kafka" or name.startswith("kafka.") for name in names), path.name
-    lines = {path.name: len(path.read_text().splitlines()) for path in FOLDER.rglob("*.py")}
-    assert max(lines.values()) <= 300, {name: count for name, count in lines.items() if count > 300}

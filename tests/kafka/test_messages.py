@@ -30,21 +30,23 @@ from stream_osr.discovery.events import Moment
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.client import ClientError, Kind
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, Received, Refusal, Taken, origin_of
 from tests.blobs import KNOWN, around, fitted, stream_part
 from tests.kafka.publishers import publisher
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "ab" * 32}
+PLACE = Place("in", 3)
 PUBLISHER = publisher(10_000)
 
 
 def decision_of(model_says: Decision, received: Received) -> Outgoing:
-    return PUBLISHER.decisions(3, [(origin_of(received), model_says)])[0]
+    return PUBLISHER.decisions(PLACE, [(origin_of(received), model_says)])[0]
 
 
 def events_of(told: list[Event]) -> list[Outgoing]:
-    return PUBLISHER.events(3, Outcome([], told, Taken(), "17", 5))
+    return PUBLISHER.events(PLACE, Outcome([], told, Taken(), "17", 5))
 
 
 def message(value: bytes | None, key: bytes | None = b"k", **changes: Any) -> Message:

@@ -16,6 +16,7 @@ from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, Pe
 from ..client import Committed
 from ..exits import StartAgainError
 from ..log import logger
+from ..patience import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, History, Progress
@@ -64,6 +65,7 @@ class Recovery:
         self._gaps = Gaps(settings, snapshots, self.lives)
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
+        self._seldom = Seldom(logger)
         self._journal = Journal(snapshots.folder)
 
     def progress(self, partition: Partition) -> Progress:
@@ -98,6 +100,13 @@ class Recovery:
         self._standing.progress_here[place] = position
         if partition is not None:
             self._parted[place] = partition
+
+    def forget(self, topic: str) -> None:
+        """Drop what is known of the partitions of a topic that was deleted and made again."""
+        for place in [*self._parted, *self._standing.progress_here]:
+            if place.topic == topic:
+                self._parted.pop(place, None)
+                self._standing.progress_here.pop(place, None)
 
     def check(self, committed: Mapping[Place, Committed]) -> None:
         """Refuse settings, a model or a state that do not fit what the group has committed.
@@ -327,7 +336,7 @@ class Recovery:
     def _of_earlier(self, place: Place, progress: Progress, committed: Committed) -> Found | None:
         """Find the stream of the earlier model, to be handed over at its end; None: nothing of it is needed."""
         change = self._settings.on_model_change
-        logger.warning(self._check_change(place, progress))
+        self._seldom.say(str(place), self._check_change(place, progress))
         try:
             model = self._kept(progress.model)
             if change == "cold" and not model.arguments["decision_delay"]:

@@ -18,6 +18,7 @@ from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_
 from stream_osr.errors import PersistenceError
 
 from ..log import logger
+from ..patience import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary
@@ -25,6 +26,8 @@ from ..wire.messages import Origin
 from .partition import Partition
 
 VERSION = 1
+
+_seldom = Seldom(logger)
 
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)-(?P<lineage>[0-9a-f]+)\.osr")
 
@@ -129,9 +132,9 @@ class Snapshots(NamedTuple):
             model = OpenSetRecognizer.from_stream_state(trained, content["model"], str(path))
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
         except PersistenceError as error:
-            logger.warning("snapshot left aside: %s", error)
+            _say_damaged(path, str(error))
         except Exception as error:  # what is whole and yet not ours can raise anything
-            logger.warning("snapshot left aside: %s does not fit together (%s)", path, type(error).__name__)
+            _say_damaged(path, f"{path} does not fit together ({type(error).__name__})")
         return None
 
     def reached(self, topic: str, counts: Callable[[str], bool]) -> dict[Place, int]:
@@ -157,6 +160,15 @@ def name_of(path: Path) -> Name | None:
         return None
     place, at = Place(name["topic"], int(name["partition"])), Boundary(int(name["offset"]), int(name["labels"]))
     return Name(place, name["lineage"], at)
+
+
+def _say_damaged(path: Path, why: str) -> None:
+    """Log a file that cannot be used; one that stays as it is has few lines."""
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        changed = 0
+    _seldom.say(f"{path} {changed}", f"snapshot left aside: {why}")
 
 
 def open_folder(settings: ServiceSettings) -> Path:

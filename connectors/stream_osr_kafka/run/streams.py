@@ -121,6 +121,7 @@ class Streams:
             newest = self._snapshots.reached(topic, life.is_before)
             left = {place: self._left_at.pop(place) for place in list(self._left_at) if place.topic == topic}
             far = {place: max(newest.get(place, 0), left.get(place, 0)) for place in newest.keys() | left.keys()}
+            self._recovery.forget(topic)
             life.tell(far, settings.on_lost_state)
         life.keep()
         trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes

@@ -80,7 +80,7 @@ def test_snapshots_are_damaged(site: Site) -> None:
     check_exactly_once(trial.stream)
     for number in range(2):
         for each in snapshots(trial, number):
-            flip(each)
+            each.write_bytes(each.read_bytes()[:-100])
     trial.start()
     last = trial.await_exit(1)
     assert "no snapshot leads to offset" in last
