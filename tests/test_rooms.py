@@ -28,7 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("stream_osr_connectors",),
     ("report", "stream_osr_kafka.log places exits figures findings class_names setting_names"),
     ("stream_osr_kafka.settings",),
-    ("stream_osr_kafka.wire", "stream_osr_kafka.patience fencing"),
+    ("stream_osr_kafka.wire", "stream_osr_kafka.patience"),
     ("stream_osr_kafka.client",),
     ("stream_osr_kafka.commands", "stream_osr_kafka.source sink"),
     ("stream_osr_kafka.run",),

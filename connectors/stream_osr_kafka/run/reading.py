@@ -16,13 +16,13 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, GroupConsumer, Kind, remedy_of
-from ..fencing import Strikes
 from ..figures import Figures
 from ..log import logger
 from ..patience import CLOSE_SECONDS, Backoff, Seldom, close
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.messages import Received
+from .fencing import Strikes
 
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 30.0

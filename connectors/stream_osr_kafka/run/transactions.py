@@ -31,12 +31,12 @@ from ..client import (
     transactional_id,
 )
 from ..exits import StartAgainError
-from ..fencing import Rivalry
 from ..figures import Figures
 from ..log import logger
 from ..patience import close
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing
+from .fencing import Rivalry
 from .refusals import check_topics, find_culprits
 
 MOST_STUCK = 16

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 
-from .client import Kind
-from .exits import TakenError
-from .figures import Figures
-from .settings import ServiceSettings
+from ..client import Kind
+from ..exits import TakenError
+from ..figures import Figures
+from ..settings import ServiceSettings
 
 
 class Strikes:
