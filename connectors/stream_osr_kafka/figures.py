@@ -167,7 +167,8 @@ class Figures:
     counts
         By name and partition: ``records``, ``known`` and ``unknown`` decisions, ``events``, ``dead_letters``,
         ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be read on),
-        ``features_missing`` and ``features_expected`` (values), ``timestamps_replaced``, ``unaccounted_records``
+        ``features_missing`` and ``features_expected`` (values), ``timestamps_replaced``, ``encoder_failures``
+        (decisions and events that could not be encoded), ``unaccounted_records``
         (committed without what should have been acknowledged for them), ``commands_left`` (what was asked and could
         not be done), ``unknown_rate_jumps`` (of the share called unknown), ``data_faults`` (columns that began to
         fail, rows that began to repeat), ``summed`` and a type (events that were told by a sum), ``type`` and a type

@@ -37,6 +37,8 @@ _PARTITION_COUNTS = {
     "unreadable": "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
     "unknown_rate_jumps": "Jumps of the share called unknown (UnknownRateJumped).",
     "data_faults": "Columns that began to fail and rows that began to repeat (ColumnFailed, RowsRepeated).",
+    "encoder_failures": "Decisions and events that the encoder of the settings could not encode: dead letters, or "
+    "left out. A transaction that is tried again counts again.",
     "commands_left": "Promotions, mutes, late labels and undos that could not be done; the log says why. A label "
     "that cannot be one counts in each partition.",
     "features_missing": "Feature values that instances lacked. Its ratio to stream_osr_features_expected_total is "

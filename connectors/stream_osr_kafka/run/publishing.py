@@ -19,7 +19,8 @@ from ..figures import Figures, Recall
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
-from ..wire.messages import Message, Origin, Outcome, Outgoing, Received, Refusal
+from ..wire.encoding import Encoding
+from ..wire.messages import EncodedKind, Message, Origin, Outcome, Outgoing, Received, Refusal
 from ..wire.publisher import Publisher
 from ..wire.subclasses import Stamp, summary
 from ..wire.timestamps import HEADER, clamped
@@ -60,7 +61,9 @@ class Publishing(NamedTuple):
     takes
         Says what the topics take now, by name.
     figures
-        Where it counts timestamps that were replaced.
+        Where it counts timestamps that were replaced, and failures of the encoder.
+    encoding
+        Puts decisions and events into the format of the settings.
     """
 
     settings: ServiceSettings
@@ -68,6 +71,7 @@ class Publishing(NamedTuple):
     publisher: Publisher
     takes: Callable[[], Mapping[str, Takes]]
     figures: Figures
+    encoding: Encoding
 
     def messages(self, one: Batch) -> list[Outgoing]:
         """Make all messages of a micro-batch, in order."""
@@ -98,9 +102,30 @@ class Publishing(NamedTuple):
 
     def _outcome(self, one: Batch) -> Iterator[Outgoing]:
         publish = self.publisher._replace(model=one.before.model.trained.fingerprint)
-        yield from publish.decisions(one.place, one.outcome.decisions)
-        yield from publish.events(one.place, one.outcome)
-        yield from publish.dead_letters(one.outcome.taken.refused)
+        decisions = publish.decisions(one.place, one.outcome.decisions)
+        events = publish.events(one.place, one.outcome)
+        refused = one.outcome.taken.refused
+        if self.encoding.is_json:
+            yield from decisions
+            yield from events
+        else:
+            failed: list[tuple[Received, Refusal]] = []
+            yield from self._encoded("decision", decisions, one, failed)
+            yield from self._encoded("event", events, one, [])
+            refused = sorted([*refused, *failed], key=lambda pair: pair[0].offset)
+        yield from publish.dead_letters(refused)
+
+    def _encoded(
+        self, kind: EncodedKind, made: Sequence[Outgoing], one: Batch, failed: list[tuple[Received, Refusal]]
+    ) -> Iterator[Outgoing]:
+        """Encode messages as the settings say; those for which that fails are left out and added to ``failed``."""
+        for message in made:
+            try:
+                yield self.encoding.encoded(kind, message)
+            except Exception as error:
+                failed.append((_received(message, [one]), Refusal("ENCODE", error)))
+                self.figures.add("encoder_failures", message.place)
+                self.encoding.tell(kind, message, error)
 
     def _summaries(self, one: Batch) -> Iterator[Outgoing]:
         """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""

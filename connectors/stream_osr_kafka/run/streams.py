@@ -24,6 +24,7 @@ from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
 from ..wire.decoding import make_decoder
+from ..wire.encoding import Encoding
 from ..wire.messages import Decoder, Received
 from ..wire.publisher import Publisher
 from ..wire.subclasses import largest_summary
@@ -80,6 +81,7 @@ class Streams:
         self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
         self._finder = Finder(figures)
         self._decode: Decoder = make_decoder(settings, self._model.features)
+        self._encoding = Encoding.of(settings)
         self._batch_size = settings.batch_size or self._model.batch_size
         self._labels = Labels()
         self._owned: dict[Place, Owned] = {}
@@ -126,7 +128,9 @@ class Streams:
         trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes
         names = {each: its.name for each, its in self._lives.items()}
         publisher = Publisher(settings, trained.fingerprint, largest, names)
-        self._publishing = Publishing(settings, trained, publisher, lambda: watch.seen.takes, self._figures)
+        self._publishing = Publishing(
+            settings, trained, publisher, lambda: watch.seen.takes, self._figures, self._encoding
+        )
 
     def close(self) -> None:
         """Let go of the labels."""
@@ -238,7 +242,8 @@ class Streams:
             place: its.trouble or (its.replay and "is replayed") or (its.crowded and crowded)
             for place, its in self._owned.items()
         }
-        return [f"{place} {reason}" for place, reason in why.items() if reason]
+        told = [f"{place} {reason}" for place, reason in why.items() if reason]
+        return told + self._encoding.obstacles()
 
     def _own(self, place: Place, found: Found) -> None:
         now, state = time.monotonic(), found.state
