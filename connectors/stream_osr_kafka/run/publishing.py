@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from stream_osr import ColumnFailed, DependenceFound, RecallDropped, RowsRepeated, TrainedModel, UnknownRateJumped
 from stream_osr.discovery.reconcile import Local
 from stream_osr.engine.summaries import to_say
@@ -180,7 +182,7 @@ def _received(message: Outgoing, closed: Sequence[Batch]) -> Received:
 
 
 def account(
-    figures: Figures, settings: ServiceSettings, batches: Sequence[Batch], messages: Sequence[Outgoing]
+    figures: Figures, settings: ServiceSettings, batches: Sequence[Batch], messages: Sequence[Outgoing], at: float
 ) -> None:
     """Count what has been committed.
 
@@ -194,6 +196,8 @@ def account(
         Of the transaction.
     messages
         All of it, each of which a topic has acknowledged.
+    at
+        Moment of the commit, seconds since 1970.
     """
     published = Counter((message.topic, message.place) for message in messages)
     dead = {(message.place, message.offset) for message in messages if message.topic == settings.dead_letters}
@@ -206,8 +210,9 @@ def account(
         figures.add("features_missing", place, taken.missing)
         figures.add("features_expected", place, taken.values)
         figures.add("commands_left", place, outcome.left)
-        made = [decision for origin, decision in outcome.decisions if (place, origin.offset) not in dead]
-        count_decisions(figures, place, after.model, made)
+        made = [pair for pair in outcome.decisions if (place, pair[0].offset) not in dead]
+        count_decisions(figures, place, after.model, [decision for _, decision in made])
+        figures.observe_latency(np.array([origin.timestamp for origin, _ in made], dtype=np.int64), at)
         count_events(figures, place, after.model, outcome.events)
         held = len(after.waiting) - len(before.waiting)
         expected[place] += len(records) - labelled - taken.skipped - held

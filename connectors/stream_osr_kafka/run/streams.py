@@ -314,12 +314,12 @@ class Streams:
         """Replace what a topic does not take."""
         return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
 
-    def done(self, group: Group) -> None:
+    def done(self, group: Group, at: float) -> None:
         """Count what has been published, and check that nothing is missing."""
         for one in group.content:
             if one.place in self._owned:
                 self._owned[one.place].uncommitted -= len(one.records)
-        account(self._figures, self._settings, group.content, group.messages)
+        account(self._figures, self._settings, group.content, group.messages, at)
 
     def rest(self) -> None:
         """Write the snapshot that is most overdue; look at what has been found."""

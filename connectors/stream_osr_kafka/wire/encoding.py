@@ -79,7 +79,7 @@ class Encoding:
             out = message._replace(value=found.value, headers=list(_headers(message.headers, found)))
         except Exception as error:
             self._failures[kind] += 1
-            self._latest[kind] = origin_of(error)
+            self._latest[kind] = raised_at(error)
             raise
         self._failures[kind] = 0
         return out
@@ -90,7 +90,7 @@ class Encoding:
         if kind == "event":
             which, outcome = f"{dict(message.headers)['ce_id']!r}", "is left out"
         about = f"{message.place}: the encoder {self._name} cannot encode the {kind} {which}, which {outcome}"
-        self._seldom.say(kind, f"{about}: {origin_of(error)}", logging.ERROR)
+        self._seldom.say(kind, f"{about}: {raised_at(error)}", logging.ERROR)
 
     def obstacles(self) -> list[str]:
         """Name the kinds of messages for which the encoder has failed each of the latest times."""
@@ -101,7 +101,7 @@ class Encoding:
         ]
 
 
-def origin_of(error: Exception) -> str:
+def raised_at(error: Exception) -> str:
     """Name the type of an error and the line that raised it, without its text: that may hold content of a record."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
