@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from stream_osr.errors import ConnectorError
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.encoding import IN_A_ROW, EncodeError, Encoding
 from stream_osr_kafka.wire.messages import Encoded, EncodedKind, Origin, Outcome, Outgoing, Taken
@@ -17,6 +18,7 @@ from tests.blobs import fitted, stream_part
 from tests.kafka.publishers import publisher
 
 PUBLISHER = publisher(10_000)
+PLACE = Place("in", 3)
 
 
 def made() -> tuple[list[Outgoing], list[Outgoing]]:
@@ -29,7 +31,7 @@ def made() -> tuple[list[Outgoing], list[Outgoing]]:
     events = list(model.drain_events())
     assert decided
     assert events
-    return PUBLISHER.decisions(3, decided), PUBLISHER.events(3, Outcome(decided, events, Taken(), "127", 5))
+    return PUBLISHER.decisions(PLACE, decided), PUBLISHER.events(PLACE, Outcome(decided, events, Taken(), "127", 5))
 
 
 def test_an_encoder_is_given_what_the_json_holds_and_headers_follow_it() -> None:
