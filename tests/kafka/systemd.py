@@ -1,6 +1,6 @@
 """A real systemd as process 1 of namespaces of its own, with the unit of the examples; skipped where none can run.
 
-What it writes to /etc, /opt and /var stays in memory. It shares the network with the tests, and nothing else.
+What it writes to /etc, /opt, /tmp and /var stays in memory. It shares the network with the tests, and nothing else.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ while read -r from to; do
     mkdir -p "$to"
     mount --rbind "$from" "$to"
 done < "$1/places"
+mount -t tmpfs tmpfs /tmp
+cd /opt/trial
 echo 'stream-osr:x:10001:10001::/:/bin/false' >> /etc/passwd
 echo 'stream-osr:x:10001:' >> /etc/group
 mkdir -p /opt/stream-osr/bin /etc/stream-osr /var/cache/stream-osr
-cp "$1/command" /opt/stream-osr/bin/stream-osr
-cp -r "$1/compiled/." /var/cache/stream-osr
-exec env -i PATH="$PATH" container=other SYSTEMD_UNIT_PATH="$1/units" /lib/systemd/systemd --system \
+cp command /opt/stream-osr/bin/stream-osr
+cp -r compiled/. /var/cache/stream-osr
+exec env -i PATH="$PATH" container=other SYSTEMD_UNIT_PATH=/opt/trial/units /lib/systemd/systemd --system \
     --unit=default.target --log-target=console --show-status=no
 """
 
@@ -146,7 +148,7 @@ def prepare(folder: Path) -> None:
         (units / f"{name}.target").write_text(f"[Unit]\nDescription={name}\nDefaultDependencies=no\n")
     shutil.copy(UNIT, units)
     (units / f"{NAME}.d").mkdir()
-    log = folder / "service.log"
+    log = TRIAL / "service.log"
     output = f"[Service]\nStandardOutput=append:{log}\nStandardError=append:{log}\n"
     (units / f"{NAME}.d" / "output.conf").write_text(output)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"

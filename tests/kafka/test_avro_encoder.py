@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from stream_osr.cli import app
 from stream_osr.errors import ConnectorError
+from stream_osr.live.feeds.service import ServiceFeed
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.encoding import Encoding
 from tests.kafka.brokers import Broker
@@ -59,6 +61,13 @@ def test_a_service_writes_avro_by_schemas_of_the_registry(broker: Broker, tmp_pa
 
 def not_for_people(stream: Stream) -> None:
     """Programs of the project that read decisions say in a line that they read JSON alone."""
+    told: list[str] = []
+    feed = ServiceFeed(ServiceSettings(**{**stream.settings, "encoder": "json"}), 100)
+    until = time.monotonic() + 20
+    while not told and time.monotonic() < until:
+        feed.poll(lambda kind, error: told.append(str(error)))
+    feed.close()
+    assert "the value is not JSON; was the service run with another encoder than json?" in told[0]
     found = CliRunner().invoke(app, ["watch", "--config", str(stream.config())])
     assert found.exit_code == 1
     assert "encoder avro_encoder:make, and the page reads JSON alone" in str(found.exception)

@@ -123,11 +123,13 @@ class Publishing(NamedTuple):
         """Encode messages as the settings say; those for which that fails are left out and added to ``failed``."""
         for message in made:
             try:
-                yield self.encoding.encoded(kind, message)
+                encoded = self.encoding.encoded(kind, message)
             except Exception as error:
                 failed.append((_received(message, [one]), Refusal("ENCODE", error)))
                 self.figures.add("encoder_failures", message.place)
                 self.encoding.tell(kind, message, error)
+            else:
+                yield encoded
 
     def _summaries(self, one: Batch) -> Iterator[Outgoing]:
         """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""
