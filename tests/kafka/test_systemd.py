@@ -101,6 +101,7 @@ def test_systemd_runs_the_service(broker: Broker, tmp_path: Path) -> None:
         assert len(manager.inside("find", "/var/lib/stream-osr", "-name", "*.osr").stdout.splitlines()) >= 1
 
         manager.configure("service.yaml", "no such setting: 1\n")
+        manager.drop_in(ExecStartPre="")
         manager.ctl("start")
         manager.until(ActiveState="failed", NRestarts="0", ExecMainStatus="1")
     check_exactly_once(stream)
