@@ -231,7 +231,7 @@ class Encoder(Protocol):
         kind
             What it is.
         content
-            What the JSON object would hold, as :func:`json.loads` gives it; a value of its own for each call.
+            What the JSON object would hold, as ``json.loads`` gives it; a value of its own for each call.
 
         Raises
         ------
