@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus demo warmup collect chains cases test test-long faults mutations check golden golden-compare accuracy speed package image-check wheel format clean site site-serve
+.PHONY: help install browser faketime prometheus systemd demo warmup collect chains cases test test-long faults mutations check golden golden-compare accuracy speed package image-check wheel format clean site site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -47,6 +47,12 @@ prometheus: ## install what the tests ask the metrics and fire the alerts of the
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus prometheus-alertmanager; \
 	else echo "no prometheus: the tests that need it are skipped"; fi
+
+systemd:   ## install what the tests of the unit of the service run it with (Debian, as root)
+	@if command -v systemctl >/dev/null && command -v systemd-analyze >/dev/null; then exit 0; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd; \
+	else echo "no systemd: the tests that need it are skipped"; fi
 
 demo: $(VENV)/.core   ## run the demonstration on river's ImageSegments
 	@$(BIN)/stream-osr demo

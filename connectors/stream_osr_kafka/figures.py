@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
+
 from stream_osr import OpenSetRecognizer
 from stream_osr.engine import Menu
 from stream_osr.trust.recall import ExpectedRecall
@@ -22,6 +24,9 @@ from .places import Place
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper ends of the buckets of a histogram in seconds; the last bucket, beyond them, has none."""
+
+LATENCY_BOUNDS = (*BOUNDS, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+"""The same for the latency: a backlog may be hours old."""
 
 SUMMED = "summed "
 """How the counts of events begin that were not told one by one; their type follows."""
@@ -45,19 +50,33 @@ class Histogram(NamedTuple):
     Attributes
     ----------
     counts
-        Of each bucket, the one beyond :data:`BOUNDS` too.
+        Of each bucket, the one beyond the bounds too.
     seconds
         In all.
+    bounds
+        Upper ends of the buckets.
     """
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
     seconds: float = 0.0
+    bounds: tuple[float, ...] = BOUNDS
+
+    @classmethod
+    def over(cls, bounds: tuple[float, ...]) -> Histogram:
+        """Make an empty one with other bounds."""
+        return cls((0,) * (len(bounds) + 1), 0.0, bounds)
 
     def observed(self, seconds: float) -> Histogram:
         """Take in one more."""
-        at = bisect_left(BOUNDS, seconds)
+        at = bisect_left(self.bounds, seconds)
         counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
-        return Histogram(counts, self.seconds + seconds)
+        return Histogram(counts, self.seconds + seconds, self.bounds)
+
+    def observed_all(self, seconds: np.ndarray) -> Histogram:
+        """Take in several at once."""
+        places = np.searchsorted(self.bounds, seconds)
+        counts = np.bincount(places, minlength=len(self.counts)) + self.counts
+        return Histogram(tuple(counts.tolist()), self.seconds + float(seconds.sum()), self.bounds)
 
     def cumulative(self) -> list[int]:
         """Count up to the end of each bucket, as Prometheus does; the last is the count of all.
@@ -175,7 +194,8 @@ class Figures:
     counts
         By name and partition: ``records``, ``known`` and ``unknown`` decisions, ``events``, ``dead_letters``,
         ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be read on),
-        ``features_missing`` and ``features_expected`` (values), ``timestamps_replaced``, ``unaccounted_records``
+        ``features_missing`` and ``features_expected`` (values), ``timestamps_replaced``, ``encoder_failures``
+        (decisions and events that could not be encoded), ``unaccounted_records``
         (committed without what should have been acknowledged for them), ``commands_left`` (what was asked and could
         not be done), ``unknown_rate_jumps`` (of the share called unknown), ``data_faults`` (columns that began to
         fail, rows that began to repeat), ``summed`` and a type (events that were told by a sum), ``type`` and a type
@@ -185,7 +205,8 @@ class Figures:
         ``transactions_abandoned`` among them, ``transactions_fenced``, ``transactions_retried``, ``rebalances``,
         ``consumers`` made.
     times
-        By name: ``batch`` (micro-batches closed, replayed or not), ``transaction`` and ``snapshot``.
+        By name: ``batch`` (micro-batches closed, replayed or not), ``transaction``, ``snapshot`` and ``latency``
+        (from the timestamp of a record to the commit of its decision).
     partitions
         Those that this worker owns.
     progress
@@ -230,7 +251,25 @@ class Figures:
 
     def observe(self, name: str, seconds: float) -> None:
         """Note how long something took."""
-        self.times[name] = self.times.get(name, Histogram()).observed(seconds)
+        self.times[name] = self.histogram(name).observed(seconds)
+
+    def observe_latency(self, timestamps: np.ndarray, at: float) -> None:
+        """Note how old records are whose decisions are committed.
+
+        Parameters
+        ----------
+        timestamps
+            Of the records, milliseconds since 1970. Those that are negative (there is none) and those that are later
+            than the commit are left out.
+        at
+            Moment of the commit, seconds since 1970.
+        """
+        seconds = at - timestamps / 1000
+        self.times["latency"] = self.histogram("latency").observed_all(seconds[(timestamps >= 0) & (seconds >= 0)])
+
+    def histogram(self, name: str) -> Histogram:
+        """Give the histogram of one of the times."""
+        return self.times.get(name) or (Histogram.over(LATENCY_BOUNDS) if name == "latency" else Histogram())
 
     def turn(self) -> None:
         """Note that the loop is not stuck."""

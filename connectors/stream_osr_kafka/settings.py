@@ -77,6 +77,8 @@ class ServiceSettings(BaseSettings):
 
     decoder: str = "json"
     """json, or module:function that makes a decoder of these settings."""
+    encoder: str = "json"
+    """json, or module:function that makes an encoder of decisions and events of these settings."""
     key: str | None = None
     """Field of the key; the record's key if not given."""
     time: str | None = None

@@ -60,7 +60,15 @@ def main() -> None:
             for records in consumer.poll(timeout_ms=500).values():
                 heard = time.monotonic()
                 for record in records:
-                    value = json.loads(record.value)
+                    try:
+                        value = json.loads(record.value)
+                    except ValueError:
+                        place = f"{record.topic}/{record.partition} at {record.offset}"
+                        parser.exit(
+                            1,
+                            f"{place} is not JSON, which is all that this program reads; run the service with "
+                            "`encoder: json`\n",
+                        )
                     if record.topic == events:
                         print(printable(shown(value)), flush=True)
                         continue

@@ -133,7 +133,7 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
     assert len(after.model.summary().known) == 2
     figures = Figures()
     settings = ServiceSettings(model="m", brokers="b", input="in")
-    account(figures, settings, [Batch(PLACE, partition, after, records(40, 40), outcome)], [])
+    account(figures, settings, [Batch(PLACE, partition, after, records(40, 40), outcome)], [], 0.0)
     assert figures.counts["commands_left", PLACE] == 5
 
 
@@ -357,6 +357,7 @@ def test_the_events_of_a_sum_are_counted_by_type() -> None:
         settings,
         [Batch(PLACE, before, after, labelled(None), outcome)],
         PUBLISHER.events(PLACE, outcome),
+        0.0,
     )
     overview = Overview(lambda: {"w": figures}, 300.0)
     (family,) = [metric for metric in overview.collect() if metric.name == "stream_osr_events_summed"]

@@ -52,6 +52,7 @@ def exposed() -> dict[str, set[str]]:
     for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
         figures.add(name, Place("in", 0))
     for name in (
+        "encoder_failures",
         "unreadable",
         "features_missing",
         "features_expected",

@@ -41,7 +41,7 @@ def test_a_drop_is_in_the_figures_and_once_in_the_log(tmp_path, caplog: pytest.L
     for offset in (0, 200):
         after, (outcome,) = advance(before, [records(200, offset)])
         with caplog.at_level(logging.WARNING, logger="stream_osr.kafka"):
-            account(figures, settings, [Batch(Place("in", 3), before, after, records(200, offset), outcome)], [])
+            account(figures, settings, [Batch(Place("in", 3), before, after, records(200, offset), outcome)], [], 0.0)
         before = after
     told = figures.partitions[Place("in", 3)].recall
     assert (told.now, told.promised, told.dropped) == (after.model.expected_recall, 1.1, True)

@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from ..figures import BOUNDS, LOST, REASONS, REPEATED, SUMMED, Figures, Histogram, PartitionFigures
+from ..figures import LOST, REASONS, REPEATED, SUMMED, Figures, PartitionFigures
 from .found import OF_PARTITION, found_in
 
 PREFIX = "stream_osr_"
@@ -37,6 +37,8 @@ _PARTITION_COUNTS = {
     "unreadable": "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
     "unknown_rate_jumps": "Jumps of the share called unknown (UnknownRateJumped).",
     "data_faults": "Columns that began to fail and rows that began to repeat (ColumnFailed, RowsRepeated).",
+    "encoder_failures": "Decisions and events that the encoder of the settings could not encode: dead letters, or "
+    "left out. A transaction that is tried again counts again.",
     "commands_left": "Promotions, mutes, late labels and undos that could not be done; the log says why. A label "
     "that cannot be one counts in each partition.",
     "features_missing": "Feature values that instances lacked. Its ratio to stream_osr_features_expected_total is "
@@ -144,10 +146,9 @@ _TIMES = {
     "batch": "Time that a micro-batch took, replayed ones too.",
     "transaction": "Time from the beginning of a transaction to its commit.",
     "snapshot": "Time that writing a snapshot took.",
+    "latency": "Time from the timestamp of a record to the commit of its decision. Records without a timestamp, and "
+    "those with one later than the commit, are left out.",
 }
-
-
-_ENDS = [*map(str, BOUNDS), "+Inf"]
 
 
 class Health(NamedTuple):
@@ -249,8 +250,9 @@ class Overview(Collector):
         for name, text in _TIMES.items():
             histogram = HistogramMetricFamily(f"{PREFIX}{name}_seconds", text, labels=["worker"])
             for worker, of in workers.items():
-                times = of.times.get(name, Histogram())
-                histogram.add_metric([worker], list(zip(_ENDS, times.cumulative(), strict=True)), times.seconds)
+                times = of.histogram(name)
+                ends = [*map(str, times.bounds), "+Inf"]
+                histogram.add_metric([worker], list(zip(ends, times.cumulative(), strict=True)), times.seconds)
             yield histogram
 
 

@@ -16,7 +16,7 @@ from ..places import Place
 TYPES = sorted(kind.__name__ for kind in {*Event.__subclasses__(), *SubclassEvent.__subclasses__()} - {SubclassEvent})
 """All types of events."""
 
-RARE = ("unreadable", "timestamps_replaced", "unknown_rate_jumps", "replayed")
+RARE = ("encoder_failures", "unreadable", "timestamps_replaced", "unknown_rate_jumps", "replayed")
 """Other counts of a partition that most never have."""
 
 

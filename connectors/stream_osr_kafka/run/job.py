@@ -99,8 +99,8 @@ class Job(Protocol):
     def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
         """Replace what a topic does not take."""
 
-    def done(self, group: Group) -> None:
-        """Note that it is committed."""
+    def done(self, group: Group, at: float) -> None:
+        """Note that it was committed at a moment, in seconds since 1970."""
 
     def stands_at(self, place: Place, committed: Offset | None) -> bool:
         """Say whether a partition is where the broker says that it is."""

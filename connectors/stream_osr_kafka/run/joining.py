@@ -210,7 +210,7 @@ class Joining:
             "`stream-osr topics --create` does"
         )
 
-    def done(self, group: Group) -> None:
+    def done(self, group: Group, at: float) -> None:
         """Count what was published."""
         step, figures = group.content, self._figures
         self._uncommitted = max(0, self._uncommitted - len(step.records))

@@ -245,10 +245,10 @@ class Loop:
             group = self._job.instead(group, refused)
             return group, self._begin(group)
         self.figures.observe("transaction", running.seconds)
-        self._note_commit(group)
+        self._note_commit(group, running.ended)
         return None
 
-    def _note_commit(self, group: Group) -> None:
+    def _note_commit(self, group: Group, at: float) -> None:
         self.figures.add("transactions")
         self._telling.committed = time.monotonic()
         self._backoff.succeed()
@@ -256,7 +256,7 @@ class Loop:
             self._trouble = ""
             if self._seldom.forget("failed"):
                 logger.info("transactions are committed again")
-        self._job.done(group)
+        self._job.done(group, at)
 
     def _clear_up(self, group: Group) -> bool:
         """Find out what became of a transaction, and put back what has not been committed; False: not known yet.
@@ -275,7 +275,7 @@ class Loop:
         self._doubtful = None
         if truth == dict(group.offsets):
             logger.info("the transaction was committed after all")
-            self._note_commit(group)
+            self._note_commit(group, time.time())
             return True
         self._job.undo(group)
         self.figures.add("transactions_retried")

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from stream_osr import ColumnFailed, DependenceFound, RecallDropped, RowsRepeated, TrainedModel, UnknownRateJumped
 from stream_osr.discovery.reconcile import Local
 from stream_osr.engine.summaries import to_say
@@ -19,7 +21,8 @@ from ..figures import Figures, Recall
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
-from ..wire.messages import Message, Origin, Outcome, Outgoing, Received, Refusal
+from ..wire.encoding import Encoding
+from ..wire.messages import EncodedKind, Message, Origin, Outcome, Outgoing, Received, Refusal
 from ..wire.publisher import Publisher
 from ..wire.subclasses import Stamp, summary
 from ..wire.timestamps import HEADER, NO_TIME, clamped
@@ -57,7 +60,9 @@ class Publishing(NamedTuple):
     takes
         Says what the topics take now, by name.
     figures
-        Where it counts timestamps that were replaced.
+        Where it counts timestamps that were replaced, and failures of the encoder.
+    encoding
+        Puts decisions and events into the format of the settings.
     """
 
     settings: ServiceSettings
@@ -65,6 +70,7 @@ class Publishing(NamedTuple):
     publisher: Publisher
     takes: Callable[[], Mapping[str, Takes]]
     figures: Figures
+    encoding: Encoding
 
     def messages(self, one: Batch) -> list[Outgoing]:
         """Make all messages of a micro-batch, in order."""
@@ -95,9 +101,32 @@ class Publishing(NamedTuple):
 
     def _outcome(self, one: Batch) -> Iterator[Outgoing]:
         publish = self.publisher._replace(model=one.before.model.trained.fingerprint)
-        yield from publish.decisions(one.place, one.outcome.decisions)
-        yield from publish.events(one.place, one.outcome)
-        yield from publish.dead_letters(one.outcome.taken.refused)
+        decisions = publish.decisions(one.place, one.outcome.decisions)
+        events = publish.events(one.place, one.outcome)
+        refused = one.outcome.taken.refused
+        if self.encoding.is_json:
+            yield from decisions
+            yield from events
+        else:
+            failed: list[tuple[Received, Refusal]] = []
+            yield from self._encoded("decision", decisions, one, failed)
+            yield from self._encoded("event", events, one, [])
+            refused = sorted([*refused, *failed], key=lambda pair: pair[0].offset)
+        yield from publish.dead_letters(refused)
+
+    def _encoded(
+        self, kind: EncodedKind, made: Sequence[Outgoing], one: Batch, failed: list[tuple[Received, Refusal]]
+    ) -> Iterator[Outgoing]:
+        """Encode messages as the settings say; those for which that fails are left out and added to ``failed``."""
+        for message in made:
+            try:
+                encoded = self.encoding.encoded(kind, message)
+            except Exception as error:
+                failed.append((_received(message, [one]), Refusal("ENCODE", error)))
+                self.figures.add("encoder_failures", message.place)
+                self.encoding.tell(kind, message, error)
+            else:
+                yield encoded
 
     def _summaries(self, one: Batch) -> Iterator[Outgoing]:
         """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""
@@ -152,7 +181,7 @@ def _received(message: Outgoing, closed: Sequence[Batch]) -> Received:
 
 
 def account(
-    figures: Figures, settings: ServiceSettings, batches: Sequence[Batch], messages: Sequence[Outgoing]
+    figures: Figures, settings: ServiceSettings, batches: Sequence[Batch], messages: Sequence[Outgoing], at: float
 ) -> None:
     """Count what has been committed.
 
@@ -166,6 +195,8 @@ def account(
         Of the transaction.
     messages
         All of it, each of which a topic has acknowledged.
+    at
+        Moment of the commit, seconds since 1970.
     """
     published = Counter((message.topic, message.place) for message in messages)
     dead = {(message.place, message.offset) for message in messages if message.topic == settings.dead_letters}
@@ -178,8 +209,9 @@ def account(
         figures.add("features_missing", place, taken.missing)
         figures.add("features_expected", place, taken.values)
         figures.add("commands_left", place, outcome.left)
-        made = [decision for origin, decision in outcome.decisions if (place, origin.offset) not in dead]
-        count_decisions(figures, place, after.model, made)
+        made = [pair for pair in outcome.decisions if (place, pair[0].offset) not in dead]
+        count_decisions(figures, place, after.model, [decision for _, decision in made])
+        figures.observe_latency(np.array([origin.timestamp for origin, _ in made], dtype=np.int64), at)
         count_events(figures, place, after.model, outcome.events)
         held = len(after.waiting) - len(before.waiting)
         expected[place] += len(records) - labelled - taken.skipped - held

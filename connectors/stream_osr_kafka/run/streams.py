@@ -24,6 +24,7 @@ from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
 from ..wire.decoding import make_decoder
+from ..wire.encoding import Encoding
 from ..wire.messages import Decoder, Received
 from ..wire.publisher import Publisher
 from ..wire.subclasses import largest_summary
@@ -80,6 +81,7 @@ class Streams:
         self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
         self._finder = Finder(figures)
         self._decode: Decoder = make_decoder(settings, self._model.features)
+        self._encoding = Encoding.of(settings)
         self._batch_size = settings.batch_size or self._model.batch_size
         self._labels = Labels()
         self._owned: dict[Place, Owned] = {}
@@ -127,7 +129,9 @@ class Streams:
         trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes
         names = {each: its.name for each, its in self._lives.items()}
         publisher = Publisher(settings, trained.fingerprint, largest, names)
-        self._publishing = Publishing(settings, trained, publisher, lambda: watch.seen.takes, self._figures)
+        self._publishing = Publishing(
+            settings, trained, publisher, lambda: watch.seen.takes, self._figures, self._encoding
+        )
 
     def close(self) -> None:
         """Let go of the labels."""
@@ -239,7 +243,8 @@ class Streams:
             place: its.trouble or (its.replay and "is replayed") or (its.crowded and crowded)
             for place, its in self._owned.items()
         }
-        return [f"{place} {reason}" for place, reason in why.items() if reason]
+        told = [f"{place} {reason}" for place, reason in why.items() if reason]
+        return told + self._encoding.obstacles()
 
     def _own(self, place: Place, found: Found) -> None:
         now, state = time.monotonic(), found.state
@@ -310,12 +315,12 @@ class Streams:
         """Replace what a topic does not take."""
         return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
 
-    def done(self, group: Group) -> None:
+    def done(self, group: Group, at: float) -> None:
         """Count what has been published, and check that nothing is missing."""
         for one in group.content:
             if one.place in self._owned:
                 self._owned[one.place].uncommitted -= len(one.records)
-        account(self._figures, self._settings, group.content, group.messages)
+        account(self._figures, self._settings, group.content, group.messages, at)
 
     def rest(self) -> None:
         """Write the snapshot that is most overdue; look at what has been found."""

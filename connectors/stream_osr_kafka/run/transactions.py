@@ -68,10 +68,12 @@ class Running:
     ----------
     seconds
         How long it took, once it has ended.
+    ended
+        When it ended, seconds since 1970.
     """
 
     def __init__(self, work: Callable[[], None], deadline: float) -> None:
-        self.seconds = 0.0
+        self.seconds = self.ended = 0.0
         self._begun = time.monotonic()
         self._ends = self._begun + deadline
         self._done = threading.Event()
@@ -84,7 +86,7 @@ class Running:
         except BaseException as error:  # it is raised where somebody waits for it
             self._error = error
         finally:
-            self.seconds = time.monotonic() - self._begun
+            self.seconds, self.ended = time.monotonic() - self._begun, time.time()
             self._done.set()
 
     def wait(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -11,7 +10,6 @@ import numpy as np
 import orjson
 
 from stream_osr.entries import LARGEST
-from stream_osr.errors import ConnectorError
 from stream_osr.features import plain_rows
 from stream_osr.kinds import Name
 from stream_osr.limits import MOST_KEY_BYTES, fits_as_key
@@ -21,6 +19,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 
 from ..settings import ServiceSettings
+from .functions import function_of
 from .messages import Decoder, Received, check_envelope
 
 
@@ -181,14 +180,7 @@ def make_decoder(settings: ServiceSettings, features: Sequence[str] | None) -> D
         named = settings.features if settings.features is not None else features
         fields = JsonFields(settings.key, settings.time, settings.label, named, settings.label_type)
         return JsonDecoder(fields, settings.max_instance_bytes)
-    module, _, name = settings.decoder.partition(":")
-    try:
-        make: Callable[[ServiceSettings], Decoder] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConnectorError(
-            f"decoder {settings.decoder!r} cannot be loaded ({error}); give json, or module:function of a function "
-            "that takes the settings and returns a decoder"
-        ) from None
+    make: Callable[[ServiceSettings], Decoder] = function_of(settings, "decoder")
     return make(settings)
 
 

@@ -5,9 +5,9 @@ Nothing here depends on the clock or on which worker does it: the same records g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
@@ -119,7 +119,8 @@ class Refusal(NamedTuple):
     ----------
     stage
         ``DECODE``: its bytes are no instance; ``VALIDATE``: the instance cannot be used; ``PROCESS``: its
-        micro-batch failed; ``PUBLISH``: its topic does not take the decision.
+        micro-batch failed; ``ENCODE``: the encoder of the settings failed for the decision; ``PUBLISH``: its topic
+        does not take the decision.
     error
         What was raised.
     """
@@ -191,6 +192,51 @@ class Decoder(Protocol):
         ------
         DecodeError
             With the reason. Any other exception makes the record a dead letter, too.
+        """
+
+
+EncodedKind = Literal["decision", "event"]
+"""What an encoder encodes."""
+
+
+class Encoded(NamedTuple):
+    """A decision or an event as an encoder has made it.
+
+    Attributes
+    ----------
+    value
+        Value of the message.
+    content_type
+        Its media type, for the header ``content-type``.
+    dataschema
+        Where its schema is, a URI, for the header ``ce_dataschema``; empty: there is no such header.
+    """
+
+    value: bytes
+    content_type: str
+    dataschema: str = ""
+
+
+class Encoder(Protocol):
+    """Turns a decision or an event into bytes; a module:function in the settings makes one.
+
+    Its result has to follow from its arguments alone: a transaction that is tried again encodes its messages again.
+    """
+
+    def __call__(self, kind: EncodedKind, content: Mapping[str, Any]) -> Encoded:
+        """Encode one decision or event.
+
+        Parameters
+        ----------
+        kind
+            What it is.
+        content
+            What the JSON object would hold, as ``json.loads`` gives it; a value of its own for each call.
+
+        Raises
+        ------
+        Exception
+            Whatever it raises makes a dead letter of the record of a decision, and leaves an event out.
         """
 
 

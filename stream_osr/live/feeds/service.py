@@ -27,6 +27,7 @@ SILENT = 60.0
 """Seconds without a decision after which the service counts as idle."""
 ANSWER = 10.0
 """Seconds that looking up may take."""
+NOT_JSON = "the value is not JSON; was the service run with another encoder than json?"
 
 
 class ServiceFeed:
@@ -42,7 +43,7 @@ class ServiceFeed:
     Raises
     ------
     ConnectorError
-        If a topic is not there, or no broker answers.
+        If a topic is not there, if no broker answers, or if the decisions are not JSON.
     """
 
     kind = "kafka"
@@ -51,6 +52,11 @@ class ServiceFeed:
     def __init__(self, settings: ServiceSettings, last: int) -> None:
         self._settings = settings
         self.name = settings.input
+        if settings.encoder != "json":
+            raise ConnectorError(
+                f"the service writes topic {settings.output} by the encoder {settings.encoder}, and the page reads "
+                "JSON alone: use the decisions of a service with `encoder: json`"
+            )
         with start_explained(settings):
             self._decisions = TopicFollower.of(settings, settings.output)
             self._events = TopicFollower.of(settings, settings.events)
@@ -121,7 +127,11 @@ class ServiceFeed:
         out = []
         for record in records:
             try:
-                one = orjson.loads(record.value or b"")
+                try:
+                    one = orjson.loads(record.value or b"")
+                except orjson.JSONDecodeError as error:
+                    where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
+                    raise ValueError(f"{where}: {NOT_JSON} ({error})") from None
                 if not isinstance(one, dict) or one.get("topic") not in self._settings.inputs:
                     raise ValueError(f"{record.topic}, partition {record.partition}, offset {record.offset}")
                 number = one["partition"]

@@ -1,4 +1,4 @@
-"""How fast the Kafka service is: python -m benchmarks.kafka [--records N] [--memory N] [--json FILE].
+"""One worker: records a second, whose processor time a record is, and memory.
 
 Records a second of one worker over a real broker (one is started if none is named), beside a pass-through in the same
 run: the same topics, client and transactions; it decodes the same JSON and sends records of the size and headers of
@@ -9,59 +9,36 @@ resident set of the worker over a long stream.
 from __future__ import annotations
 
 import gc
-import json
 import multiprocessing
-import platform
-import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-import typer
-from kafka import (
-    KafkaAdminClient,
-    KafkaProducer,
-)
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.discovery.million import resident
+from benchmarks.kafka.ground import ASKED, MODELS, fill, test_part
 from benchmarks.processor import Meter, Split
 from stream_osr import OpenSetRecognizer
-from stream_osr.evaluation import load, split
 from stream_osr_kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
 from stream_osr_kafka.figures import Figures
 from stream_osr_kafka.run.service import Service
 from stream_osr_kafka.run.streams import READ_AHEAD
-from stream_osr_kafka.run.topics import SPARE_BYTES, USUAL_BYTES
 from stream_osr_kafka.run.transactions import Transactions
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.decoding import make_decoder
 from stream_osr_kafka.wire.messages import Origin, Outgoing, origin_of
 from stream_osr_kafka.wire.publisher import Publisher
-from tests.kafka.brokers import Broker
 
-SEED = 0
-PARTITIONS = 4
-CLASSES = 20, 6
-"""Known and unknown ones, of LETTER."""
-
-ASKED = "one chain, no window"
-MODELS: dict[str, dict[str, Any]] = {ASKED: {"chains": 1, "window": 0}, "defaults": {}}
 PASS = "pass-through"
 LEFT_OUT = 0.2
 """Share of the records at the beginning that is not timed."""
-
-JARS = Path(".pytest_cache/d/kafka-jars")
-"""Where the tests keep the broker's jars."""
 
 
 class Moment(NamedTuple):
@@ -138,7 +115,7 @@ class Watch:
             timed / (end.at - begin.at),
             1e6 * (end.processor - begin.processor) / timed,
             Split(*(1e6 * (after - before) / timed for before, after in zip(begin.split, end.split, strict=True))),
-            end.done / self.figures.counts["transactions", -1],
+            end.done / self.figures.counts["transactions", None],
             self.moments,
         )
 
@@ -160,15 +137,15 @@ def pass_through(settings: ServiceSettings, watch: Watch) -> None:
     decode = make_decoder(settings, [str(name) for name in model.trained.names])
     value, envelope = decision_of_usual_size(model, settings)
     most = settings.commit_batches * model.arguments["batch_size"]
-    consumer = GroupConsumer(settings, settings.input, max(500, READ_AHEAD * most), _cannot_be)
+    consumer = GroupConsumer(settings, settings.inputs, max(500, READ_AHEAD * most), _cannot_be)
     poll = watch.meter.timed("client", consumer.poll)
     transactions = Transactions(TransactionalProducer, settings, watch.figures)
     transactions.open()
     gc.collect()
     gc.freeze()
     while not watch():
-        for number in sorted(consumer.assigned):
-            consumer.begin(number, 0)
+        for place in sorted(consumer.assigned):
+            consumer.begin(place, 0)
         polled = [record for records in poll(0.1).values() for record in records]
         under_way = None
         for at in range(0, len(polled), most):
@@ -189,24 +166,24 @@ def pass_through(settings: ServiceSettings, watch: Watch) -> None:
             watch.figures.add("transactions")
         if under_way is not None:
             transactions.finish(under_way)
-        watch.figures.add("records", 0, len(polled))
+        watch.figures.add("records", Place(settings.input, 0), len(polled))
     transactions.close(2.0)
     consumer.close()
 
 
-def _cannot_be(number: int, offset: int, error: Exception, remedy: str) -> None:
-    raise RuntimeError(f"partition {number} cannot be read from {offset} on: {error}")
+def _cannot_be(place: Place, offset: int, error: Exception, remedy: str) -> None:
+    raise RuntimeError(f"{place} cannot be read from {offset} on: {error}")
 
 
 def decision_of_usual_size(
     model: OpenSetRecognizer, settings: ServiceSettings
-) -> tuple[bytes, list[tuple[str, bytes]]]:
+) -> tuple[bytes, list[tuple[str, bytes | None]]]:
     """Make value and headers of the decision of median size, of the first micro-batch."""
     model.learn_many(test_part().iloc[:1000])
     model.close_batch()
     publisher = Publisher(settings, model.trained.fingerprint, 1 << 20)
     origin = Origin(100_000, 1_700_000_000_000, None, ())
-    made = publisher.decisions(0, [(origin, decision) for decision in model.drain()])
+    made = publisher.decisions(Place(settings.input, 0), [(origin, decision) for decision in model.drain()])
     usual = sorted(made, key=lambda message: len(message.value or b""))[len(made) // 2]
     return usual.value or b"", list(usual.headers)
 
@@ -220,79 +197,6 @@ def work(name: str, settings: dict[str, Any], records: int, every: int, pipe: Co
     watch = Watch(Figures(), records, every, Meter())
     WORKERS.get(name, serve)(ServiceSettings(**settings), watch)
     pipe.send(watch.run())
-
-
-# What they work on.
-
-
-def test_part() -> pd.DataFrame:
-    """Instances of the known and of the unknown classes, in random order."""
-    data = load("LETTER")
-    part = split(data.X, data.y, *CLASSES, SEED)
-    order = np.random.default_rng(SEED).permutation(len(part.X_test))
-    return pd.DataFrame(part.X_test[order], columns=[f"x{j}" for j in range(part.X_test.shape[1])])
-
-
-def train(folder: Path) -> dict[str, int]:
-    """Train the models into a folder; return their numbers of known subclasses (of the first chain)."""
-    data = load("LETTER")
-    part = split(data.X, data.y, *CLASSES, SEED)
-    X = pd.DataFrame(part.X_train, columns=[f"x{j}" for j in range(part.X_train.shape[1])])
-    known = {}
-    for name, arguments in MODELS.items():
-        model = OpenSetRecognizer(seed=SEED, **arguments)
-        model.learn_many(X, part.y_train)
-        model.freeze()
-        model.save(folder / f"{name}.osr")
-        known[name] = len(model.trained.known.ids)
-    return known
-
-
-def fill(address: str, records: int) -> str:
-    """Make topics, and put records into the input; rows again and again, with noise (they are whole numbers).
-
-    Returns
-    -------
-    Name of the input.
-    """
-    topic = f"letters-{uuid.uuid4().hex[:6]}"
-    admin = KafkaAdminClient(bootstrap_servers=address)
-    admin.create_topics(
-        {
-            f"{topic}{suffix}": {
-                "num_partitions": PARTITIONS,
-                "replication_factor": 1,
-                "configs": {"max.message.bytes": str(USUAL_BYTES + (SPARE_BYTES if suffix == ".dlq" else 0))},
-            }
-            for suffix in ("", ".decisions", ".events", ".dlq")
-        },
-        wait_for_metadata=True,
-    )
-    admin.close()
-    rows, rng = test_part(), np.random.default_rng(SEED)
-    names, values = list(rows.columns), rows.to_numpy(dtype=float)
-    producer = KafkaProducer(bootstrap_servers=address, linger_ms=20, batch_size=1 << 17)
-    for number in range(records):
-        row = values[number % len(values)] + rng.uniform(-0.5, 0.5, values.shape[1])
-        value = json.dumps(dict(zip(names, row.round(3).tolist(), strict=True))).encode()
-        producer.send(topic, key=b"%d" % number, value=value, partition=number % PARTITIONS)
-    producer.flush()
-    producer.close()
-    return topic
-
-
-@contextmanager
-def broker_at(address: str | None, folder: Path) -> Iterator[str]:
-    """Use the broker that is there, or start one, as the tests do."""
-    if address is not None:
-        yield address
-        return
-    broker = Broker(folder, JARS.absolute())
-    broker.start()
-    try:
-        yield broker.address
-    finally:
-        broker.stop()
 
 
 class Bench(NamedTuple):
@@ -341,36 +245,6 @@ def measure_speed(bench: Bench, records: int, repeats: int) -> dict[str, list[Ru
         for name, of_its in runs.items():
             of_its.append(bench.run(name, topic, records, 1))
     return runs
-
-
-def main(
-    records: Annotated[int, typer.Option(help="Records of a timed run.")] = 100_000,
-    repeats: Annotated[int, typer.Option(help="Timed runs of each.")] = 3,
-    memory: Annotated[int, typer.Option(help="Records of the long run; 0: none.")] = 1_000_000,
-    brokers: Annotated[str | None, typer.Option(help="host:port; a broker is started if not given.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
-) -> None:
-    """Measure throughput beside a pass-through, and memory over a long stream."""
-    console = Console(width=110)
-    with tempfile.TemporaryDirectory(prefix="stream-osr-kafka-") as name, broker_at(brokers, Path(name)) as address:
-        bench = Bench(address, Path(name))
-        known = train(bench.folder)
-        runs = measure_speed(bench, records, repeats)
-        speed = summed_up(runs)
-        print_speed(console, speed, known)
-        print_split(console, speed)
-        found: dict[str, Any] = {
-            "machine": {"python": platform.python_version(), "processor": platform.machine()},
-            "records": records,
-            "known_subclasses": known,
-            "speed": speed,
-        }
-        if memory:
-            long = bench.run(ASKED, fill(address, memory), memory, memory // 20)
-            found["memory"] = long._asdict()
-            print_memory(console, long)
-    if json_file is not None:
-        json_file.write_text(json.dumps(found, indent=1))
 
 
 def summed_up(runs: dict[str, list[Run]]) -> list[dict[str, Any]]:
@@ -437,7 +311,3 @@ def print_memory(console: Console, run: Run) -> None:
         rate = (end.done - begin.done) / (end.at - begin.at)
         table.add_row(str(end.done), f"{rate:.0f}", f"{end.megabytes:.1f}")
     console.print(table)
-
-
-if __name__ == "__main__":
-    typer.run(main)

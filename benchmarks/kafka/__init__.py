@@ -1,0 +1,1 @@
+"""How fast the Kafka service is; see :mod:`benchmarks.kafka.__main__`."""
