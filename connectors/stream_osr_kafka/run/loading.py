@@ -153,7 +153,7 @@ class Loading:
         self._job.begun(place)
         self._seldom.forget(str(place))
         del self._assigned[place]
-        logger.info("assigned %s at %d", place, loaded.begin)
+        self._seldom.say(f"assigned {place}", f"assigned {place} at {loaded.begin}", logging.INFO)
 
     def _wait(self, place: Place, its: Assigned, why: str, until: float) -> None:
         its.why, its.suspended, its.again = why, False, until

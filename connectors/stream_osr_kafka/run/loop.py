@@ -6,6 +6,7 @@ moves forward by values; a transaction that fails is undone, and the committed o
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -178,8 +179,8 @@ class Loop:
         gone = self._reader.gone()
         for place in gone:
             self._job.let_go(place)
-            told = "is let go until the brokers answer" if self._reader.trouble else "is another worker's now"
-            logger.info("%s %s", place, told)
+            reason = "is dropped until the brokers answer" if self._reader.trouble else "is another worker's now"
+            self._seldom.say(f"dropped {place}", f"{place} {reason}", logging.INFO)
         if gone:
             self._loading.forget(*gone)
             self.figures.add("rebalances", by=not self._reader.trouble)

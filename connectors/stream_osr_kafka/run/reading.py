@@ -27,6 +27,9 @@ from .fencing import Strikes
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 30.0
 
+SETTLED_SECONDS = 30.0
+"""A consumer that has failed earlier than this was never well: the next one waits longer."""
+
 FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
 """Seconds before a record that cannot be read is fetched again: doubled each time."""
 
@@ -71,7 +74,7 @@ class Reader:
         self._backoff = Backoff()
         self._seldom = Seldom(logger)
         self.trouble = ""
-        self._swept = time.monotonic()
+        self._swept = self._opened = time.monotonic()
 
     def open(self) -> None:
         """Connect and join the group.
@@ -82,7 +85,7 @@ class Reader:
             If no broker answers, or none that we can talk to.
         """
         self._client = GroupConsumer(self._settings, self._topics, self._most, self._hold)
-        self._waiting = False
+        self._waiting, self._opened = False, time.monotonic()
         self._figures.add("consumers")
 
     def close(self, *, leave: bool = False) -> None:
@@ -149,7 +152,6 @@ class Reader:
             return {}
         if self.trouble:
             self.trouble = ""
-            self._backoff.succeed()
             if self._seldom.forget("trouble"):
                 logger.info("%s is read again", self._named)
         for place, records in polled.items():
@@ -211,6 +213,8 @@ class Reader:
         else:
             self._seldom.say("trouble", f"the consumer failed and is replaced: {error}")
         self.renew()
+        if time.monotonic() - self._opened > SETTLED_SECONDS:
+            self._backoff.succeed()
         self._backoff.fail()
         if error.kind is Kind.TAKEN:
             self._strikes.strike()

@@ -120,7 +120,7 @@ class Watch:
                 )
             if (lacking := self._lacking(role, topic)) is not None:
                 raise NoRightError(
-                    f"{role}: the user lacks the right to {lacking} topic {name}, which the brokers' ACLs grant"
+                    f"{role}: the user lacks the right {lacking} on the topic {name}, which the brokers' ACLs grant"
                 )
             if (compacted := self._compaction(role, name, self.seen)) is not None:
                 raise ConnectorError(compacted)
@@ -189,9 +189,9 @@ class Watch:
         }
 
     def is_broken(self, topic: str) -> bool:
-        """Whether an input is missing, or may not be described."""
+        """Whether an input is missing, or the user lacks a right on it."""
         its = self.seen.topics[topic]
-        return its.missing or its.refused
+        return its.missing or self._lacking(self._topics[topic], its) is not None
 
     def renewed(self, topic: str, client_says: str) -> str:
         """Return the new id of an input that was deleted and made again; empty: it is the one that it was.
@@ -233,7 +233,7 @@ class Watch:
             if topic.missing:
                 found.append(f"{role} topic {name} was deleted")
             elif (lacking := self._lacking(role, topic)) is not None:
-                found.append(f"the right to {lacking} {role} topic {name} is missing")
+                found.append(f"the user lacks the right {lacking} on the topic {name} ({role})")
             elif name in self._without_replicas:
                 found.append(too_few_replicas(name))
             elif (compacted := self._compaction(role, name, self.seen)) is not None:
@@ -254,9 +254,9 @@ class Watch:
     def _lacking(self, role: str, topic: Topic) -> str | None:
         """Name the right that we lack."""
         if topic.refused:
-            return "describe"
+            return "DESCRIBE"
         needed = self._rights.get(role, ("WRITE",))
-        return next((right.lower() for right in needed if not topic.allows(right)), None)
+        return next((right for right in needed if not topic.allows(right)), None)
 
     @staticmethod
     def _compaction(role: str, name: str, seen: Seen) -> str | None:
@@ -330,9 +330,10 @@ class Watch:
                 logger.warning("%s: topic %s has %d partitions now, and had %d%s", role, name, *counts, news)
             lacked, lacks = self._lacking(role, was), self._lacking(role, topic)
             if lacks is not None and lacked is None and not topic.missing:
-                logger.error("%s: the right to %s topic %s was taken away; it is waited for", role, lacks, name)
+                text = "%s: the user lacks the right %s on the topic %s now; the service waits for it"
+                logger.error(text, role, lacks, name)
             elif lacked is not None and lacks is None and not topic.missing:
-                logger.info("%s: the right to %s topic %s is there again", role, lacked, name)
+                logger.info("%s: the user has the right %s on the topic %s again", role, lacked, name)
             was_compacted, compacted = (self._compaction(role, name, seen) for seen in (before, now))
             if compacted is not None and was_compacted is None:
                 logger.error("%s", compacted)

@@ -14,7 +14,7 @@ from tests.kafka.streams import Worker
 pytest.register_assert_rewrite("tests.kafka.faults.trials", "tests.kafka.faults.auditing", "tests.kafka.faults.doing")
 from tests.kafka.faults.trials import Site  # noqa: E402  # its assertions are to be rewritten
 
-AT_ONCE = 5
+AT_ONCE = 7
 """Services side by side: most of the time each waits for something."""
 
 HERE = Path(__file__).parent

@@ -45,7 +45,7 @@ def test_a_service_is_ready_when_it_has_committed(site: Site) -> None:
 @pytest.mark.fault("no snapshot can be written for hours")
 def test_a_trickle_without_snapshots_goes_on(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The room beside the committed offset fills up; from three quarters on, micro-batches close when full."""
-    monkeypatch.setattr(keeping, "MOST_CHARACTERS", 160)  # 4000 last for half an hour
+    monkeypatch.setattr(keeping, "MOST_CHARACTERS", 120)  # 4000 last for half an hour
     monkeypatch.setattr(keeping, "FEW_STEPS", 5)
     trial = Trial(site, 1, snapshot_interval=0.5, max_wait=0.05)
     settings = ServiceSettings(**{**trial.stream.settings, "instance": "w", "metrics_port": None})
@@ -60,7 +60,7 @@ def test_a_trickle_without_snapshots_goes_on(site: Site, monkeypatch: pytest.Mon
 
     thread = threading.Thread(target=work)
     thread.start()
-    records = instances(600, 1)
+    records = instances(240, 1)
     with Watch(trial.stream) as watch:
         sent, ends = 1, time.monotonic() + 60
         trial.stream.send(records[:1])
@@ -70,7 +70,7 @@ def test_a_trickle_without_snapshots_goes_on(site: Site, monkeypatch: pytest.Mon
             time.sleep(0.2)
         shutil.rmtree(folder)
         folder.write_text("no folder")
-        while sent < 400:
+        while sent < 160:
             size = 1 + sent % 3  # unequal steps take the most room
             trial.stream.send(records[sent : sent + size])
             sent += size
