@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from kafka.admin import ACLOperation, ResourceType
@@ -15,14 +16,15 @@ from tests.kafka.security import PASSWORD, REAUTH_SECONDS, add_user
 from tests.kafka.streams import check_exactly_once
 
 
-def login(broker: Broker, user: str) -> dict[str, str]:
-    """Settings of a service that sees a new password while it runs."""
+def login(broker: Broker, user: str, password: Path) -> dict[str, str]:
+    """Settings of a service that reads its password from a file, which may change while it runs."""
+    password.write_text(PASSWORD)
     return {
         "brokers": broker.security.address,
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-256",
         "sasl_username": user,
-        "sasl_password": PASSWORD,
+        "sasl_password_file": str(password),
         "tls_ca": str(broker.security.authority),
     }
 
@@ -78,9 +80,9 @@ def test_too_few_replicas(site: Site) -> None:
 @pytest.mark.beside
 @pytest.mark.fault("the password of the service is changed at the brokers")
 def test_another_password(site: Site) -> None:
-    user = "rotated"
+    user, password = "rotated", site.folder / "password"
     add_user(site.broker.address, user)
-    trial = Trial(site, **login(site.broker, user))
+    trial = Trial(site, **login(site.broker, user, password))
     trial.begin()
     trial.mark()
     add_user(site.broker.address, user, "another-horse-battery")
@@ -90,9 +92,9 @@ def test_another_password(site: Site) -> None:
     trial.await_line(*refused)
     trial.feed(10)
     trial.check_committed()
-    add_user(site.broker.address, user)
+    password.write_text("another-horse-battery")
     goes_on(trial)
-    assert PASSWORD not in trial.worker.log.read_text()
+    assert "horse-battery" not in trial.worker.log.read_text()
 
 
 @pytest.mark.beside
