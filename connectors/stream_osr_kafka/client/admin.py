@@ -159,4 +159,5 @@ def _topic(found: Mapping[str, Any]) -> Topic:
     partitions = found["partitions"]
     replicas = min((len(partition["replica_nodes"]) for partition in partitions), default=0)
     in_sync = min((len(partition["isr_nodes"]) for partition in partitions), default=0)
-    return Topic(str(found["topic_id"]), len(partitions), replicas, in_sync, rights=rights)
+    offline = frozenset(partition["partition_index"] for partition in partitions if partition["leader_id"] < 0)
+    return Topic(str(found["topic_id"]), len(partitions), replicas, in_sync, rights=rights, offline=offline)

@@ -107,6 +107,8 @@ class Topic(NamedTuple):
         Operations that we are allowed (``READ``, ``WRITE``); None: the brokers do not say.
     configs
         Its settings, as text, where they were asked for.
+    offline
+        Partitions that no broker leads now.
     """
 
     id: str = ""
@@ -117,6 +119,7 @@ class Topic(NamedTuple):
     refused: bool = False
     rights: frozenset[str] | None = None
     configs: Mapping[str, str] = {}
+    offline: frozenset[int] = frozenset()
 
     def allows(self, operation: str) -> bool:
         """Say whether we have a right, as far as is known."""

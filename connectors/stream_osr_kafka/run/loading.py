@@ -127,8 +127,12 @@ class Loading:
         self.forget(*self._assigned.keys() - assigned)
         for place in sorted(assigned - set(self._job.owned)):
             its = self._assigned.setdefault(place, Assigned(time.monotonic()))
-            if time.monotonic() >= its.again and self._is_seen(place, its):
-                self._load(place, its)
+            if time.monotonic() < its.again or not self._is_seen(place, its):
+                continue
+            if why := self._watch.held_up(place):
+                self._wait(place, its, why, time.monotonic() + AGAIN_SECONDS)
+                continue
+            self._load(place, its)
 
     def _load(self, place: Place, its: Assigned) -> None:
         try:

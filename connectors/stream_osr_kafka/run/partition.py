@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import Decision, Event, OpenSetRecognizer
 
 from ..commands.labelling import Command, apply
 from ..log import logger
@@ -68,6 +68,24 @@ def seed_of(seed: int, place: Place) -> int:
 def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True, mark: str = "") -> Partition:
     """Begin a run of micro-batches, with a recognizer that has seen nothing (or, not ``fresh``, has taken over)."""
     return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh))
+
+
+Decided = list[tuple[Origin, Decision]]
+"""Decisions, each with the record that it is about."""
+
+
+def ended(partition: Partition) -> tuple[OpenSetRecognizer, Decided, list[Event]]:
+    """Copy a stream's recognizer, and decide what it holds back as things stand."""
+    last = copy(partition.model)
+    last.flush()
+    return last, list(zip(partition.waiting, last.drain(), strict=True)), list(last.drain_events())
+
+
+def beginning(begun: Partition, decisions: Decided, events: list[Event]) -> Outcome:
+    """Collect what is published with the beginning of a stream that follows another."""
+    at = begun.history.last
+    timestamp = decisions[-1][0].timestamp if decisions else -1
+    return Outcome(decisions, events, Taken(), f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp)
 
 
 def step(

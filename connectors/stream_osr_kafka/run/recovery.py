@@ -8,9 +8,7 @@ state goes on behind the gap (`on_gap`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from copy import copy
 
-from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
 from ..client import Committed
@@ -20,10 +18,10 @@ from ..patience import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, History, Progress
-from ..wire.messages import Origin, Outcome, Taken
+from ..wire.messages import Outcome
 from .gaps import Found, Gaps
 from .models import Journal, ModelFile
-from .partition import RULES, Partition, begin
+from .partition import RULES, Partition, begin, beginning, ended
 from .snapshots import Snapshots
 from .standing import Change, Incarnations, LostError, Standing
 
@@ -65,6 +63,7 @@ class Recovery:
         self._gaps = Gaps(settings, snapshots, self.lives)
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
+        self._carries: set[str] = set()
         self._seldom = Seldom(logger)
         self._journal = Journal(snapshots.folder)
 
@@ -144,7 +143,7 @@ class Recovery:
         self._check_change(place, progress)
         if self._settings.on_model_change == "carry":
             try:
-                self._model.check_carries(self._kept(progress.model))
+                self._check_carries(progress.model)
             except InvalidParameter as error:
                 raise ConnectorError(f"{place}: {error} (on_model_change: cold)") from None
             except PersistenceError as error:
@@ -224,7 +223,7 @@ class Recovery:
             If the snapshot cannot be written.
         """
         at, mark = earlier.history.last, self.lives[place.topic].mark
-        last, decisions, events = _end(earlier)
+        last, decisions, events = ended(earlier)
         model = self._model.recognizer(place)
         if self._settings.on_model_change == "carry":
             try:
@@ -239,7 +238,7 @@ class Recovery:
             at = at._replace(labels=max(at.labels, labels))
             partition = begin(model, at, mark=mark)
             logger.info("%s begins anew under another model at %d", place, at.offset)
-        return partition, _outcome(partition, decisions, events)
+        return partition, beginning(partition, decisions, events)
 
     def flushed(self, place: Place, partition: Partition) -> tuple[Partition, Outcome]:
         """Decide what a stream holds back as things stand, and go on from there.
@@ -253,10 +252,10 @@ class Recovery:
         PersistenceError
             If the snapshot cannot be written.
         """
-        last, decisions, events = _end(partition)
+        last, decisions, events = ended(partition)
         begun = begin(last, partition.history.last, fresh=False, mark=self.lives[place.topic].mark)
         self._snapshots.write(place, begun)
-        return begun, _outcome(begun, decisions, events)
+        return begun, beginning(begun, decisions, events)
 
     def _go_on(
         self,
@@ -320,6 +319,12 @@ class Recovery:
             "then begins anew from the committed offset"
         )
 
+    def _check_carries(self, identity: str) -> None:
+        """Check once that the streams of an earlier model can go on under this one."""
+        if identity not in self._carries:
+            self._model.check_carries(self._kept(identity))
+            self._carries.add(identity)
+
     def _kept(self, identity: str) -> ModelFile:
         """Read an earlier model of the group, which all partitions share."""
         if identity not in self._earlier:
@@ -376,20 +381,3 @@ class Recovery:
     def _anew(self, place: Place, start: Boundary, change: Change | None = None) -> Found:
         model = self._model.recognizer(place)
         return Found(begin(model, start, mark=self.lives[place.topic].mark), new=True, change=change)
-
-
-Decided = list[tuple[Origin, Decision]]
-
-
-def _end(partition: Partition) -> tuple[OpenSetRecognizer, Decided, list[Event]]:
-    """Copy a stream's recognizer and decide what it holds back as things stand."""
-    last = copy(partition.model)
-    last.flush()
-    return last, list(zip(partition.waiting, last.drain(), strict=True)), list(last.drain_events())
-
-
-def _outcome(begun: Partition, decisions: Decided, events: list[Event]) -> Outcome:
-    """Collect what is published with the beginning of a stream."""
-    at = begun.history.last
-    timestamp = decisions[-1][0].timestamp if decisions else -1
-    return Outcome(decisions, events, Taken(), f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp)

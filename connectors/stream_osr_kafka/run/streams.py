@@ -88,6 +88,7 @@ class Streams:
         self._left_at: dict[Place, int] = {}  # how far partitions had come that were let go
         self._changes: dict[Place, tuple[str, Change]] = {}  # by lineage: their beginning is not committed yet
         self._broken: dict[Place, str] = {}
+        self._held_up: dict[Place, str] = {}
         self._stops: Mapping[Place, int] = {}
         self._seldom = Seldom(logger)
         self._behind = Grace(BEHIND_SECONDS)
@@ -226,8 +227,9 @@ class Streams:
         self._figures.partitions[place].pending += len(records)
 
     def turn(self) -> None:
-        """Read what people have asked."""
+        """Read what people have asked, and see which partitions are held up."""
         self._labels.refresh()
+        self._held_up = {place: why for place in self._owned if (why := self._watch.held_up(place))}
 
     def look(self, place: Place) -> int:
         """Update the figures of a partition; return how many records wait."""
@@ -240,7 +242,10 @@ class Streams:
         """Say which partitions are not live yet."""
         crowded = "closes full micro-batches only, because no snapshot can be written"
         why = {
-            place: its.trouble or (its.replay and "is replayed") or (its.crowded and crowded)
+            place: self._held_up.get(place)
+            or its.trouble
+            or (its.replay and "is replayed")
+            or (its.crowded and crowded)
             for place, its in self._owned.items()
         }
         told = [f"{place} {reason}" for place, reason in why.items() if reason]
@@ -289,7 +294,7 @@ class Streams:
 
     def _try_next(self, place: Place, owned: Owned, now: float) -> Batch | bool:
         """Close the next micro-batch of a partition; an error suspends the partition."""
-        if place in self._broken:
+        if place in self._broken or place in self._held_up:
             return False
         try:
             return self._next(place, owned, now)

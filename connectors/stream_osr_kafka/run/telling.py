@@ -76,7 +76,8 @@ class Telling:
             self._watch.tell_ends(place, figures)
             if not figures.suspended:
                 figures.pending = self._job.look(place)
-                figures.read = self._reader.position(place)
+                if not self._watch.held_up(place):
+                    figures.read = self._reader.position(place)
                 waiting += figures.pending
         if not waiting:  # records that wait for the end of a transaction upstream have not been read
             self._idle = now

@@ -31,6 +31,9 @@ TAKES_SECONDS = 10.0
 OLD_SECONDS = 5.0
 """A look that is older says nothing about the present."""
 
+OF_RECORDS = ("output", "events", "dead_letters")
+"""Roles of the topics that the records of a partition of the input lead to."""
+
 OF_NEW_PARTITIONS = (
     ": the new ones are read from their beginning, each by a recognizer that has seen nothing; keys may go to other "
     "partitions than before"
@@ -223,6 +226,19 @@ class Watch:
         partition.end = self.end(place)
         partition.unstable = None if partition.end is None else self._unstable.records(place)
 
+    def held_up(self, place: Place) -> str:
+        """Return which partition without a leader holds a partition of the input up; empty: none does.
+
+        It is held up by itself, or by the partition of an output that its records go to.
+        """
+        for name, role in self._topics.items():
+            topic = self.seen.topics[name]
+            if topic.offline and (name == place.topic or role in OF_RECORDS):
+                number = place.partition % topic.partitions
+                if number in topic.offline:
+                    return f"no broker leads {Place(name, number)}"
+        return ""
+
     def obstacles(self) -> list[str]:
         """Say what stands between the service and its topics now."""
         if self._stale:
@@ -286,7 +302,12 @@ class Watch:
             self._admin = TopicAdmin(self._settings, ANSWER_SECONDS)
         topics = self._admin.topics(self._topics)
         there = [name for name, topic in topics.items() if topic.partitions]
-        places = [Place(name, number) for name in there for number in range(topics[name].partitions)]
+        places = [
+            Place(name, number)
+            for name in there
+            for number in range(topics[name].partitions)
+            if number not in topics[name].offline
+        ]
         if any(self._lacking(self._topics[topic], topics[topic]) for topic in self.inputs):
             ends: Mapping[Place, int] = {}
         else:

@@ -91,7 +91,7 @@ def set_configs(address: str, topic: str, **configs: str) -> None:
 
 
 def replicate(address: str, topic: str, partitions: int, *nodes: int) -> None:
-    """Have the partitions of a topic on these brokers, and wait until all of them are in sync."""
+    """Have the first partitions of a topic on these brokers, and wait until all of them are in sync."""
     with administering(address) as client:
         told = client.alter_partition_reassignments(
             {TopicPartition(topic, number): list(nodes) for number in range(partitions)}
@@ -99,7 +99,8 @@ def replicate(address: str, topic: str, partitions: int, *nodes: int) -> None:
         assert set(told.values()) == {None}, told
         for _ in range(300):
             found = client.describe_topics([topic])[0]["partitions"]
-            if all(sorted(each["isr_nodes"]) == sorted(nodes) for each in found):
+            own = [each for each in found if each["partition_index"] < partitions]
+            if all(sorted(each["isr_nodes"]) == sorted(nodes) for each in own):
                 return
             time.sleep(0.1)
     raise AssertionError(f"the replicas of {topic} did not come into sync: {found}")

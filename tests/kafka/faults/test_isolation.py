@@ -11,11 +11,13 @@ from itertools import pairwise
 import pytest
 from kafka import KafkaConsumer
 
+from tests.kafka.brokers import Broker, SecondBroker
 from tests.kafka.faults.auditing import audit
+from tests.kafka.faults.doing import replicate
 from tests.kafka.faults.test_snapshots import await_newer, snapshots
 from tests.kafka.faults.trials import Site, Trial, until
 from tests.kafka.scraping import metrics, total
-from tests.kafka.streams import CONSUMER, Stream, Worker, check_exactly_once
+from tests.kafka.streams import CONSUMER, Stream, Worker, check_exactly_once, instances
 
 PARTITIONS = 8
 LONGEST_GAP = 2.0
@@ -140,3 +142,55 @@ def test_a_service_with_other_settings_ends_before_it_joins(site: Site) -> None:
     trial.settle()
     trial.end()
     check_exactly_once(trial.stream)
+
+
+@pytest.mark.fault("no broker leads a partition of the input or of an output")
+@pytest.mark.parametrize("suffix", ["", ".decisions"])
+def test_a_partition_without_a_leader_holds_up_itself_alone(site: Site, suffix: str) -> None:
+    """The only broker that has it dies; no other test makes topics meanwhile, which might come to lie there."""
+    trial = Trial(site, PARTITIONS)
+    trial.begin(
+        160
+    )  # the topics of the brokers themselves are there from now on, and do not come to lie on the second
+    second = SecondBroker(site.folder, site.broker)
+    second.start()
+    try:
+        hold_up(trial, second, f"{trial.stream.topic}{suffix}", 0)
+    finally:
+        second.stop()
+    trial.end()
+    check_exactly_once(trial.stream)
+
+
+def hold_up(trial: Trial, second: SecondBroker, topic: str, bad: int) -> None:
+    """Let the second broker alone have a partition of a topic, kill it, and start it again."""
+    of_output = topic != trial.stream.topic
+    replicate(trial.stream.address, topic, bad + 1, SecondBroker.NODE)
+    arrivals = Arrivals(trial.stream)
+
+    def feed() -> None:
+        trial.stream.send([(1 + n % (PARTITIONS - 1), sent) for n, (_, sent) in enumerate(instances(21, 1))])
+        if of_output:
+            trial.stream.send([(bad, sent) for _, sent in instances(3, 1)])
+
+    with arrivals.watched():
+        for _ in range(5):
+            feed()
+            time.sleep(0.3)
+        second.kill()
+        trial.await_not_ready(f"no broker leads {topic}/{bad}")
+        since = time.monotonic()
+        while time.monotonic() - since < 8:
+            feed()
+            time.sleep(0.3)
+        end = time.monotonic()
+    gaps = {number: arrivals.gap(number, since + 1, end) for number in range(PARTITIONS) if number != bad}
+    print(f"longest gaps between decisions: {gaps}")
+    assert max(gaps.values()) <= LONGEST_GAP, f"{gaps}\n{trial.tail()}"
+    assert trial.is_healthy()
+    second.start()
+    feed()
+    trial.stream.send([(bad, sent) for _, sent in instances(40, 1)])
+    trial.settle()
+    trial.await_ready()
+    replicate(trial.stream.address, topic, bad + 1, Broker.NODE)
