@@ -194,6 +194,12 @@ class ServiceSettings(BaseSettings):
                     raise ValueError(f"{other} and {role} are the same topic, {topic}: give each its own")
         for name in ("start", "stop"):
             self._check_time(name)
+        if (
+            self.start_time is not None
+            and self.stop not in (None, "end")
+            and milliseconds(self.stop) <= self.start_time
+        ):
+            raise ValueError(f"stop, {self.stop}, is not after start, {self.start}: no record lies between them")
         if self.transaction_timeout < self.transaction_deadline:
             raise ValueError(
                 f"transaction_timeout is {self.transaction_timeout:g} s and transaction_deadline "

@@ -70,7 +70,7 @@ def test_several_inputs_are_decided_each_by_itself(broker: Broker, tmp_path: Pat
     feed(210, 1)
     stream.wait(decided)
     stream.wait(lambda: total(metrics(worker), "stream_osr_decisions_total", topic=other) == 210)
-    assert total(metrics(worker), "stream_osr_assigned_partitions") == 5
+    stream.wait(lambda: total(metrics(worker), "stream_osr_assigned_partitions") == 5)
     worker.kill()
     worker = Worker(stream)
     feed(210, 2)

@@ -175,7 +175,8 @@ def test_a_partition_of_a_later_model_waits_for_it(tmp_path: Path, change: str) 
     journal.append(identities[0])
     journal.append(identities[1])
     for _ in range(2):
-        with pytest.raises(LaterModelError, match=rf"in/3: the model {identities[1]} .* {identities[0]}.* waits"):
+        newer = rf"in/3 ran under the newer model {identities[1]}; .* {identities[0]} and waits"
+        with pytest.raises(LaterModelError, match=newer):
             upgrade.found(ours)
     assert upgrade.found(later).state.history == upgrade.state.history, "the worker that has it goes on"
     journal.append(identities[0])  # given to the group once more: now it follows
@@ -187,7 +188,7 @@ def test_a_partition_of_a_later_model_waits_for_it(tmp_path: Path, change: str) 
         assert ours.is_earlier(upgrade.found(ours).state)
 
 
-def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path, caplog: Any) -> None:
+def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path) -> None:
     upgrade = Upgrade(tmp_path, on_lost_state="cold")
     with pytest.raises(ConnectorError, match=r"has run the model .* and this one .*: carry goes on with .*, cold"):
         upgrade.found(upgrade.recovery("b"))
@@ -208,9 +209,9 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path, caplog: Any) 
     (upgrade.snapshots.folder / f"{Progress.parse(committed.metadata).model}.model").unlink()
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*there is no file"):
         upgrade.recovery("b", on_model_change="carry").find(PLACE, committed, 0)
-    caplog.clear()
-    assert upgrade.recovery("b", on_model_change="cold").find(PLACE, committed, 0).new
-    assert "there is no file" in caplog.text, "on_lost_state allows it, and it is said"
+    found = upgrade.recovery("b", on_model_change="cold").find(PLACE, committed, 0)
+    assert found.new
+    assert "there is no file" in str(found.change), "on_lost_state allows it, and it is logged"
     strict = upgrade.recovery("b", on_model_change="cold", on_lost_state="fail")
     with pytest.raises(ConnectorError, match=r"earlier model's stream is not there.*on_lost_state to cold"):
         strict.find(PLACE, committed, 0)

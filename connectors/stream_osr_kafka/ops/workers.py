@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -183,7 +184,7 @@ class Workers:
             logger.info("%s stopped", slot.name)
             return
         if code == 0 and self._settings.stop is not None:
-            slot.finished = True
+            slot.finished, slot.figures = True, replace(slot.figures, obstacles=())
             logger.info("%s has finished", slot.name)
             return
         if ends_service(code, self._opened, first=slot is self._slots[0]):

@@ -151,7 +151,7 @@ class Rivalry:
         least = self.OLD_FENCINGS if self._is_old else self.YOUNG_FENCINGS
         patience = self.OLD_PATIENCE if self._is_old else self.YOUNG_PATIENCE + max(0.0, self._begun - self._opened)
         if self._fencings >= least and seconds >= patience:
-            raise TakenError(f"{said}. This worker ends, because the other one had the id before or keeps it")
+            raise TakenError(f"{said}. This worker ends; the other producer goes on")
         return said
 
     @property

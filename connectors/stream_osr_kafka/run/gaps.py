@@ -8,7 +8,6 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 
 from ..client import Committed
-from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary
@@ -81,23 +80,32 @@ class Gaps(NamedTuple):
         PersistenceError
             If the snapshot cannot be written.
         """
-        offset, first = committed.offset, committed.first
-        if offset is None or offset >= first:
+        change, state, first = self.missed(place, committed), found.state, committed.first
+        if change is None:
             return found
-        gap = f"{place}: the input deleted records before they were read (retention)"
-        change = Change("retention", first, lost=first - offset)
-        if self.settings.on_gap == "fail":
-            raise ConnectorError(
-                f"{gap}, offsets {offset} to {first - 1}; nothing brings them back. Set on_gap to carry, to go on "
-                "with what has emerged, or to cold, to begin anew"
-            )
         if self.settings.on_gap == "cold":
-            logger.error("%s; the stream begins anew at %s", gap, change)
-            return anew(first)._replace(change=change)
-        state = found.state
+            return anew(first)._replace(change=change._replace(held_back=len(state.waiting)))
         at = Boundary(first, state.history.last.labels)
         begun = begin(state.model, at, fresh=False, mark=self.lives[place.topic].mark)
         carried = begun._replace(waiting=state.waiting, rules=state.rules)
         self.snapshots.write(place, carried)
-        logger.error("%s; the stream goes on with what has emerged at %s", gap, change)
-        return Found(carried, snapshots=(at,), new=True, change=change)
+        return Found(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
+
+    def missed(self, place: Place, committed: Committed) -> Change | None:
+        """Return the gap between the committed offset and the first record; None: there is none.
+
+        Raises
+        ------
+        ConnectorError
+            If the setting is ``fail``.
+        """
+        offset, first = committed.offset, committed.first
+        if offset is None or offset >= first:
+            return None
+        gap = "the input deleted records before they were read (retention)"
+        if self.settings.on_gap == "fail":
+            raise ConnectorError(
+                f"{place}: {gap}, offsets {offset} to {first - 1}; nothing brings them back. Set on_gap to carry, to "
+                "go on with what has emerged, or to cold, to begin anew"
+            )
+        return Change("retention", first, lost=first - offset, why=gap)

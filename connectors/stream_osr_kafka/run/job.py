@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..client import Committed, Offset, Place, Refused
@@ -76,9 +76,8 @@ class Job(Protocol):
     def broken(self) -> Mapping[Place, str]:
         """Partitions that cannot go on, and the reasons, since this was last called."""
 
-    @property
-    def finished(self) -> bool:
-        """Whether all partitions of this worker have reached the end of a bounded run."""
+    def finished(self, where: Callable[[Place], Committed]) -> bool:
+        """Whether the group has reached the end of a bounded run, in all partitions."""
 
     @property
     def owned(self) -> Sequence[Place]:

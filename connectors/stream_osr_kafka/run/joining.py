@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from stream_osr.discovery.reconcile import Reconciled, Summary
@@ -101,9 +101,8 @@ class Joining:
         """The one partition, once it is loaded."""
         return () if self._state is None else (self._place,)
 
-    @property
-    def finished(self) -> bool:
-        """Never: there is no bounded run."""
+    def finished(self, where: Callable[[Place], Committed]) -> bool:
+        """Return False: there is no bounded run."""
         return False
 
     def broken(self) -> Mapping[Place, str]:

@@ -58,6 +58,8 @@ class Owned:
         Why it does not go on, and when that is tried again.
     crowded
         Micro-batches close only when they are full: see :meth:`Keeper.is_crowded`.
+    begun
+        Its beginning is committed.
     """
 
     state: Partition
@@ -71,6 +73,7 @@ class Owned:
     trouble: str = ""
     again: float = 0.0
     crowded: bool = False
+    begun: bool = True
 
 
 class Keeper:
@@ -151,8 +154,8 @@ class Keeper:
     def is_crowded(self, place: Place, state: Partition) -> bool:
         """Return True, and say so, if the text beside the committed offset is three quarters full.
 
-        Then micro-batches close only when they are full: equal steps take no room, so that the stream can go on for
-        as long as no snapshot can be written.
+        Then micro-batches close only when they are full: equal steps take no room. Marks of transactions in the input
+        make the steps unequal; the text then fills up more slowly.
         """
         crowded = self._is_full(state, 0.75)
         if crowded:

@@ -20,6 +20,9 @@ from .watching import Watch
 AGAIN_SECONDS = 1.0
 """Pause before a partition that waits for something is tried again."""
 
+TURN_SECONDS = 0.5
+"""Time after which loading leaves the loop to the partitions that are loaded."""
+
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Pause before a suspended partition is tried again: doubled each time."""
 
@@ -38,8 +41,8 @@ class Assigned:
         It cannot be loaded or continued without a change from outside.
     again
         When it is tried again.
-    broker_pause, pause
-        Pauses while the brokers fail, and while it is suspended.
+    broker_pause
+        Pauses while the brokers fail.
     """
 
     since: float
@@ -47,7 +50,6 @@ class Assigned:
     suspended: bool = False
     again: float = 0.0
     broker_pause: Backoff = field(default_factory=Backoff)
-    pause: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE, LONGEST_PAUSE))
 
 
 class Loading:
@@ -81,6 +83,8 @@ class Loading:
         self._job, self._reader, self._transactions, self._watch = job, reader, transactions, watch
         self._figures, self._since = figures, since
         self._assigned: dict[Place, Assigned] = {}
+        self._pauses: dict[Place, Backoff] = {}
+        self._loaded: dict[Place, float] = {}
         self._seldom = Seldom(logger)
 
     @property
@@ -94,9 +98,10 @@ class Loading:
     def forget(self, *places: Place) -> None:
         """Drop partitions that are loaded, or another worker's now."""
         for place in places:
-            its = self._assigned.pop(place, None)
-            if its is not None and its.suspended and place not in self._job.owned:
-                self._figures.partitions.pop(place, None)
+            self._assigned.pop(place, None)
+            figures = self._figures.partitions.get(place)
+            if figures is not None and figures.suspended and place not in self._job.owned:
+                self._figures.partitions.pop(place)
 
     def suspend(self, place: Place, why: str, position: int = 0) -> None:
         """Stop a partition that cannot go on, and try it again later; all others go on.
@@ -112,8 +117,11 @@ class Loading:
         """
         its = self._assigned.setdefault(place, Assigned(time.monotonic()))
         its.why, its.suspended = why.removeprefix(f"{place}: "), True
-        seconds = its.pause.fail()
-        its.again = its.pause.until
+        pause = self._pauses.setdefault(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE))
+        if time.monotonic() - self._loaded.get(place, time.monotonic()) > LONGEST_PAUSE:
+            pause.succeed()  # it went on for a while
+        seconds = pause.fail()
+        its.again = pause.until
         self._figures.partitions[place] = PartitionFigures(position, suspended=True)
         self._seldom.say(
             str(place),
@@ -122,8 +130,8 @@ class Loading:
         )
 
     def load(self) -> None:
-        """Load the partitions that can be loaded now."""
-        assigned = self._reader.assigned
+        """Load partitions that can be loaded now, and leave the rest to the next turns."""
+        assigned, ends = self._reader.assigned, time.monotonic() + TURN_SECONDS
         self.forget(*self._assigned.keys() - assigned)
         for place in sorted(assigned - set(self._job.owned)):
             its = self._assigned.setdefault(place, Assigned(time.monotonic()))
@@ -133,6 +141,8 @@ class Loading:
                 self._wait(place, its, why, time.monotonic() + AGAIN_SECONDS)
                 continue
             self._load(place, its)
+            if time.monotonic() > ends:
+                return
 
     def _load(self, place: Place, its: Assigned) -> None:
         try:
@@ -157,10 +167,11 @@ class Loading:
         self._job.begun(place)
         self._seldom.forget(str(place))
         del self._assigned[place]
+        self._loaded[place] = time.monotonic()
         self._seldom.say(f"assigned {place}", f"assigned {place} at {loaded.begin}", logging.INFO)
 
     def _wait(self, place: Place, its: Assigned, why: str, until: float) -> None:
-        its.why, its.suspended, its.again = why, False, until
+        its.why, its.again = why, until
         self._seldom.say(str(place), f"{place} cannot be loaded yet: {why}", logging.INFO)
 
     def _is_seen(self, place: Place, its: Assigned) -> bool:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from ..client import ClientError, Kind, quieten, start_explained, transactional_id
+from ..client import ClientError, Committed, Kind, quieten, start_explained, transactional_id
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..figures import STARTING, Figures
 from ..log import logger
@@ -84,7 +84,8 @@ class Loop:
             while not stop() and not self._is_open():
                 self.figures.turn()
                 time.sleep(POLL_SECONDS)
-            while not stop() and not self._is_finished():
+            finished = False
+            while not stop() and not (finished := self._is_finished()):
                 self.figures.turn()
                 self._read()
                 if self._doubtful is None:
@@ -97,7 +98,7 @@ class Loop:
                 self._telling.look(self._loading.waiting, self._trouble)
             if self._doubtful is None:
                 self._job.leave()
-            leave = self._settings.on_stop == "leave" and not stay()
+            leave = self._settings.on_stop == "leave" and (finished or not stay())
         finally:
             self._close(leave=leave)
 
@@ -112,13 +113,16 @@ class Loop:
     # Beginning and end.
 
     def _is_finished(self) -> bool:
-        """Whether a bounded run has reached its end in all partitions of this worker."""
-        if not self._job.finished or self._doubtful is not None or not self._reader.joined:
+        """Whether a bounded run has reached its end in all partitions of the group."""
+        if self._settings.stop is None or self._doubtful is not None or not self._reader.joined:
             return False
-        if self._loading.waiting or not self._telling.has_its_share:
+        if self._loading.waiting or not self._telling.has_its_share or not self._job.finished(self._where):
             return False
         logger.info("the end that the setting stop names is reached")
         return True
+
+    def _where(self, place: Place) -> Committed:
+        return self._reader.client.where(place, self._settings.start_time)
 
     def _is_open(self) -> bool:
         """Connect. The first time an answer is wanted; a process that has had one before is patient."""
@@ -274,12 +278,13 @@ class Loop:
             self._seldom.say("failed", f"waiting for the brokers: {error}")
             return False
         self._doubtful = None
-        if truth == dict(group.offsets):
+        if any(truth[place] == offset for place, offset in group.offsets.items()):
+            # as a whole: a partition with another offset is another worker's since, which has gone on
             logger.info("the transaction was committed after all")
             self._note_commit(group, time.time())
-            return True
-        self._job.undo(group)
-        self.figures.add("transactions_retried")
+        else:
+            self._job.undo(group)
+            self.figures.add("transactions_retried")
         for place in group.offsets:
             if place in self._job.owned and not self._job.stands_at(place, truth[place]):
                 logger.warning("%s was committed elsewhere than by us, and is loaded again", place)

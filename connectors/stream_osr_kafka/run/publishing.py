@@ -121,6 +121,8 @@ class Publishing(NamedTuple):
         for message in made:
             try:
                 encoded = self.encoding.encoded(kind, message)
+            except MemoryError:
+                raise
             except Exception as error:
                 failed.append((_received(message, [one]), Refusal("ENCODE", error)))
                 self.figures.add("encoder_failures", message.place)

@@ -30,6 +30,10 @@ class LaterModelError(StartAgainError):
     """A partition has been run by a model that was given to the group after ours: it waits until we are given it."""
 
 
+class NothingToCarryError(ConnectorError):
+    """The state in which the earlier model left a partition is missing."""
+
+
 class Recovery:
     """Finds the state of partitions.
 
@@ -96,9 +100,14 @@ class Recovery:
 
     def remember(self, place: Place, partition: Partition | None, position: int) -> None:
         """Keep the state of a partition that goes to another worker, and how far it was decided here."""
-        self._standing.progress_here[place] = position
+        here = self._standing.progress_here
+        here[place] = max(position, here.get(place, 0))
         if partition is not None:
             self._parted[place] = partition
+
+    def begun(self, place: Place) -> None:
+        """Drop the remembered state of a partition that goes on from what is committed."""
+        self._parted.pop(place, None)
 
     def forget(self, topic: str) -> None:
         """Drop what is known of the partitions of a topic that was deleted and made again."""
@@ -124,6 +133,8 @@ class Recovery:
                 loadable = self._fits(place, where, load=not loadable) or loadable
             except LaterModelError:
                 loadable = True
+            except NothingToCarryError as error:
+                misfits.append(error)
             except LostError as error:
                 if self._settings.on_lost_state == "cold":
                     loadable = True
@@ -135,7 +146,7 @@ class Recovery:
     def _fits(self, place: Place, committed: Committed, *, load: bool) -> bool:
         """Say whether a partition can be loaded; without `load` its state is not read, and the answer is False."""
         progress = self._standing.progress(place, committed)
-        if progress is None:
+        if progress is None or (committed.offset or 0) > committed.end:  # its leader may be new
             return True
         if progress.model == self._model.identity:
             return load and bool(self._go_on(self._model, place, progress, committed))
@@ -170,7 +181,7 @@ class Recovery:
         ConnectorError
             If its state is lost, or another model has run it, and the settings say to stop then.
         """
-        parted = self._parted.pop(place, None)
+        parted = self._parted.get(place)
         try:
             progress = self._standing.progress(place, committed)
             if progress is None:
@@ -186,9 +197,9 @@ class Recovery:
             if self._settings.on_lost_state == "fail":
                 raise self._lost(place, committed, error) from None
             change = self._standing.change(place, committed, self._standing.restart(place, committed))
-            logger.log(change.level, "%s: %s; the stream begins anew at %s", place, error, change)
-            return self._anew(place, Boundary(change.begin, labels), change)
-        return self._anew(place, Boundary(self._standing.restart(place, committed), labels))
+            return self._anew(place, Boundary(change.begin, labels), change._replace(why=str(error)))
+        begin = Boundary(self._standing.restart(place, committed), labels)
+        return self._anew(place, begin, self._gaps.missed(place, committed))
 
     def is_earlier(self, partition: Partition) -> bool:
         """Say whether a partition is still the earlier model's: at its end it is to be handed over."""
@@ -285,8 +296,8 @@ class Recovery:
         """
         if self._journal.is_later(progress.model, than=self._model.identity):
             raise LaterModelError(
-                f"{place}: the model {progress.model} has run it, which followed the one here, "
-                f"{self._model.identity}; it waits until this worker is given that model (SIGHUP to its parent)"
+                f"{place} ran under the newer model {progress.model}; this worker has {self._model.identity} and "
+                "waits for the newer one (SIGHUP to its parent)"
             )
 
     def _check_change(self, place: Place, progress: Progress) -> str:
@@ -332,8 +343,8 @@ class Recovery:
         return self._earlier[identity]
 
     @staticmethod
-    def _nothing_to_carry(place: Place, why: Exception) -> ConnectorError:
-        return ConnectorError(
+    def _nothing_to_carry(place: Place, why: Exception) -> NothingToCarryError:
+        return NothingToCarryError(
             f"{place}: nothing can be carried over, the end of the earlier model's stream is not there: {why}; start "
             "the service with the earlier model once more and stop it (SIGTERM), or set on_model_change to cold"
         )

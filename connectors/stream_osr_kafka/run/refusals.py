@@ -122,4 +122,4 @@ def _halved(messages: Sequence[Outgoing], suspects: Sequence[Refused], send: Sen
             tries += 1
             if again:
                 parts.append([Refused(some[one.place].place, one.error) for one in again])
-    return found or suspects[:1]  # refused together and not apart: with one less it may go on
+    return found or suspects[:1]  # each passes alone: leave one out, and try the rest again

@@ -169,6 +169,12 @@ class Change(NamedTuple):
         Records that are decided again, counted by offsets.
     exact
         The counts are exact; otherwise they are lower bounds.
+    why
+        The cause.
+    carried
+        The state goes on; otherwise the stream begins anew.
+    held_back
+        Decisions that were held back and are lost with the state.
     """
 
     reason: str
@@ -176,21 +182,27 @@ class Change(NamedTuple):
     lost: int = 0
     repeated: int = 0
     exact: bool = True
+    why: str = ""
+    carried: bool = False
+    held_back: int = 0
 
     @property
     def level(self) -> int:
         """Severity of the line that states it."""
-        return logging.ERROR if self.lost else logging.WARNING
+        return logging.ERROR if self.lost or self.held_back else logging.WARNING
 
     def __str__(self) -> str:
         least = "" if self.exact else "at least "
+        how = "goes on with what has emerged" if self.carried else "begins anew"
+        numbers = "no record is lost or decided again"
         if self.lost:
             gap = f"{self.begin - self.lost} to {self.begin - 1}"
-            return f"{self.begin}: {least}{self.lost} records are not decided (offsets {gap})"
-        if self.repeated:
+            numbers = f"{least}{self.lost} records are not decided (offsets {gap})"
+        elif self.repeated:
             again = f"{self.begin} to {self.begin + self.repeated - 1}"
-            return f"{self.begin}: {least}{self.repeated} records are decided again (offsets {again})"
-        return f"{self.begin}: no record is lost or decided again"
+            numbers = f"{least}{self.repeated} records are decided again (offsets {again})"
+        held_back = f"; {self.held_back} decisions that were held back are lost" if self.held_back else ""
+        return f"{self.why}; the stream {how} at {self.begin}: {numbers}{held_back}"
 
 
 class Standing:

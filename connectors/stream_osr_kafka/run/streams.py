@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +28,7 @@ from ..wire.encoding import Encoding
 from ..wire.messages import Decoder, Received
 from ..wire.publisher import Publisher
 from ..wire.subclasses import largest_summary
+from .bounds import Bounds
 from .counting import begin_counts
 from .finding import Finder
 from .gaps import Found
@@ -89,7 +90,7 @@ class Streams:
         self._changes: dict[Place, tuple[str, Change]] = {}  # by lineage: their beginning is not committed yet
         self._broken: dict[Place, str] = {}
         self._held_up: dict[Place, str] = {}
-        self._stops: Mapping[Place, int] = {}
+        self._bounds = Bounds(settings, figures)
         self._seldom = Seldom(logger)
         self._behind = Grace(BEHIND_SECONDS)
         self._publishing: Publishing  # both from the check on
@@ -112,7 +113,7 @@ class Streams:
             self.renewed(topic, topic_id)
         committed = watch.committed()
         self._recovery.check(committed)
-        self._stops = watch.stops()
+        self._bounds.set(watch.stops())
         remove_orphans(self._snapshots.folder, settings.inputs, self._model.identity, committed)
 
     def renewed(self, topic: str, topic_id: str) -> None:
@@ -164,10 +165,16 @@ class Streams:
         return Loaded(last.offset, self._keeper.offset(place, found.state) if found.new else None)
 
     def begun(self, place: Place) -> None:
-        """Count what the beginning of a partition does to records, once it is committed."""
+        """Log and count what the beginning of a partition does to records, once it is committed."""
+        self._owned[place].begun = True
+        self._recovery.begun(place)
+        self._note(place)
+
+    def _note(self, place: Place) -> None:
         _, change = self._changes.pop(place, ("", None))
         if change is not None:
-            self._figures.add(f"{LOST}{change.reason}", place, change.lost)
+            logger.log(change.level, "%s: %s", place, change)
+            self._figures.add(f"{LOST}{change.reason}", place, change.lost + change.held_back)
             self._figures.add(f"{REPEATED}{change.reason}", place, change.repeated)
 
     def let_go(self, place: Place) -> None:
@@ -176,26 +183,24 @@ class Streams:
         self._finder.forget(place)
         owned = self._owned.pop(place, None)
         if owned is not None:
-            self._left_at[place] = position = self._figures.partitions.pop(place).position
-            whole = not owned.replay and not owned.uncommitted
-            self._recovery.remember(place, owned.state if whole else None, position)
+            position = self._figures.partitions.pop(place).position
+            if owned.begun:
+                self._left_at[place] = position
+                whole = not owned.replay and not owned.uncommitted
+                self._recovery.remember(place, owned.state if whole else None, position)
 
     def broken(self) -> Mapping[Place, str]:
         """Partitions that cannot go on, and the reasons, since this was last called."""
         broken, self._broken = self._broken, {}
         return broken
 
-    @property
-    def finished(self) -> bool:
-        """Whether all partitions of this worker have reached the end that the setting `stop` names."""
-        return bool(self._stops) and all(
-            self._is_done(place, owned) and not owned.state.waiting for place, owned in self._owned.items()
-        )
+    def finished(self, where: Callable[[Place], Committed]) -> bool:
+        """Whether the group has reached the end that the setting `stop` names, in all partitions."""
+        own = all(self._is_done(place, owned) and not owned.state.waiting for place, owned in self._owned.items())
+        return own and self._bounds.are_reached(where)
 
     def _is_done(self, place: Place, owned: Owned) -> bool:
-        read, stop = self._figures.partitions[place].read, self._stops.get(place)
-        waits = owned.buffer or owned.uncommitted or owned.replay
-        return stop is not None and read is not None and read >= stop and not waits
+        return self._bounds.is_read(place) and not (owned.buffer or owned.uncommitted or owned.replay)
 
     def _flush(self, place: Place, owned: Owned) -> Batch:
         """Decide what is held back at the end of a bounded run."""
@@ -216,11 +221,10 @@ class Streams:
 
     def take(self, place: Place, records: list[Received]) -> None:
         """Buffer what was read of a partition, up to where it stops."""
-        owned, stop = self._owned.get(place), self._stops.get(place)
+        owned = self._owned.get(place)
         if owned is None:
             return
-        if stop is not None:
-            records = [record for record in records if record.offset < stop]
+        records = self._bounds.within(place, records)
         if not owned.buffer:
             owned.since = time.monotonic()
         owned.buffer.extend(records)
@@ -254,12 +258,12 @@ class Streams:
     def _own(self, place: Place, found: Found) -> None:
         now, state = time.monotonic(), found.state
         if self._changes.get(place, ("",))[0] == state.lineage:
-            self.begun(place)  # its transaction was in doubt, and was committed after all
+            self._note(place)  # its transaction was in doubt, and was committed after all
         self._changes.pop(place, None)
         if found.change is not None:
             self._changes[place] = state.lineage, found.change
         tell_of_gap(self._labels, str(place), state.history.last.labels)
-        self._owned[place] = Owned(state, deque(found.replay), list(found.snapshots), now)
+        self._owned[place] = Owned(state, deque(found.replay), list(found.snapshots), now, begun=not found.new)
         self._figures.partitions[place] = figures = PartitionFigures(
             state.history.last.offset, replaying=bool(found.replay), snapshot=now, held=len(state.waiting)
         )
@@ -287,7 +291,7 @@ class Streams:
                 offsets[place] = self._keeper.offset(place, state)
             except ConnectorError as error:
                 self._broken[place] = str(error)
-                self._undo([one for one in batches if one.place == place])
+                self.undo(Group([one for one in batches if one.place == place], [], {}))
         batches = [one for one in batches if one.place in offsets]
         messages = [message for one in batches for message in self._publishing.messages(one)]
         return Group(batches, messages, offsets) if batches else None
@@ -306,12 +310,12 @@ class Streams:
 
     def undo(self, group: Group) -> None:
         """Put states and records back as they were."""
-        self._undo(group.content)
-
-    def _undo(self, batches: Sequence[Batch]) -> None:
-        for one in reversed(batches):
+        for one in reversed(group.content):
             owned = self._owned.get(one.place)
             if owned is not None:
+                if one.before.lineage != one.after.lineage:
+                    written = self._snapshots.boundaries(one.place, one.before.lineage)
+                    owned.snapshots = sorted({*written}.intersection(one.before.history.boundaries()))
                 owned.state = one.before
                 owned.buffer.extendleft(reversed(one.records))
                 owned.uncommitted -= len(one.records)
@@ -358,8 +362,7 @@ class Streams:
         if due or owned.crowded:
             owned.crowded = self._keeper.is_crowded(place, owned.state)
             due = due and not owned.crowded
-        if owned.buffer and owned.buffer[-1].offset + 1 == self._stops.get(place):
-            due = True
+        due = due or (bool(owned.buffer) and self._bounds.is_read(place))
         return ready(owned.buffer, done, size=self._batch_size, due=due, asked=asked, labels=labels.end)
 
     def _close(self, place: Place, owned: Owned, cut: Cut) -> Batch:

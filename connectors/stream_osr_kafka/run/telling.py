@@ -45,9 +45,10 @@ class Telling:
     def __init__(self, job: Job, reader: Reader, watch: Watch, figures: Figures, max_wait: float | None) -> None:
         self._job, self._reader, self._watch, self._figures = job, reader, watch, figures
         self._longest = math.inf if max_wait is None else STILL_SECONDS + max_wait
+        self._patience = 0.0 if max_wait is not None and max_wait <= STILL_SECONDS else self._longest
         self._seldom = Seldom(logger)
         self._looked = self.committed = self._idle = time.monotonic()
-        self._joined = 0.0
+        self._joined = math.inf
         self._loaded: frozenset[Place] = frozenset()
         self._assigned = -math.inf
         self._was_ready = False
@@ -71,6 +72,7 @@ class Telling:
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
+        self._joined = min(self._joined, now) if self._reader.joined else math.inf
         waiting = 0
         for place, figures in self._figures.partitions.items():
             self._watch.tell_ends(place, figures)
@@ -111,7 +113,6 @@ class Telling:
             found.append(self._reader.trouble)
         elif not self._reader.joined:
             found.append("not a member of the group yet")
-            self._joined = now
         elif not self._figures.partitions and now - self._joined < ALONE_SECONDS:
             found.append("the group has given it no partition yet")
         found += [f"{place} cannot be read on" for place in self._reader.unreadable]
@@ -119,7 +120,7 @@ class Telling:
         found += self._job.obstacles()
         if trouble:
             found.append(f"transactions fail: {trouble}")
-        elif behind and self.committed < self._assigned and self._longest < math.inf:
+        elif behind and self.committed < self._assigned and now - self._assigned > self._patience:
             found.append(
                 f"no micro-batch is committed yet since partitions were assigned, with {behind} records to do"
             )

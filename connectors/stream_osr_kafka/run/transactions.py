@@ -236,8 +236,14 @@ class Transactions:
             turn()
             return refused
 
-        before, self._blocked = self._blocked, True
-        check_topics(messages, suspects, self._settings, send)
+        before = self._blocked
+        try:
+            check_topics(messages, suspects, self._settings, send)
+        except InDoubtError:
+            raise
+        except Exception:
+            self._blocked = True
+            raise
         self._blocked = False
         if before:
             raise ClientError(Kind.AGAIN, "a topic that refused every message takes messages again")

@@ -85,13 +85,13 @@ class Unstable:
 
     def tell(self, places: Iterable[Place], admin: TopicAdmin) -> None:
         """Log which of these partitions have been held back for long, and ask whose transaction it is."""
-        now = time.monotonic()
+        now, asked = time.monotonic(), False
         for place in places:
             blocked = self._long(place)
             if blocked is None:
                 continue
-            if blocked.producer is None and (not blocked.asked or now - blocked.asked > ASK_SECONDS):
-                producer = None
+            if not asked and blocked.producer is None and (not blocked.asked or now - blocked.asked > ASK_SECONDS):
+                producer, asked = None, True  # one partition in a look: the answers may take long
                 with suppress(ClientError):  # a right is missing, or a broker is away
                     producer = admin.open_transaction(place, blocked.stable)
                 blocked = self._blocked[place] = blocked._replace(asked=now, producer=producer)

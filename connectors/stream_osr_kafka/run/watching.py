@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from ..client import ClientError, Committed, Topic, TopicAdmin, causes, too_few_replicas
+from ..client import ClientError, Committed, Kind, Topic, TopicAdmin, causes, too_few_replicas
 from ..exits import NoRightError, NoTopicError
 from ..figures import Figures, PartitionFigures
 from ..log import logger
@@ -165,11 +165,13 @@ class Watch:
             If the brokers do not answer.
         """
         assert self._admin is not None, "open() makes the client"
-        found, firsts = self._admin.committed(self._settings.group), self._admin.firsts(self.places)
+        led = [place for place in self.places if place.partition not in self.seen.topics[place.topic].offline]
+        found, firsts = self._admin.committed(self._settings.group), self._admin.firsts(led)
+        ends = self._admin.ends(led)  # asked last: what is committed lies before them
         out = {}
         for place in self.places:
             offset, metadata = found.get(place, (None, ""))
-            out[place] = Committed(offset, metadata, firsts[place], self.seen.ends[place])
+            out[place] = Committed(offset, metadata, firsts.get(place, 0), ends.get(place, offset or 0))
         return out
 
     def stops(self) -> dict[Place, int]:
@@ -177,15 +179,22 @@ class Watch:
 
         Raises
         ------
+        ConnectorError
+            If the time is in the future.
         ClientError
             If the brokers do not answer.
         """
         stop = self._settings.stop
         if stop is None:
             return {}
+        unknown = [place for place in self.places if place not in self.seen.ends]
+        if unknown:
+            raise ClientError(Kind.AGAIN, f"the end of {unknown[0]} is not known: no broker leads it")
         ends = {place: self.seen.ends[place] for place in self.places}
         if stop == "end":
             return ends
+        if milliseconds(stop) > 1000 * time.time():
+            raise ConnectorError(f"stop is {stop}, in the future; expected a time in the past, or end")
         assert self._admin is not None, "open() makes the client"
         return {
             place: min(end, ends[place]) for place, end in self._admin.since(self.places, milliseconds(stop)).items()
