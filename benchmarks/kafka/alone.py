@@ -168,7 +168,7 @@ def pass_through(settings: ServiceSettings, watch: Watch) -> None:
             transactions.finish(under_way)
         watch.figures.add("records", Place(settings.input, 0), len(polled))
     transactions.close(2.0)
-    consumer.close()
+    consumer.close(leave=True)
 
 
 def _cannot_be(place: Place, offset: int, error: Exception, remedy: str) -> None:

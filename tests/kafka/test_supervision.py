@@ -214,7 +214,7 @@ def test_a_worker_of_the_old_model_leaves_a_partition_alone_that_is_the_new_ones
     stream.send(instances(400, PARTITIONS, seed=1, begin=400))
     stream.wait()
     assert left.stop() == 0
-    right.await_line("has run it, which followed")
+    right.await_line("ran under the newer model")
     stream.send(instances(200, PARTITIONS, seed=2, begin=800))
     time.sleep(3)
     waiting = [number for number, at in enumerate(stream.committed()) if at < len(stream.sent[number])]

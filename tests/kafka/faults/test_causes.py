@@ -104,7 +104,7 @@ def test_a_long_refusal_has_few_lines(site: Site, seconds: float, most: int) -> 
     """Attempts are 5 to 10 s apart: a client looks for a broker for 5 s, and the next one waits for up to 5 s."""
     user = "refused"
     add_user(site.broker.address, user)
-    trial = Trial(site, **login(site.broker, user))
+    trial = Trial(site, **login(site.broker, user, site.folder / "password"))
     trial.begin()
     add_user(site.broker.address, user, "another-horse-battery")
     trial.mark()

@@ -73,7 +73,7 @@ def feed(stream: Stream, number: int) -> None:
 
 
 @pytest.mark.beside
-@pytest.mark.fault("group and instance of two services make one text, joined by a hyphen")
+@pytest.mark.fault("the group and the instance of two services give the same text when a hyphen joins them")
 def test_two_services_of_one_joined_name(site: Site) -> None:
     """Group ``g`` with instance ``a-b``, and group ``g-a`` with instance ``b``."""
     group = f"group-{site.folder.name}-{time.time_ns()}"
