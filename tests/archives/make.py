@@ -19,6 +19,7 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import save_trained
 from stream_osr_connectors import MemorySink
 from stream_osr_connectors.loop import Sinks, load_checkpoint, run
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import begin, step
 from stream_osr_kafka.run.snapshots import Snapshots
@@ -106,7 +107,7 @@ def _service(temporary: Path, folder: Path) -> None:
     snapshots = Snapshots(state, keep=2)
     snapshots.open()
     model.keep(state)
-    partition = begin(model.recognizer(*PLACE), Boundary(0))._replace(lineage=LINEAGE)
+    partition = begin(model.recognizer(Place(*PLACE)), Boundary(0))._replace(lineage=LINEAGE)
     emerged: list[int] = []
     for first in range(0, 100, 20):
         batch = messages(rows[first : first + 20], first)
@@ -114,7 +115,7 @@ def _service(temporary: Path, folder: Path) -> None:
             ask(partition.model, emerged)
         partition, outcome = step(partition, PLACE, batch, (), Boundary(first + 20), decoder(rows[0]))
         emerged += [event.subclass_id for event in outcome.events if isinstance(event, SubclassEmerged)]
-    written = snapshots.write(*PLACE, partition)
+    written = snapshots.write(Place(*PLACE), partition)
     expected = go_on_serving(partition, rows[100:], 100)
     _keep(folder, written, {"rows": rows[100:], "expected": expected, "model": f"{model.identity}.model"})
     (folder / f"{model.identity}.model.xz").write_bytes(

@@ -16,9 +16,10 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive import load_trained
 from stream_osr_connectors.loop import load_checkpoint
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import Partition
-from stream_osr_kafka.run.snapshots import Snapshots, place_of
+from stream_osr_kafka.run.snapshots import Snapshots, name_of
 from stream_osr_kafka.wire.boundaries import Boundary, History
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import (
@@ -117,11 +118,11 @@ def test_the_checkpoint_of_the_loop(version: Path, tmp_path: Path) -> None:
 
 def test_the_snapshot_of_the_service(version: Path, tmp_path: Path) -> None:
     (name,) = (path.name.removesuffix(".json") for path in version.glob("in-3-*.json"))
-    told, place = beside(version, name), place_of(unpacked(version, name, tmp_path))
-    assert place is not None
+    told, named = beside(version, name), name_of(unpacked(version, name, tmp_path))
+    assert named is not None
     identity = unpacked(version, told["model"], tmp_path).stem
     model = ModelFile.kept(tmp_path, identity)
-    snapshot = Snapshots(tmp_path, keep=2).read(*PLACE, place.lineage, place.at, model.trained)
+    snapshot = Snapshots(tmp_path, keep=2).read(Place(*PLACE), named.lineage, named.at, model.trained)
     assert snapshot is not None
     assert snapshot.model.value.stream is not None
     assert len(snapshot.waiting) == ARGUMENTS["decision_delay"]
@@ -129,6 +130,6 @@ def test_the_snapshot_of_the_service(version: Path, tmp_path: Path) -> None:
     shared = snapshot.model.value.stream.known.location is model.trained.draws[0].location
     assert shared, "what lies beside is not copied"
     partition = Partition(
-        snapshot.model, snapshot.waiting, place.lineage, History(Boundary(0), fresh=True).to(place.at)
+        snapshot.model, snapshot.waiting, named.lineage, History(Boundary(0), fresh=True).to(named.at)
     )
-    same(as_text(go_on_serving(partition, told["rows"], place.at.offset)), told["expected"])
+    same(as_text(go_on_serving(partition, told["rows"], named.at.offset)), told["expected"])

@@ -146,6 +146,7 @@ class Loading:
 
     def _load(self, place: Place, its: Assigned) -> None:
         try:
+            self._transactions.open()  # what a failed one has begun hides what is committed until it is ended
             where = self._reader.client.where(place, self._since)
             loaded = self._job.load(place, where)
             if isinstance(loaded, Waiting):
@@ -155,7 +156,6 @@ class Loading:
                     self._wait(place, its, loaded.why, time.monotonic() + AGAIN_SECONDS)
                 return
             if loaded.commit is not None:
-                self._transactions.open()
                 offsets = {place: loaded.commit}
                 self._transactions.finish(self._transactions.begin([], offsets, self._reader.client.membership))
             self._reader.begin(place, loaded.begin)
