@@ -327,6 +327,20 @@ def test_copies_have_the_reasons_of_the_first(trained: Any) -> None:
     assert (copy.key, copy.seq) == (499, 499)
 
 
+def test_a_row_repeats_while_a_label_opens_a_class(trained: Any) -> None:
+    X, _ = problem(1, 4 * BATCH)
+    X[BATCH // 2 :] = X[BATCH // 2]
+    model = OpenSetRecognizer.from_trained(trained, batch_size=BATCH, chains=2, seed=3)
+    for key, row in enumerate(X.tolist()):
+        if key == 3 * BATCH - 1:
+            model.learn_one(dict.fromkeys(NAMES, 60.0), "opened")
+        model.learn_one(dict(zip(NAMES, row, strict=True)), key=key)
+    decisions = sorted(model.drain(), key=lambda decision: decision.seq)
+    assert len(decisions) == 4 * BATCH
+    assert {decision.label for decision in decisions[BATCH:]} == {decisions[BATCH].label}
+    assert decisions[-1].probabilities["opened"] < 0.01
+
+
 def test_an_unknown_row_sent_again_and_again_makes_no_class(trained: Any) -> None:
     X, _ = problem(1, 1200)
     X[405:905] = 60.0 + np.arange(6.0)

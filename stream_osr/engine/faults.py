@@ -100,8 +100,13 @@ def as_first(noticed: Noticed, raw: np.ndarray) -> np.ndarray:
         return raw
     out = raw.copy()
     for at, first in noticed.repeats.items():
-        out[at] = first.raw if isinstance(first, Copy) else raw[first]
+        out[at] = _widened(first.raw, raw.shape[1]) if isinstance(first, Copy) else raw[first]
     return out
+
+
+def _widened(raw: np.ndarray, size: int) -> np.ndarray:
+    """Give classes that labels of this batch have opened a probability of 0; unknown stays the last."""
+    return np.concatenate([raw[:-1], np.zeros(size - len(raw)), raw[-1:]]) if len(raw) < size else raw
 
 
 def decided_as_first(noticed: Noticed, decisions: list[Decision]) -> list[Decision]:
