@@ -16,6 +16,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import begin, step
 from stream_osr_kafka.settings import ServiceSettings
@@ -110,7 +111,7 @@ def test_as_tables(example: ModuleType, tmp_path: Path) -> None:
 def test_through_kafka(example: ModuleType, model: OpenSetRecognizer, tmp_path: Path) -> None:
     model.save(tmp_path / "model.osr")
     settings = ServiceSettings(model=tmp_path / "model.osr", brokers="b", input="in", state=tmp_path / "state")
-    partition = begin(ModelFile.load(settings).recognizer("in", 0), Boundary(0))
+    partition = begin(ModelFile.load(settings).recognizer(Place("in", 0)), Boundary(0))
     decode = JsonDecoder(JsonFields(features=model.trained.names), 10_000)
     drawn = list(example.stream(STREAM, np.random.default_rng(2)))
     pairs = []

@@ -51,7 +51,8 @@ def test_the_unit_agrees_with_the_settings_and_with_the_page() -> None:
     variables = {name.lower() for name in re.findall(r"STREAM_OSR_([A-Z_]+)=", UNIT.read_text())}
     assert variables <= ServiceSettings.model_fields.keys()
     assert {int(code) for code in setting("RestartPreventExitStatus").split()} == FOR_A_PERSON
-    rows = re.findall(r"^\| (\d+) \| .* \| .* \| (.*) \|$", PAGE, re.MULTILINE)
+    table = PAGE.partition("| exit code |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (\d+) \| .* \| .* \| (.*) \|$", table, re.MULTILINE)
     assert {int(code): told for code, told in rows} == {
         code: "not started again" if code in {0, *FOR_A_PERSON} else "started again" for code in (0, USAGE, *CODES)
     }
