@@ -15,7 +15,7 @@ from tests.documents.running import Failed, Session
 
 NOT_RUN: dict[str, int] = {
     "README.md": 2,  # clone, install
-    "docs/kafka.md": 3,  # images from a network, a service of the machine
+    "docs/kafka.md": 3,  # images from a network, a transaction that hangs, a service of the machine
     "docs/tutorials/kafka.md": 1,  # the same: an environment
     "docs/index.md": 1,  # clone
     "docs/tutorials/images.md": 1,  # needs USPS: tests/test_examples_images.py
