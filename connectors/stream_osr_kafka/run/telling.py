@@ -120,7 +120,7 @@ class Telling:
         found += self._job.obstacles()
         if trouble:
             found.append(f"transactions fail: {trouble}")
-        elif behind and self.committed < self._assigned and now - self._assigned > self._patience:
+        elif behind and self.committed < self._assigned and now - self._assigned >= self._patience:
             found.append(
                 f"no micro-batch is committed yet since partitions were assigned, with {behind} records to do"
             )
