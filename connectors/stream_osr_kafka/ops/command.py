@@ -202,7 +202,7 @@ def _work_watched(settings: ServiceSettings, told: Told, current: CurrentModel, 
 
             _work(settings, figures, told, ended, model, make)
             figures.partitions.clear()
-            if current.model is model:  # it was told to stop, or a bounded run has reached its end
+            if current.model is model:  # a signal has stopped it, or a bounded run has reached its end
                 break
 
 

@@ -13,7 +13,7 @@ from ..settings import ServiceSettings
 from ..wire.messages import Received
 
 ASK_SECONDS = 2.0
-"""How often the committed offsets of all partitions are asked, once this worker has nothing left to do."""
+"""Interval between two requests for the committed offsets, once this worker has no records left."""
 
 READ_SECONDS = 2.0
 """Time that reading the marks of transactions at the end of a partition may take."""

@@ -203,7 +203,7 @@ class Streams:
         return self._bounds.is_read(place) and not (owned.buffer or owned.uncommitted or owned.replay)
 
     def _flush(self, place: Place, owned: Owned) -> Batch:
-        """Decide what is held back at the end of a bounded run."""
+        """Make the decisions that are held back at the end of a bounded run."""
         before = owned.state
         owned.state, outcome = self._recovery.flushed(place, before)
         owned.snapshots = [owned.state.history.last]

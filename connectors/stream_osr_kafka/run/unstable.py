@@ -21,7 +21,7 @@ OPEN_SECONDS = 300.0
 """How long a transaction may hold a partition back until the service is not ready."""
 
 ASK_SECONDS = 60.0
-"""How often the brokers are asked whose transaction it is, as long as they do not say."""
+"""Interval between two requests for the producer of an open transaction."""
 
 
 class Blocked(NamedTuple):

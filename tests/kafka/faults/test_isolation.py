@@ -145,7 +145,7 @@ def test_a_service_with_other_settings_ends_before_it_joins(site: Site) -> None:
 
 
 @pytest.mark.fault("no broker leads a partition of the input or of an output")
-@pytest.mark.parametrize("suffix", ["", ".decisions"])
+@pytest.mark.parametrize("suffix", ["", pytest.param(".decisions", marks=pytest.mark.long)])
 def test_a_partition_without_a_leader_holds_up_itself_alone(site: Site, suffix: str) -> None:
     """The only broker that has it dies; no other test makes topics meanwhile, which might come to lie there."""
     trial = Trial(site, PARTITIONS)
