@@ -2,7 +2,7 @@
 
     python -m tests.archives.make FOLDER
 
-Run it on the code of a release, once, into a folder named by its format version; see the README beside it.
+Run it once for each format version, into a folder named by it; see the README beside it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from stream_osr_kafka.run.partition import begin, step
 from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary
+from tests.archives.golden import machine
 from tests.archives.story import (
     ARGUMENTS,
     PLACE,
@@ -53,6 +54,7 @@ def make(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         for write in (_trained, _mid_stream, _training, _checkpoint, _service):
             write(Path(temporary), folder)
+    (folder / "machine.json").write_text(json.dumps(machine()) + "\n")
 
 
 def _keep(folder: Path, path: Path, expected: dict[str, Any]) -> None:
@@ -106,15 +108,15 @@ def _service(temporary: Path, folder: Path) -> None:
     snapshots = Snapshots(state, keep=2)
     snapshots.open()
     model.keep(state)
-    partition = begin(model.recognizer(*PLACE), Boundary(0))._replace(lineage=LINEAGE)
+    partition = begin(model.recognizer(PLACE), Boundary(0))._replace(lineage=LINEAGE)
     emerged: list[int] = []
     for first in range(0, 100, 20):
         batch = messages(rows[first : first + 20], first)
         if first == 80:
             ask(partition.model, emerged)
-        partition, outcome = step(partition, PLACE, batch, (), Boundary(first + 20), decoder(rows[0]))
+        partition, outcome = step(partition, PLACE, batch, (), Boundary(first + 20), decoder())
         emerged += [event.subclass_id for event in outcome.events if isinstance(event, SubclassEmerged)]
-    written = snapshots.write(*PLACE, partition)
+    written = snapshots.write(PLACE, partition)
     expected = go_on_serving(partition, rows[100:], 100)
     _keep(folder, written, {"rows": rows[100:], "expected": expected, "model": f"{model.identity}.model"})
     (folder / f"{model.identity}.model.xz").write_bytes(
