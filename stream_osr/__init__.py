@@ -8,7 +8,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from stream_osr.moved import keep_earlier_names
 from stream_osr.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from stream_osr.recognizer import OpenSetRecognizer
     from stream_osr.trained import TrainedModel
     from stream_osr.training_report import TrainingReport
-
-keep_earlier_names()
 
 __all__ = [
     "CandidateClass",

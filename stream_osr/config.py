@@ -10,7 +10,7 @@ from inspect import cleandoc, signature
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.limits import MOST_LABEL_BYTES, trouble_with
@@ -100,7 +100,6 @@ class Arguments:
         covariances and several chains. ``"drawn"``: each is normal-inverse-Wishart with its hyperparameters drawn,
         and new subclasses lie where that places them. It says nothing of the rest: seats fade, known classes are
         frozen and have broad terms as ever (``docs/inference.md``, section 12, has what is exact and what is not).
-        ``"exact"``, its name in earlier releases, means the same.
     broad
         Add to the density of each known class a broad term: where it lies that its subclasses do not describe. For
         classes of many scattered centres, with a halo, or of few instances. Not with tied covariances.
@@ -271,12 +270,6 @@ class Parameters(BaseModel, Arguments):
     categorical: tuple[FeatureName, ...] | None = None
     numeric: tuple[FeatureName, ...] | None = None
     missing: tuple[str | int | float, ...] | None = None
-
-    @field_validator("ensemble", mode="before")
-    @classmethod
-    def _renamed(cls, ensemble: object) -> object:
-        """Take the earlier name for the present one: archives have it, and it is part of a model's identity there."""
-        return "drawn" if ensemble == "exact" else ensemble
 
     @model_validator(mode="after")
     def _fit_together(self) -> Parameters:

@@ -17,7 +17,7 @@ from stream_osr.entries import TIMES, is_blank, is_index, is_marked
 from stream_osr.errors import InvalidFeature
 from stream_osr.limits import MOST_CATEGORY_BYTES, MOST_VALUES, trouble_with
 from stream_osr.missing import is_missing
-from stream_osr.reading import TRUTHS, Comma, Tally, Unreadable, canonical, number, spelled
+from stream_osr.reading import TRUTHS, Comma, Tally, Unreadable, number, spelled
 
 Name = Hashable
 
@@ -217,7 +217,7 @@ class Coder:
 
 
 def codes_of(values: tuple[str, ...]) -> Callable[[str], float | None]:
-    """Return what finds the number of a value; models of earlier releases have values that are spelled otherwise.
+    """Return what finds the number of a value.
 
     >>> find = codes_of(("true", "false"))
     >>> find("true"), find("0"), find("No"), find("maybe")
@@ -225,13 +225,12 @@ def codes_of(values: tuple[str, ...]) -> Callable[[str], float | None]:
     """
     if isinstance(values, Texts):
         return values.code
-    codes = {canonical(text): float(code) for code, text in enumerate(values)}
+    codes = {text: float(code) for code, text in enumerate(values)}
     truths = {TRUTHS.get(text.lower()): code for text, code in codes.items()}
     two = len(codes) == 2 and truths.keys() == {"true", "false"}
     if two or (values and (codes.keys() <= {"true", "false"} or codes.keys() <= {"1", "0"})):
         words = [(each, truths[truth]) for word, truth in TRUTHS.items() if truth in truths for each in _cases(word)]
         codes = dict(words) | codes
-    codes |= {text: float(code) for code, text in enumerate(values)}
     return codes.get
 
 

@@ -115,5 +115,5 @@ class Saved(Holder):
 
 
 def _unmet(parts: tuple[tuple[Any, ...], ...] | None) -> Unmet | None:
-    """Read what the stream has not met; a release that did not follow it has written nothing."""
+    """Read what the stream has not met; ``None``: nothing has been noted."""
     return None if parts is None else Unmet(frozenset(parts[0]), frozenset(parts[1]), parts[2])

@@ -76,15 +76,14 @@ class TrainedModel:
     references
         Training instances that are asked beside the stream; ``None``: nothing guards the known classes.
     background
-        What instances that resemble nothing look like; ``None``: the model is of a release that did not ask.
+        What instances that resemble nothing look like.
     categories
         Values of each feature that is a category, in the order of these among the names, then what the values of
         flags are called.
     order
-        How strongly neighbouring training instances resemble each other; ``None``: the order carries no information,
-        or the model is of a release that did not test it.
+        How strongly neighbouring training instances resemble each other; ``None``: the order carries no information.
     usual
-        What raw columns and rows are like; ``None``: the model is of a release that did not ask, or provisional.
+        What raw columns and rows are like; ``None``: the model is provisional.
     absent_zero
         Features that are zero in an instance that does not name them.
     commas
@@ -98,8 +97,8 @@ class TrainedModel:
     space: Space
     draws: tuple[Known, ...]
     report: TrainingReport = field(compare=False)
-    references: References | None = None
-    background: Background | None = None
+    references: References | None
+    background: Background
     categories: tuple[tuple[str, ...], ...] = ()
     order: Order | None = None
     usual: Usual | None = None
@@ -160,20 +159,15 @@ class TrainedModel:
         return self.order is not None and self.order.process is not None
 
     @cached_property
-    def noise(self) -> Noise | None:
-        """How dense instances that resemble nothing are; ``None``: the model is of a release that did not ask."""
-        return None if self.background is None else noise_of(self.background)
+    def noise(self) -> Noise:
+        """How dense instances that resemble nothing are."""
+        return noise_of(self.background)
 
     @cached_property
     def unguarded(self) -> str:
         """Why nothing guards the known classes, and what to do; empty: references do."""
         if self.references is not None and len(self.references.group):
             return ""
-        if self.report.recall_interval is None:
-            return (
-                "the model is of an earlier release of stream-osr, which kept no reference instances: nothing guards "
-                "its known classes, they may turn unknown as the stream goes on, and nobody is told; train it anew"
-            )
         return (
             "no reference instances were kept: nothing guards the known classes, they may turn unknown as the stream "
             "goes on, and nobody is told; train with references=1000, and with more than one instance of a class"

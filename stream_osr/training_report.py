@@ -53,7 +53,7 @@ class TrainingReport:
     variance_left_out
         Share of the variance outside the PCA; novelty that shows only there is invisible.
     dimensions
-        Coordinates that the features are brought to; 0: the model is of a release that did not say.
+        Coordinates that the features are brought to.
     usual_features
         Features that nearly always have the same value, constant ones included: what is unusual about them is added
         up in one coordinate.
@@ -124,7 +124,7 @@ class TrainingReport:
     def _understood(self) -> list[str]:
         """Say how the training part was read."""
         if not self.numeric_features and not self.categories:
-            return []  # the model is of a release that did not say
+            return []  # nobody has said how it was read
         shown = sorted(self.instances.items(), key=lambda item: -item[1])[:MOST_LISTED]
         more = len(self.instances) - len(shown)
         listed = ", ".join(f"{label!r} {count}" for label, count in shown) + (f" and {more} more" if more else "")

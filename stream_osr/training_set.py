@@ -112,20 +112,14 @@ class TrainingSet:
     @classmethod
     def from_state(cls, state: tuple[Any, ...], missing: frozenset[str] = frozenset()) -> TrainingSet:
         """Build the training set that :meth:`as_state` described; ``missing`` are the markers of missing values."""
-        capacity, seed, names, labels, seen, arrays, *more = state
-        kinds = more[0] if more else None
-        arrived = more[1] if len(more) > 1 else None
-        written = more[2] if len(more) > 2 else (True,) * len(names)  # an earlier release did not keep it
-        fixed, commas, left_out = more[3:] or ((), (), ())
-        out, own = cls(capacity, seed), dict(zip(names, kinds, strict=True)) if kinds else {}
+        capacity, seed, names, labels, seen, arrays, kinds, arrived, written, *reading = state
+        fixed, commas, left_out = reading or ((), (), ())
+        out, own = cls(capacity, seed), dict(zip(names, kinds, strict=True))
         values = {name: Texts(its) for name, its in own.items() if its}
         undecided = frozenset(name for name, its in own.items() if its == ())
         kinds = Kinds(values, undecided, frozenset(fixed), dict(commas), missing, dict(left_out))
         out.features, out.places = Features(names, kinds), {name: i for i, name in enumerate(names)}
         out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
-        if arrived is None:  # a release that did not keep the order: as if the classes had come one by one
-            ends = np.cumsum([0, *map(len, arrays)])
-            arrived = [np.arange(*each) for each in itertools.pairwise(ends)]
         out.arrived = [array.tolist() for array in arrived]
         out.written = frozenset(name for name, there in zip(names, written, strict=True) if there)
         return out

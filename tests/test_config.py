@@ -87,12 +87,6 @@ def test_an_argument_that_there_is_not_is_told_by_the_class_that_was_called(cls)
         cls(batchsize=3)
 
 
-def test_the_earlier_name_of_an_ensemble_means_the_present_one():
-    # archives of earlier releases have it; the identity of a model in the Kafka service is made of what was given
-    assert parameters(ensemble="exact") == parameters(ensemble="drawn") != parameters()
-    assert OpenSetRecognizer(ensemble="exact").arguments["ensemble"] == "exact"
-
-
 def test_numbers_of_numpy_are_taken():
     model = OpenSetRecognizer(
         batch_size=np.int64(8),

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "errors showing limits config decision entries features kinds missing reading stamps labels atomic memory "
-        "parallel terminal glossary moved version compiling one_writer",
+        "parallel terminal glossary version compiling one_writer",
     ),
     ("model",),
     ("trust",),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
 
 import numpy as np
-import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.features import Features
@@ -65,21 +63,6 @@ def test_a_copy_goes_its_own_way():
     assert max(check(training, labels)) == 99
     training.add(Features(("at", "other")), np.array([100, 0.0]), "rare")
     assert max(check(training, [*labels, "rare"])) == 100
-
-
-@pytest.mark.parametrize("parts", [6, 7])
-def test_a_state_of_an_earlier_release_is_in_the_order_of_its_rows_class_by_class(parts):
-    training, _ = filled(300, 60)
-    state: tuple[Any, ...] = training.as_state()
-    old = TrainingSet.from_state(state[:parts])
-    features, X, _, order = old.matrix()
-    np.testing.assert_array_equal(X, training.matrix()[1])
-    assert order.tolist() == list(range(len(old)))
-    assert old.labels == training.labels
-    old.add(features, np.array([300, 0.0]), "rare")
-    positions = old.matrix()[3]
-    assert len(set(positions.tolist())) == len(positions)
-    assert positions.max() == 300
 
 
 def test_a_trained_model_is_that_of_the_order_of_arrival_after_a_restart():

@@ -125,7 +125,7 @@ RUNS = (
             "chains": 3,
             "batch_size": 50,
             "covariance": "diagonal",
-            "ensemble": "exact",
+            "ensemble": "drawn",
             "max_subclasses": 4,
             "max_dormant": 3,
             "decision_delay": 60,

@@ -103,8 +103,8 @@ class ByteSink(Closing, ABC):
     def check(self, position: Position | None) -> None:
         """Refuse a position that `truncate` would refuse, and change nothing.
 
-        A position of an earlier release carries no identity: what is checked is that the file is long enough
-        and that a record ends there, and a warning on the logger ``stream_osr`` says so.
+        A position of a file that could not be read carries no identity: what is checked is that the file is long
+        enough and, if it can be read now, that a record ends there; a warning on the logger ``stream_osr`` says so.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class ByteSink(Closing, ABC):
         """
         self._checked(position)
         if position is not None and not is_identified(self._file, position) and os.fstat(self._file.fileno()).st_size:
-            told = "%s: the position to go on from is of an earlier release and does not say which file it is of; "
+            told = "%s: the position to go on from does not say which file it is of; "
             logger.warning(told + "only the size and the end of a record could be checked", self.name)
 
     def truncate(self, position: Position | None) -> None:

@@ -59,8 +59,8 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
 
 
 _PLACE = maybe(mapping(text(), anything))
-_LATER = {"reading": mapping(text(), anything), "reasons": mapping(text(), whole(1))}
-_CONTENT = fields(_LATER, model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
+_PERHAPS = {"reading": mapping(text(), anything), "reasons": mapping(text(), whole(1))}
+_CONTENT = fields(_PERHAPS, model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -75,8 +75,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     check_content(content, _CONTENT, f"the checkpoint {path}")
     model = OpenSetRecognizer.from_state(content["model"], f"the checkpoint {path}")
     totals = Counter(content["totals"])
-    later = content.get("reading"), Counter(content.get("reasons", {}))
-    return Checkpoint(model, content["source"], content["sinks"], totals, *later)
+    perhaps = content.get("reading"), Counter(content.get("reasons", {}))
+    return Checkpoint(model, content["source"], content["sinks"], totals, *perhaps)
 
 
 def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:

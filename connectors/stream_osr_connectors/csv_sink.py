@@ -127,8 +127,7 @@ class CsvSink(ByteSink):
         within = position if position is not None and position["offset"] else {}
         fields = within.get("fields")
         self._fields = dict.fromkeys(fields) if isinstance(fields, list) else self._given
-        # earlier releases wrote text as it was
-        self._safe = within.get("safe") is True if within else self._given_safe
+        self._safe = bool(within.get("safe", self._given_safe))
         self._header_due = not within
 
     def _offset_in(self, position: Position) -> int:

@@ -102,8 +102,8 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
         Raises
         ------
         ConnectorError
-            If its file is not there, or others come before it now, or one before it has changed (which positions of
-            earlier releases do not tell), or as the source of the file.
+            If its file is not there, or others come before it now, or one before it has changed, or as the source of
+            the file.
         """
         if position is None:
             self._go_to(0)
@@ -123,7 +123,7 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
                 "to have a name that comes later, too"
             )
         identities = [_identity(path) for path in self._files[:at]]
-        if position.get("read", read := _digest(identities)) != read:
+        if position.get("read") != _digest(identities):
             raise ConnectorError(
                 f"{self.name}: a file before {file!r} is not the one that was read (its size, or its first or last "
                 "bytes, differ); give the files that were read, or start without a position (without --resume)"

@@ -31,7 +31,7 @@ def identity_at(file: BinaryIO, offset: int) -> Position:
 
 
 def is_identified(file: BinaryIO, position: Position) -> bool:
-    """Say whether a position tells which file it is of, unlike those of earlier releases, and it can be checked."""
+    """Say whether a position tells which file it is of, and it can be checked."""
     return file.readable() and ("sha256" in position or "inode" in position)
 
 

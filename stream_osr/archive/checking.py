@@ -7,7 +7,7 @@ from typing import Any
 from stream_osr.archive import model_checks, stream_checks
 from stream_osr.archive.form import Form, Refused, form_of
 from stream_osr.archive.needs import need
-from stream_osr.archive.records import BY_TYPE, FIRST, RECORDS, VERSION
+from stream_osr.archive.records import BY_TYPE, RECORDS
 from stream_osr.archive.rules import Rule, Scope
 from stream_osr.errors import PersistenceError
 from stream_osr.showing import printable
@@ -16,10 +16,8 @@ CHECKS = {**model_checks.CHECKS, **stream_checks.CHECKS}
 REMEDY = "save it again, or go back to an earlier copy"
 
 
-def check_records(value: Any, version: int = VERSION) -> None:
-    """Check every record in a value, as deep as it lies, and fill in the fields that format ``version`` had not.
-
-    Of the first format that is read every field with a default may be missing: its archives were not always the same.
+def check_records(value: Any) -> None:
+    """Check every record in a value, as deep as it lies.
 
     Raises
     ------
@@ -28,31 +26,24 @@ def check_records(value: Any, version: int = VERSION) -> None:
     """
     if isinstance(value, Form):
         if value.sizes is None:
-            _check_record(value, version)
+            _check_record(value)
     elif isinstance(value, tuple | list | dict):
         for each in (*value, *value.values()) if isinstance(value, dict) else value:
-            check_records(each, version)
+            check_records(each)
 
 
-def _check_record(form: Form, version: int) -> None:
+def _check_record(form: Form) -> None:
     entry = RECORDS.get(form.name)
     if entry is None:
         raise Refused(f"record {printable(form.name, 60)}", "unknown", "one that this release knows")
     for name in form.values:
         field = f"{form.name}.{printable(str(name), 60)}"
         need(name in entry.rules, field, "unknown", "a field that this release knows")
-    check_records(tuple(form.values.values()), version)
-    values, scope = {}, Scope()
+    check_records(tuple(form.values.values()))
+    scope = Scope()
     for name, rule in entry.rules.items():
-        if name in form.values:
-            value = form.values[name]
-        elif name in entry.defaults and (version == FIRST or version < entry.since[name]):
-            check_records(value := form_of(entry.defaults[name], BY_TYPE, {}))
-        else:
-            raise Refused(f"{form.name}.{name}", "missing", "a value")
-        rule(value, f"{form.name}.{name}", scope)
-        values[name] = value
-    form.values = values
+        need(name in form.values, f"{form.name}.{name}", "missing", "a value")
+        rule(form.values[name], f"{form.name}.{name}", scope)
     for letter in entry.letters:
         need(letter in scope, form.name, f"empty: nothing says how many {letter} there are", "a field that does")
     form.sizes = tuple(scope[letter][0] for letter in entry.letters)

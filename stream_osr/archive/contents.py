@@ -20,19 +20,15 @@ from stream_osr.model.prior import width_of
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
 """Arguments that an archive may not ask more of: they stand for time and memory without a single instance."""
 
-CAME_LATER = {
-    *("references", "max_false_unknown", "follow_drift", "max_classes", "categorical", "order", "absent"),
-    *("numeric", "missing"),
-}
-"""Arguments that an archive may lack: it is of a release that had them not."""
-
 _PARTS = tuple(ROWS["training"].rules.values())
+ALWAYS = 9
+"""Parts of a training set that are always there."""
 
 
 def _training(value: Any, where: str, scope: rules.Scope) -> None:
-    """Expect a training set; it has no kinds of features in a file where all of them are numbers."""
-    count = len(value) if isinstance(value, tuple) else 0
-    rules.tuple_of(*_PARTS[: max(count, 6)])(value, where, scope)
+    """Expect a training set; how its features are read comes last, where there is anything to say."""
+    more = isinstance(value, tuple) and len(value) > ALWAYS
+    rules.tuple_of(*_PARTS[: None if more else ALWAYS])(value, where, scope)
 
 
 _TRAINING = rules.maybe(_training)
@@ -59,7 +55,7 @@ def check_recognizer(state: Mapping[str, Any], parameters: Parameters, name: str
 
 
 def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
-    lacking = sorted(set(Parameters.model_fields) - set(form["arguments"]) - CAME_LATER)
+    lacking = sorted(set(Parameters.model_fields) - set(form["arguments"]))
     need(not lacking, "arguments", f"without {', '.join(lacking)}", "all of the constructor's")
     for name, most in MOST.items():
         value = getattr(parameters, name)
@@ -92,14 +88,12 @@ def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
 
 
 def _check_training(training: tuple[Any, ...], parameters: Parameters) -> None:
-    capacity, seed, _, _, seen, rows = training[:6]
-    arrived = training[7] if len(training) > 7 else None
+    capacity, seed, _, _, seen, rows, _, arrived = training[:8]
     need(capacity == parameters.max_training, "training[0]", capacity, f"{parameters.max_training}: max_training")
     need(seed == parameters.seed, "training[1]", seed, f"{parameters.seed}: seed")
     for j, (count, own) in enumerate(zip(seen, rows, strict=True)):
         need(len(own) == min(count, capacity), f"training[5][{j}]", f"of {len(own)}", f"{min(count, capacity)} rows")
-        if arrived is not None:
-            need(len(arrived[j]) == len(own), f"training[7][{j}]", f"of {len(arrived[j])}", f"{len(own)} positions")
+        need(len(arrived[j]) == len(own), f"training[7][{j}]", f"of {len(arrived[j])}", f"{len(own)} positions")
 
 
 def _check_stream(stream: Form, trained: Form, parameters: Parameters, *, frozen: bool) -> None:

@@ -61,30 +61,24 @@ class Kind(NamedTuple):
         What the record is called in archives, for ever.
     type
         What it is in memory, now.
-    since
-        Format version with which each field came, by its name.
+    rules
+        Of its fields, by their names.
     to, of
         From memory to the fields of the archive, and back; ``None``: they are the same, field by field.
     letters
         Of the sizes that others have to agree with.
-    rules
-        Of its fields.
-    defaults
-        What fields are that a file lacks, in memory.
     """
 
     name: str
     type: type[Any]
-    since: Mapping[str, int]
+    rules: Mapping[str, Callable[..., None]]
     to: Callable[[Any], dict[str, Any]] | None = None
     of: Callable[..., Any] | None = None
     letters: Sequence[str] = ()
-    rules: Mapping[str, Callable[..., None]] = {}
-    defaults: Mapping[str, Any] = {}
 
     def fields(self, value: Any) -> dict[str, Any]:
         """Fields of a value in memory, as archives have them."""
-        return {name: getattr(value, name) for name in self.since} if self.to is None else self.to(value)
+        return {name: getattr(value, name) for name in self.rules} if self.to is None else self.to(value)
 
 
 def form_of(value: Any, kinds: Mapping[type[Any], Kind], known: dict[int, tuple[Any, Any]]) -> Any:
@@ -137,11 +131,8 @@ def in_memory(value: Any, kinds: Mapping[str, Kind], built: dict[int, Any]) -> A
     return value
 
 
-def numbered(value: Any, kinds: Mapping[str, Kind], version: int) -> Iterator[tuple[str, Any]]:
-    """Walk through arrays and records, each once, parts before the whole: their paths, and they themselves.
-
-    Only fields that format ``version`` had are visited, so that an old file's numbers stay what they were.
-    """
+def numbered(value: Any) -> Iterator[tuple[str, Any]]:
+    """Walk through arrays and records, each once, parts before the whole: their paths, and they themselves."""
     seen: set[int] = set()
 
     def walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -149,8 +140,7 @@ def numbered(value: Any, kinds: Mapping[str, Kind], version: int) -> Iterator[tu
         if id(value) in seen:
             return
         if isinstance(value, Form):
-            since = kinds[value.name].since
-            parts = ((name, each) for name, each in value.values.items() if since[name] <= version)
+            parts = value.values.items()
         elif isinstance(value, tuple | list):
             parts = enumerate(value)
         elif isinstance(value, dict):

@@ -88,6 +88,7 @@ def _known(form: Form) -> None:
 
 def _references(form: Form) -> None:
     density, group = form["log_density"], form["group"]
+    need(not form["earlier"], "References.earlier", True, "False")
     in_range(group, density[0].shape[1], "References.group")
     for number, own in enumerate(density):
         own = own[np.arange(len(group)), group]

@@ -1,4 +1,4 @@
-"""Reading archives, of this format version and of older ones: checked wholly before anything is made of them."""
+"""Reading archives: checked wholly before anything is made of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from stream_osr.archive.checking import check_records, told
 from stream_osr.archive.container import Archive, NoFile, open_archive
 from stream_osr.archive.form import Form, Refused, form_of, in_memory, numbered
-from stream_osr.archive.migrations import bring_up
-from stream_osr.archive.records import BY_TYPE, FIRST, RECORDS, VERSION
+from stream_osr.archive.migrations import STEPS, bring_up
+from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
 from stream_osr.archive.writing import FORMAT
 from stream_osr.errors import PersistenceError
 from stream_osr.showing import printable, shown
@@ -73,22 +73,22 @@ def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
     Raises
     ------
     PersistenceError
-        If the file is missing, damaged, of another kind or of a newer version, holds more than its own size, or
-        something that no recognizer of ours can have left there: it names record and field.
+        If the file is missing, damaged, of another kind or of a format version that is not read, holds more than its
+        own size, or something that no recognizer of ours can have left there: it names record and field.
     """
     archive = _opened(path)
-    version = _version(archive.manifest, path)
+    _check_version(archive.manifest, path)
     if (held := archive.manifest["kind"]) != kind:
         raise PersistenceError(f"{path} holds a {printable(str(held), 60)}, not a {kind}")
     known: dict[int, tuple[Any, Any]] = {}
     around = form_of(beside, BY_TYPE, known)
     built = {id(form): value for form, value in known.values()}
     try:
-        manifest = bring_up(archive.manifest, version, VERSION, around)
-        places = dict(numbered(around, RECORDS, VERSION))
+        manifest = bring_up(archive.manifest)
+        places = dict(numbered(around))
         check_records(around)
         content = _Reader(archive.arrays, places).value(manifest["content"], kind)
-        check_records(content, version)
+        check_records(content)
         return in_memory(content, RECORDS, built)
     except Refused as refused:
         raise PersistenceError(f"{path} is damaged: {told(refused)}") from None
@@ -119,15 +119,14 @@ def _opened(path: str | PathLike[str]) -> Archive:
     return archive
 
 
-def _version(manifest: Mapping[str, Any], path: str | PathLike[str]) -> int:
+def _check_version(manifest: Mapping[str, Any], path: str | PathLike[str]) -> None:
     version = int(manifest["version"])
-    if FIRST <= version <= VERSION:
-        return version
-    told = f"up to {VERSION}; upgrade stream-osr"
-    if version < FIRST:
-        remedy = "train the model anew, or go on with the release of stream-osr that wrote it"
-        told = f"versions {FIRST} to {VERSION}; {remedy}"
-    raise PersistenceError(f"{path} has format version {version}, this program reads {told}")
+    if version != VERSION and version not in STEPS:
+        read = " and ".join(map(str, [*STEPS, VERSION]))
+        raise PersistenceError(
+            f"{path} has format version {version}, this program reads {read}; read it with the release of stream-osr "
+            "that wrote it, or train the model anew"
+        )
 
 
 def load_trained(path: str | PathLike[str]) -> TrainedModel:

@@ -6,7 +6,6 @@ archives, field by field, two functions turn one into the other.
 
 from __future__ import annotations
 
-from ast import literal_eval
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -19,21 +18,17 @@ from stream_osr.archive.table import Row, read_table
 from stream_osr.discovery import events, lives, reservoir
 from stream_osr.ensemble.past import read, written
 from stream_osr.model.flags import NO_FLAGS, Flags
-from stream_osr.model.location import CONJUGATE
 from stream_osr.model.powers import NO_POWERS, Powers
 from stream_osr.model.prior import width_of
 from stream_osr.trust.recall import NO_DOUBT, Called
 
-FIRST, VERSION = 5, 9
-"""The oldest format version that is read, and the one that is written: one more with every change that a release
-before it would misread."""
+VERSION = 9
+"""The format version that is written: one more with every change of what archives hold (``migrations``)."""
 
-ROWS = read_table(FIRST)
+ROWS = read_table()
 
 RENAMED = {"Past": "Decided"}
 """Records that have another name in memory than in archives."""
-_NAMED: dict[str, Any] = {"conjugate": CONJUGATE, "nothing told": engine.Telling()}
-"""Defaults that are records."""
 
 
 def stream_of(**fields: Any) -> engine.Stream:
@@ -99,9 +94,8 @@ OF: Mapping[str, Callable[..., Any]] = {
 
 def _kind(name: str, row: Row) -> Kind:
     to, of = _with_some(name) if name in OF_SOME else (TO.get(name), OF.get(name))
-    defaults = {field: _NAMED[text] if text in _NAMED else literal_eval(text) for field, text in row.defaults.items()}
     kind = getattr(import_module(f"stream_osr.{row.module}"), RENAMED.get(name, name))
-    return Kind(name, kind, row.since, to, of, row.letters, row.rules, defaults)
+    return Kind(name, kind, row.rules, to, of, row.letters)
 
 
 RECORDS = {name: _kind(name, row) for name, row in ROWS.items() if name[0].isupper()}

@@ -24,23 +24,17 @@ class Row(NamedTuple):
         Where its type is.
     letters
         Of the sizes.
-    since
-        Format version with which each field came.
     rules
-        What each may hold.
-    defaults
-        What those are, as text, that a file may lack.
+        What each field may hold.
     """
 
     module: str
     letters: list[str]
-    since: dict[str, int]
     rules: dict[str, Rule]
-    defaults: dict[str, str]
 
 
-def read_table(first: int) -> dict[str, Row]:
-    """Read the table; fields that do not say since when they are there came with format version ``first``."""
+def read_table() -> dict[str, Row]:
+    """Read the table."""
     rows, module = dict[str, Row](), ""
     for line in files(__package__).joinpath("records.table").read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
@@ -50,17 +44,13 @@ def read_table(first: int) -> dict[str, Row]:
             if name == "in":
                 (module,) = letters
             else:
-                row = rows[name] = Row(module, letters, {}, {}, {})
+                row = rows[name] = Row(module, letters, {})
             continue
         name, rest = line.split(None, 1)
-        rest, _, since = rest.partition(" since ")
-        rest, _, default = rest.partition(" = ")
         words = rest.split()
-        row.since[name], row.rules[name] = int(since or first), _rule(words)
+        row.rules[name] = _rule(words)
         if words:
             raise ValueError(f"records.table: {line.strip()}: what is {words[0]}?")
-        if default:
-            row.defaults[name] = default
     return rows
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from stream_osr.archive.checking import check_records
 from stream_osr.archive.container import MANIFEST
 from stream_osr.archive.form import Form, Refused, form_of, numbered
-from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
+from stream_osr.archive.records import BY_TYPE, VERSION
 from stream_osr.atomic import remove_unfinished, why_irreplaceable, write_whole
 from stream_osr.errors import PersistenceError, RefusedState
 from stream_osr.showing import printable
@@ -26,7 +26,7 @@ class _Writer:
 
     def __init__(self, beside: Any) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        self._beside = {id(each): path for path, each in numbered(beside, RECORDS, VERSION)}
+        self._beside = {id(each): path for path, each in numbered(beside)}
         self._written: dict[int, int] = {}
 
     def tree(self, value: Any) -> Any:

@@ -230,7 +230,7 @@ def follow(
 ) -> tuple[Stream, Followed, list[ev.Event]]:
     """Follow the emerging subclasses, and the share of the stream that is unknown."""
     rate, jumped = follow_unknown(trained, stream, judged.probabilities)
-    share = 0.0 if rate is None else max(rate.rate, float(batch.p_unknown.mean()))
+    share = max(rate.rate, float(batch.p_unknown.mean()))
     arrival = stream.arrival
     announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
     terms = lives.Terms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)

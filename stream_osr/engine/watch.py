@@ -84,7 +84,7 @@ def follow_known(
 
 def follow_unknown(
     trained: TrainedModel, stream: Stream, probabilities: np.ndarray
-) -> tuple[UnknownRate | None, list[ev.Event]]:
+) -> tuple[UnknownRate, list[ev.Event]]:
     """Follow the share of the stream that is called unknown through a batch, and tell if it has jumped.
 
     Parameters
@@ -94,8 +94,6 @@ def follow_unknown(
     probabilities
         Of each known class and, last, unknown, as decided, shape (b, J + 1).
     """
-    if trained.background is None:
-        return None, []
     state, (n, columns) = stream.chains[0].state, probabilities.shape
     rate = start_rate(1.0 - trained.report.known_recall) if stream.unknown_rate is None else stream.unknown_rate
     unknown = int((probabilities.argmax(axis=1) == columns - 1).sum())

@@ -142,8 +142,6 @@ def _model_of(held: Same, number: int) -> Model:
     score = nearest(log_density, count, total, group, weight)[1]
     below = references_below(log_density, group, references.weight)
     bounds = level_bounds(score, group, below, references.weight)
-    if references.earlier:  # levels were not coarser near classes of few references
-        below = np.full_like(below, np.inf)
     vote, level = votes(log_density), levels_of(log_density, count, total, bounds, below, group, weight)
     confusion = np.eye(n_classes)
     for j in np.unique(group):

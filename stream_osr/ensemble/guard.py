@@ -158,15 +158,15 @@ class _Sides(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the guard knows of the known classes: fields of a :class:`Model`, and four more.
+    """What the guard knows of the known classes: fields of a :class:`Model`, and three more.
 
     Attributes
     ----------
     trained, opening
         Shares of the training set, shape (J,), and the log weights with which a stream opens, shape (J + 1,); these
         are empty where location says what is known.
-    tempered, earlier
-        Those of the :class:`References`.
+    tempered
+        As in :class:`References`.
     """
 
     many: np.ndarray
@@ -178,7 +178,6 @@ class _Known(NamedTuple):
     trained: np.ndarray
     opening: np.ndarray
     tempered: bool
-    earlier: bool
 
 
 def _follow_balance(
@@ -209,7 +208,7 @@ def _follow_balance(
         chain.guard or start_guard(n_classes),
         state,
         sides,
-        _Known(*model[:6], known.size / known.size.sum(), opening, *references[-2:]),
+        _Known(*model[:6], known.size / known.size.sum(), opening, references.tempered),
         n,
         due,
         level,
@@ -226,7 +225,7 @@ def _follow_balance(
         guard=guard,
         references=np.arange(at.start, at.stop) % len(references.group),
         probabilities=probabilities[:first],
-        mostly_new=np.zeros(0, np.int64) if references.earlier else mostly_new(guard, model.many),
+        mostly_new=mostly_new(guard, model.many),
     )
 
 
@@ -282,7 +281,7 @@ def _take_in(
     else:
         probabilities = balance(shares, unknown, cells, level, vote)
     for i in range(first, first + n):
-        weight = 1.0 if level[i] >= TYPICAL and not known.earlier else 1.0 - probabilities[i, n_classes]
+        weight = 1.0 if level[i] >= TYPICAL else 1.0 - probabilities[i, n_classes]
         for j in range(n_classes):
             books.votes[j] += weight * vote[i, j]
     owner, part = owners_of(guard.owner, guard.known, books.stream, shares)

@@ -40,7 +40,7 @@ class Terms(NamedTuple):
     most, most_aside
         So many that have emerged stay active, and so many of the others are kept aside.
     background
-        What instances that resemble nothing look like; ``None``: nobody asks.
+        What instances that resemble nothing look like.
     unknown_share
         Usual share of the stream that is unknown, or that of the batch if it is larger.
     announces
@@ -49,9 +49,9 @@ class Terms(NamedTuple):
 
     most: int
     most_aside: int
-    background: Noise | None = None
-    unknown_share: float = 0.0
-    announces: bool = True
+    background: Noise
+    unknown_share: float
+    announces: bool
 
 
 def follow(chains: Chains, judged: Judged, past: Past, batch: Decided, terms: Terms) -> tuple[Chains, Past, Followed]:
@@ -102,16 +102,13 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, t
     background, least = terms.background, least_unknown(terms.unknown_share)
 
     def is_class(key: int, first: int) -> bool:
-        if not terms.announces:
-            return False
-        return background is None or stands_out(key, first, chain, number, past, background, least)
+        return terms.announces and stands_out(key, first, chain, number, past, background, least)
 
     life, changes = lifecycle.observe(life, coming, menu, is_class, seated.mostly_new)
     followed = Followed(chain._replace(life=life), past, seated.identities, changes, {}, state)
     if number:
         return _keep_within_bounds(followed, terms.most, 0)
-    if background is not None:
-        followed = find_core(followed, background, least)
+    followed = find_core(followed, background, least)
     chain = followed.chain
     followed = followed._replace(chain=chain._replace(life=_sample(chain.life, followed, result)))
     for key in (*followed.changes.emerged, *followed.changes.grew):

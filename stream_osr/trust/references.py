@@ -64,7 +64,7 @@ class References(NamedTuple):
     tempered
         The statistics of the classes count as so many independent instances as there are.
     earlier
-        They are of a release whose streams go on by its rules: for votes, levels and announcements.
+        Always false; archives and fingerprints have it.
     """
 
     rows: np.ndarray

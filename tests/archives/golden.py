@@ -7,6 +7,10 @@ import lzma
 from pathlib import Path
 from typing import Any
 
+import numba
+import numpy
+from llvmlite.binding import get_host_cpu_name
+
 VERSIONS = sorted(Path(__file__).parent.glob("v*"))
 
 
@@ -19,6 +23,10 @@ def unpacked(version: Path, name: str, folder: Path) -> Path:
 
 def beside(version: Path, name: str) -> dict[str, Any]:
     """What is written beside an archive."""
-    text = (version / f"{name}.json").read_text().replace("1 new subclasses", "1 new subclass")  # as it is said now
-    out: dict[str, Any] = json.loads(text)
+    out: dict[str, Any] = json.loads((version / f"{name}.json").read_text())
     return out
+
+
+def machine() -> dict[str, str]:
+    """What bits depend on beside the code."""
+    return {"processor": get_host_cpu_name(), "numpy": numpy.__version__, "numba": numba.__version__}

@@ -2,7 +2,7 @@
 
     python -m tests.archives.make FOLDER
 
-Run it on the code of a release, once, into a folder named by its format version; see the README beside it.
+Run it once for each format version, into a folder named by it; see the README beside it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from stream_osr_kafka.run.partition import begin, step
 from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary
+from tests.archives.golden import machine
 from tests.archives.story import (
     ARGUMENTS,
     PLACE,
@@ -54,6 +55,7 @@ def make(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         for write in (_trained, _mid_stream, _training, _checkpoint, _service):
             write(Path(temporary), folder)
+    (folder / "machine.json").write_text(json.dumps(machine()) + "\n")
 
 
 def _keep(folder: Path, path: Path, expected: dict[str, Any]) -> None:
@@ -113,7 +115,7 @@ def _service(temporary: Path, folder: Path) -> None:
         batch = messages(rows[first : first + 20], first)
         if first == 80:
             ask(partition.model, emerged)
-        partition, outcome = step(partition, PLACE, batch, (), Boundary(first + 20), decoder(rows[0]))
+        partition, outcome = step(partition, PLACE, batch, (), Boundary(first + 20), decoder())
         emerged += [event.subclass_id for event in outcome.events if isinstance(event, SubclassEmerged)]
     written = snapshots.write(Place(*PLACE), partition)
     expected = go_on_serving(partition, rows[100:], 100)

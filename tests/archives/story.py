@@ -16,6 +16,7 @@ from stream_osr_connectors import MemorySink, MemorySource
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.loop import Checkpoint, Sinks, run
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.partition import Partition, step
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
@@ -40,7 +41,7 @@ KINDS = {
 }
 """What the text of each class mostly is, and how often its flag is set; of the others it is a text never seen."""
 NAMES = ("a", "b", "kind", "on")
-"""Of the features; rows of formats before 7 have the first two."""
+"""Of the features."""
 Row = Sequence[Any]
 ARGUMENTS: dict[str, Any] = {
     "batch_size": 16,
@@ -54,7 +55,7 @@ ARGUMENTS: dict[str, Any] = {
     "follow_drift": True,
     "seed": 11,
 }
-PLACE = ("in", 3)
+PLACE = Place("in", 3)
 
 
 def drawn(n: int, seed: int, names: Sequence[str]) -> list[tuple[str, list[Any]]]:
@@ -75,12 +76,12 @@ def _values(name: str, rng: np.random.Generator) -> tuple[str | None, float]:
 
 def instance(row: Row) -> dict[str, Any]:
     """A row as it is handed over."""
-    return dict(zip(NAMES, row, strict=False))
+    return dict(zip(NAMES, row, strict=True))
 
 
-def decoder(row: Row) -> JsonDecoder:
-    """What reads rows like this one as a service gets them."""
-    return JsonDecoder(JsonFields(label="y", features=NAMES[: len(row)]), 1000)
+def decoder() -> JsonDecoder:
+    """What reads rows as a service gets them."""
+    return JsonDecoder(JsonFields(label="y", features=NAMES), 1000)
 
 
 def told(model: OpenSetRecognizer) -> dict[str, list[Any]]:
@@ -214,7 +215,7 @@ def ask(model: OpenSetRecognizer, emerged: Sequence[int]) -> None:
 def go_on_serving(partition: Partition, rows: Sequence[Row], begin: int) -> dict[str, Any]:
     """Let a partition take two micro-batches more."""
     out: dict[str, Any] = {"decisions": [], "events": []}
-    decode = decoder(rows[0])
+    decode = decoder()
     for at in (0, len(rows) // 2):
         batch = messages(rows[at : at + len(rows) // 2], begin + at)
         partition, outcome = step(partition, PLACE, batch, (), Boundary(batch[-1].offset + 1), decode)

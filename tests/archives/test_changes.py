@@ -56,7 +56,7 @@ _FREE = {
         Drift.detectors Following.saved Following.shift Following.sums Following.weight Franchise.alpha
         Franchise.gamma Franchise.table_founder Guard.estimated_at Guard.known Known.alpha Known.gamma Known.ranks
         Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.kappa Stream.following Stream.past
-        Stream.unknown_rate Subclass.announced_size Subclass.dormant Subclass.emerged TrainedModel.background
+        Stream.unknown_rate Subclass.announced_size Subclass.dormant Subclass.emerged
         UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual
     """,
     WHERE: """

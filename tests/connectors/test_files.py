@@ -70,8 +70,8 @@ def test_standard_input_needs_a_format() -> None:
 
 
 @pytest.mark.parametrize("wrote", [True, False])
-def test_a_table_of_an_earlier_release_goes_on_under_its_own_header(tmp_path: Path, wrote: bool) -> None:
-    """Earlier releases took the columns from the first record, and had none before it."""
+def test_a_table_goes_on_under_its_own_header(tmp_path: Path, wrote: bool) -> None:
+    """A sink that was given no columns takes them from the first record, and has none before it."""
     path = tmp_path / "events.csv"
     with CsvSink(path) as sink:
         if wrote:

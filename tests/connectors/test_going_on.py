@@ -168,27 +168,25 @@ def test_a_copy_goes_on_as_the_file_itself(dead: Run) -> None:
     assert content(copies) == dead.expected
 
 
-# --- checkpoints of earlier releases ----------------------------------------------------------------
+# --- files that could not be read when the checkpoint was written -----------------------------------
 
 
-def of_an_earlier_release(dead: Run) -> Checkpoint:
-    """Have the checkpoint as a release wrote it whose positions did not say of which file they were."""
+def unidentified(dead: Run) -> Checkpoint:
+    """Have the checkpoint as it is where the outputs could be written and not read."""
     found = load_checkpoint(dead.checkpoint)
-    known = {"offset", "fields"}
+    known = {"offset", "fields", "safe"}
     sinks = tuple(p and {name: value for name, value in p.items() if name in known} for p in found.sinks)
     save_checkpoint(dead.checkpoint, found._replace(sinks=sinks))
     return found
 
 
-def test_a_checkpoint_of_an_earlier_release_goes_on_and_says_what_it_could_not_check(
-    dead: Run, caplog: pytest.LogCaptureFixture
-) -> None:
-    of_an_earlier_release(dead)
+def test_a_run_goes_on_and_says_what_it_could_not_check(dead: Run, caplog: pytest.LogCaptureFixture) -> None:
+    unidentified(dead)
     with caplog.at_level(logging.WARNING, logger="stream_osr"):
         go(dead)
     assert content(dead.paths) == dead.expected
     assert [
-        re.sub(r": the position to go on from is of an earlier release .*", "", record.getMessage())
+        re.sub(r": the position to go on from does not say which .*", "", record.getMessage())
         for record in caplog.records
     ] == [str(path) for path in dead.paths]
     caplog.clear()
@@ -196,8 +194,8 @@ def test_a_checkpoint_of_an_earlier_release_goes_on_and_says_what_it_could_not_c
     assert not caplog.records
 
 
-def test_what_can_be_checked_of_an_earlier_release_is(dead: Run) -> None:
-    found = of_an_earlier_release(dead)
+def test_what_can_be_checked_is(dead: Run) -> None:
+    found = unidentified(dead)
     before = [path.read_bytes() for path in dead.paths]
     dead.paths[1].write_bytes(before[1][:30])  # the second alone: the first was cut once
     with pytest.raises(ConnectorError, match="has 30 bytes and cannot be cut to"):

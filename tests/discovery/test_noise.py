@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 from benchmarks.discovery.noise import BURST, LENGTH, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
-from stream_osr import OpenSetRecognizer, SubclassEmerged, UnknownRateJumped
+from stream_osr import OpenSetRecognizer, UnknownRateJumped
 from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, noise_of
 from stream_osr.model.gaussian.full import quadratic
 from stream_osr.model.marginal import dishes_of, log_marginals, of_rows
@@ -34,14 +32,6 @@ def test_noise_alone_is_no_class_and_its_jump_is_told(given):
     assert jump.before < 0.05 < 0.12 < jump.rate < 0.4
     assert (jump.since, jump.size <= 128) == (0, True)
     assert model.signals.rate_jumps == 1
-
-
-def test_a_model_without_a_background_announces_noise_as_it_did(given):
-    rows, _ = stream(given, 1500, 0.0, 0.2, np.random.default_rng(5))
-    earlier = dataclasses.replace(given.trained, background=None)
-    events = listen(OpenSetRecognizer.from_trained(earlier, seed=0, batch_size=64), rows)
-    assert any(isinstance(event, SubclassEmerged) for event in events)
-    assert not any(isinstance(event, UnknownRateJumped) for event in events)
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import pickle
 from collections import Counter
@@ -15,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
-from stream_osr.archive import read_archive, write_archive
 from stream_osr.config import Parameters
 from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
 from stream_osr.ensemble.past import recall, written
@@ -189,18 +187,6 @@ def test_a_recall_below_the_promise_is_told_once_and_counted_and_seen_until_it_i
     model.save(tmp_path / "model.osr")
     for other in (OpenSetRecognizer.load(tmp_path / "model.osr"), pickle.loads(pickle.dumps(model))):
         assert other.signals == model.signals
-
-
-def test_signals_of_an_earlier_release_are_read(tmp_path):
-    """Their record had four counts, and format 5."""
-    write_archive(tmp_path / "now.osr", "signals", Signals(1, 2, 3, 4))
-    with np.load(tmp_path / "now.osr") as archive:
-        manifest = json.loads(str(archive["manifest"]))
-    manifest["version"], values = 5, manifest["content"]["values"]
-    manifest["content"]["values"] = {name: values[name] for name in ("novelty", "drift", "outliers", "data_quality")}
-    with (tmp_path / "then.osr").open("wb") as file:
-        np.savez(file, manifest=np.array(json.dumps(manifest)))
-    assert read_archive(tmp_path / "then.osr", "signals") == Signals(1, 2, 3, 4)
 
 
 def test_a_batch_that_fails_counts_nothing(trained, monkeypatch):

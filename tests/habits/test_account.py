@@ -167,7 +167,7 @@ def test_what_was_not_met_survives_saving_and_copying(model: OpenSetRecognizer, 
     for other in (OpenSetRecognizer.load(tmp_path / "m.osr"), copy.copy(model), pickle.loads(pickle.dumps(model))):
         assert other.summary().unmet == before
     state = model.as_state()
-    del state["unmet"]  # of an earlier release
+    del state["unmet"]  # as before the first instance
     assert OpenSetRecognizer.from_state(state).summary().unmet == ALL_MET
 
 

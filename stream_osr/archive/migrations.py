@@ -1,0 +1,25 @@
+"""Steps from one format version to the next; there is none yet.
+
+A change of what archives hold, be it a field more, raises ``VERSION`` (``records.py``) from N to N + 1 and adds a
+function to ``STEPS`` under N. It takes the manifest of a file of version N and returns it as version N + 1 has it,
+with the new number: a record in ``content`` is ``{"record": name, "values": {field: tree}, "number": n}``, and what
+lies beside a file is referred to by its path. The golden set of version N (``tests/archives``), which the code before
+the change wrote, stays and has to load and go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Manifest = dict[str, Any]
+
+STEPS: dict[int, Callable[[Manifest], Manifest]] = {}
+"""By the version that they take."""
+
+
+def bring_up(manifest: Manifest) -> Manifest:
+    """Take a manifest to the version that is written, one step after the other."""
+    while (step := STEPS.get(int(manifest["version"]))) is not None:
+        manifest = step(manifest)
+    return manifest
