@@ -58,9 +58,6 @@ class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
         refused; ``failed``: what :meth:`set_batch_aside` gave up; ``bad_rows``: the refused, and rows with a missing
         value or one that is no finite number, whether they were filled, skipped or refused; ``events_summed``: events
         that only an :class:`EventsSummed` tells of.
-    limited
-        Labels, keys and names beyond the bounds (:mod:`stream_osr.limits`) are refused, and floods of events summed
-        up. ``False``, as in releases that had no bounds: for the replay of a stream that one has run. Not saved.
 
     References
     ----------
@@ -105,15 +102,6 @@ class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
     def counters(self) -> Counter[str]:
         """What happened to the data."""
         return self.value.counters
-
-    @property
-    def limited(self) -> bool:
-        """Whether labels, keys and names beyond the bounds are refused, and floods of events summed up."""
-        return self.value.limited
-
-    @limited.setter
-    def limited(self, limited: bool) -> None:
-        self.value = replace(self.value, limited=limited)
 
     @property
     def trained(self) -> TrainedModel:
@@ -163,7 +151,7 @@ class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
             if y is None and value.training is None and value.trained is not None:
                 row: Any = value.trained.features.plain(x)
                 if row is not None:
-                    self._wait(value, Arrived(row, time_of(t), key_of(key, limited=value.limited)))
+                    self._wait(value, Arrived(row, time_of(t), key_of(key)))
                     if len(x) > len(row):
                         value.counters["extra"] += len(x) - len(row)
                         self._meet(x)
@@ -237,7 +225,7 @@ class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
         [('k1', 'left'), ('k2', 'right')]
         """
         rows = check_rows(self.trained.features, rows)
-        times, keys = times_of(t, len(rows)), keys_of(key, len(rows), limited=self.limited)
+        times, keys = times_of(t, len(rows)), keys_of(key, len(rows))
         with self._all_or_nothing():
             self._wait_together(rows, times, keys)
             if len(rows):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,22 +34,22 @@ def times_of(values: object, n: int) -> Sequence[float | None]:
     return _checked(time_of, column_values(values, n, "t"))
 
 
-def keys_of(values: object, n: int, *, limited: bool = True) -> Sequence[Any]:
+def keys_of(values: object, n: int) -> Sequence[Any]:
     """Check the keys of n rows, plain ones all at once.
 
     Raises
     ------
     InvalidInstance
-        If one cannot be hashed or, if ``limited``, is beyond the bounds, or there are not n of them.
+        If one cannot be hashed or is beyond the bounds, or there are not n of them.
     """
     if (
         type(values) is list
         and len(values) == n
         and _PLAIN_KEYS.issuperset(map(type, values))
-        and (not limited or all(map(fits_as_key, values)))
+        and all(map(fits_as_key, values))
     ):
         return values
-    return _checked(partial(key_of, limited=limited), column_values(values, n, "key"))
+    return _checked(key_of, column_values(values, n, "key"))
 
 
 def _checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]:
@@ -88,14 +87,13 @@ def time_of(t: object) -> float | None:
     )
 
 
-def key_of(key: Any, *, limited: bool = True) -> Any:
+def key_of(key: Any) -> Any:
     """Check a key.
 
     Raises
     ------
     InvalidInstance
-        If it cannot be hashed, is nested too deeply or, if ``limited``, is beyond the bounds
-        (:mod:`stream_osr.limits`).
+        If it cannot be hashed, is nested too deeply or is beyond the bounds (:mod:`stream_osr.limits`).
     """
     if isinstance(key, tuple):
         _check_depth(key)
@@ -104,7 +102,7 @@ def key_of(key: Any, *, limited: bool = True) -> Any:
     except TypeError:
         raise InvalidInstance(f"key is {typed(key)}; expected something hashable, such as a str or an int") from None
     key = key.item() if isinstance(key, np.generic) else key
-    if limited and key is not None:
+    if key is not None:
         check_key(key)
     return key
 

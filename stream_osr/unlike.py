@@ -36,9 +36,7 @@ def least_features(trained: TrainedModel) -> int:
     return -(-len(trained.names) // 2) if NEARLY_ALL * trained.report.missing_values <= values else NONE
 
 
-def check_features(
-    trained: TrainedModel, x: Mapping[Any, object], found: Sequence[Name] | None = None, least: int | None = None
-) -> None:
+def check_features(trained: TrainedModel, x: Mapping[Any, object], found: Sequence[Name] | None = None) -> None:
     """Refuse an instance that is unlike those of training: decided, it would look like novelty, or like the mean.
 
     Parameters
@@ -49,8 +47,6 @@ def check_features(
         Features and their values; what is no mapping, or has values of other kinds, is for others to refuse.
     found
         Names of the fields that were there; those of ``x`` if not given.
-    least
-        How many of the features have to be there; :func:`least_features` if not given.
 
     Raises
     ------
@@ -73,7 +69,7 @@ def check_features(
     if not isinstance(x, Mapping) or trained.features.plain(x) is not None:
         return
     lacking = [name for name in trained.names if is_missing(x.get(name))]
-    if len(trained.names) - len(lacking) < (least_features(trained) if least is None else least):
+    if len(trained.names) - len(lacking) < least_features(trained):
         raise InvalidInstance(
             f"{difference(trained, lacking, list(x) if found is None else found)}; name the fields as in training, "
             "or train a model on these"

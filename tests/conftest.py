@@ -22,7 +22,6 @@ CHAINS = ("test_exact_posterior", "test_joint_distribution", "test_splitting")
 FIRST = (
     "kafka faults",
     "kafka test_crash",
-    "kafka test_upgrade",
     "kafka test_supervision",
     "kafka test_throughput",
     "kafka test_reconcile",

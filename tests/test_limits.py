@@ -190,15 +190,3 @@ def test_in_the_stream_other_names_are_counted_as_ever() -> None:
     model = trained(batch_size=1)
     model.learn_one({**X, "l" * 900_000: 1.0})
     assert model.counters["extra"] == 1
-
-
-# For replays
-
-
-def test_without_bounds_all_is_as_it_was() -> None:
-    model, subclasses = emerged(max_classes=2)
-    model.limited = False
-    model.promote(subclasses, "l" * 300)
-    model.learn_one(X, key="k" * 5000)
-    model.learn_one(X, "fourth")
-    assert len(model.summary().known) == 3

@@ -179,8 +179,6 @@ def test_members_of_the_recognizer():
         "learn_many",
         "learn_rows",
         "learn_one",
-        "integrates",
-        "limited",
         "load",
         "menu",
         "mute",

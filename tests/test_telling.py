@@ -176,15 +176,20 @@ def streaming(trained: Any) -> OpenSetRecognizer:
     return OpenSetRecognizer.from_trained(trained, chains=1, seed=3, batch_size=64, window=64)
 
 
+def told_whole(trained: Any, clusters: Iterable[int]) -> tuple[OpenSetRecognizer, list[Event]]:
+    """Take a stream to its end without any budget."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stream_osr.engine.batch.tell_within_budgets", lambda telling, events, *_: (telling, events))
+        model, events = flood(streaming(trained), clusters)
+        model.flush()
+    return model, [*events, *model.drain_events()]
+
+
 def test_a_flood_of_clusters_is_told_within_the_budgets_and_counted_whole(trained: Any, tmp_path: Path) -> None:
-    free = streaming(trained)
-    free.limited = False
-    _, everything = flood(free, range(500))
+    free, everything = told_whole(trained, range(500))
     model, events = flood(streaming(trained), range(500))
     model.flush()
     events += model.drain_events()
-    free.flush()
-    everything += free.drain_events()
     summed = [event for event in events if isinstance(event, EventsSummed)]
     counts = Counter[str]()
     for event in summed:
@@ -209,10 +214,10 @@ def test_a_flood_of_clusters_is_told_within_the_budgets_and_counted_whole(traine
 
 
 def test_an_ordinary_stream_tells_everything(trained: Any) -> None:
-    free = streaming(trained)
-    free.limited = False
-    _, expected = flood(free, range(60))
+    _, expected = told_whole(trained, range(60))
     model, events = flood(streaming(trained), range(60))
+    model.flush()
+    events += model.drain_events()
     assert events == expected
     assert kinds(events)["SubclassEmerged"] > 40
     assert not model.counters["events_summed"]

@@ -64,12 +64,11 @@ def close_batch(
     gaps: Gaps | None = None,
     *,
     release: bool = False,
-    limited: bool = True,
 ) -> tuple[Stream, Batch]:
     """Decide a micro-batch of instances, in order of arrival, with ``gaps`` in them (:func:`close_arrivals`)."""
     rows, times, keys = zip(*arrived, strict=True) if arrived else ((), (), ())
     batch = Arrivals(np.array(rows), times, keys, gaps)
-    return close_arrivals(trained, stream, batch, evidence, parameters, release=release, limited=limited)
+    return close_arrivals(trained, stream, batch, evidence, parameters, release=release)
 
 
 def close_arrivals(
@@ -80,9 +79,8 @@ def close_arrivals(
     parameters: Parameters,
     *,
     release: bool = False,
-    limited: bool = True,
 ) -> tuple[Stream, Batch]:
-    """Decide a micro-batch.
+    """Decide a micro-batch; floods of events are summed up (:mod:`stream_osr.engine.announce`).
 
     Parameters
     ----------
@@ -98,8 +96,6 @@ def close_arrivals(
         Sampler settings and seed.
     release
         Hold no decision back, and sum up the events that wait for it.
-    limited
-        Floods of events are summed up (:mod:`stream_osr.engine.announce`).
     """
     announced = set(stream.life.ids[stream.life.emerged].tolist())
     unknown_keys: list[Any] = []
@@ -111,8 +107,6 @@ def close_arrivals(
         if len(arrived.keys):
             stream, events = _go_through(trained, stream, arrived, parameters)
     decisions, stream = release_ready(stream, 0 if release else parameters.decision_delay, parameters)
-    if not limited:
-        return stream, Batch(decisions, events, unknown_keys)
     state = stream.chains[0].state
     telling, told = tell_within_budgets(stream.telling, events, state.seen, announced)
     telling, summed = sum_up(telling, about(trained, state), end=release)

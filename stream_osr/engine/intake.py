@@ -78,7 +78,7 @@ def read(
         raise
     if row is not None and row.missing and value.parameters.on_missing == "skip":
         row = None
-    return Read(features, row, label, time_of(t), key_of(key, limited=value.limited), x)
+    return Read(features, row, label, time_of(t), key_of(key), x)
 
 
 def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
@@ -128,7 +128,7 @@ def label_of(value: Value, y: object, known: Sequence[Label]) -> Label:
             label,
             other,
         )
-    if value.limited and label not in known:
+    if label not in known:
         check_length(label)
         check_room(label, {*known, *(e.label for e in value.evidence)}, value.parameters.max_classes)
     return label
@@ -161,7 +161,7 @@ def _features(
     before = features = value.training.features if before is None else before
     if joined:
         features = before.joined_by(x, {*(value.parameters.categorical or ()), *declared})
-        if value.limited and features is not before:
+        if features is not before:
             there = frozenset(before.names)
             check_names((name for name in features.names if name not in there), len(features.names))
         check_storable(name for name in features.names if name not in frozenset(before.names))

@@ -45,7 +45,7 @@ class Requests(Views):
         """
         value = self.value
         label = late_label(value, y)
-        value.evidence.append(Evidence(label, None, key_of(key, limited=value.limited), value.asked))
+        value.evidence.append(Evidence(label, None, key_of(key), value.asked))
 
     def remembers(self, key: Any) -> bool:
         """Say whether a label for the instance with this key would find it: it waits, or was decided not long ago.

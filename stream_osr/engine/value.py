@@ -52,10 +52,6 @@ class Value:
         What happened to the data.
     decisions, events
         What has not been drained.
-    limited
-        Labels, keys and names beyond the bounds are refused, and floods of events summed up.
-    integrates
-        Missing values are integrated out; else they are the training mean.
     unmet
         What records since training have not had, and had besides; ``None``: there was none.
     """
@@ -69,8 +65,6 @@ class Value:
     counters: Counter[str] = field(default_factory=Counter)
     decisions: deque[Decision] = field(default_factory=deque)
     events: deque[Event] = field(default_factory=deque)
-    limited: bool = True
-    integrates: bool = True
     unmet: Unmet | None = None
 
     def __copy__(self) -> Value:
@@ -150,15 +144,6 @@ class Holder(Arguments):
         checked = parameters(**self.arguments)
         self.value = Value(checked, TrainingSet(checked.max_training, checked.seed, checked.markers))
 
-    @property
-    def integrates(self) -> bool:
-        """Whether missing values are integrated out; by earlier rules they are the training mean."""
-        return self.value.integrates
-
-    @integrates.setter
-    def integrates(self, integrates: bool) -> None:
-        self.value = replace(self.value, integrates=integrates)
-
     def note_ignored(self, names: Iterable[Name]) -> None:
         """Note columns of the stream that a connector has left out, as the model does not use them.
 
@@ -227,18 +212,16 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
         values, space, usual, noticed = np.array(rows, dtype=float), value.trained.space, value.trained.usual, None
         if usual is not None:
             full = value.trained.prior.covariance == FULL
-            noticed = notice(usual, value.stream, values, hides_rows=value.integrates and full)
+            noticed = notice(usual, value.stream, values, hides_rows=full)
             values = noticed.values
-        gaps = gaps_of(space, values) if value.integrates else None
+        gaps = gaps_of(space, values)
         arrived = Arrivals(whiten(space, values), times, keys, gaps, noticed)
     later, now = list[Evidence](), value.evidence
     if value.evidence:
         waiting = set(arrived.keys)
         later = [each for each in value.evidence if each.row is None and each.key in waiting]
         now = [each for each in value.evidence if each.row is not None or each.key not in waiting]
-    stream, batch = close_arrivals(
-        value.trained, value.stream, arrived, now, value.parameters, release=release, limited=value.limited
-    )
+    stream, batch = close_arrivals(value.trained, value.stream, arrived, now, value.parameters, release=release)
     counts = {"events_summed": batch.summed} if batch.summed else {}
     counts["unknown_keys"] = len(batch.unknown_keys)
     after = replace(value, stream=stream, buffer=[], evidence=later)
@@ -275,7 +258,7 @@ def labelled(value: Value, values: np.ndarray, label: Label) -> Evidence:
     trained, stream = value.running
     rows = believable(stream, values[None])
     row, asked = whiten(trained.space, rows), value.asked
-    gaps = gaps_of(trained.space, rows) if value.integrates else None
+    gaps = gaps_of(trained.space, rows)
     known = None
     if label in stream.labels:
         known = range(at := stream.labels.index(label), at + 1)

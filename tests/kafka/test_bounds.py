@@ -1,4 +1,4 @@
-"""Bounds at the doors of the service: what is asked of it, what is read, and what older streams go on with."""
+"""Bounds at the doors of the service: what is asked of it, and what is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stream_osr_kafka.commands.labelling import MOST_COMMAND_BYTES, Command
 from stream_osr_kafka.figures import Figures
 from stream_osr_kafka.ops.metrics import Overview
 from stream_osr_kafka.run.models import ModelFile
-from stream_osr_kafka.run.partition import RULES, Partition, begin, step
+from stream_osr_kafka.run.partition import Partition, begin, step
 from stream_osr_kafka.run.publishing import Batch, account
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary
@@ -226,23 +226,20 @@ def labelled(value: Any, key: bytes = b"k") -> list[Message]:
     ]
 
 
-def fresh(rules: int = RULES, **arguments: Any) -> Partition:
+def fresh(**arguments: Any) -> Partition:
     numbers = OpenSetRecognizer(chains=1, seed=5)
     for i in range(40):
         numbers.learn_one({"a": i % 7, "b": i % 5}, 0)
         numbers.learn_one({"a": 20 + i % 7, "b": i % 5}, 1)
     numbers.freeze()
-    return begin(OpenSetRecognizer.from_trained(numbers.trained, chains=1, **arguments), Boundary(0))._replace(
-        rules=rules
-    )
+    return begin(OpenSetRecognizer.from_trained(numbers.trained, chains=1, **arguments), Boundary(0))
 
 
-@pytest.mark.parametrize("rules", range(1, RULES + 1))
 @pytest.mark.parametrize("label", [b"1e30", b'"' + b"9" * 400 + b'"'], ids=["number", "text"])
-def test_a_whole_number_that_json_cannot_say_is_a_dead_letter_by_all_rules(label: bytes, rules: int) -> None:
+def test_a_whole_number_that_json_cannot_say_is_a_dead_letter(label: bytes) -> None:
     decode = JsonDecoder(JsonFields(label="y", features=["a", "b"], label_type="int"), 10_000)
     batch = labelled(b'{"a": 1, "b": 1, "y": ' + label + b"}")
-    after, outcome = step(fresh(rules), PLACE, batch, (), Boundary(2), decode)
+    after, outcome = step(fresh(), PLACE, batch, (), Boundary(2), decode)
     assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
     assert len(PUBLISHER.decisions(PLACE, outcome.decisions)) == 1
     assert after.model.counters["refused"] == 1
@@ -257,14 +254,13 @@ READ = JsonDecoder(JsonFields(key="id", label="y", features=["a", "b"]), 1_000_0
         ({"y": "l" * 900_000}, {"unknown": "x"}),
         ({"y": 2**63}, {}),
         ({"y": 7}, {"max_classes": 2}),
+        ({"id": "k" * 5000}, {}),
         ({"id": "\N{SNOWMAN}" * 1366}, {}),
         ({"id": 2**63}, {}),
     ],
-    ids=["long label", "large label", "third class", "long key", "large key"],
+    ids=["long label", "large label", "third class", "long key", "long key of three bytes each", "large key"],
 )
-def test_beyond_the_bounds_it_is_a_dead_letter_and_older_streams_take_it(
-    value: dict[str, Any], arguments: dict[str, Any]
-) -> None:
+def test_beyond_the_bounds_it_is_a_dead_letter(value: dict[str, Any], arguments: dict[str, Any]) -> None:
     if isinstance(value.get("y"), str):
         model = OpenSetRecognizer.from_trained(fitted(chains=1, seed=5).trained, chains=1)
         now = begin(model, Boundary(0))
@@ -274,43 +270,15 @@ def test_beyond_the_bounds_it_is_a_dead_letter_and_older_streams_take_it(
     after, outcome = step(now, PLACE, batch, (), Boundary(2), READ)
     assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
     assert after.model.signals.data_quality == 1
-    for rules in (1, 2, 3):
-        after, outcome = step(now._replace(rules=rules), PLACE, batch, (), Boundary(2), READ)
-        assert outcome.taken.refused == []
-        assert after.model.signals.data_quality == 0
-    after, outcome = step(after._replace(rules=RULES), PLACE, batch, (), Boundary(4), READ)
-    refused_again = "y" not in value
-    assert len(outcome.taken.refused) == refused_again, "a class that an older stream has opened is one"
 
 
-def test_one_door_says_how_long_a_key_may_be() -> None:
-    batch = labelled(b'{"a": 1, "b": 1, "id": "' + b"k" * 5000 + b'"}')
-    for rules, stage in ((3, "DECODE"), (4, "VALIDATE")):
-        _, outcome = step(fresh(rules), PLACE, batch, (), Boundary(2), READ)
-        assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, stage)]
-
-
-@pytest.mark.parametrize("rules", range(1, RULES + 1))
-def test_a_key_of_three_thousand_bytes_is_what_it_was(rules: int) -> None:
+def test_a_key_of_three_thousand_bytes_is_what_it_was() -> None:
     for key in (b"k" * 3000, "\N{SNOWMAN}".encode() * 1365):
-        _, outcome = step(fresh(rules), PLACE, labelled(None, key), (), Boundary(2), READ)
+        _, outcome = step(fresh(), PLACE, labelled(None, key), (), Boundary(2), READ)
         assert [decision.key for _, decision in outcome.decisions] == [key.decode(), "k1"]
 
 
-def test_older_streams_do_what_was_asked_of_them() -> None:
-    """A label of 300 bytes was taken by them."""
-    partition = begin(OpenSetRecognizer.from_trained(fitted(chains=1, seed=5).trained, chains=1), Boundary(0))
-    partition, _ = advance(partition, [records(40)])
-    command = labelling.parse(b'{"key": "k3", "label": "' + b"l" * 300 + b'"}')
-    for rules, known in ((3, 3), (4, 2)):
-        after, outcome = step(
-            partition._replace(rules=rules), PLACE, records(40, 40), [command], Boundary(80, 1), DECODE
-        )
-        assert (len(after.model.summary().known), outcome.left) == (known, 3 - known)
-
-
-def test_the_identity_of_a_model_is_what_it_was(tmp_path: Path) -> None:
-    """``max_classes``, ``order``, ``absent`` came later: only other values than their defaults change it."""
+def test_the_identity_of_a_model_names_all_that_a_replay_depends_on(tmp_path: Path) -> None:
     model = fitted(chains=1, seed=5)
     identities = []
     for number, most in enumerate((1000, 7)):
@@ -323,12 +291,7 @@ def test_the_identity_of_a_model_is_what_it_was(tmp_path: Path) -> None:
     shaping = {
         name: value
         for name, value in sorted(same.arguments.items())
-        if name
-        not in (
-            *("batch_size", "max_wait", "n_jobs", "min_probability"),
-            *("references", "max_false_unknown", "follow_drift", "max_classes", "order", "absent", "categorical"),
-            *("numeric", "missing"),
-        )
+        if name not in ("batch_size", "max_wait", "n_jobs", "min_probability")
     }
     expected = hashlib.sha256(f"{same.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
     assert same.identity == expected

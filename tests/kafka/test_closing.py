@@ -118,13 +118,3 @@ def test_without_an_end_all_of_it_are_dead_letters(
     assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
     assert (now, after.model.value.stream) == (was, before.model.value.stream)
     assert failing.closed <= 2 * closing.MOST_TRIES
-
-
-def test_by_the_earlier_rules_all_of_it_are_dead_letters(before: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was published under them has to come out again in a replay."""
-    batch = records(SIZE, 40)
-    batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
-    failing = Failing(monkeypatch, ["k50"])
-    _, outcome = advance(before._replace(rules=1), batch)
-    assert [r.offset for r, _ in outcome.taken.refused] == [n for n in range(40, 104) if n != 49]
-    assert (len(outcome.taken.labelled), failing.closed) == (1, 1)

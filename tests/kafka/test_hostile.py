@@ -87,9 +87,9 @@ commands = st.lists(
 feeds = st.lists(st.tuples(messages, commands), min_size=1, max_size=3)
 
 
-def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, rules: int) -> None:
+def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -> None:
     """Take it as a worker does: micro-batch by micro-batch, with what the topic of labels holds by then."""
-    partition = begin(fresh(), Boundary(0))._replace(rules=rules)
+    partition = begin(fresh(), Boundary(0))
     log, end = Commands(), 0
     for batch, values in feed:
         if not batch and not values:
@@ -146,7 +146,7 @@ def test_depths(depth: int) -> None:
     """By themselves: hypothesis widens the stack."""
     deep = nested_everywhere(depth)
     for decode in DECODERS:
-        check_feed([([(-1, None, value, []) for value in deep], deep)], decode, 4)
+        check_feed([([(-1, None, value, []) for value in deep], deep)], decode)
 
 
 def test_an_error_that_fails_when_it_is_told() -> None:
@@ -156,19 +156,14 @@ def test_an_error_that_fails_when_it_is_told() -> None:
     assert dict(letter.headers)["__connect.errors.exception.message"] == b"it cannot be told: RecursionError"
 
 
-any_rules = st.sampled_from([2, 3, 4, 4, 4])
-
-
 @few
-@given(feeds, st.sampled_from(DECODERS), any_rules)
-def test_messages_of_anything(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, rules: int) -> None:
-    check_feed(feed, decode, rules)
+@given(feeds, st.sampled_from(DECODERS))
+def test_messages_of_anything(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -> None:
+    check_feed(feed, decode)
 
 
 @pytest.mark.long
 @many
-@given(feeds, st.sampled_from(DECODERS), any_rules)
-def test_messages_of_anything_at_length(
-    feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, rules: int
-) -> None:
-    check_feed(feed, decode, rules)
+@given(feeds, st.sampled_from(DECODERS))
+def test_messages_of_anything_at_length(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -> None:
+    check_feed(feed, decode)

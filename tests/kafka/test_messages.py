@@ -194,11 +194,11 @@ def test_dead_letters_keep_what_they_were() -> None:
     assert told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.values.DecodeError"
 
 
-def test_the_class_of_an_error_keeps_the_name_that_it_has_had() -> None:
+def test_dead_letters_name_the_package_and_the_class_of_the_error() -> None:
     refusal = Refusal("PUBLISH", ClientError(Kind.RECORD, "too large"))
     told = dict(PUBLISHER.dead_letters([(message(b"x"), refusal)])[0].headers)
-    assert told["__connect.errors.class.name"] == b"stream_osr_connectors.kafka"
-    assert told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.kafka.client.seam.ClientError"
+    assert told["__connect.errors.class.name"] == b"stream_osr_kafka"
+    assert told["__connect.errors.exception.class.name"] == b"stream_osr_kafka.client.seam.ClientError"
 
 
 @pytest.mark.parametrize(

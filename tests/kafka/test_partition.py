@@ -7,6 +7,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
@@ -24,7 +25,7 @@ from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary, Progress
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message, Outcome
-from tests.blobs import fitted, stream_part
+from tests.blobs import around, fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = Place("in", 3)
@@ -329,3 +330,61 @@ def test_a_fork_of_the_recognizer_shares_the_trained_part(model: ModelFile) -> N
     one = model.recognizer(PLACE)
     assert copy(one).trained is one.trained is model.recognizer(Place("in", 4)).trained
     assert Progress(model.identity, "aa", begin(one, Boundary(0)).history).text().split()[1] == model.identity
+
+
+# What is refused
+
+FOUR = ("a", "b", "c", "d")
+FEWER = b'{"a": 1.0, "B": 1.0, "C": 1.0, "D": 1.0}'
+READ_FOUR = JsonDecoder(JsonFields(label="y", features=FOUR), 1000)
+
+
+def of_four(folder: Path) -> ServiceSettings:
+    """A model of four features, none of which was ever missing in training."""
+    rng = np.random.default_rng(3)
+    model = OpenSetRecognizer(chains=1, seed=5, decision_delay=20)
+    for label, at in (("left", 0.0), ("right", 9.0)):
+        for x in around([at] * 4, 40, rng, FOUR):
+            model.learn_one(x, label)
+    model.freeze()
+    model.save(folder / "model.osr")
+    return ServiceSettings(model=folder / "model.osr", brokers="b", input="in", state=folder / "state")
+
+
+def batch_of_four(n: int, begin: int) -> list[Message]:
+    """With one that has a single feature, one that has none, one that is no JSON, and one that lacks a value."""
+    rows = around([0.0] * 4, n, np.random.default_rng(begin), FOUR)
+    values = [json.dumps(x).encode() for x in rows]
+    values[3], values[5], values[7], values[9] = FEWER, b'{"A": 1}', b"{", b'{"a": 1, "b": 1, "c": null, "d": 1}'
+    return [
+        Message("in", 3, begin + i, 1000 * (begin + i), b"k%d" % (begin + i), value, [])
+        for i, value in enumerate(values)
+    ]
+
+
+def test_what_was_refused_is_counted_the_same_in_a_replay(tmp_path: Path) -> None:
+    """Through a snapshot, and from the beginning."""
+    settings = of_four(tmp_path)
+    model, snapshots = ModelFile.load(settings), Snapshots(tmp_path / "state", keep=2)
+    snapshots.open()
+    recovery = Recovery(settings, model, snapshots)
+    batches = [batch_of_four(40, 0), batch_of_four(40, 40)]
+    state = begin(model.recognizer(PLACE), Boundary(0))
+    for batch in batches:
+        state, outcome = step(state, PLACE, batch, (), Boundary(batch[-1].offset + 1), READ_FOUR)
+        assert len(outcome.taken.refused) == 3
+        if batch is batches[0]:
+            after_one = state
+    assert state.model.counters["refused"] == 6
+    assert state.model.signals.data_quality == 8, "two lack a value"
+    assert state.model.counters["unlike"] == 0
+    text = recovery.progress(state).text()
+    for snapshot in (None, after_one):
+        if snapshot is not None:
+            snapshots.write(PLACE, snapshot)
+        found = recovery.find(PLACE, Committed(80, text, 0, 80), 0)
+        back = found.state
+        for batch in batches[2 - len(found.replay) :]:
+            back, _ = step(back, PLACE, batch, (), Boundary(batch[-1].offset + 1), READ_FOUR)
+        assert back.model.counters == state.model.counters
+        assert back.model.signals == state.model.signals

@@ -20,7 +20,7 @@ from stream_osr.archive.records import BY_TYPE
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.partition import RULES, Partition, begin, step
+from stream_osr_kafka.run.partition import Partition, begin, step
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder, Plain
 from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, RawName, Received
@@ -37,9 +37,9 @@ def trained() -> TrainedModel:
     return fitted(chains=1, seed=5).trained
 
 
-def partition(trained: TrainedModel, rules: int = RULES, **arguments: Any) -> Partition:
+def partition(trained: TrainedModel, **arguments: Any) -> Partition:
     usual = {"chains": 1, "window": 32, "seed": 5, "batch_size": 1 << 62, **arguments}
-    return begin(OpenSetRecognizer.from_trained(trained, **usual), Boundary(0))._replace(lineage="77aa", rules=rules)
+    return begin(OpenSetRecognizer.from_trained(trained, **usual), Boundary(0))._replace(lineage="77aa")
 
 
 def one_by_one(self: JsonDecoder, records: Any, features: Any) -> Plain:
@@ -140,15 +140,14 @@ FIELDS = [
     batches=st.lists(st.lists(records, min_size=1, max_size=12), min_size=1, max_size=3),
     fields=st.one_of(st.just(FIELDS[0]), st.sampled_from(FIELDS)),
     on_missing=st.sampled_from(["impute", "error", "skip"]),
-    rules=st.sampled_from([1, 2, 3]),
     delay=st.sampled_from([0, 5]),
 )
 def test_a_batch_at_once_comes_to_what_its_records_do(
-    trained: TrainedModel, batches: Any, fields: JsonFields, on_missing: str, rules: int, delay: int
+    trained: TrainedModel, batches: Any, fields: JsonFields, on_missing: str, delay: int
 ) -> None:
     """The same decisions, events, refusals and their order, counts and state, to the bit; all of it can be sent."""
     decode = JsonDecoder(fields, 1000)
-    together = alone = partition(trained, rules, on_missing=on_missing, decision_delay=delay)
+    together = alone = partition(trained, on_missing=on_missing, decision_delay=delay)
     offset = 0
     for batch in batches:
         batch = [record._replace(offset=offset + n) for n, record in enumerate(batch)]
@@ -178,11 +177,11 @@ def test_plain_records_are_taken_at_once(trained: TrainedModel) -> None:
 # Nothing of what the model looks at
 
 
-def refused(trained: TrainedModel, value: bytes, decode: Any, rules: int = RULES, **arguments: Any) -> list[str]:
+def refused(trained: TrainedModel, value: bytes, decode: Any, **arguments: Any) -> list[str]:
     values = [json.dumps(x).encode() for x, _ in stream_part(8)]
     values.insert(4, value)
     batch = [Message("in", 3, n, NOW, b"k", each, []) for n, each in enumerate(values)]
-    _, outcome = step(partition(trained, rules, **arguments), PLACE, batch, (), Boundary(9), decode)
+    _, outcome = step(partition(trained, **arguments), PLACE, batch, (), Boundary(9), decode)
     assert [r.offset for r, _ in outcome.taken.refused] in ([], [4])
     assert {refusal.stage for _, refusal in outcome.taken.refused} <= {"VALIDATE"}
     return [str(refusal.error) for _, refusal in outcome.taken.refused]
@@ -222,10 +221,8 @@ def test_a_decoder_of_the_users_own_may_bring_nothing_either(trained: TrainedMod
     assert "found 'B', 'a'" in message
 
 
-def test_a_stream_that_was_begun_by_the_earlier_rules_decides_it(trained: TrainedModel) -> None:
-    decode = JsonDecoder(FIELDS[0], 1000)
-    assert refused(trained, b'{"A": 1.0}', decode, rules=1) == []
-    assert refused(trained, b'{"a": 1.0}', decode) == [], "one feature is enough"
+def test_one_feature_of_two_is_enough(trained: TrainedModel) -> None:
+    assert refused(trained, b'{"a": 1.0}', JsonDecoder(FIELDS[0], 1000)) == []
 
 
 @pytest.fixture(scope="module")
@@ -257,8 +254,6 @@ def test_an_instance_with_fewer_than_half_of_the_features_is_a_dead_letter(
     lacking = replace(of_three, report=replace(of_three.report, missing_values=25))
     _, outcome = step(partition(lacking), PLACE, batch, (), Boundary(4), decode)
     assert outcome.taken.refused == [], "where training lacked more than a tenth of the values"
-    _, outcome = step(partition(of_three, rules=2), PLACE, batch, (), Boundary(4), decode)
-    assert outcome.taken.refused == [], "by the rules of the release before"
 
 
 def test_missing_values_are_counted_over_what_was_taken(trained: TrainedModel) -> None:

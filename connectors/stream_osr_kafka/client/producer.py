@@ -33,7 +33,7 @@ def transactional_id(settings: ServiceSettings) -> str:
     """Return the transactional id of a worker: no two pairs of group and instance have the same.
 
     It is ``GROUP-:INSTANCE``, with ``:`` and ``%`` in the instance as ``%3A`` and ``%25``. So its last colon ends the
-    group, and an ACL for the prefix ``GROUP-:`` (or ``GROUP-``, as for earlier releases) covers it.
+    group, and an ACL for the prefix ``GROUP-:`` (or ``GROUP-``) covers it.
 
     >>> of = ServiceSettings(model="m", brokers="b:1", input="in", group="g", instance="a-b")
     >>> transactional_id(of), transactional_id(of.model_copy(update={"group": "g-a", "instance": "b"}))

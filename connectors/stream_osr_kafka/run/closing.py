@@ -13,9 +13,8 @@ import orjson
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.labels import as_known
-from stream_osr.limits import MOST_KEY_BYTES
 from stream_osr.showing import shown
-from stream_osr.unlike import NONE, check_features
+from stream_osr.unlike import check_features
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 
@@ -44,18 +43,18 @@ class Closed(NamedTuple):
     error: Exception | None = None
 
 
-def close(begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder, rules: int) -> Closed:
+def close(begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder) -> Closed:
     """Let a copy of a recognizer learn records, and close the micro-batch.
 
     Parameters
     ----------
     begun
         Before the records; it does not change.
-    records, decode, rules
+    records, decode
         As :func:`take` takes them.
     """
     model = copy(begun)
-    taken = take(model, records, decode, rules)
+    taken = take(model, records, decode)
     try:
         model.close_batch()
     except MemoryError:
@@ -66,7 +65,7 @@ def close(begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
 
 
 def close_without_culprits(
-    begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder, rules: int, failed: Closed
+    begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder, failed: Closed
 ) -> tuple[Closed, list[tuple[Received, Refusal]]]:
     """Close a micro-batch that has failed without the records by which it fails, which takes an error of ours.
 
@@ -75,7 +74,7 @@ def close_without_culprits(
 
     Parameters
     ----------
-    begun, records, decode, rules
+    begun, records, decode
         As :func:`close` took them.
     failed
         What it returned.
@@ -85,7 +84,7 @@ def close_without_culprits(
     The micro-batch, and the records that were left out, in the order in which they were found. When it fails without
     any record, or there is no end to it, what had failed.
     """
-    if close(begun, [], decode, rules).error is not None:
+    if close(begun, [], decode).error is not None:
         return failed, []
     tries = iter(range(MOST_TRIES))
     left, culprits, closed = list(records), [], failed
@@ -95,17 +94,17 @@ def close_without_culprits(
             if next(tries, None) is None:
                 return failed, []
             middle = (good + bad) // 2
-            half = close(begun, left[:middle], decode, rules)
+            half = close(begun, left[:middle], decode)
             if half.error is None:
                 good = middle
             else:
                 bad, error = middle, half.error
         culprits.append((left.pop(bad - 1), Refusal("PROCESS", error)))
-        closed = close(begun, left, decode, rules)
+        closed = close(begun, left, decode)
     return closed, culprits
 
 
-def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder, rules: int) -> Taken:
+def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder) -> Taken:
     """Let a recognizer learn records; those that cannot be used are refused, and the others go on.
 
     Parameters
@@ -116,12 +115,10 @@ def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder,
         In order.
     decode
         Makes instances of them.
-    rules
-        Those of the partition.
     """
     taken = Taken()
     before, names = model.counters["missing"], model.trained.names
-    if type(decode) is JsonDecoder and rules >= 2 and not model.trained.values:
+    if type(decode) is JsonDecoder and not model.trained.values:
         places, rows, times, keys = decode.plain(records, names)
         begin = done = 0
         for place in (*sorted({*range(len(records))} - {*places}), len(records)):
@@ -131,29 +128,24 @@ def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder,
                 taken.waiting += records[begin:place]
                 done = end
             if place < len(records):
-                _take_one(model, records[place], decode, rules, taken)
+                _take_one(model, records[place], decode, taken)
             begin = place + 1
     else:
         for received in records:
-            _take_one(model, received, decode, rules, taken)
+            _take_one(model, received, decode, taken)
     taken.missing = model.counters["missing"] - before
     taken.values = len(names) * (len(taken.waiting) + len(taken.labelled))
     return taken
 
 
-def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, rules: int, taken: Taken) -> None:
+def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, taken: Taken) -> None:
     stage, skipped, bad = "DECODE", model.counters["skipped"], model.counters["bad_rows"]
     try:
         check_envelope(received)
-        if rules < 2 and any(item is None for _, item in received.headers):
-            raise DecodeError("a header has no value")
         record = decode(received)
-        if rules < 4 and isinstance(record.key, str) and len(record.key) > MOST_KEY_BYTES:
-            raise DecodeError(f"the key has {len(record.key)} characters; {MOST_KEY_BYTES} are allowed")
         stage = "VALIDATE"
         _check_writable(record)
-        if rules >= 2:
-            check_features(model.trained, record.features, record.found, None if rules >= 3 else NONE)
+        check_features(model.trained, record.features, record.found)
         label = as_known(record.label, model.value.labels)
         model.learn_one(record.features, label, t=record.time, key=record.key)
     except MemoryError:

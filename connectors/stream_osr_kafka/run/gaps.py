@@ -87,7 +87,7 @@ class Gaps(NamedTuple):
             return anew(first)._replace(change=change._replace(held_back=len(state.waiting)))
         at = Boundary(first, state.history.last.labels)
         begun = begin(state.model, at, fresh=False, mark=self.lives[place.topic].mark)
-        carried = begun._replace(waiting=state.waiting, rules=state.rules)
+        carried = begun._replace(waiting=state.waiting)
         self.snapshots.write(place, carried)
         return Found(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
 

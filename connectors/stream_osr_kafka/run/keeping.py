@@ -21,7 +21,7 @@ from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import MOST_CHARACTERS, Boundary
 from ..wire.messages import Received
-from .partition import RULES, Partition
+from .partition import Partition
 from .recovery import Recovery
 from .snapshots import Snapshots
 
@@ -99,10 +99,6 @@ class Keeper:
         """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
         now = time.monotonic()
         live = {place: owned for place, owned in partitions.items() if not owned.replay}
-        for place, owned in live.items():
-            ours = owned.state.rules == RULES or self._recovery.is_earlier(owned.state)
-            if not (ours or owned.uncommitted) and self._may_try(owned, now):
-                self._upgrade(place, owned)
         full = [each for each, owned in live.items() if self._is_full(owned.state) and self._may_try(owned, now)]
         for place in full:
             self._try(place, live[place])
@@ -138,14 +134,6 @@ class Keeper:
                 "micro-batches since no longer fit beside the committed offset; see the log for the reason"
             )
         return Offset(state.history.last.offset, text)
-
-    def _upgrade(self, place: Place, owned: Owned) -> None:
-        """Let a stream that goes by earlier rules go on by ours: cut it where it stands, at a snapshot."""
-        self._try(place, owned)
-        upgraded = self._recovery.upgraded(owned.state, owned.snapshots)
-        if upgraded is not None:
-            logger.info("%s goes on by the rules of this version", place)
-            owned.state, owned.snapshots = upgraded, owned.snapshots[-1:]
 
     @staticmethod
     def _may_try(owned: Owned, now: float) -> bool:

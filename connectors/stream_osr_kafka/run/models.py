@@ -21,19 +21,6 @@ from .partition import seed_of
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change under a running group: a replay leads to the same state."""
 
-_CAME_LATER = {
-    "references": 1000,
-    "max_false_unknown": None,
-    "follow_drift": False,
-    "max_classes": 1000,
-    "order": "arrival",
-    "absent": "auto",
-    "categorical": None,
-    "numeric": None,
-    "missing": None,
-}
-"""Arguments that earlier releases did not have, and the value at which they change nothing of what those did."""
-
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
 
 
@@ -95,7 +82,7 @@ class ModelFile(NamedTuple):
         own = loaded.arguments
         arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
         arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
-        shaping = {name: value for name, value in sorted(arguments.items()) if _shapes(name, value)}
+        shaping = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_EFFECT}
         identity = hashlib.sha256(f"{loaded.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
         return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
 
@@ -233,11 +220,6 @@ class Journal(NamedTuple):
         """Say whether the group was given a model after another one had been given it for the last time."""
         newest = {each: place for place, each in enumerate(self.read())}
         return than in newest and newest.get(identity, -1) > newest[than]
-
-
-def _shapes(name: str, value: Any) -> bool:
-    """Say whether an argument tells models apart."""
-    return name not in _WITHOUT_EFFECT and (name not in _CAME_LATER or value != _CAME_LATER[name])
 
 
 def _kept_at(folder: Path, identity: str) -> Path:

@@ -27,7 +27,7 @@ OLD_SECONDS = 3600.0
 
 _MODEL = re.compile(r"(?P<identity>[0-9a-f]{16})\.model")
 _LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.writable")
-"""Written halfway when a process died; what earlier versions tried the folder with."""
+"""Written halfway when a process died; what the folder is tried with."""
 
 
 class Orphans(NamedTuple):

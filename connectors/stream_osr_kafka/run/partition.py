@@ -19,13 +19,6 @@ from ..wire.boundaries import Boundary, FailedEnd, History
 from ..wire.messages import Decoder, Origin, Outcome, Received, Refusal, Taken, origin_of
 from .closing import close, close_without_culprits
 
-RULES = 5
-"""5: missing values are integrated out, before they were the training mean.
-4: labels, keys and classes have bounds (:mod:`stream_osr.limits`), and floods of events are summed up.
-3: an instance with fewer than half of the model's features, where training had nearly all, is a dead letter.
-2: an instance without a single feature of the model is a dead letter, and of a micro-batch that fails, the records
-by which it does. 1: the instance was decided, and the whole micro-batch dead letters."""
-
 ATTEMPTS = 3
 """How often a micro-batch is closed when memory is wanting."""
 
@@ -43,16 +36,12 @@ class Partition(NamedTuple):
         Identity of this run of micro-batches.
     history
         Where they ended.
-    rules
-        By which rules records are taken or refused; a stream goes on by those that it was begun with, so that a
-        replay comes to the same.
     """
 
     model: OpenSetRecognizer
     waiting: tuple[Origin, ...]
     lineage: str
     history: History
-    rules: int = RULES
 
 
 def seed_of(seed: int, place: Place) -> int:
@@ -99,10 +88,10 @@ def step(
     """Close one micro-batch.
 
     A record that cannot be used is refused and the others go on. When the batch as a whole fails, which takes an
-    error of ours, the records by which it fails are refused (by the rules 1 all are), or, if they cannot be told from
-    the others, all, and the recognizer is as it was: nothing may stop the stream. Either way the recognizer counts
-    what was refused, and the same records give the same result again. When memory is wanting ``ATTEMPTS`` times, all
-    records are refused, and the end of the micro-batch is a ``FailedEnd``, so that a replay comes to the same.
+    error of ours, the records by which it fails are refused, or, if they cannot be told from the others, all, and the
+    recognizer is as it was: nothing may stop the stream. Either way the recognizer counts what was refused, and the
+    same records give the same result again. When memory is wanting ``ATTEMPTS`` times, all records are refused, and
+    the end of the micro-batch is a ``FailedEnd``, so that a replay comes to the same.
 
     Parameters
     ----------
@@ -120,7 +109,6 @@ def step(
         Makes instances of records.
     """
     begun = copy(partition.model)
-    begun.limited, begun.integrates = partition.rules >= 4, partition.rules >= 5
     asked = list(commands)
     left = sum(not apply(command, begun, *place, partition.lineage) for command in asked)
     about = f"{place}: the micro-batch that ends at {end.offset}"
@@ -161,25 +149,22 @@ def _close(
     partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
 ) -> tuple[OpenSetRecognizer, Taken]:
     """Take the records in; those by which the micro-batch fails as a whole are refused, or else all of them."""
-    closed = close(begun, records, decode, partition.rules)
+    closed = close(begun, records, decode)
     if closed.error is None:
         return closed.model, closed.taken
-    culprits: list[tuple[Received, Refusal]] = []
     taken, error = closed.taken, closed.error
-    if partition.rules >= 2:
-        closed, culprits = close_without_culprits(begun, records, decode, partition.rules, closed)
+    closed, culprits = close_without_culprits(begun, records, decode, closed)
     if closed.error is None:
         closed.model.count_refused(len(culprits))
         offsets = ", ".join(str(received.offset) for received, _ in culprits)
         logger.error("%s failed; dead letters are the records by which it does: %s", about, offsets, exc_info=error)
         return closed.model, replace(closed.taken, refused=_in_order(closed.taken.refused + culprits))
     logger.error("%s failed; its records are dead letters", about, exc_info=error)
-    lost = [*taken.waiting, *(taken.labelled if partition.rules >= 2 else ())]
+    lost = [*taken.waiting, *taken.labelled]
     refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
-    labelled = [] if partition.rules >= 2 else taken.labelled
     model = copy(partition.model)
     model.count_refused(len(refused))
-    return model, Taken(refused=refused, labelled=labelled, skipped=taken.skipped)
+    return model, Taken(refused=refused, skipped=taken.skipped)
 
 
 def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:

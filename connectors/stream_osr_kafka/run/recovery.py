@@ -7,7 +7,7 @@ state goes on behind the gap (`on_gap`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
@@ -17,11 +17,11 @@ from ..log import logger
 from ..patience import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
-from ..wire.boundaries import Boundary, History, Progress
+from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import Outcome
 from .gaps import Found, Gaps
 from .models import Journal, ModelFile
-from .partition import RULES, Partition, begin, beginning, ended
+from .partition import Partition, begin, beginning, ended
 from .snapshots import Snapshots
 from .standing import Change, Incarnations, LostError, Standing
 
@@ -73,30 +73,7 @@ class Recovery:
 
     def progress(self, partition: Partition) -> Progress:
         """Say what is committed with a partition's offset."""
-        return Progress(self._model.identity, partition.lineage, partition.history, partition.rules)
-
-    @staticmethod
-    def upgraded(partition: Partition, written: Collection[Boundary]) -> Partition | None:
-        """Let a stream that was begun by earlier rules go on by ours, from its last boundary on.
-
-        A replay is by one set of rules: the history is cut there, and begins with the snapshot of that boundary.
-
-        Parameters
-        ----------
-        partition
-            With nothing left to be replayed.
-        written
-            Boundaries at which there are snapshots.
-
-        Returns
-        -------
-        The partition; None: it goes by our rules already, or the snapshot is missing.
-        """
-        last = partition.history.last
-        untouched = partition.history == History(last, fresh=True)
-        if partition.rules == RULES or not (untouched or last in written):
-            return None
-        return partition._replace(rules=RULES, history=History(last, fresh=untouched))
+        return Progress(self._model.identity, partition.lineage, partition.history)
 
     def remember(self, place: Place, partition: Partition | None, position: int) -> None:
         """Keep the state of a partition that goes to another worker, and how far it was decided here."""
@@ -377,12 +354,12 @@ class Recovery:
             snapshot = self._snapshots.read(place, lineage, at, model.trained)
             if snapshot is not None:
                 snapshot.model.set_min_probability(model.arguments["min_probability"])
-                state = Partition(snapshot.model, snapshot.waiting, lineage, history.until(at), progress.rules)
+                state = Partition(snapshot.model, snapshot.waiting, lineage, history.until(at))
                 return Found(state, replay, tuple(sorted(known)))
         replay = tuple(history.after(history.base))
         if history.fresh and (history.base.offset >= first or not replay):
             begun = begin(model.recognizer(place), history.base)
-            return Found(begun._replace(lineage=lineage, rules=progress.rules), replay)
+            return Found(begun._replace(lineage=lineage), replay)
         raise LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "
             f"(the micro-batches since {history.base.offset} are known, snapshots at "

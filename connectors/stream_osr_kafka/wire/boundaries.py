@@ -15,8 +15,8 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import shown
 
-VERSIONS = "1", "2", "3", "4", "5"
-"""Of the text: they differ in the rules by which the stream takes records, and in nothing else."""
+VERSION = "1"
+"""Of the text, which begins with it."""
 
 MOST_CHARACTERS = 4000
 """Of the text; brokers allow 4096 (``offset.metadata.max.bytes``)."""
@@ -126,24 +126,21 @@ class Progress(NamedTuple):
         Identity of the run of micro-batches: a stream that begins anew has another.
     history
         Ends of its micro-batches; the last one is the committed offset.
-    rules
-        By which records were taken or refused; see ``Partition``.
 
     Examples
     --------
     >>> history = History(Boundary(0), fresh=True).to(Boundary(256)).to(Boundary(512)).to(Boundary(519, 1))
     >>> Progress("0123abcd", "77aa", history).text()
-    '5 0123abcd 77aa 0+0f 256*2,7+1'
-    >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1') == Progress("0123abcd", "77aa", history, rules=1)
+    '1 0123abcd 77aa 0+0f 256*2,7+1'
+    >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1') == Progress("0123abcd", "77aa", history)
     True
     >>> Progress("0123abcd", "77aa", history.to(FailedEnd(600, 1))).text()
-    '5 0123abcd 77aa 0+0f 256*2,7+1,81!'
+    '1 0123abcd 77aa 0+0f 256*2,7+1,81!'
     """
 
     model: str
     lineage: str
     history: History
-    rules: int = 5
 
     def text(self) -> str:
         """Write it down; see ``MOST_CHARACTERS``."""
@@ -152,7 +149,7 @@ class Progress(NamedTuple):
             f"{offsets}{f'+{labels}' if labels else ''}{f'*{times}' if times > 1 else ''}{'!' if failed else ''}"
             for offsets, labels, times, failed in steps
         )
-        return f"{self.rules} {self.model} {self.lineage} {base.offset}+{base.labels}{'f' if fresh else ''} {coded}"
+        return f"{VERSION} {self.model} {self.lineage} {base.offset}+{base.labels}{'f' if fresh else ''} {coded}"
 
     @classmethod
     def parse(cls, text: str) -> Progress:
@@ -166,7 +163,7 @@ class Progress(NamedTuple):
             If a later release has written it.
         """
         version = text.partition(" ")[0]
-        if version.isdecimal() and version not in VERSIONS:
+        if version.isdecimal() and version != VERSION:
             raise LaterReleaseError(
                 f"the committed offset carries {shown(text)}, which a later release of stream-osr wrote; go on with "
                 "that, or with another group"
@@ -183,13 +180,13 @@ class Progress(NamedTuple):
         ]
         base = Boundary(int(found["offset"]), int(found["labels"]))
         history = History(base, bool(found["fresh"]), tuple(parsed))
-        return cls(found["model"], found["lineage"], history, int(found["version"]))
+        return cls(found["model"], found["lineage"], history)
 
 
 _STEP_FORM = r"(?P<offsets>\d+)(\+(?P<labels>\d+))?(\*(?P<times>\d+))?(?P<failed>!?)"
 _STEP = re.compile(_STEP_FORM)
 _PLAIN_STEP = re.sub(r"\?P<\w+>", "", _STEP_FORM)
 _FORM = re.compile(
-    r"(?P<version>\S+) (?P<model>\S+) (?P<lineage>\S+) (?P<offset>\d+)\+(?P<labels>\d+)(?P<fresh>f?) "
+    rf"{VERSION} (?P<model>\S+) (?P<lineage>\S+) (?P<offset>\d+)\+(?P<labels>\d+)(?P<fresh>f?) "
     rf"(?P<steps>({_PLAIN_STEP}(,{_PLAIN_STEP})*)?)"
 )

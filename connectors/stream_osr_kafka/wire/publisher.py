@@ -19,8 +19,8 @@ from .messages import ENCODING, Origin, Outcome, Outgoing, Received, Refusal, si
 DECISION = "stream-osr.decision.v1"
 EVENT = "stream-osr.event.v1"
 
-PACKAGE = "stream_osr_connectors.kafka"
-"""What this package is called in dead letters: its earlier name, which they have had from the beginning."""
+PACKAGE = __name__.rsplit(".", 2)[0]
+"""The class that dead letters name."""
 
 _SPECVERSION = ("ce_specversion", b"1.0")
 _CONTENT = ("content-type", b"application/json")
@@ -111,7 +111,7 @@ class Publisher(NamedTuple):
             "task.id": self.settings.instance,
             "stage": refusal.stage,
             "class.name": PACKAGE,
-            "exception.class.name": f"{kind.__module__.replace('stream_osr_kafka', PACKAGE)}.{kind.__qualname__}",
+            "exception.class.name": f"{kind.__module__}.{kind.__qualname__}",
             "exception.message": _said(error)[:2000],
         }
         ours = [(f"__connect.errors.{name}", text.encode("utf-8", "backslashreplace")) for name, text in told.items()]

@@ -20,17 +20,6 @@ from tests.kafka.faults.trials import SHORT, Site, Trial, until
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
 
 
-def id_before(settings: ServiceSettings) -> str:
-    """Transactional id of a worker of the releases before."""
-    return f"{settings.group}-{settings.instance}"
-
-
-class OfTheReleaseBefore(TransactionalProducer):
-    """The producer of a worker of the releases before."""
-
-    name = staticmethod(id_before)
-
-
 class Run:
     """A service in a thread of this process, and how it ended."""
 
@@ -181,15 +170,15 @@ def test_a_foreign_producer(site: Site) -> None:
 
 
 @pytest.mark.beside
-@pytest.mark.fault("a worker of an earlier release has left a transaction open")
-def test_a_transaction_of_the_release_before(site: Site) -> None:
+@pytest.mark.fault("a worker that had another `instance` has left a transaction open")
+def test_a_transaction_of_another_instance(site: Site) -> None:
     """Its id was another one, so that nobody ends it before its time: the new worker waits for that."""
     trial = Trial(site)
     trial.feed(100)
     stream, group = trial.stream, trial.stream.settings["group"]
     left = KafkaProducer(
         bootstrap_servers=stream.address,
-        transactional_id=f"{group}-w",
+        transactional_id=f"{group}-:before",
         transaction_timeout_ms=10_000,
         max_block_ms=5000,
     )
@@ -208,39 +197,5 @@ def test_a_transaction_of_the_release_before(site: Site) -> None:
     trial.await_ready()
     assert trial.figure("transactions_fenced_total") == 0
     trial.end()
-    audit(stream)
-    check_exactly_once(stream)
-
-
-@pytest.mark.beside
-@pytest.mark.fault("a worker of an earlier release runs with the same group and instance")
-def test_a_twin_of_the_release_before(site: Site) -> None:
-    """Their transactional ids differ; the group lets one of them go on."""
-    stream = stream_in(site, "one")
-    twins = [Run(stream, OfTheReleaseBefore)]
-    for number in range(5):
-        feed(stream, number)
-        time.sleep(0.3)
-    stream.wait(seconds=30)
-    twins.append(Run(stream, TransactionalProducer))
-    number = 100
-
-    def over() -> bool:
-        nonlocal number
-        number += 1
-        feed(stream, number)
-        time.sleep(0.3)
-        return not all(each.thread.is_alive() for each in twins)
-
-    try:
-        until(over, 20, lambda: "both go on")
-        feed(stream, 999)
-        stream.wait(seconds=30)
-    finally:
-        for each in twins:
-            each.stop()
-    (error,) = [each.error for each in twins if each.error is not None]
-    assert exit_code(error) == TAKEN
-    assert "another worker of group" in str(error)
     audit(stream)
     check_exactly_once(stream)
