@@ -28,8 +28,8 @@ from benchmarks.written import ROOT, table, write
 from stream_osr.evaluation import data_directory
 
 SCRIPT = Path(__file__).with_name("streams.py")
-WARMUP = ("-m", "stream_osr", "warmup")
-DEMO = ("-m", "stream_osr", "demo")
+WARMUP = ("-m", "stream_osr_connectors", "warmup")
+DEMO = ("-m", "stream_osr_connectors", "demo")
 
 
 class Ran(NamedTuple):

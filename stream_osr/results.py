@@ -75,7 +75,7 @@ class Results(Views):
 
     @property
     def plot(self) -> Any:
-        """The figures of the report (:class:`stream_osr.plot.Figures`), as Altair charts: extra ``plot``.
+        """The figures of the report as charts (extra ``plot``): :class:`stream_osr_connectors.page.plot.Figures`.
 
         ``plot.timeline(decisions, events)``, ``plot.plane()``, ``plot.emerged()``, ``plot.calibration(decisions,
         labels)``. They stand above the recognizer, which finds them by their entry point (group

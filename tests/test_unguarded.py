@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.cli import app
+from stream_osr_connectors.cli.app import app
 from tests.blobs import fitted, learn_all, stream_part, training_part
 
 

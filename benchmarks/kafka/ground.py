@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import load, split
-from stream_osr_kafka.run.topics import SPARE_BYTES, USUAL_BYTES
+from stream_osr_connectors.kafka.run.topics import SPARE_BYTES, USUAL_BYTES
 from tests.kafka.brokers import Broker
 
 SEED = 0

@@ -17,14 +17,14 @@ from typing import Any
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import save_trained
-from stream_osr_connectors import MemorySink
-from stream_osr_connectors.loop import Sinks, load_checkpoint, run
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.models import ModelFile
-from stream_osr_kafka.run.partition import begin, step
-from stream_osr_kafka.run.snapshots import Snapshots
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_connectors.files import MemorySink
+from stream_osr_connectors.files.loop import Sinks, load_checkpoint, run
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import begin, step
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.archives.golden import machine
 from tests.archives.story import (
     ARGUMENTS,

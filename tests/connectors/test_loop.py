@@ -15,8 +15,8 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.errors import RefusedState
-from stream_osr_connectors import MemorySink, MemorySource, Record, open_sink, open_source
-from stream_osr_connectors.loop import Sinks, go_on, load_checkpoint, run
+from stream_osr_connectors.files import MemorySink, MemorySource, Record, open_sink, open_source
+from stream_osr_connectors.files.loop import Sinks, go_on, load_checkpoint, run
 from tests.blobs import around
 
 NAMES = ("a", "b", "c")

@@ -11,9 +11,9 @@ import pytest
 
 from stream_osr import FailedDecision, OpenSetRecognizer
 from stream_osr.engine import value as engine
-from stream_osr_connectors import MemorySink, MemorySource, Record
-from stream_osr_connectors.loop import Sinks, run
-from stream_osr_connectors.unfinished import ATTEMPTS
+from stream_osr_connectors.files import MemorySink, MemorySource, Record
+from stream_osr_connectors.files.loop import Sinks, run
+from stream_osr_connectors.files.unfinished import ATTEMPTS
 
 SIZE = 4
 

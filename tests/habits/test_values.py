@@ -19,8 +19,8 @@ from stream_osr import OpenSetRecognizer, reading
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidParameter
 from stream_osr.kinds import codes_of
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
 from tests.habits.command import command
 
 Row = dict[str, Any]

@@ -19,11 +19,11 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_kafka.client import PlainProducer
-from stream_osr_kafka.client.unpacking import unpack_all
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.partition import seed_of
-from stream_osr_kafka.wire.messages import Outgoing
+from stream_osr_connectors.kafka.client import PlainProducer
+from stream_osr_connectors.kafka.client.unpacking import unpack_all
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import seed_of
+from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests.blobs import fitted, stream_part
 from tests.processes import Process
 
@@ -203,7 +203,7 @@ class Worker:
     ) -> None:
         self.log = stream.folder / f"worker-{instance}-{next(self.numbers)}.log"
         self._start(
-            ["-m", "stream_osr_start", subcommand, "--config", str(stream.config()), "--instance", instance],
+            ["-m", "stream_osr_connectors", subcommand, "--config", str(stream.config()), "--instance", instance],
             anew=anew,
             **environment,
         )

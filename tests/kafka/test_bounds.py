@@ -16,21 +16,22 @@ from hypothesis import strategies as st
 
 from stream_osr import EventsSummed, OpenSetRecognizer
 from stream_osr.errors import InvalidParameter
+from stream_osr_connectors.commands import command as labelling
+from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, Command
 from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka import command_log as label_log
+from stream_osr_connectors.kafka.command_log import Commands, LabelLog
+from stream_osr_connectors.kafka.commands import ask
+from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition, begin, step
+from stream_osr_connectors.kafka.run.publishing import Batch, account
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
 from stream_osr_connectors.values import DecodeError
-from stream_osr_kafka.commands import label_log, labelling
-from stream_osr_kafka.commands.asking import ask
-from stream_osr_kafka.commands.label_log import Commands, LabelLog
-from stream_osr_kafka.commands.labelling import MOST_COMMAND_BYTES, Command
-from stream_osr_kafka.figures import Figures
-from stream_osr_kafka.ops.metrics import Overview
-from stream_osr_kafka.run.models import ModelFile
-from stream_osr_kafka.run.partition import Partition, begin, step
-from stream_osr_kafka.run.publishing import Batch, account
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.boundaries import Boundary
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
 from tests.kafka.publishers import publisher

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.cli import app
-from stream_osr.cli.demo import KNOWN, split
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.cli.demo import KNOWN, split
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
 from tests.processes import COMMAND

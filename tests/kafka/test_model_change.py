@@ -11,15 +11,15 @@ import pytest
 
 from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
 from stream_osr.errors import ConnectorError
-from stream_osr_kafka.commands import labelling
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.models import Journal, ModelFile
-from stream_osr_kafka.run.partition import Partition, begin, seed_of, step
-from stream_osr_kafka.run.recovery import Committed, Found, LaterModelError, Recovery
-from stream_osr_kafka.run.snapshots import Snapshots
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.boundaries import Boundary, Progress
-from stream_osr_kafka.wire.messages import Outcome
+from stream_osr_connectors.commands import command as labelling
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import Journal, ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
+from stream_osr_connectors.kafka.run.recovery import Committed, Found, LaterModelError, Recovery
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress
+from stream_osr_connectors.kafka.wire.messages import Outcome
 from tests.blobs import fitted, learn_all, stream_part, training_part
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, instances, small_model

@@ -19,11 +19,11 @@ from stream_osr.archive.form import Form, form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.partition import Partition, begin, step
-from stream_osr_kafka.wire.boundaries import Boundary
-from stream_osr_kafka.wire.decoding import JsonDecoder, Plain
-from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, RawName, Received
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import Partition, begin, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain
+from stream_osr_connectors.kafka.wire.messages import Message, Outcome, Outgoing, RawName, Received
 from tests.blobs import around, fitted, stream_part
 from tests.kafka.publishers import publisher
 
