@@ -28,8 +28,15 @@ from benchmarks.written import ROOT, table, write
 from stream_osr.evaluation import data_directory
 
 SCRIPT = Path(__file__).with_name("streams.py")
-WARMUP = ("-m", "stream_osr_connectors", "warmup")
-DEMO = ("-m", "stream_osr_connectors", "demo")
+COMMAND = """
+try:
+    from stream_osr_connectors.cli import main
+except ImportError:  # an earlier commit
+    from stream_osr.cli import main
+main()
+"""
+WARMUP = ("-c", COMMAND, "warmup")
+DEMO = ("-c", COMMAND, "demo")
 
 
 class Ran(NamedTuple):

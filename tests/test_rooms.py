@@ -137,6 +137,25 @@ def test_imports_make_no_circle() -> None:
     )
 
 
+def test_the_library_knows_nothing_of_the_connectors() -> None:
+    library = [name for name in modules() if f"{name}.".startswith("stream_osr.")]
+    assert len(library) > 100
+    assert not [
+        name for name in library if any(other.startswith("stream_osr_connectors") for other in imported(name))
+    ]
+
+
+def test_packages_make_no_circle() -> None:
+    """Neither those beside each other nor a module and a package beside it."""
+    for package in {name.rpartition(".")[0] for name in modules() if "." in name}:
+        graph: dict[str, set[str]] = {}
+        for name in (each for each in modules() if each.startswith(f"{package}.")):
+            within = {other for other in imported(name) if other.startswith(f"{package}.")}
+            child, *others = (each.removeprefix(f"{package}.").partition(".")[0] for each in (name, *within))
+            graph.setdefault(child, set()).update({*others} - {child})
+        TopologicalSorter(graph).prepare()
+
+
 def test_the_service_and_what_shows_leave_the_model_alone() -> None:
     reach = {
         name

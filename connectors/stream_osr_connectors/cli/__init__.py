@@ -1,6 +1,6 @@
-"""Where the command begins: a service that is told to stop while it is still being imported ends as one that ran.
+"""Entry of the command line: a service that is told to stop while it is being imported exits with 0.
 
-Outside the package, because importing any part of that takes a second or two, and imports nothing but Python's own.
+Imports nothing but Python's own, because :mod:`.app` takes a second or two.
 """
 
 from __future__ import annotations
@@ -41,7 +41,3 @@ def main() -> None:
     from stream_osr_connectors.cli.app import main as command
 
     command()
-
-
-if __name__ == "__main__":
-    main()
