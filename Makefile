@@ -80,7 +80,7 @@ test-long: $(VENV)/.dev   ## run the tests that take minutes
 faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too (half an hour)
 	$(BIN)/pytest -n 0 --timeout 3600 tests/kafka/faults
 
-mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in docs/inference.md (hours)
+mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in benchmarks/results (hours)
 	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)
 
 check: $(VENV)/.dev site  ## formatting, lint, types, and the links of the site

@@ -1,7 +1,7 @@
 """Break the library on purpose, one change at a time, and see which tests notice.
 
 ``python -m tests.model.mutations`` runs tests on a copy of the sources for every mutation below and prints the table
-that ``docs/inference.md`` quotes (a minute for each change in ``model``: what depends on it is compiled anew; run the
+of ``benchmarks/results/mutations.md`` (a minute for each change in ``model``: what depends on it is compiled anew; run the
 tests once before). Names of mutations as arguments select some of them; a run ends after three failures. A mutation
 whose place in the sources has changed is reported as such.
 """
