@@ -1,7 +1,7 @@
 """Table of packages and modules in ``docs/architecture.md``: ``python -m tools.module_table [--write | --check]``.
 
-Each package has a row: the first line of its docstring, and the names of its modules. Without an option every module is
-printed with the first line of its own docstring.
+Each package has a row: the first line of its docstring, and the names of its modules. Without an option every module
+is printed with the first line of its own docstring.
 """
 
 from __future__ import annotations
