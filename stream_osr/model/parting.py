@@ -23,7 +23,7 @@ MANY = 128
 GAIN = 1.0
 """Log odds that each row must gain, on average, under a conjugate base measure. No class is quite Gaussian, and with
 rows enough parts of it win by little; where two classes had been taken for one most rows gain more. Where the
-location has a density of its own no gain is asked for: classes are small there (``benchmarks/results/discovery.md``)."""
+location has a density of its own no gain is asked for: classes are small there (``docs/results/discovery.md``)."""
 
 
 def part(
