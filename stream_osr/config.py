@@ -36,7 +36,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 TOGETHER = 256
-"""Instances that are re-seated together: the batch's, and those of the window (``docs/results/experiments.md``)."""
+"""Instances that are re-seated together: the batch's, and those of the window (``benchmarks/results/experiments.md``)."""
 
 
 def refusing(cls: type[T]) -> type[T]:
