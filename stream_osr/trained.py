@@ -170,7 +170,8 @@ class TrainedModel:
             return ""
         return (
             "no reference instances were kept: nothing guards the known classes, they may turn unknown as the stream "
-            "goes on, and nobody is told; train with limits=Limits(references=1000), and with more than one instance of a class"
+            "goes on, and nobody is told; train with limits=Limits(references=1000), and with more than one instance "
+            "of a class"
         )
 
     @cached_property
