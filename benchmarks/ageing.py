@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
+from benchmarks.paper.protocol import split
 from stream_osr import engine
 from stream_osr.config import Parameters, parameters
-from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 from stream_osr.features import Features
 from stream_osr.labels import unknown_label
 from stream_osr.model.known import Known
@@ -41,7 +42,7 @@ def make_case(name: str, seed: int) -> Case:
     """Train on the known classes of a seed and lay out its test stream."""
     data = load(name)
     part = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][1], seed)
-    chosen = parameters(seed=seed, pca_components=PCA_DIMENSIONS.get(name))
+    chosen = parameters(seed=seed, pca=PCA_DIMENSIONS.get(name))
     number = {label: j for j, label in enumerate(part.known)}
     group = np.array([number[label] for label in part.y_train.tolist()])
     trained = train_model(Features(range(data.X.shape[1])), part.X_train, group, tuple(part.known), chosen)

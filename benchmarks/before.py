@@ -23,9 +23,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
+from benchmarks.paper.datasets import data_directory
 from benchmarks.streams import ROWS
 from benchmarks.written import RECORDS, ROOT, table, write
-from stream_osr.evaluation import data_directory
 
 SCRIPT = Path(__file__).with_name("streams.py")
 COMMAND = """

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from threading import get_ident
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from river.base import MiniBatchClassifier
 
-from stream_osr.config import Label, documented, parameters
+from stream_osr.config import Label, documented, parameters, plain, regrouped
 from stream_osr.engine import Arrived, trainer
 from stream_osr.engine.batches import Batches
 from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame, row_of
@@ -97,6 +97,16 @@ class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"batch_size": 16}
+
+    def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
+        """Make a recognizer with the same arguments, but for those that are given, by their plain names as well.
+
+        Examples
+        --------
+        >>> OpenSetRecognizer(seed=1).clone({"sweeps": 3}).model
+        ModelOptions(sweeps=3)
+        """
+        return super().clone(regrouped(self, new_params or {}), include_attributes)
 
     @property
     def counters(self) -> Counter[str]:
@@ -369,7 +379,7 @@ class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
             ...
         stream_osr.errors.InvalidParameter: min_probability is 90: input should be less than or equal to 1
         """
-        checked = parameters(**{**self.arguments, "min_probability": value})
+        checked = parameters(**{**plain(self), "min_probability": value})
         self.value = replace(self.value, parameters=checked)
         self.min_probability = checked.min_probability
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_osr.archive import check_recognizer, read_archive, write_archive
 from stream_osr.atomic import remove_unfinished
-from stream_osr.config import parameters
+from stream_osr.config import archived, grouped
 from stream_osr.discovery.unmet import Unmet
 from stream_osr.engine.value import Holder
 from stream_osr.errors import PersistenceError
@@ -41,7 +41,7 @@ class Saved(Holder):
         """Return everything as plain values and records, for an archive: both parts, buffer, what is not drained."""
         value = self.value
         state = {
-            "arguments": self.arguments,
+            "arguments": archived(self),
             "counters": dict(value.counters),
             "training": None if value.training is None else value.training.as_state(),
             "trained": value.trained,
@@ -88,8 +88,8 @@ class Saved(Holder):
             If it describes none.
         """
         try:
-            model = cls(**state["arguments"])
-            check_recognizer(state, parameters(**model.arguments), name)
+            model = cls(**grouped(**state["arguments"]))
+            check_recognizer(state, model.value.parameters, name)
             model.value = replace(
                 model.value,
                 training=None

@@ -267,7 +267,7 @@ def test_nothing_but_plain_lines_when_nobody_watches(work):
         (("fit", "train.csv", "-l", "color", "-o", "x.osr"), "'colour'"),
         (("fit", "header.csv", "-l", "colour", "-o", "x.osr"), "no usable labelled instance"),
         (("fit", "train.csv", "-l", "colour", "-o", "missing/x.osr", "--features", "a,b,c"), "missing/x.osr"),
-        (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--pca-components", "0"), "pca_components is 0"),
+        (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--pca", "0"), "pca is 0"),
         (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--covariance", "round"), "covariance is 'round'"),
         (("inspect", "stream.csv"), "not a saved stream-osr model"),
         (

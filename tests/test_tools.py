@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from stream_osr import ModelOptions
 from tools import code_lines, golden, trace_batch
 from tools.comparing import differences
 
@@ -176,7 +177,7 @@ def test_a_way_is_the_files_entered_and_the_entries_into_the_model(
 
 def test_a_batch_of_the_library_is_followed() -> None:
     rng = np.random.default_rng(0)
-    model = trace_batch.OpenSetRecognizer(batch_size=8, chains=1, n_jobs=1, training_sweeps=2)
+    model = trace_batch.OpenSetRecognizer(batch_size=8, chains=1, n_jobs=1, model=ModelOptions(training_sweeps=2))
     for a, b in rng.normal(size=(40, 2)):
         model.learn_one({"a": a, "b": b}, "left")
     model.freeze()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Arguments, Label, Parameters, parameters, refusing
+from stream_osr.config import Arguments, Label, Parameters, parameters, plain, refusing
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.unmet import Unmet, begin
@@ -141,7 +141,7 @@ class Holder(Arguments):
     value: Value = field(init=False)
 
     def __post_init__(self) -> None:
-        checked = parameters(**self.arguments)
+        checked = parameters(**plain(self))
         self.value = Value(checked, TrainingSet(checked.max_training, checked.seed, checked.markers))
 
     def note_ignored(self, names: Iterable[Name]) -> None:

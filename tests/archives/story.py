@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.files import MemorySink, MemorySource
 from stream_osr_connectors.files.loop import Checkpoint, Sinks, run
@@ -107,7 +108,7 @@ def train(model: OpenSetRecognizer, n: int) -> None:
 
 def trained(n: int = 120, **arguments: Any) -> OpenSetRecognizer:
     """A recognizer whose training has ended."""
-    model = OpenSetRecognizer(**{**ARGUMENTS, **arguments})
+    model = OpenSetRecognizer(**grouped(**{**ARGUMENTS, **arguments}))
     train(model, n)
     model.freeze()
     return model

@@ -15,7 +15,7 @@ import typer
 import stream_osr.evaluation
 from benchmarks import before, growth, peers, speed, streams, written
 from benchmarks.before import Tree
-from stream_osr.evaluation import Split
+from benchmarks.paper.protocol import Split
 from tests.data import need_data
 
 QUICK = {**streams.ONE_CHAIN, "training_sweeps": 2}

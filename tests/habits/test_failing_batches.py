@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stream_osr import FailedDecision, OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.engine import value as engine
 from stream_osr_connectors.files import MemorySink, MemorySource, Record
 from stream_osr_connectors.files.loop import Sinks, run
@@ -24,7 +25,7 @@ def instances(n: int, seed: int = 0) -> list[dict[str, float]]:
 
 
 def untrained(**arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(chains=1, batch_size=SIZE, **arguments)
+    model = OpenSetRecognizer(**grouped(chains=1, batch_size=SIZE, **arguments))
     for i, x in enumerate(instances(60)):
         model.learn_one(x, f"c{i % 2}")
     return model

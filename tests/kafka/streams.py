@@ -19,6 +19,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr_connectors.kafka.client import PlainProducer
 from stream_osr_connectors.kafka.client.unpacking import unpack_all
 from stream_osr_connectors.kafka.places import Place
@@ -318,7 +319,7 @@ def recognizer_after(stream: Stream, number: int, offsets: Sequence[int], ends: 
     arguments = stream.model.arguments
     seed = seed_of(arguments["seed"], Place(stream.topic, number))
     model = OpenSetRecognizer.from_trained(
-        stream.model.trained, **{**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
+        stream.model.trained, **grouped(**{**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None})
     )
     last = set(ends)
     for offset in offsets:

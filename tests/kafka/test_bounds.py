@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr import EventsSummed, OpenSetRecognizer
+from stream_osr import EventsSummed, Limits, OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, Command
@@ -115,7 +116,9 @@ def test_monsters_stop_no_worker_and_are_counted(
 
 def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -> None:
     model = fitted(chains=1, seed=5, max_classes=2)
-    partition = begin(OpenSetRecognizer.from_trained(model.trained, chains=1, max_classes=2), Boundary(0))
+    partition = begin(
+        OpenSetRecognizer.from_trained(model.trained, chains=1, limits=Limits(max_classes=2)), Boundary(0)
+    )
     partition, _ = advance(partition, [records(40)])
     asked = [
         {"subclass": "in/3:99", "label": "a"},
@@ -233,7 +236,7 @@ def fresh(**arguments: Any) -> Partition:
         numbers.learn_one({"a": i % 7, "b": i % 5}, 0)
         numbers.learn_one({"a": 20 + i % 7, "b": i % 5}, 1)
     numbers.freeze()
-    return begin(OpenSetRecognizer.from_trained(numbers.trained, chains=1, **arguments), Boundary(0))
+    return begin(OpenSetRecognizer.from_trained(numbers.trained, **grouped(chains=1, **arguments)), Boundary(0))
 
 
 @pytest.mark.parametrize("label", [b"1e30", b'"' + b"9" * 400 + b'"'], ids=["number", "text"])

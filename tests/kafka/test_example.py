@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr_connectors.cli.app import app
 from stream_osr_connectors.cli.demo import KNOWN, split
 from tests.kafka.brokers import Broker
@@ -31,7 +31,7 @@ class Service(Worker):
 @pytest.mark.long
 def test_the_example_runs(broker: Broker, tmp_path: Path) -> None:
     training, stream = split(2)
-    model = OpenSetRecognizer(batch_size=64, chains=1, window=64, training_sweeps=10)
+    model = OpenSetRecognizer(batch_size=64, chains=1, model=ModelOptions(window=64, training_sweeps=10))
     for segment in training:
         model.learn_one(segment.features, segment.label)
     model.freeze()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.kafka.places import Place
@@ -278,7 +279,7 @@ def play(
         arguments = source.arguments
         seed = seed_of(arguments["seed"], Place(stream.topic, number))
         whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
-        model = OpenSetRecognizer.from_trained(source.trained, **whole)
+        model = OpenSetRecognizer.from_trained(source.trained, **grouped(**whole))
         if earlier is not None:
             model.carry_over(earlier)
         for _, batch in groupby(its, key=lambda value: value["batch"]):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.json_fields import JsonFields
@@ -121,7 +122,7 @@ def test_a_batch_that_fails_becomes_dead_letters(model: ModelFile, monkeypatch: 
 
 
 def test_an_on_missing_skip_is_counted(model: ModelFile) -> None:
-    skipping = OpenSetRecognizer.from_trained(model.trained, **{**model.arguments, "on_missing": "skip"})
+    skipping = OpenSetRecognizer.from_trained(model.trained, **grouped(**{**model.arguments, "on_missing": "skip"}))
     batch = records(4)
     batch[1] = batch[1]._replace(value=b'{"a": 1}')
     _, (outcome,) = advance(begin(skipping, Boundary(0)), [batch])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.errors import ConnectorError
 from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.page.report import report_page
@@ -85,7 +85,9 @@ def test_where_nothing_is_to_be_told_there_is_no_section(run):
 
 
 def test_dependence_is_said_beside_the_recall(run):
-    model = learn_all(OpenSetRecognizer(chains=1, training_sweeps=3, batch_size=32), dependent_rows(400, 1))
+    model = learn_all(
+        OpenSetRecognizer(chains=1, batch_size=32, model=ModelOptions(training_sweeps=3)), dependent_rows(400, 1)
+    )
     model.freeze()
     learn_all(model, [(x, None) for x, _ in dependent_rows(200, 2)])
     said = "Instances are treated as dependent on their neighbours since instance 0; mean correlation of neighbours"

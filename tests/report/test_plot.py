@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import vl_convert
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidParameter, MissingExtra, NotTrained
 from stream_osr_connectors.page.plot import Figures
 from stream_osr_connectors.page.report.charts.alone import LIGHT
@@ -61,7 +61,7 @@ def test_calibration_needs_labels(run: Run) -> None:
 
 
 def test_records_may_be_those_that_were_drained() -> None:
-    model = OpenSetRecognizer(batch_size=1, chains=1, training_sweeps=2)
+    model = OpenSetRecognizer(batch_size=1, chains=1, model=ModelOptions(training_sweeps=2))
     for i in range(20):
         model.learn_one({"a": float(i % 7), "b": float(i % 5)}, "left")
     for i in range(20):
@@ -123,7 +123,7 @@ def test_what_cannot_be_drawn_is_said(run: Run) -> None:
             ask()
     with pytest.raises(NotTrained):
         fresh.plot.plane()
-    other = OpenSetRecognizer(chains=1, training_sweeps=2)
+    other = OpenSetRecognizer(chains=1, model=ModelOptions(training_sweeps=2))
     for i in range(20):
         other.learn_one({"a": float(i % 7), "b": float(i % 5)}, "left")
     other.freeze()

@@ -59,8 +59,10 @@ def fit(
     csv_safe: options.CsvSafe = None,
     unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
     covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
-    pca_components: Annotated[int | None, typer.Option(help="Project to so many principal components.")] = None,
-    pca_variance: Annotated[float | None, typer.Option(help="... or to this share of the variance.")] = None,
+    pca: Annotated[
+        str | None,
+        typer.Option(help="Principal components: their number (30), or their share of the variance (0.99)."),
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256,
     max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
     decision_delay: options.DecisionDelay = None,
@@ -83,7 +85,7 @@ def fit(
 
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
-    from stream_osr import OpenSetRecognizer  # slow to import, and --help does without
+    from stream_osr import Input, ModelOptions, OpenSetRecognizer  # slow to import, and --help does without
     from stream_osr.config import Parameters
     from stream_osr.labels import doubtful
     from stream_osr_connectors.files.loop import take
@@ -92,17 +94,18 @@ def fit(
     options.check_distinct(input=file, output=output, errors=errors)
     model = OpenSetRecognizer(
         unknown=int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown,
-        covariance=cast(Any, covariance),
-        pca_components=pca_components,
-        pca_variance=pca_variance,
         batch_size=batch_size,
         max_wait=max_wait,
-        on_missing=cast(Any, on_missing),
-        absent=cast(Any, absent),
-        categorical=tuple(named) if (named := options.feature_list(categorical)) else None,
-        numeric=tuple(named) if (named := options.feature_list(numeric)) else None,
-        missing=tuple(named) if (named := options.feature_list(missing)) else None,
+        pca=options.components(pca),
         seed=seed,
+        categorical=options.feature_list(categorical) or None,
+        input=Input(
+            numeric=options.feature_list(numeric) or None,
+            missing=options.feature_list(missing) or None,
+            on_missing=cast(Any, on_missing),
+            absent=cast(Any, absent),
+        ),
+        model=ModelOptions(covariance=cast(Any, covariance)),
         **options.given(
             decision_delay=decision_delay, min_probability=min_probability, half_life=half_life, chains=chains
         ),
@@ -165,7 +168,8 @@ def _source(
     from stream_osr_connectors.files.survey import survey
 
     chosen = cast(Any, format)
-    categorical, numeric = [[*map(str, names or ())] for names in (model.categorical, model.numeric)]
+    p = model.value.parameters
+    categorical, numeric = [[*map(str, names or ())] for names in (p.categorical, p.numeric)]
     if label_type not in get_args(LabelType):
         raise ConnectorError(f"--label-type {label_type}: it is one of {', '.join(get_args(LabelType))}")
     said = "standard input" if is_standard(file) else file
@@ -178,7 +182,7 @@ def _source(
         source,
         numeric=numeric,
         categorical=[*categorical, *getattr(source, "declared", ())],
-        missing=model.value.parameters.markers,
+        missing=p.markers,
         label_type=cast(LabelType, label_type),
         minus_one=model.unknown is not None,
     )

@@ -69,6 +69,27 @@ def feature_list(features: str | None) -> list[str] | None:
     return None if features is None else [name.strip() for name in features.split(",") if name.strip()]
 
 
+def components(pca: str | None) -> int | float | None:
+    """Read the number or the share of ``--pca``.
+
+    Raises
+    ------
+    ConnectorError
+        If it is neither.
+
+    Examples
+    --------
+    >>> components("30"), components("0.99")
+    (30, 0.99)
+    """
+    if pca is None:
+        return None
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(pca)
+    raise ConnectorError(f"--pca {pca}: give a number of components (30), or a share of the variance (0.99)")
+
+
 def check_distinct(**paths: str | Path | None) -> None:
     """Refuse to write over something that is read, or into a folder that is, or to write two things to one file.
 

@@ -14,8 +14,8 @@ from stream_osr_connectors.terminal import Terminal
 if TYPE_CHECKING:
     import numpy as np
 
+    from stream_osr import OpenSetRecognizer
     from stream_osr.model.prior import Covariance
-    from stream_osr.recognizer import OpenSetRecognizer
 
 CLASSES, EACH, STREAM = 3, 40, 128
 
@@ -80,9 +80,11 @@ def _in_order(covariance: Covariance, centres: np.ndarray, rng: np.random.Genera
     """Train on instances that depend on their neighbours, and decide others, of which one column fails."""
     import numpy as np
 
-    from stream_osr.recognizer import OpenSetRecognizer
+    from stream_osr import ModelOptions, OpenSetRecognizer
 
-    model = OpenSetRecognizer(covariance=covariance, batch_size=STREAM // 2, training_sweeps=3, window=STREAM)
+    model = OpenSetRecognizer(
+        batch_size=STREAM // 2, model=ModelOptions(covariance=covariance, training_sweeps=3, window=STREAM)
+    )
     slow = np.zeros(CLASSES + 1)
     for i in range(4 * CLASSES * EACH + STREAM):
         slow = 0.95 * slow + 0.3 * rng.normal(size=CLASSES + 1)
@@ -98,9 +100,11 @@ def _trained(
     covariance: Covariance, centres: np.ndarray, rng: np.random.Generator, *, flag: bool = False
 ) -> OpenSetRecognizer:
     """Train a recognizer on all classes but the last, their features numbers, or one of them a flag."""
-    from stream_osr.recognizer import OpenSetRecognizer
+    from stream_osr import ModelOptions, OpenSetRecognizer
 
-    model = OpenSetRecognizer(covariance=covariance, batch_size=STREAM // 2, training_sweeps=3, window=STREAM)
+    model = OpenSetRecognizer(
+        batch_size=STREAM // 2, model=ModelOptions(covariance=covariance, training_sweeps=3, window=STREAM)
+    )
     for i in range(CLASSES * EACH):
         row = centres[i % CLASSES] + rng.normal(size=CLASSES + 1)
         if flag:

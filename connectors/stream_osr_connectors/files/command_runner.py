@@ -135,7 +135,7 @@ def _unheard_of(key: object, model: OpenSetRecognizer) -> str:
     told = (
         f"no instance with key {shown(key)} waits for a label: it was never seen, has one already, or is older than "
     )
-    told += f"the last {model.label_horizon}"
+    told += f"the last {model.value.parameters.label_horizon}"
     if isinstance(key, str) and key.lstrip("-").isdigit() and model.remembers(int(key)):
         told += "; the whole number is a key: say --int-key"
     return told

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.atomic import flush_folder
-from stream_osr.config import WITHOUT_END
+from stream_osr.config import WITHOUT_END, archived, grouped
 from stream_osr.errors import InvalidLabel, InvalidParameter, PersistenceError, StreamOSRError
 
 from ..log import logger
@@ -49,7 +49,7 @@ class ModelFile(NamedTuple):
     trained
         Shared by all recognizers.
     arguments
-        Of their constructor.
+        Of their constructor, by their plain names.
     batch_size
         Of the file.
     identity
@@ -79,7 +79,7 @@ class ModelFile(NamedTuple):
             "n_jobs": settings.threads,
             "seed": settings.seed,
         }
-        own = loaded.arguments
+        own = archived(loaded)
         arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
         arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
         shaping = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_EFFECT}
@@ -105,7 +105,7 @@ class ModelFile(NamedTuple):
             logger.warning("%s; it is written anew", error)
         except OSError:  # another worker's file, say: it can be read, and that is enough
             return
-        OpenSetRecognizer.from_trained(self.trained, **self.arguments).save(path)
+        OpenSetRecognizer.from_trained(self.trained, **grouped(**self.arguments)).save(path)
 
     @classmethod
     def kept(cls, folder: Path, identity: str) -> ModelFile:
@@ -117,7 +117,7 @@ class ModelFile(NamedTuple):
             If it is not there.
         """
         model = OpenSetRecognizer.load(_kept_at(folder, identity))
-        return cls(model.trained, model.arguments, WITHOUT_END, identity)
+        return cls(model.trained, archived(model), WITHOUT_END, identity)
 
     @classmethod
     def named(cls, folder: Path, name: ModelName) -> ModelFile:
@@ -146,7 +146,7 @@ class ModelFile(NamedTuple):
     def recognizer(self, place: Place) -> OpenSetRecognizer:
         """Make the recognizer of a partition, which has seen nothing yet."""
         seed = seed_of(self.arguments["seed"], place)
-        return OpenSetRecognizer.from_trained(self.trained, **{**self.arguments, "seed": seed})
+        return OpenSetRecognizer.from_trained(self.trained, **grouped(**{**self.arguments, "seed": seed}))
 
     def check_carries(self, earlier: ModelFile) -> None:
         """Check that a stream of an earlier model can go on under this one.

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.paper.protocol import validation_split
 from stream_osr.config import Parameters
 from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.engine import Arrived, close_batch, open_stream
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
-from stream_osr.evaluation.protocol import validation_split
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
 from stream_osr.parallel import one_thread
@@ -57,8 +57,7 @@ def select_by_validation(
     """
     if len(np.unique(group)) < 3:
         raise InvalidParameter(
-            f"select is 'validation', but there are {len(np.unique(group))} classes, and the simulation needs 3; "
-            "leave select='evidence'"
+            f"there are {len(np.unique(group))} classes, and the simulation needs 3; give nu and scale"
         )
     parts = validation_split(X, group, parameters.seed)
     number = {label: j for j, label in enumerate(parts.known)}

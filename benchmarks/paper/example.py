@@ -1,18 +1,12 @@
-"""The paper's protocol on one of its data sets: python examples/paper_protocol.py PENDIGITS [SEED]."""
+"""The paper's protocol on one of its data sets: python -m benchmarks.paper.example PENDIGITS [SEED]."""
 
 import sys
 
+from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, DatasetNotFoundError, load
+from benchmarks.paper.protocol import split
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidParameter
-from stream_osr.evaluation import (
-    KNOWN_CLASSES,
-    PCA_DIMENSIONS,
-    UNKNOWN_CLASSES,
-    DatasetNotFoundError,
-    OpenSetReport,
-    load,
-    split,
-)
+from stream_osr.evaluation import OpenSetReport
 from stream_osr.labels import unknown_label
 
 name = sys.argv[1] if len(sys.argv) > 1 else "PENDIGITS"
@@ -23,7 +17,7 @@ except (DatasetNotFoundError, InvalidParameter) as error:
     sys.exit(f"error: {error}")
 part = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][1], seed)
 
-model = OpenSetRecognizer(seed=seed, pca_components=PCA_DIMENSIONS.get(name))
+model = OpenSetRecognizer(seed=seed, pca=PCA_DIMENSIONS.get(name))
 for x, y in zip(part.X_train.tolist(), part.y_train.tolist(), strict=True):
     model.learn_one(dict(enumerate(x)), y)
 print(model.freeze())

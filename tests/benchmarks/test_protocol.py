@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.paper.protocol import Split, split, validation_split
 from stream_osr.errors import InvalidParameter
-from stream_osr.evaluation.protocol import Split, split, validation_split
 from tests.data import need_data
 
 

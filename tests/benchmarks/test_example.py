@@ -12,8 +12,8 @@ from tests.documents.reading import ROOT
 
 def test_the_protocol_of_the_paper_runs() -> None:
     need_data("PENDIGITS")
-    command = [sys.executable, str(ROOT / "examples" / "paper_protocol.py"), "PENDIGITS"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "benchmarks.paper.example", "PENDIGITS"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     found = re.search(r"micro-F\D+(\d?\.\d+)", done.stdout)
     assert found is not None, done.stdout
@@ -21,7 +21,7 @@ def test_the_protocol_of_the_paper_runs() -> None:
 
 
 def test_a_set_that_is_not_there_is_told() -> None:
-    command = [sys.executable, str(ROOT / "examples" / "paper_protocol.py"), "NONE"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "benchmarks.paper.example", "NONE"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")

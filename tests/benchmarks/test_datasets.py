@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.paper import datasets
 from stream_osr.errors import ConnectorError, InvalidParameter, StreamOSRError
-from stream_osr.evaluation import datasets
 from tests.data import need_data
 
 

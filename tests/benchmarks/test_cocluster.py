@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.paper.cocluster import UNKNOWN, _spread, cocluster
+from benchmarks.paper.protocol import split
 from stream_osr.errors import InvalidParameter
-from stream_osr.evaluation import split
-from stream_osr.model.cocluster import UNKNOWN, _spread, cocluster
 from tests.data import need_data
 
 CENTRES = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 12.0]])

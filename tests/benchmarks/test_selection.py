@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from benchmarks.paper.selection import select_by_validation
 from stream_osr.config import Parameters
-from stream_osr.engine import selection
-from stream_osr.engine.selection import select_by_validation
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.trained import train_model
 
 GRID = {"nu_above_dimension": (2, 15), "scale": (1e-4, 0.5)}
-PARAMETERS = Parameters(select="validation", training_sweeps=3, batch_size=32, sweeps=2, seed=1)
+PARAMETERS = Parameters(training_sweeps=3, batch_size=32, sweeps=2, seed=1)
 
 
 def classes(count: int, n: int = 30) -> tuple[np.ndarray, np.ndarray]:
@@ -66,36 +62,8 @@ def test_how_the_stream_will_be_told_does_not_matter(changes):
 @pytest.mark.parametrize("count", [1, 2])
 def test_two_classes_do_not_suffice(count):
     X, group = classes(count)
-    with pytest.raises(
-        InvalidParameter, match=f"there are {count} classes, and the simulation needs 3; leave select"
-    ):
+    with pytest.raises(InvalidParameter, match=f"there are {count} classes, and the simulation needs 3; give nu"):
         select(X, group)
-
-
-@pytest.mark.parametrize("count", [2, 3])
-def test_a_recognizer_selects_when_training_ends(count, monkeypatch):
-    monkeypatch.setattr(selection, "select_by_validation", functools.partial(select_by_validation, **GRID))
-    X, group = classes(count)
-    names = ["one", "two", "three"]
-    model = OpenSetRecognizer(select="validation", training_sweeps=3, sweeps=2, batch_size=16, chains=2)
-    for row, j in zip(X.tolist(), group.tolist(), strict=True):
-        model.learn_one(dict(zip("abc", row, strict=True)), names[j])
-    if count == 2:
-        with pytest.raises(InvalidParameter, match="select is 'validation'"):
-            model.freeze()
-        return
-    report = model.freeze()
-    assert sum(report.instances.values()) == len(X)
-    for known in model.trained.draws:
-        assert known.prior.nu in (5.0, 18.0)
-        assert known.prior.psi / known.prior.nu == pytest.approx(GRID["scale"][0]) or known.prior.psi > 1
-        assert known.prior.beta == 1.0
-        assert known.location.freedom == 0.0
-    assert model.nu is None  # what was asked for stays as it was asked for
-    for row in X[:20].tolist():
-        model.learn_one(dict(zip("abc", row, strict=True)))
-    model.flush()
-    assert len(list(model.drain())) == 20
 
 
 @pytest.mark.parametrize("n", [30, 9], ids=["flags in the simulation", "none there: too few rows"])
