@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr import engine
+from stream_osr import stream as engine
 from stream_osr.config import Parameters, parameters
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 from stream_osr.features import Features

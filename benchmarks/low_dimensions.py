@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr import engine
+from stream_osr import stream as engine
 from stream_osr.config import parameters
 from stream_osr.features import Features
 from stream_osr.model.space import whiten

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from stream_osr.decision import Decision
-from stream_osr.engine.table import Line
 from stream_osr.errors import InvalidParameter, MissingExtra
+from stream_osr.stream.discovery_table import Line
 
 Library: TypeAlias = Literal["pandas", "polars"]
 

@@ -14,16 +14,17 @@ import numpy as np
 from river.base import MiniBatchClassifier
 
 from stream_osr.config import Label, documented, parameters
-from stream_osr.engine import Arrived, trainer
-from stream_osr.engine.batches import Batches
-from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame, row_of
-from stream_osr.engine.requests import Requests
-from stream_osr.engine.value import Outcome, Value, close, labelled, take
 from stream_osr.features import check_rows, frame_matrix
 from stream_osr.one_writer import WRITERS, one_writer, refuse
 from stream_osr.results import Results
 from stream_osr.saved import Saved
-from stream_osr.stamps import key_of, keys_of, time_of, times_of
+from stream_osr.stream import Arrived
+from stream_osr.stream import training as trainer
+from stream_osr.stream.batches import Batches
+from stream_osr.stream.intake import Read, count, count_unlike, read, read_frame, row_of
+from stream_osr.stream.recognizer_state import Outcome, Value, close, labelled, take
+from stream_osr.stream.requests import Requests
+from stream_osr.times_and_keys import key_of, keys_of, time_of, times_of
 from stream_osr.trained import TrainedModel
 from stream_osr.training_report import TrainingReport
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
-from stream_osr.engine.table import lines
-from stream_osr.engine.views import Views
 from stream_osr.errors import MissingExtra
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
+from stream_osr.stream.discovery_table import lines
+from stream_osr.stream.views import Views
 
 
 class Results(Views):
@@ -44,7 +44,7 @@ class Results(Views):
         Returns
         -------
         The subclasses of each known class, then the emerging ones, the largest first, a column for each field of
-        :class:`stream_osr.engine.table.Line`.
+        :class:`stream_osr.stream.discovery_table.Line`.
 
         Raises
         ------

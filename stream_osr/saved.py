@@ -14,9 +14,9 @@ from stream_osr.archive import check_recognizer, read_archive, write_archive
 from stream_osr.atomic import remove_unfinished
 from stream_osr.config import parameters
 from stream_osr.discovery.unmet import Unmet
-from stream_osr.engine.value import Holder
 from stream_osr.errors import PersistenceError
 from stream_osr.showing import printable
+from stream_osr.stream.recognizer_state import Holder
 from stream_osr.trained import TrainedModel
 from stream_osr.training_set import TrainingSet
 

@@ -11,10 +11,10 @@ from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.archive.checking import check_records
 from stream_osr.archive.form import form_of
 from stream_osr.archive.records import BY_TYPE
-from stream_osr.engine import Chain, Stream
-from stream_osr.ensemble.past import written
 from stream_osr.model.franchise import CLOSED, menu_weights
 from stream_osr.model.prior import FULL
+from stream_osr.stream import Chain, Stream
+from stream_osr.stream.recent_instances import written
 
 NAMES = ("a", "b")
 KNOWN = {"left": (0.0, 0.0), "right": (10.0, 0.0)}

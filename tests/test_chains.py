@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer, TrainedModel, engine
-from stream_osr.ensemble.past import written
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr import stream as engine
 from stream_osr.errors import InvalidParameter
 from stream_osr.members import DRAWN, MIXED
 from stream_osr.model import step as sampler
+from stream_osr.stream.recent_instances import written
 from stream_osr.trust.odds import shift_odds
 from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
 

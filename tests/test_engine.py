@@ -12,17 +12,9 @@ import pytest
 
 from stream_osr import SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from stream_osr.engine import (
-    Arrived,
-    Batch,
-    Evidence,
-    Stream,
-    close_batch,
-    learn_evidence,
-    open_stream,
-)
-from stream_osr.ensemble.past import Decided, read, recall, remember, unshared, written
 from stream_osr.model.space import whiten
+from stream_osr.stream import Arrived, Batch, Evidence, Stream, close_batch, learn_evidence, open_stream
+from stream_osr.stream.recent_instances import Decided, read, recall, remember, unshared, written
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
 
 PARAMETERS = Parameters(batch_size=32, window=40, half_life=80.0, label_horizon=200, seed=5)
@@ -83,7 +75,7 @@ def test_batch_that_fails_leaves_the_old_value(trained, monkeypatch):
     def fail(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("stream_osr.engine.announce.explain", fail)
+    monkeypatch.setattr("stream_osr.stream.announcements.explain", fail)
     monkeypatch.setattr("stream_osr.discovery.lifecycle.forget", fail)
     with pytest.raises(MemoryError):
         close_batch(trained, stream, arrivals(trained, 32, 64), [], PARAMETERS)

@@ -16,11 +16,13 @@ from scipy.special import softmax
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
 from stream_osr.archive import read_archive, write_archive
-from stream_osr.engine import Chain, Guard, Stream
-from stream_osr.ensemble.asked import ASKED, model_of
-from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
-from stream_osr.ensemble.guard import REMEMBERED, TYPICAL, _take_in
-from stream_osr.ensemble.owners import (
+from stream_osr.model.cells import asked, cells_of
+from stream_osr.model.franchise import menu_weights
+from stream_osr.model.known import log_class_densities
+from stream_osr.stream import Chain, Guard, Stream
+from stream_osr.stream.asked import ASKED, model_of
+from stream_osr.stream.chain import IdentityChanges, Parted, follow_identities
+from stream_osr.stream.owners import (
     EXPECTED,
     LEAST_SUPPORT,
     MANY,
@@ -32,9 +34,7 @@ from stream_osr.ensemble.owners import (
     start_guard,
     without_openings,
 )
-from stream_osr.model.cells import asked, cells_of
-from stream_osr.model.franchise import menu_weights
-from stream_osr.model.known import log_class_densities
+from stream_osr.stream.reference_check import REMEMBERED, TYPICAL, _take_in
 from stream_osr.trust.balance import Shares
 from stream_osr.trust.books import Books
 from stream_osr.trust.division import balance, votes
@@ -121,7 +121,7 @@ def test_seats_are_left_with_the_weight_that_they_have(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("stream_osr.ensemble.guard._take_in", lambda *a: seen.append(a) or _take_in(*a))
+    monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
     play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
     _, state, sides, *_ = seen[-1]
     assert len(sides.others.rows) == 32 < len(sides.references.rows)
@@ -406,7 +406,7 @@ def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_it_is_call
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("stream_osr.ensemble.guard._take_in", lambda *a: seen.append(a) or _take_in(*a))
+    monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
     play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
     guard, state, sides, known, n, *more = seen[-1]
     bounds = np.where(np.arange(N_LEVELS - 1) < level, -np.inf, np.inf)

@@ -18,11 +18,11 @@ from benchmarks.order import processes, tables
 from benchmarks.order.case import Case
 from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
-from stream_osr.engine import batch as engine
-from stream_osr.ensemble.guard import DEPENDENT, TYPICAL, recounted
 from stream_osr.model.known import log_densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
+from stream_osr.stream import batch as engine
+from stream_osr.stream.reference_check import DEPENDENT, TYPICAL, recounted
 from stream_osr.trust import references as trust
 from tests.data import need_ordered
 

@@ -11,16 +11,15 @@ ROOT = Path(__file__).parents[1]
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
-        "errors showing limits config decision entries features kinds missing reading stamps labels atomic memory "
-        "parallel terminal glossary version compiling one_writer",
+        "errors showing limits config decision entries features kinds missing reading times_and_keys labels atomic "
+        "memory parallel terminal glossary version compiling one_writer",
     ),
     ("model",),
     ("trust",),
     ("discovery",),
     ("coordinates members absent dependent trained training_set training_report unlike",),
     ("evaluation",),
-    ("ensemble",),
-    ("engine",),
+    ("stream",),
     ("archive",),
     ("frames results recognizer saved",),
     ("stream_osr",),
@@ -121,7 +120,7 @@ def test_imports_lead_down() -> None:
 
 def test_imports_make_no_circle() -> None:
     order = list(TopologicalSorter({name: imported(name) for name in modules()}).static_order())
-    assert order.index("stream_osr.errors") < order.index("stream_osr.engine.batch") < order.index("stream_osr.cli")
+    assert order.index("stream_osr.errors") < order.index("stream_osr.stream.batch") < order.index("stream_osr.cli")
 
 
 def test_the_service_and_what_shows_leave_the_model_alone() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters
-from stream_osr.engine import selection
-from stream_osr.engine.selection import select_by_validation
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
+from stream_osr.stream import selection
+from stream_osr.stream.selection import select_by_validation
 from stream_osr.trained import train_model
 
 GRID = {"nu_above_dimension": (2, 15), "scale": (1e-4, 0.5)}

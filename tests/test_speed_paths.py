@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from stream_osr import OpenSetRecognizer, TrainedModel, engine
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr import stream as engine
 from stream_osr.features import Features, frame_matrix
 from stream_osr.model.space import HORIZON, whiten
 from stream_osr.parallel import each

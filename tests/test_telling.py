@@ -22,8 +22,8 @@ from stream_osr import (
     SubclassMerged,
 )
 from stream_osr.discovery.events import Explanation, Moment, Movement, SubclassEvent
-from stream_osr.engine import announce as rules
-from stream_osr.engine.announce import BUDGETS, Telling, sum_up, tell_within_budgets
+from stream_osr.stream import announcements as rules
+from stream_osr.stream.announcements import BUDGETS, Telling, sum_up, tell_within_budgets
 from tests.blobs import around
 
 AT = Moment(0, None, None)
@@ -179,7 +179,7 @@ def streaming(trained: Any) -> OpenSetRecognizer:
 def told_whole(trained: Any, clusters: Iterable[int]) -> tuple[OpenSetRecognizer, list[Event]]:
     """Take a stream to its end without any budget."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stream_osr.engine.batch.tell_within_budgets", lambda telling, events, *_: (telling, events))
+        patch.setattr("stream_osr.stream.batch.tell_within_budgets", lambda telling, events, *_: (telling, events))
         model, events = flood(streaming(trained), clusters)
         model.flush()
     return model, [*events, *model.drain_events()]

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr import ClassDrifted, engine
+from stream_osr import ClassDrifted
+from stream_osr import stream as engine
 from stream_osr.config import Parameters, parameters
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, Split, load, split
 from stream_osr.features import Features

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from stream_osr import Decision, NewClasses, engine
+from stream_osr import Decision, NewClasses
+from stream_osr import stream as engine
 from stream_osr.config import Parameters, parameters
 from stream_osr.discovery.candidates import Measured
 from stream_osr.discovery.grouping import LEAST_SIZE, gather, tree

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr import engine
+from stream_osr import stream as engine
 from stream_osr.archive.form import Kind
 from stream_osr.archive.table import Row, read_table
 from stream_osr.discovery import events, lives, reservoir
-from stream_osr.ensemble.past import read, written
 from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.powers import NO_POWERS, Powers
 from stream_osr.model.prior import width_of
+from stream_osr.stream.recent_instances import read, written
 from stream_osr.trust.recall import NO_DOUBT, Called
 
 VERSION = 9

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.engine import Stream
 from stream_osr.errors import StreamOSRError
 from stream_osr.report.axes import planes
+from stream_osr.stream import Stream
 from stream_osr_connectors.loop import load_checkpoint
 
 logger = logging.getLogger("stream_osr")

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from stream_osr.engine import Stream
 from stream_osr.model.middles import means_and_scales
 from stream_osr.report.emerged import emerged_slots
+from stream_osr.stream import Stream
 
 HELD = 0.9
 """Share of a subclass that its ellipse holds."""

@@ -12,10 +12,10 @@ import numpy as np
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.explanation import told_of_value
 from stream_osr.discovery.lifecycle import EMERGES_WITH
-from stream_osr.engine import Stream
 from stream_osr.report.happened import DRAWN
 from stream_osr.report.records import reading, real, whole
 from stream_osr.report.told import Decided
+from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel
 
 _ENDS = frozenset({"SubclassForgotten", "SubclassMerged", "SubclassRefuted", "SubclassSplit"})

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.discovery.values import values_of
-from stream_osr.engine import Stream
 from stream_osr.errors import ConnectorError
 from stream_osr.report.pool import Pool
 from stream_osr.showing import counted
+from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel
 
 Instances: TypeAlias = Iterable[tuple[Any, Mapping[Any, Any]]]

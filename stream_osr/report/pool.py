@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.engine import Stream
 from stream_osr.report.texts import Texts
 from stream_osr.report.told import Decided
+from stream_osr.stream import Stream
 
 LOOKED_AT = 200
 """Instances of a candidate, at most, among which examples are chosen."""

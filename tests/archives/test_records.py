@@ -18,8 +18,8 @@ from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS
 from stream_osr.archive.rules import anything
 from stream_osr.decision import Decision
 from stream_osr.discovery import events
-from stream_osr.engine import Arrived, Evidence, Stream
-from stream_osr.ensemble.past import Past
+from stream_osr.stream import Arrived, Evidence, Stream
+from stream_osr.stream.recent_instances import Past
 from stream_osr.trained import TrainedModel
 from tests.archives.golden import VERSIONS
 

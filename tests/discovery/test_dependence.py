@@ -10,9 +10,9 @@ import pytest
 
 from stream_osr import DependenceFound, OpenSetRecognizer, Signals
 from stream_osr.config import parameters
-from stream_osr.engine.order import dependence, follow_dependence
-from stream_osr.engine.state import Stream, open_stream
-from stream_osr.ensemble.step import Judged
+from stream_osr.stream.order import dependence, follow_dependence
+from stream_osr.stream.seating import Judged
+from stream_osr.stream.state import Stream, open_stream
 from stream_osr.trained import TrainedModel
 from tests.blobs import dependent_rows, learn_all
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river.drift import PageHinkley
 
-from stream_osr import ClassDrifted, ColumnFailed, OpenSetRecognizer, SubclassEmerged, engine
+from stream_osr import ClassDrifted, ColumnFailed, OpenSetRecognizer, SubclassEmerged
+from stream_osr import stream as engine
 from stream_osr.config import parameters
 from stream_osr.discovery.drift import (
     BLOCK,

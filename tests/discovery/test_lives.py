@@ -22,14 +22,14 @@ from stream_osr.discovery.explain import exemplars
 from stream_osr.discovery.lifecycle import Changes
 from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
 from stream_osr.discovery.reservoir import keep
-from stream_osr.engine import Chain, Stream
-from stream_osr.ensemble.chain import Followed, IdentityChanges
-from stream_osr.ensemble.lives import _join_same
-from stream_osr.ensemble.past import relabel, remembered, reseat, sampled, written
 from stream_osr.model import between, books
 from stream_osr.model.marginal import both, statistics_of
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
+from stream_osr.stream import Chain, Stream
+from stream_osr.stream.chain import Followed, IdentityChanges
+from stream_osr.stream.lifecycle import _join_same
+from stream_osr.stream.recent_instances import relabel, remembered, reseat, sampled, written
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
 
 Point = tuple[float, float]

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr.discovery.reconcile import Local, Reconciled, Summary, reconcile, restore
-from stream_osr.engine.summaries import as_sums, from_sums, to_say
 from stream_osr.model.dishes import empty_dishes, refill
 from stream_osr.model.marginal import Statistics, of_nobody, statistics_of
 from stream_osr.model.prior import Prior, homogeneous, make_prior
+from stream_osr.stream.summaries import as_sums, from_sums, to_say
 from tests.blobs import fitted, stream_part, told
 
 PRIOR = make_prior("full", 2, nu=4, scale=1, beta=0.1)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
-from stream_osr.ensemble.past import recall, written
 from stream_osr.model.space import whiten
+from stream_osr.stream import Arrived, Evidence, Stream, close_batch, open_stream
+from stream_osr.stream.recent_instances import recall, written
 from tests.blobs import KNOWN, fitted, stream_part
 
 
@@ -198,7 +198,7 @@ def test_a_batch_that_fails_counts_nothing(trained, monkeypatch):
     def fail(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("stream_osr.engine.batch.wait", fail)  # after everything has been followed
+    monkeypatch.setattr("stream_osr.stream.batch.wait", fail)  # after everything has been followed
     with pytest.raises(MemoryError):
         books.close(scattered(512, 0.3, 6))
     assert pickle.dumps(books.stream) == before

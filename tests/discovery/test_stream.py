@@ -20,8 +20,8 @@ from stream_osr import (
     SubclassGrew,
 )
 from stream_osr.discovery.lifecycle import estimate_new_classes
-from stream_osr.ensemble.past import written
 from stream_osr.showing import counted
+from stream_osr.stream.recent_instances import written
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members
 
 APPEARS, LENGTH = 300, 1500

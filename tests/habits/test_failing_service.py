@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr.engine import value as engine
+from stream_osr.stream import recognizer_state as engine
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.commands.labelling import Command
 from stream_osr_kafka.run.partition import ATTEMPTS, Partition, begin, step

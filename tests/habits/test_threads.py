@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.engine import value as engine
 from stream_osr.errors import ConcurrentChange
 from stream_osr.one_writer import WRITERS
+from stream_osr.stream import recognizer_state as engine
 
 RNG = np.random.default_rng(0)
 ROWS = [{"a": 12.0 * (i % 2) + RNG.normal(), "b": RNG.normal()} for i in range(200)]

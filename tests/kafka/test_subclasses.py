@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile
-from stream_osr.engine.summaries import Said
+from stream_osr.stream.summaries import Said
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.wire.messages import Message, Outgoing
 from stream_osr_kafka.wire.subclasses import (

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup
-from stream_osr import Decision, OpenSetRecognizer, engine
+from stream_osr import Decision, OpenSetRecognizer
+from stream_osr import stream as engine
 from stream_osr.config import parameters
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
