@@ -67,7 +67,7 @@ def known_instances(known: Known, rng: np.random.Generator, size: int) -> np.nda
     return means[chosen] + spread[:, None] * np.einsum("nab,nb->na", lower[chosen], normal)
 
 
-def feed(case: Case, stream: engine.Stream, rows: np.ndarray) -> Iterator[tuple[engine.Stream, engine.Batch]]:
+def feed(case: Case, stream: engine.Stream, rows: np.ndarray) -> Iterator[tuple[engine.Stream, engine.batch.BatchOutput]]:
     """Run rows through the stream in micro-batches."""
     size = case.parameters.batch_size
     for begin in range(0, len(rows), size):

@@ -775,7 +775,7 @@ def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
                 raise MemoryError
             return close_arrivals(*arguments, **options)
 
-        from stream_osr.stream import recognizer_state as value
+        from tests.doors.stream import recognizer_state as value
 
         close_arrivals = value.close_arrivals
         patch.setattr(value, "close_arrivals", fail_at_third)

@@ -14,19 +14,19 @@ from stream_osr.model.known import densities, log_densities
 from stream_osr.model.middles import means_and_scales
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.transfer import moved
-from stream_osr.stream import class_shifts
-from stream_osr.stream.class_shifts import (
+from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
+from tests.doors.stream import (
     HALF_LIFE,
     PACE,
     PRIOR_WEIGHT,
     STEP,
+    Following,
     Ways,
     _weigh,
+    class_shifts,
     measure_ways,
     without_class,
 )
-from stream_osr.stream.state import Following
-from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
 
 CENTRES = {"left": np.array([0.0, 0.0]), "right": np.array([10.0, 0.0])}
 Where = Callable[[str, float], np.ndarray]

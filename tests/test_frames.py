@@ -13,7 +13,7 @@ import pytest
 from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained
 from stream_osr.frames import decisions_frame
-from stream_osr.stream.discovery_table import Line
+from tests.doors.stream import Line
 
 CENTRES = {"left": (0.0, 0.0), "right": (20.0, 0.0), "above": (10.0, 30.0), "below": (10.0, -40.0)}
 

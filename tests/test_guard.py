@@ -19,27 +19,34 @@ from stream_osr.archive import read_archive, write_archive
 from stream_osr.model.cells import asked, cells_of
 from stream_osr.model.franchise import menu_weights
 from stream_osr.model.known import log_class_densities
-from stream_osr.stream import Chain, Guard, Stream
-from stream_osr.stream.asked import ASKED, model_of
-from stream_osr.stream.chain import IdentityChanges, Parted, follow_identities
-from stream_osr.stream.owners import (
-    EXPECTED,
-    LEAST_SUPPORT,
-    MANY,
-    MOSTLY_NEW,
-    NOBODY,
-    fit_guard,
-    mostly_new,
-    owners_of,
-    start_guard,
-    without_openings,
-)
-from stream_osr.stream.reference_check import REMEMBERED, TYPICAL, _take_in
 from stream_osr.trust.balance import Shares
 from stream_osr.trust.books import Books
 from stream_osr.trust.division import balance, votes
 from stream_osr.trust.levels import N_LEVELS
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.doors.stream import (
+    ASKED,
+    EXPECTED,
+    LEAST_SUPPORT,
+    MANY,
+    MOSTLY_NEW,
+    NOBODY,
+    REMEMBERED,
+    TYPICAL,
+    Chain,
+    Guard,
+    IdentityChanges,
+    Parted,
+    Stream,
+    _take_in,
+    fit_guard,
+    follow_identities,
+    model_of,
+    mostly_new,
+    owners_of,
+    start_guard,
+    without_openings,
+)
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 

@@ -21,10 +21,10 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.model.known import log_densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
-from stream_osr.stream import batch as engine
-from stream_osr.stream.reference_check import DEPENDENT, TYPICAL, recounted
 from stream_osr.trust import references as trust
 from tests.data import need_ordered
+from tests.doors.stream import DEPENDENT, TYPICAL, recounted
+from tests.doors.stream import batch as engine
 
 UNKNOWN = "unknown"
 

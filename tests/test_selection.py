@@ -11,9 +11,8 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
-from stream_osr.stream import selection
-from stream_osr.stream.selection import select_by_validation
 from stream_osr.trained import train_model
+from tests.doors.stream import select_by_validation, selection
 
 GRID = {"nu_above_dimension": (2, 15), "scale": (1e-4, 0.5)}
 PARAMETERS = Parameters(select="validation", training_sweeps=3, batch_size=32, sweeps=2, seed=1)

@@ -22,9 +22,9 @@ from stream_osr import (
     SubclassMerged,
 )
 from stream_osr.discovery.events import Explanation, Moment, Movement, SubclassEvent
-from stream_osr.stream import announcements as rules
-from stream_osr.stream.announcements import BUDGETS, Telling, sum_up, tell_within_budgets
 from tests.blobs import around
+from tests.doors.stream import BUDGETS, Telling, sum_up, tell_within_budgets
+from tests.doors.stream import announcements as rules
 
 AT = Moment(0, None, None)
 WHY = Explanation({}, {}, {}, (), "left", 0, 1.0)

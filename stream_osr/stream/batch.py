@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +20,19 @@ from stream_osr.stream import seating as step
 from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
 from stream_osr.stream.arrival_order import Arrival, predict, test
 from stream_osr.stream.chain import Followed, led_by
-from stream_osr.stream.class_shifts import class_shifts, follow_classes
+from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import Noticed, as_first, decided_as_first, settle_faults
 from stream_osr.stream.late_labels import Evidence, learn_evidence
-from stream_osr.stream.monitoring import follow_known, follow_recall, follow_unknown, references_of, tally
+from stream_osr.stream.monitoring import (
+    follow_dependence,
+    follow_known,
+    follow_recall,
+    follow_unknown,
+    references_of,
+    tally,
+)
 from stream_osr.stream.new_class_references import with_references
-from stream_osr.stream.order import follow_dependence
 from stream_osr.stream.recent_instances import Decided
 from stream_osr.stream.seating import Judged, Seated
 from stream_osr.stream.state import Arrived, Stream
@@ -32,16 +40,18 @@ from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, learn_odds, shift_odds
 
 
-class Batch(NamedTuple):
-    """What a closed batch yields.
+class BatchOutput(NamedTuple):
+    """Final decisions, events, and what to count of a closed batch, or of another step."""
 
-    Final decisions, events, the keys of late labels that nobody remembers, and how many events wait to be summed up.
-    """
+    decisions: Sequence[Decision] = ()
+    events: Sequence[ev.Event] = ()
+    counts: Mapping[str, int] = MappingProxyType({})
 
-    decisions: list[Decision]
-    events: list[ev.Event]
-    unknown_keys: list[Any]
-    summed: int = 0
+    def then(self, later: BatchOutput) -> BatchOutput:
+        """Join this output and that of a later step."""
+        counts = Counter(self.counts)
+        counts.update(later.counts)
+        return BatchOutput([*self.decisions, *later.decisions], [*self.events, *later.events], counts)
 
 
 class Arrivals(NamedTuple):
@@ -66,7 +76,7 @@ def close_batch(
     gaps: Gaps | None = None,
     *,
     release: bool = False,
-) -> tuple[Stream, Batch]:
+) -> tuple[Stream, BatchOutput]:
     """Decide a micro-batch of instances, in order of arrival, with ``gaps`` in them (:func:`close_arrivals`)."""
     rows, times, keys = zip(*arrived, strict=True) if arrived else ((), (), ())
     batch = Arrivals(np.array(rows), times, keys, gaps)
@@ -81,7 +91,7 @@ def close_arrivals(
     parameters: Parameters,
     *,
     release: bool = False,
-) -> tuple[Stream, Batch]:
+) -> tuple[Stream, BatchOutput]:
     """Decide a micro-batch; floods of events are summed up (:mod:`stream_osr.stream.announcements`).
 
     Parameters
@@ -112,8 +122,9 @@ def close_arrivals(
     state = stream.chains[0].state
     telling, told = tell_within_budgets(stream.telling, events, state.seen, announced)
     telling, summed = sum_up(telling, about(trained, state), end=release)
-    batch = Batch(decisions, [*told, *summed], unknown_keys, len(events) - len(told))
-    return stream._replace(telling=telling), batch
+    counts = {"events_summed": len(events) - len(told)} if len(events) > len(told) else {}
+    counts["unknown_keys"] = len(unknown_keys)
+    return stream._replace(telling=telling), BatchOutput(decisions, [*told, *summed], counts)
 
 
 def _go_through(

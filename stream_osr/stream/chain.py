@@ -17,7 +17,7 @@ from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.moves.concentration import STREAM_ALPHA
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.transfer import moved
-from stream_osr.stream.recent_instances import Past, relabel, reseat
+from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import Shares
 from stream_osr.trust.books import Books
@@ -143,7 +143,7 @@ class Followed(NamedTuple):
     """
 
     chain: Chain
-    past: Past
+    past: RecentInstances
     identities: IdentityChanges
     changes: Changes
     ended: dict[int, Subclass]

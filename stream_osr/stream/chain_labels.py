@@ -16,7 +16,7 @@ from stream_osr.model.books import Seat
 from stream_osr.model.known import Known, learn_labelled
 from stream_osr.model.prior import homogeneous
 from stream_osr.stream.chain import Chain, Chains, awake, refreshed
-from stream_osr.stream.recent_instances import Past, places, unshared
+from stream_osr.stream.recent_instances import RecentInstances, places, unshared
 from stream_osr.stream.undo_log import Labelling
 
 
@@ -107,8 +107,8 @@ def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> 
 
 
 def seat_again(
-    chains: Chains, past: Past, action: Labelling, labels: Sequence[Label], parameters: Parameters
-) -> tuple[Chains, Past]:
+    chains: Chains, past: RecentInstances, action: Labelling, labels: Sequence[Label], parameters: Parameters
+) -> tuple[Chains, RecentInstances]:
     """Seat an instance whose label was taken back where it sat, in each chain where that is left."""
     state = chains[0].state
     seats = [_place(chain, number, action, labels) for number, chain in enumerate(chains)]

@@ -21,14 +21,14 @@ from stream_osr.model.middles import typical_rows
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.step import BatchResult
 from stream_osr.stream.chain import Chain, Chains, awake, refreshed
-from stream_osr.stream.recent_instances import Past, began, places, remembered, unshared
+from stream_osr.stream.recent_instances import RecentInstances, began, places, remembered, unshared
 from stream_osr.stream.undo_log import Promotion, Tables
 
 Keys = Sequence[Sequence[int]]
 """Identities in each chain."""
 
 
-def counterparts(chains: Chains, past: Past, keys: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def counterparts(chains: Chains, past: RecentInstances, keys: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Find in every chain the emerging subclasses that stand for the same instances as these of the leader.
 
     Those of whose remembered instances more than half sit in them in the leader; of one without a remembered
@@ -62,8 +62,8 @@ def _nearest(first: Chain, chain: Chain, slot: int) -> int:
 
 
 def with_counterparts(
-    chains: Chains, past: Past, keys: Sequence[int], half_life: float
-) -> tuple[Chains, Past, tuple[tuple[int, ...], ...]]:
+    chains: Chains, past: RecentInstances, keys: Sequence[int], half_life: float
+) -> tuple[Chains, RecentInstances, tuple[tuple[int, ...], ...]]:
     """Find the counterparts; a chain without any gets subclasses like those of the leader."""
     subclasses, out = list(counterparts(chains, past, keys)), list(chains)
     for number in range(1, len(chains)):
@@ -75,7 +75,9 @@ def with_counterparts(
     return tuple(out), past, tuple(subclasses)
 
 
-def _split_off(first: Chain, chain: Chain, number: int, past: Past, key: int, half_life: float) -> tuple[Chain, Past]:
+def _split_off(
+    first: Chain, chain: Chain, number: int, past: RecentInstances, key: int, half_life: float
+) -> tuple[Chain, RecentInstances]:
     """Gather the instances of a subclass of the leader, wherever another chain seats them."""
     state, slot = first.state, int(naming.slots_of(first.state.ids, [key])[0])
     dishes = naming.restated(state.dishes, slot, first.known.prior, chain.known.prior)
@@ -88,7 +90,7 @@ def _split_off(first: Chain, chain: Chain, number: int, past: Past, key: int, ha
     return chain._replace(state=moved), past
 
 
-def wake(chains: Chains, past: Past, keys: Sequence[int]) -> Chains:
+def wake(chains: Chains, past: RecentInstances, keys: Sequence[int]) -> Chains:
     """Put those that are set aside on the menu again, and in the followers what stands for them."""
     seats = past.subclass
     inside = np.isin(seats[0], keys)
@@ -100,7 +102,7 @@ def wake(chains: Chains, past: Past, keys: Sequence[int]) -> Chains:
     return tuple(woken)
 
 
-def life_of(chains: Chains, past: Past, number: int, key: int) -> Subclass:
+def life_of(chains: Chains, past: RecentInstances, number: int, key: int) -> Subclass:
     """Life of a subclass; made of the remembered instances where nothing has arrived in it."""
     known = chains[number].life.subclasses.get(key)
     if known is not None:
@@ -113,7 +115,7 @@ def life_of(chains: Chains, past: Past, number: int, key: int) -> Subclass:
     return Subclass(first, last)
 
 
-def set_muted(chains: Chains, past: Past, subclasses: Keys, *, muted: bool) -> Chains:
+def set_muted(chains: Chains, past: RecentInstances, subclasses: Keys, *, muted: bool) -> Chains:
     """Tell nothing more of these subclasses, or something again."""
     out = []
     for number, (chain, keys) in enumerate(zip(chains, subclasses, strict=True)):
@@ -149,13 +151,13 @@ def _tables(chain: Chain, keys: Sequence[int]) -> Tables:
     return Tables(at, subclass[at], franchise.table_mass[at], state.window_seq[guests], held_by)
 
 
-def adopt(chains: Chains, past: Past, subclasses: Keys, j: int) -> Chains:
+def adopt(chains: Chains, past: RecentInstances, subclasses: Keys, j: int) -> Chains:
     """Make these emerging subclasses of every chain subclasses of class j, perhaps a new one."""
     own = enumerate(zip(chains, subclasses, strict=True))
     return tuple(_adopt(chain, past, number, keys, j) for number, (chain, keys) in own)
 
 
-def _adopt(chain: Chain, past: Past, number: int, keys: Sequence[int], j: int) -> Chain:
+def _adopt(chain: Chain, past: RecentInstances, number: int, keys: Sequence[int], j: int) -> Chain:
     before = chain.known.size[j] if j < len(chain.known.size) else 0.0
     own = np.isin(past.subclass[number], keys)
     rows, held_by = past.rows[own], past.subclass[number, own]
@@ -166,7 +168,7 @@ def _adopt(chain: Chain, past: Past, number: int, keys: Sequence[int], j: int) -
     return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
 
 
-def give_back(chains: Chains, past: Past, action: Promotion, j: int) -> tuple[Chains, Past]:
+def give_back(chains: Chains, past: RecentInstances, action: Promotion, j: int) -> tuple[Chains, RecentInstances]:
     """Give subclasses that were named back in every chain; guests at their tables go with them."""
     out = []
     for number, chain in enumerate(chains):
@@ -175,7 +177,9 @@ def give_back(chains: Chains, past: Past, action: Promotion, j: int) -> tuple[Ch
     return tuple(out), past
 
 
-def _give_back(chain: Chain, number: int, past: Past, action: Promotion, j: int) -> tuple[Chain, Past]:
+def _give_back(
+    chain: Chain, number: int, past: RecentInstances, action: Promotion, j: int
+) -> tuple[Chain, RecentInstances]:
     known, state, window = chain.known, chain.state, chain.state.window
     keys = [key for key in action.subclasses[number] if key in known.ids]
     at, tables = places(past, state.window_seq), action.tables[number]
@@ -236,7 +240,7 @@ def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, 
     return home
 
 
-def let_go(past: Past, chains: Chains, results: Sequence[BatchResult]) -> Chains:
+def let_go(past: RecentInstances, chains: Chains, results: Sequence[BatchResult]) -> Chains:
     """Take instances that have left a named subclass for an emerging one out of its statistics: each counts once.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Every subclass on a line of its own: the discovery table in full."""
+"""The discovery table of the paper: summed up, or every subclass on a line of its own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.discovery.candidates import NewClasses
+from stream_osr.discovery.summaries import Group, Summary
+from stream_osr.discovery.unmet import ALL_MET
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.marginal import of_slots, pour
 from stream_osr.model.nearest import Nearest, nearest_known
 from stream_osr.stream.chain import sizes_of
+from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.stream.state import Stream
+from stream_osr.trust.recall import ExpectedRecall
 
 
 class Line(NamedTuple):
@@ -53,6 +57,46 @@ class Line(NamedTuple):
     nearest_class: Label | None = None
     distance: float | None = None
     new_class: int | None = None
+
+
+def summarize(state: RecognizerState, found: NewClasses, expected: ExpectedRecall | None) -> Summary:
+    """Sum up the known classes and what the stream is made of."""
+    stream = state.stream
+    assert stream is not None
+    trained = state.trained if state.training is None else None
+    total = sum(stream.decided)
+    unknown = stream.decided[-1] / total if total else 0.0
+    return Summary(
+        known=tuple(_groups(stream)),
+        stream_size=total,
+        known_share=1.0 - unknown if total else 0.0,
+        unknown_share=unknown,
+        emerging=tuple(sorted(_sizes(stream), key=lambda item: (-item[1], item[0]))),
+        delta=found.delta,
+        new_classes=found.estimate,
+        promised_recall=None if trained is None else trained.report.known_recall,
+        expected_recall=expected,
+        guarded=trained is None or not trained.unguarded,
+        unmet=state.unmet or ALL_MET,
+    )
+
+
+def _groups(stream: Stream) -> list[Group]:
+    """Sum up the known classes: of each, the shares of its subclasses."""
+    known, out = stream.known, []
+    for j, label in enumerate(stream.labels):
+        seated = known.seated[j]
+        shares = {int(known.ids[k]): float(seated[k] / known.size[j]) for k in np.flatnonzero(seated > 0)}
+        out.append(Group(label, int(known.size[j]), tuple(sorted(shares.items(), key=lambda item: -item[1]))))
+    return out
+
+
+def _sizes(stream: Stream) -> list[tuple[int, int, bool]]:
+    """List the emerging subclasses that are not known classes anew: id, size, and whether it was announced."""
+    life, aside = stream.life, stream.chains[0].aside
+    emerged, owned = (set(life.ids[flag].tolist()) for flag in (life.emerged, life.owned))
+    there = [(key, size, key in emerged) for key, size in sizes_of(stream.state).items() if key not in owned]
+    return there + [(int(key), int(size), True) for key, size in zip(aside.ids, aside.statistics.size, strict=True)]
 
 
 def lines(stream: Stream, found: NewClasses) -> list[Line]:

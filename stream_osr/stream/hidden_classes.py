@@ -15,7 +15,7 @@ from stream_osr.model.background import Noise, is_broad
 from stream_osr.model.between import Gathered, gather
 from stream_osr.model.strangers import Around, Strangers, outweighs_noise
 from stream_osr.stream.chain import Chain, Followed, IdentityChanges, Parted, without
-from stream_osr.stream.recent_instances import Past, members, places, since
+from stream_osr.stream.recent_instances import RecentInstances, members, places, since
 
 EVIDENCE = 81.0
 """A stranger is so many times as probable if it is unknown than if it is known, ..."""
@@ -38,7 +38,9 @@ def least_unknown(share: float) -> float:
     return min(max(EVIDENCE * share / (1.0 + (EVIDENCE - 1.0) * share), LEAST_UNKNOWN), MOST_UNKNOWN)
 
 
-def stands_out(key: int, first: int, chain: Chain, number: int, past: Past, noise: Noise, least: float) -> bool:
+def stands_out(
+    key: int, first: int, chain: Chain, number: int, past: RecentInstances, noise: Noise, least: float
+) -> bool:
     """Say whether a candidate is rather a subclass than as many of the instances that resemble nothing.
 
     Parameters
@@ -96,7 +98,7 @@ def _settled(chain: Chain, noise: Noise) -> np.ndarray:
     return np.concatenate([life.ids[life.owned | (life.told_of & ~broad)], chain.aside.ids])
 
 
-def _unknown(past: Past, number: int, least: float) -> np.ndarray:
+def _unknown(past: RecentInstances, number: int, least: float) -> np.ndarray:
     """Places of the remembered instances that seem to be unknown, and sit in a subclass of chain ``number``."""
     return np.flatnonzero((past.p_unknown >= least) & (past.subclass[number] >= 0))
 

@@ -16,7 +16,7 @@ from stream_osr.kinds import Name
 from stream_osr.labels import check_label, spelled_alike
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room, check_storable
-from stream_osr.stream.recognizer_state import Value
+from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.times_and_keys import key_of, time_of
 from stream_osr.trained import TrainedModel
 from stream_osr.unlike import difference, least_features
@@ -36,7 +36,7 @@ class Read(NamedTuple):
 
 
 def read(
-    value: Value,
+    state: RecognizerState,
     x: object,
     y: object,
     t: object,
@@ -50,7 +50,7 @@ def read(
 
     Parameters
     ----------
-    value
+    state
         The recognizer.
     x, y, t, key
         Features, label, time and key, as they came.
@@ -62,36 +62,36 @@ def read(
         Features that are categories whatever their values look like, beside those that parameters name.
     """
     x = check_mapping(x)
-    labels = [*value.labels, *earlier]
+    labels = [*state.labels, *earlier]
     label = None
     if y is not None:
-        label = label_of(value, y, labels)
-    elif value.training is not None and value.parameters.freezing == "manual":
+        label = label_of(state, y, labels)
+    elif state.training is not None and state.parameters.freezing == "manual":
         raise NotTrained("an unlabelled instance came before freeze(), and freezing='manual'; call freeze() first")
     elif not labels:
         raise NotTrained("an unlabelled instance came before any labelled one; learn labelled instances first")
     try:
-        features = _features(value, x, before, declared, joined=label is not None or bool(earlier))
-        row: Row | None = row_of(value, features, x, number)
+        features = _features(state, x, before, declared, joined=label is not None or bool(earlier))
+        row: Row | None = row_of(state, features, x, number)
     except InvalidFeature:
-        value.counters["bad_rows"] += 1
+        state.counters["bad_rows"] += 1
         raise
-    if row is not None and row.missing and value.parameters.on_missing == "skip":
+    if row is not None and row.missing and state.parameters.on_missing == "skip":
         row = None
     return Read(features, row, label, time_of(t), key_of(key), x)
 
 
-def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
+def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
     """Check the rows of a data frame or array; an error names the row."""
-    _, records = frame_rows(X, value.features)
-    declared = categorical_columns(X) if value.training is not None else ()
+    _, records = frame_rows(X, state.features)
+    declared = categorical_columns(X) if state.training is not None else ()
     columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
     out: list[Read] = []
     earlier: list[Label] = []
     before: Features | None = None
     for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):
         try:
-            instance = read(value, record, label, time, name, number, earlier, before, declared)
+            instance = read(state, record, label, time, name, number, earlier, before, declared)
         except InvalidFeature:  # it names the row
             raise
         except (InvalidInstance, InvalidLabel, NotTrained) as error:
@@ -100,7 +100,7 @@ def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
         before = instance.features
         if instance.row is not None and instance.label is not None and instance.label not in earlier:
             earlier.append(instance.label)
-    if value.training is not None:
+    if state.training is not None:
         _warn_of_late_labels(columns[0])
     return out
 
@@ -118,9 +118,9 @@ def _warn_of_late_labels(labels: Sequence[Any]) -> None:
         )
 
 
-def label_of(value: Value, y: object, known: Sequence[Label]) -> Label:
+def label_of(state: RecognizerState, y: object, known: Sequence[Label]) -> Label:
     """Check a label beside those of the known classes; one that opens a class has to find room for it."""
-    label = check_label(y, known, value.parameters.unknown)
+    label = check_label(y, known, state.parameters.unknown)
     if label not in known and (other := spelled_alike(label, known)) is not None:
         logger.warning(
             "label %a opens a class beside %a, and looks the same: they differ by white space or Unicode "
@@ -130,22 +130,22 @@ def label_of(value: Value, y: object, known: Sequence[Label]) -> Label:
         )
     if label not in known:
         check_length(label)
-        check_room(label, {*known, *(e.label for e in value.evidence)}, value.parameters.max_classes)
+        check_room(label, {*known, *(e.label for e in state.evidence)}, state.parameters.max_classes)
     return label
 
 
-def late_label(value: Value, y: object) -> Label:
+def late_label(state: RecognizerState, y: object) -> Label:
     """Check a label that comes once training has ended, beside those that are known or wait to be."""
-    _, stream = value.running
-    return label_of(value, y, [*stream.labels, *(e.label for e in value.evidence)])
+    _, stream = state.running
+    return label_of(state, y, [*stream.labels, *(e.label for e in state.evidence)])
 
 
-def row_of(value: Value, features: Features, x: Mapping[Any, Any], number: int | None = None) -> Row:
+def row_of(state: RecognizerState, features: Features, x: Mapping[Any, Any], number: int | None = None) -> Row:
     """Read the features of an instance, if they may be missing."""
     row = features.row(x, number)
-    if row.missing and value.parameters.absent == "zero":
+    if row.missing and state.parameters.absent == "zero":
         row = absent_as_zero(features, row, x)
-    if row.missing and value.parameters.on_missing == "error":
+    if row.missing and state.parameters.on_missing == "error":
         name = features.names[int(np.flatnonzero(np.isnan(row.values))[0])]
         remedy = "it is missing; give a number, or set on_missing='impute' or 'skip'"
         raise InvalidFeature(name, x.get(name), remedy, number)
@@ -153,14 +153,14 @@ def row_of(value: Value, features: Features, x: Mapping[Any, Any], number: int |
 
 
 def _features(
-    value: Value, x: Mapping[Any, Any], before: Features | None, declared: Collection[Name], *, joined: bool
+    state: RecognizerState, x: Mapping[Any, Any], before: Features | None, declared: Collection[Name], *, joined: bool
 ) -> Features:
     """Choose the features to be read: the model's, or those of training, with what an instance adds to them."""
-    if value.training is None:
-        return value.running[0].features
-    before = features = value.training.features if before is None else before
+    if state.training is None:
+        return state.running[0].features
+    before = features = state.training.features if before is None else before
     if joined:
-        features = before.joined_by(x, {*(value.parameters.categorical or ()), *declared})
+        features = before.joined_by(x, {*(state.parameters.categorical or ()), *declared})
         if features is not before:
             there = frozenset(before.names)
             check_names((name for name in features.names if name not in there), len(features.names))
@@ -170,9 +170,9 @@ def _features(
     return features
 
 
-def count(value: Value, row: Row | None) -> None:
+def count(state: RecognizerState, row: Row | None) -> None:
     """Count what an instance lacks, and what it has too much; ``None``: it is skipped."""
-    counters = value.counters
+    counters = state.counters
     if row is None:
         counters.update(("skipped", "bad_rows"))
     else:
@@ -181,13 +181,13 @@ def count(value: Value, row: Row | None) -> None:
         counters["extra"] += row.extra
 
 
-def count_unlike(value: Value, values: np.ndarray, x: Mapping[Any, Any]) -> None:
+def count_unlike(state: RecognizerState, values: np.ndarray, x: Mapping[Any, Any]) -> None:
     """Count a row that is imputed altogether, or for the most part though training had nearly all; warn once."""
-    unlike = unlike_training(value.running[0], values, x)
+    unlike = unlike_training(state.running[0], values, x)
     if unlike is None:
         return
-    value.counters["unlike"] += 1
-    if value.counters["unlike"] == 1:
+    state.counters["unlike"] += 1
+    if state.counters["unlike"] == 1:
         logger.warning('%s; counters["unlike"] counts such instances, this is said once', unlike)
 
 

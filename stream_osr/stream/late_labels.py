@@ -9,7 +9,7 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.stream.chain_labels import Earlier, Labelled, Taken, learn
-from stream_osr.stream.class_shifts import class_shifts
+from stream_osr.stream.class_shift import class_shifts
 from stream_osr.stream.monitoring import tally
 from stream_osr.stream.recent_instances import began, recall, unshared
 from stream_osr.stream.seating import count_left_behind

@@ -21,7 +21,16 @@ from stream_osr.stream.chain import Chain, Chains, Followed, IdentityChanges, Pa
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.owners import owned_by
-from stream_osr.stream.recent_instances import Decided, Past, arrivals, members, places, remembered, sampled, since
+from stream_osr.stream.recent_instances import (
+    Decided,
+    RecentInstances,
+    arrivals,
+    members,
+    places,
+    remembered,
+    sampled,
+    since,
+)
 from stream_osr.stream.seating import Judged, Seated
 
 TRIED_AGAIN = 1.25
@@ -54,7 +63,9 @@ class Terms(NamedTuple):
     announces: bool
 
 
-def follow(chains: Chains, judged: Judged, past: Past, batch: Decided, terms: Terms) -> tuple[Chains, Past, Followed]:
+def follow(
+    chains: Chains, judged: Judged, past: RecentInstances, batch: Decided, terms: Terms
+) -> tuple[Chains, RecentInstances, Followed]:
     """Follow the emerging subclasses of every chain through a batch.
 
     Those of the leader are told of: samples of their rows are kept, they are joined, parted and set aside. In the
@@ -91,7 +102,7 @@ def follow(chains: Chains, judged: Judged, past: Past, batch: Decided, terms: Te
     return tuple(after), past, told[0]
 
 
-def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, terms: Terms) -> Followed:
+def _follow(chain: Chain, number: int, seated: Seated, past: RecentInstances, came: Came, terms: Terms) -> Followed:
     """Follow the subclasses of one chain."""
     result, joined = seated.result, seated.identities.joined
     life, state = chain.life, chain.state
@@ -117,7 +128,7 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, t
     return _keep_within_bounds(followed, terms.most, terms.most_aside)
 
 
-def _coming(result: BatchResult, past: Past, came: Came) -> Coming:
+def _coming(result: BatchResult, past: RecentInstances, came: Came) -> Coming:
     """List who has been re-seated, and those of the batch."""
     if not len(result.moved):
         return Coming(result.moved_from, result.subclass, *came)

@@ -19,7 +19,7 @@ from stream_osr.stream import chain_labels as labelled
 from stream_osr.stream import chain_naming as naming
 from stream_osr.stream.announcements import about, describe, estimate_anew
 from stream_osr.stream.chain import led_by
-from stream_osr.stream.class_shifts import class_shifts, without_class
+from stream_osr.stream.class_shift import class_shifts, without_class
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.state import Stream, widen
 from stream_osr.stream.undo_log import Labelling, Muting, Promotion, record

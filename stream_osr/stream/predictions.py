@@ -1,69 +1,92 @@
-"""What the chains say between batches: predictions of their present states, and which new classes there may be."""
+"""Predictions between batches, from the present state alone: nobody is seated, nothing changes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
-from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Label
-from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
+from stream_osr.config import Parameters
+from stream_osr.labels import unknown_label
 from stream_osr.model import step as sampler
 from stream_osr.model.cells import asked, cells_of, log_seats_of
 from stream_osr.model.completing import complete_rows, is_complete, opened
 from stream_osr.model.gaps import NOTHING, Gaps, gaps_of
-from stream_osr.model.known import log_class_densities, unseen
+from stream_osr.model.known import log_class_densities
 from stream_osr.model.powers import bend
 from stream_osr.model.predictive import View, look, look_closely, view
 from stream_osr.model.prior import FULL, homogeneous
-from stream_osr.model.space import Space, whiten
+from stream_osr.model.space import whiten
+from stream_osr.parallel import one_thread
 from stream_osr.stream.asked import model_of, typicality_of
-from stream_osr.stream.chain import Chain, Chains, opening_seats
-from stream_osr.stream.recent_instances import Past
+from stream_osr.stream.chain import opening_seats
+from stream_osr.stream.faults import believable
+from stream_osr.stream.monitoring import references_of
 from stream_osr.stream.reference_check import shares_of
+from stream_osr.stream.state import Stream
+from stream_osr.trained import TrainedModel
+from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.division import balance, votes
-from stream_osr.trust.references import References
+from stream_osr.trust.odds import shift_odds
 from stream_osr.trust.typical import levels_within, odds_of_new
 
 
-class Views:
-    """Immediate predictions of an ensemble: made once, good for as long as the chains are these.
+class PredictiveCache:
+    """The parts of a stream's present state that predictions need: made once, good as long as it is that stream.
 
     Parameters
     ----------
-    chains
-        The chains.
-    references
-        Those that guard the known classes.
-    space
-        Whitened coordinates.
-    shift
-        Of the log odds of unknown: of one chain with full covariances, of which nothing else is asked, raw rows have
-        it in what is returned (``shifted``).
-    closely
-        The densities under the known classes are asked for, too.
+    trained, stream
+        The model and the stream.
+    parameters
+        The label of unknown instances, and the promise for known ones; ``None``: nothing is promised.
+
+    Attributes
+    ----------
+    stream
+        The stream.
+    labels
+        Labels of the known classes and, last, of the unknown.
     """
 
-    def __init__(
-        self, chains: Chains, references: References | None, space: Space, *, shift: float, closely: bool
-    ) -> None:
-        self._chains, self._references, self._space = chains, references, space
-        self._guards = shares_of(chains)
-        self._closely = closely or any(shares is not None for shares in self._guards)
-        full = chains[0].known.prior.covariance == FULL
-        self.shifted = full and len(chains) == 1 and not self._closely
-        odds = shift if self.shifted else 0.0
-        self._views = [view(c.known, c.frozen, c.state, space, odds) for c in chains] if full else None
+    def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters | None = None) -> None:
+        self.stream, self._chains, self._space = stream, stream.chains, trained.space
+        self.labels = (
+            *stream.labels,
+            unknown_label(None if parameters is None else parameters.unknown, stream.labels),
+        )
+        self._references, self._max_false_unknown = references_of(trained, stream), None
+        if parameters is not None and self._references is not None:
+            self._max_false_unknown = parameters.max_false_unknown
+        self._shares = shares_of(stream.chains)
+        promised = self._max_false_unknown is not None
+        self._closely = promised or any(shares is not None for shares in self._shares)
+        full = stream.known.prior.covariance == FULL
+        self._shifted = full and len(stream.chains) == 1 and not self._closely  # by the sampler itself
+        odds = stream.odds.shift if self._shifted else 0.0
+        self._views = [view(c.known, c.frozen, c.state, trained.space, odds) for c in stream.chains] if full else None
 
-    def of_values(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Predict raw rows, NaN = missing, (n, p): probabilities, and mean log densities of classes if asked."""
+    def probabilities(self, values: np.ndarray) -> np.ndarray:
+        """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
+        values = believable(self.stream, values)
         if self._views is None:
-            return self.of_whitened(whiten(self._space, values))
+            return self._final(*self._of_whitened(whiten(self._space, values)))
         if np.isnan(values).any() and not is_complete(gaps := gaps_of(self._space, values)):
-            return self._with_gaps(values, gaps)
-        return self._look(bend(self._space.powers, values), self._views)
+            found = self._with_gaps(values, gaps)
+        else:
+            found = self._look(bend(self._space.powers, values), self._views)
+        return found[0] if self._shifted else self._final(*found)
+
+    def of_whitened(self, rows: np.ndarray) -> np.ndarray:
+        """Predict the same of whitened rows, shape (n, d)."""
+        with one_thread():
+            return self._final(*self._of_whitened(rows))
+
+    def _final(self, mean: np.ndarray, log_density: np.ndarray | None) -> np.ndarray:
+        """Keep the promise, and shift the odds of unknown."""
+        if self._max_false_unknown is not None and self._references is not None and log_density is not None:
+            mean = call_known(mean, plausible(self._references, log_density, self._max_false_unknown))
+        return shift_odds(self.stream.odds, mean)
 
     def _with_gaps(self, values: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows of which something is missing, a pattern at a time."""
@@ -100,8 +123,8 @@ class Views:
         mean = np.asarray(np.mean(densities, axis=0))
         return _mean([self._balanced(number, *each, mean) for number, each in enumerate(looked)]), mean
 
-    def of_whitened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Predict the same of whitened rows, shape (n, d)."""
+    def _of_whitened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Predict whitened rows: probabilities, and mean log densities of classes if these are asked for."""
         chains = self._chains
         if not self._closely:
             return _mean([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
@@ -118,7 +141,7 @@ class Views:
         self, number: int, cells: np.ndarray, log_density: np.ndarray, without_gaps: np.ndarray, mean: np.ndarray
     ) -> np.ndarray:
         """Balance the cells of one chain; ``mean`` is the log density over all chains."""
-        shares, n_classes, chain = self._guards[number], log_density.shape[1], self._chains[number]
+        shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
         if shares is None or self._references is None or chain.guard is None:
             return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
         odds, level = None, model_of(self._references, number).levels(log_density)
@@ -136,54 +159,3 @@ class Views:
 
 def _mean(found: Sequence[np.ndarray]) -> np.ndarray:
     return found[0] if len(found) == 1 else np.asarray(np.mean(found, axis=0))
-
-
-def find_classes(
-    chains: Chains, past: Past, labels: Sequence[Label], before: Sequence[Measured] | None = None
-) -> tuple[NewClasses, tuple[Measured, ...]]:
-    """Find candidate new classes by what all chains say, with the distances in each (``before``: earlier ones)."""
-    known = repeat(None, len(chains)) if before is None else before
-    measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, known, strict=True))
-    views = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
-    return find_new_classes(views, measured, past.subclass, labels), measured
-
-
-class Members(NamedTuple):
-    """Remembered instances of opened classes.
-
-    Attributes
-    ----------
-    rows, group
-        Whitened rows, shape (n, d), and numbers of their classes, shape (n,).
-    subclass
-        Known subclass that holds each in each chain, shape (R, n).
-    """
-
-    rows: np.ndarray
-    group: np.ndarray
-    subclass: np.ndarray
-
-
-def reference_densities(chains: Chains, base: References, members: Members) -> list[np.ndarray]:
-    """Log class densities in each chain: of the trained references, then of members of opened classes, unseen."""
-    return [
-        _unseen(chain, base, base.log_density[number % len(base.log_density)], members, members.subclass[number])
-        for number, chain in enumerate(chains)
-    ]
-
-
-def _unseen(
-    chain: Chain, base: References, log_density: np.ndarray, members: Members, subclass: np.ndarray
-) -> np.ndarray:
-    known = chain.known
-    old = log_class_densities(known, chain.frozen, homogeneous(base.rows))[0]
-    old[:, : log_density.shape[1]] = log_density
-    if not len(members.group):
-        return old
-    instances = homogeneous(members.rows)
-    new = log_class_densities(known, chain.frozen, instances)[0]
-    slot = np.argsort(known.ids)
-    at = np.append(slot, 0)[np.searchsorted(known.ids[slot], subclass)]
-    own = np.where(np.append(known.ids, -1)[at] == subclass, at, -1)
-    new[np.arange(len(own)), members.group] = unseen(known, chain.frozen, instances, members.group, own)
-    return np.concatenate([old, new])

@@ -16,7 +16,7 @@ from stream_osr.model import step as sampler
 _CLAIMING = Lock()
 
 
-class Room:
+class ColumnBuffer:
     """Columns that never change once they are written, shared by successive values: each sees a range of its own.
 
     Who sees all that is taken may go on behind it, once; whoever else goes on moves to a room of its own.
@@ -63,7 +63,7 @@ class Decided(NamedTuple):
     p_unknown: np.ndarray
 
 
-class Past(NamedTuple):
+class RecentInstances(NamedTuple):
     """Instances of whole batches, one after the other, n of them.
 
     Attributes
@@ -84,14 +84,18 @@ class Past(NamedTuple):
     batches: np.ndarray
     keys: np.ndarray
     subclass: np.ndarray
-    room: Room
+    room: ColumnBuffer
     start: int
 
     def __repr__(self) -> str:
-        return f"Past{written(self)}"
+        return f"RecentInstances{as_batches(self)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return read, (written(self), self.subclass.shape[0], self.rows.shape[1])  # a room holds what others see
+        return from_batches, (
+            as_batches(self),
+            self.subclass.shape[0],
+            self.rows.shape[1],
+        )  # a room holds what others see
 
     @property
     def rows(self) -> np.ndarray:
@@ -109,7 +113,7 @@ class Past(NamedTuple):
         return self.room.p_unknown[self.start : self.start + len(self.keys)]
 
 
-def written(past: Past) -> tuple[Decided, ...]:
+def as_batches(past: RecentInstances) -> tuple[Decided, ...]:
     """Cut what is remembered into batches, as archives hold it."""
     ends = [*past.batches.tolist(), past.seq + len(past.keys)]
     cut = [(first, slice(first - past.seq, last - past.seq)) for first, last in pairwise(ends)]
@@ -126,24 +130,26 @@ def written(past: Past) -> tuple[Decided, ...]:
     )
 
 
-def read(batches: Sequence[Decided], n_chains: int, width: int) -> Past:
+def from_batches(batches: Sequence[Decided], n_chains: int, width: int) -> RecentInstances:
     """Remember batches that :func:`written` has made; their rows are of this width."""
     first = np.array([batch.seq for batch in batches], np.int64)
     keys = objects([key for batch in batches for key in batch.keys])
     subclass = np.concatenate([np.zeros((n_chains, 0), np.int64), *(batch.subclass for batch in batches)], axis=1)
-    past = Past(int(first[0]) if batches else 0, first, keys, subclass, Room(len(keys), width), 0)
+    past = RecentInstances(int(first[0]) if batches else 0, first, keys, subclass, ColumnBuffer(len(keys), width), 0)
     past.room.claim(0, len(keys))
     for batch in batches:
         past.room.write(batch.seq - past.seq, batch.rows, batch.times, batch.p_unknown)
     return past
 
 
-def remember(past: Past, batch: Decided, horizon: int, results: Sequence[sampler.BatchResult] = ()) -> Past:
+def remember(
+    past: RecentInstances, batch: Decided, horizon: int, results: Sequence[sampler.BatchResult] = ()
+) -> RecentInstances:
     """Append a batch, note where it has moved earlier instances, and drop what lies wholly beyond the horizon."""
     n, count = len(past.keys), len(batch.keys)
     room, at = past.room, past.start + n
     if not room.claim(at, count):
-        room, at = Room(n + count + (n + count) // 4, past.rows.shape[1]), n
+        room, at = ColumnBuffer(n + count + (n + count) // 4, past.rows.shape[1]), n
         room.claim(0, n + count)
         room.write(0, past.rows, past.times, past.p_unknown)
     room.write(at, batch.rows, batch.times, batch.p_unknown)
@@ -152,34 +158,34 @@ def remember(past: Past, batch: Decided, horizon: int, results: Sequence[sampler
     for number, result in enumerate(results):
         moved = places(past, result.moved)
         subclass[number, moved[moved >= 0]] = result.moved_to[moved >= 0]
-    longer = Past(int(batches[0]), batches, keys, subclass, room, at - n)
+    longer = RecentInstances(int(batches[0]), batches, keys, subclass, room, at - n)
     ends = np.append(batches[1:], end)
     return since(longer, int(np.append(batches, end)[(end - ends >= horizon).sum()]))
 
 
-def since(past: Past, seq: int) -> Past:
+def since(past: RecentInstances, seq: int) -> RecentInstances:
     """Return the batches from that of position ``seq`` on."""
     kept = past.batches[max(int(np.searchsorted(past.batches, seq, "right")) - 1, 0) :]
     end = past.seq + len(past.keys)
     first = int(kept[0]) if len(kept) and seq < end else end
     at = first - past.seq
-    return Past(
+    return RecentInstances(
         first, kept if seq < end else kept[:0], past.keys[at:], past.subclass[:, at:], past.room, past.start + at
     )
 
 
-def places(past: Past, seqs: np.ndarray) -> np.ndarray:
+def places(past: RecentInstances, seqs: np.ndarray) -> np.ndarray:
     """Place of each position of the stream, -1: it is forgotten, shape (n,)."""
     at = seqs - past.seq
     return np.where((at >= 0) & (at < len(past.keys)), at, -1)
 
 
-def began(past: Past, at: np.ndarray) -> np.ndarray:
+def began(past: RecentInstances, at: np.ndarray) -> np.ndarray:
     """Position of the first of the batch of each place, shape (n,)."""
     return np.asarray(past.batches[np.searchsorted(past.batches, past.seq + at, "right") - 1])
 
 
-def members(past: Past, at: np.ndarray) -> tuple[Members, np.ndarray]:
+def members(past: RecentInstances, at: np.ndarray) -> tuple[Members, np.ndarray]:
     """Say of the instances at these places what lives remember of them; with their times and keys, shape (n, 2)."""
     return Members(past.seq + at, past.p_unknown[at], began(past, at)), moments_of(past.times[at], past.keys[at])
 
@@ -190,7 +196,7 @@ def arrivals(batch: Decided) -> tuple[Members, np.ndarray]:
     return Members(seq, p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))
 
 
-def relabel(past: Past, number: int, names: Mapping[int, int]) -> Past:
+def relabel(past: RecentInstances, number: int, names: Mapping[int, int]) -> RecentInstances:
     """Write other identities for some subclasses of chain ``number``."""
     if not names:
         return past
@@ -200,29 +206,29 @@ def relabel(past: Past, number: int, names: Mapping[int, int]) -> Past:
     return past
 
 
-def reseat(past: Past, number: int, seqs: np.ndarray, key: int) -> Past:
+def reseat(past: RecentInstances, number: int, seqs: np.ndarray, key: int) -> RecentInstances:
     """Write that the instances at these positions sit in subclass ``key`` of chain ``number``."""
     at, past = places(past, seqs), unshared(past)
     past.subclass[number, at[at >= 0]] = key
     return past
 
 
-def remembered(past: Past, number: int, key: int) -> np.ndarray:
+def remembered(past: RecentInstances, number: int, key: int) -> np.ndarray:
     """Find the remembered instances of a subclass of chain ``number``: their places, shape (n,)."""
     return np.flatnonzero(past.subclass[number] == key)
 
 
-def sampled(past: Past, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sampled(past: RecentInstances, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions, rows and keys of the instances at these places."""
     return past.seq + at, past.rows[at], past.keys[at]
 
 
-def recall(past: Past, key: Any) -> int:
+def recall(past: RecentInstances, key: Any) -> int:
     """Find the latest instance of a key: its place, -1: it is forgotten."""
     same = np.flatnonzero(past.keys == objects([key]))
     return int(same[-1]) if len(same) and key is not None else -1
 
 
-def unshared(past: Past) -> Past:
+def unshared(past: RecentInstances) -> RecentInstances:
     """Copy what may change, keys and subclasses, so that it can be written to."""
     return past._replace(keys=past.keys.copy(), subclass=past.subclass.copy())

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Arguments, Label, Parameters, parameters, refusing
+from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.unmet import Unmet, begin
@@ -22,15 +20,17 @@ from stream_osr.kinds import Name
 from stream_osr.model.gaps import gaps_of
 from stream_osr.model.prior import FULL
 from stream_osr.model.space import whiten
-from stream_osr.stream import Arrivals, Arrived, Evidence, Stream, close_arrivals
-from stream_osr.stream import seating as step
+from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
 from stream_osr.stream.faults import believable, notice
+from stream_osr.stream.late_labels import Evidence
+from stream_osr.stream.seating import complete
+from stream_osr.stream.state import Arrived, Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.training_set import TrainingSet
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class RecognizerState:
     """All that a recognizer is, from one instance to the next.
 
     Functions take one and return the next. Its holder changes it in place where a copy for each instance would cost
@@ -67,7 +67,7 @@ class Value:
     events: deque[Event] = field(default_factory=deque)
     unmet: Unmet | None = None
 
-    def __copy__(self) -> Value:
+    def __copy__(self) -> RecognizerState:
         """Another one that nobody changes in place; all that never changes is shared, so that it costs nothing."""
         return replace(self, **{name: copy(getattr(self, name)) for name in _CHANGING})
 
@@ -113,132 +113,72 @@ class Value:
 _CHANGING = ("training", "buffer", "evidence", "counters", "decisions", "events")
 
 
-class Outcome(NamedTuple):
-    """What a step tells: decisions, events, and what to count."""
-
-    decisions: Sequence[Decision] = ()
-    events: Sequence[Event] = ()
-    counts: Mapping[str, int] = MappingProxyType({})
-
-    def then(self, later: Outcome) -> Outcome:
-        """Join what this step tells and what a later one does."""
-        counts = Counter(self.counts)
-        counts.update(later.counts)
-        return Outcome([*self.decisions, *later.decisions], [*self.events, *later.events], counts)
+def noted(state: RecognizerState, unmet: Unmet) -> RecognizerState:
+    """Note what the stream has not met."""
+    return state if unmet is state.unmet else replace(state, unmet=unmet)
 
 
-@refusing
-@dataclass(eq=False, repr=False)
-class Holder(Arguments):
-    """Who has arguments and a value, and puts the next one in its place.
-
-    Attributes
-    ----------
-    value
-        All that it is beside its arguments.
-    """
-
-    value: Value = field(init=False)
-
-    def __post_init__(self) -> None:
-        checked = parameters(**self.arguments)
-        self.value = Value(checked, TrainingSet(checked.max_training, checked.seed, checked.markers))
-
-    def note_ignored(self, names: Iterable[Name]) -> None:
-        """Note columns of the stream that a connector has left out, as the model does not use them.
-
-        Parameters
-        ----------
-        names
-            Their names; ``summary()`` tells of the first few. Before training has ended nothing is noted.
-        """
-        if self.value.training is None:
-            self._note(self._unmet().besides(names))
-
-    def _meet(self, x: Mapping[Any, Any]) -> None:
-        """Note which features a record of the stream has had."""
-        self._note(self._unmet().met_by(x, self.value.running[0].features))
-
-    def _met_all(self) -> None:
-        """Note that a record of the stream has had every feature, with values that training had."""
-        if self.value.unmet is None or not self.value.unmet.is_settled:
-            self._note(Unmet(ignored=self._unmet().ignored))
-
-    def _unmet(self) -> Unmet:
-        return begin(self.value.running[0].features) if self.value.unmet is None else self.value.unmet
-
-    def _note(self, unmet: Unmet) -> None:
-        if unmet is not self.value.unmet:
-            self.value = replace(self.value, unmet=unmet)
-
-    def _go_on(self, value: Value, outcome: Outcome) -> None:
-        """Put the next value in the place of the present one, or change nothing if that fails."""
-        queues: list[deque[Any]] = [value.decisions, value.events]
-        sizes = [*map(len, queues)]
-        try:
-            value.decisions.extend(outcome.decisions)
-            value.events.extend(outcome.events)
-            self.value = value
-        except BaseException:
-            for queue, size in zip(queues, sizes, strict=True):
-                while len(queue) > size:
-                    queue.pop()
-            raise
-        value.counters.update(outcome.counts)
+def unmet_of(state: RecognizerState) -> Unmet:
+    """Tell what the stream has not met so far."""
+    return begin(state.running[0].features) if state.unmet is None else state.unmet
 
 
-def take(value: Value, arrived: Arrived) -> tuple[Value, Outcome]:
-    """Put an unlabelled instance into the micro-batch, and close those that are due; the value does not change."""
-    outcome = Outcome()
-    if arrived.t is not None and value.waited(arrived.t):
-        value, outcome = close(value)
-    value = replace(value, buffer=[*value.buffer, arrived])
-    if len(value.buffer) < value.parameters.batch_size:
-        return value, outcome
-    value, closed = close(value)
-    return value, outcome.then(closed)
+def all_met(state: RecognizerState) -> RecognizerState:
+    """Note that a record of the stream has had every feature, with values that training had."""
+    if state.unmet is not None and state.unmet.is_settled:
+        return state
+    return replace(state, unmet=Unmet(ignored=unmet_of(state).ignored))
 
 
-def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
+def take(state: RecognizerState, arrived: Arrived) -> tuple[RecognizerState, BatchOutput]:
+    """Put an unlabelled instance into the micro-batch, and close those that are due; the state does not change."""
+    output = BatchOutput()
+    if arrived.t is not None and state.waited(arrived.t):
+        state, output = close(state)
+    state = replace(state, buffer=[*state.buffer, arrived])
+    if len(state.buffer) < state.parameters.batch_size:
+        return state, output
+    state, closed = close(state)
+    return state, output.then(closed)
+
+
+def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerState, BatchOutput]:
     """Decide the instances of the buffer, and let the labels that wait take effect.
 
     Labels for instances of the buffer wait for the next batch. With ``release`` no decision is held back any longer.
     """
-    assert value.trained is not None
-    assert value.stream is not None
+    assert state.trained is not None
+    assert state.stream is not None
     arrived = Arrivals(np.zeros((0, 0)), (), ())
-    if value.buffer:
-        rows, times, keys = zip(*value.buffer, strict=True)
-        values, space, usual, noticed = np.array(rows, dtype=float), value.trained.space, value.trained.usual, None
+    if state.buffer:
+        rows, times, keys = zip(*state.buffer, strict=True)
+        values, space, usual, noticed = np.array(rows, dtype=float), state.trained.space, state.trained.usual, None
         if usual is not None:
-            full = value.trained.prior.covariance == FULL
-            noticed = notice(usual, value.stream, values, hides_rows=full)
+            full = state.trained.prior.covariance == FULL
+            noticed = notice(usual, state.stream, values, hides_rows=full)
             values = noticed.values
         gaps = gaps_of(space, values)
         arrived = Arrivals(whiten(space, values), times, keys, gaps, noticed)
-    later, now = list[Evidence](), value.evidence
-    if value.evidence:
+    later, now = list[Evidence](), state.evidence
+    if state.evidence:
         waiting = set(arrived.keys)
-        later = [each for each in value.evidence if each.row is None and each.key in waiting]
-        now = [each for each in value.evidence if each.row is not None or each.key not in waiting]
-    stream, batch = close_arrivals(value.trained, value.stream, arrived, now, value.parameters, release=release)
-    counts = {"events_summed": batch.summed} if batch.summed else {}
-    counts["unknown_keys"] = len(batch.unknown_keys)
-    after = replace(value, stream=stream, buffer=[], evidence=later)
-    return after, Outcome(batch.decisions, batch.events, counts)
+        later = [each for each in state.evidence if each.row is None and each.key in waiting]
+        now = [each for each in state.evidence if each.row is not None or each.key not in waiting]
+    stream, output = close_arrivals(state.trained, state.stream, arrived, now, state.parameters, release=release)
+    return replace(state, stream=stream, buffer=[], evidence=later), output
 
 
-def set_aside(value: Value, reason: str) -> tuple[Value, list[FailedDecision]]:
+def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, list[FailedDecision]]:
     """Take the instances of the buffer out, and the labels that wait if these alone cannot be learnt either."""
-    trained, _ = value.running
-    failed = [FailedDecision(key, t, _told(trained.features, row), None, reason) for row, t, key in value.buffer]
-    value = replace(value, buffer=[])
+    trained, _ = state.running
+    failed = [FailedDecision(key, t, _told(trained.features, row), None, reason) for row, t, key in state.buffer]
+    state = replace(state, buffer=[])
     try:
-        close(value)
+        close(state)
     except Exception:
-        failed += [FailedDecision(each.key, None, None, each.label, reason) for each in value.evidence]
-        value = replace(value, evidence=[])
-    return value, failed
+        failed += [FailedDecision(each.key, None, None, each.label, reason) for each in state.evidence]
+        state = replace(state, evidence=[])
+    return state, failed
 
 
 def _told(features: Features, row: Iterable[float]) -> dict[Name, float | str | None]:
@@ -253,14 +193,14 @@ def _told(features: Features, row: Iterable[float]) -> dict[Name, float | str | 
     return out
 
 
-def labelled(value: Value, values: np.ndarray, label: Label) -> Evidence:
+def labelled(state: RecognizerState, values: np.ndarray, label: Label) -> Evidence:
     """Make evidence of a raw row, NaN = missing, shape (p,); what is missing is drawn from its class."""
-    trained, stream = value.running
+    trained, stream = state.running
     rows = believable(stream, values[None])
-    row, asked = whiten(trained.space, rows), value.asked
+    row, asked = whiten(trained.space, rows), state.asked
     gaps = gaps_of(trained.space, rows)
     known = None
     if label in stream.labels:
         known = range(at := stream.labels.index(label), at + 1)
-    row = step.complete(stream.chains, row, value.parameters, gaps, asked=asked, only=known)
+    row = complete(stream.chains, row, state.parameters, gaps, asked=asked, only=known)
     return Evidence(label, row[0], number=asked)

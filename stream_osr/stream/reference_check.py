@@ -26,7 +26,7 @@ from stream_osr.parallel import each
 from stream_osr.stream.asked import ASKED, Theirs, model_of, typicality_of
 from stream_osr.stream.chain import Chains, Guard, opening_seats
 from stream_osr.stream.owners import fit_guard, fitted, mostly_new, owners_of, start_guard, without_openings
-from stream_osr.stream.recent_instances import Past
+from stream_osr.stream.recent_instances import RecentInstances
 from stream_osr.stream.seating import Judged, Seated, mean_of
 from stream_osr.trust.balance import Shares, class_shares, share_of_cells
 from stream_osr.trust.books import counted
@@ -289,7 +289,7 @@ def _take_in(
     return Guard(guard.ids, books, shares, owner, part, estimated_at, dependent), probabilities
 
 
-def recounted(chains: Chains, past: Past, references: References) -> Chains:
+def recounted(chains: Chains, past: RecentInstances, references: References) -> Chains:
     """Count the latest instances anew, by typicality, when neighbours are found to be dependent.
 
     What was announced before is judged by the next batch as if this had been known from the beginning.

@@ -21,7 +21,7 @@ from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, Guard, IdentityChanges, sizes_of
 from stream_osr.stream.chain_naming import let_go
-from stream_osr.stream.recent_instances import Decided, Past, relabel, remember
+from stream_osr.stream.recent_instances import Decided, RecentInstances, relabel, remember
 
 COMPLETING = 2**31
 """Number, beside those of the chains, of the generator that completes rows of which something is missing."""
@@ -175,7 +175,7 @@ def window_together(judged: Judged) -> np.ndarray:
     return shares_of([one.result.window_probabilities for one in judged.seated])
 
 
-def settle(judged: Judged, past: Past, batch: Decided, horizon: int) -> tuple[Chains, Past]:
+def settle(judged: Judged, past: RecentInstances, batch: Decided, horizon: int) -> tuple[Chains, RecentInstances]:
     """Write down where everybody sits now: identities that were joined, instances that moved, those of the batch.
 
     Parameters

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
-from stream_osr.discovery.candidates import Measured, NewClasses
+from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.discovery.columns import Columns
 from stream_osr.discovery.drift import Drift, start_drift
 from stream_osr.discovery.lives import Lifecycle
@@ -23,8 +24,7 @@ from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import Telling
 from stream_osr.stream.arrival_order import Arrival, begin
 from stream_osr.stream.chain import PRIOR_SEATS, Chains, open_chains
-from stream_osr.stream.predictions import find_classes
-from stream_osr.stream.recent_instances import Past, read
+from stream_osr.stream.recent_instances import RecentInstances, from_batches
 from stream_osr.stream.undo_log import Action
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, start_odds
@@ -113,7 +113,7 @@ class Waiting(NamedTuple):
 
 
 class Following(NamedTuple):
-    """How known classes have followed their instances (:mod:`stream_osr.stream.class_shifts`).
+    """How known classes have followed their instances (:mod:`stream_osr.stream.class_shift`).
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ class Stream(NamedTuple):
     labels: tuple[Label, ...]
     chains: Chains
     odds: Odds
-    past: Past
+    past: RecentInstances
     waiting: Waiting
     decided: tuple[int, ...]
     drift: Drift
@@ -288,7 +288,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         labels=trained.labels,
         chains=open_chains(trained, parameters.chains, PRIOR_SEATS),
         odds=start_odds(parameters.learn_odds, trained.references is not None),
-        past=read((), parameters.chains, width_of(trained.known.prior)),
+        past=from_batches((), parameters.chains, width_of(trained.known.prior)),
         waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
         decided=(0,) * (n_classes + 1),
         drift=start_drift(n_classes, trained.known.prior.n_features),
@@ -306,7 +306,7 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     stream = open_stream(trained, parameters.model_copy(update={"chains": 0, "learn_odds": False}))
     lasting = min(parameters.half_life / math.log(2.0), 1e6)
     chains = open_chains(trained, len(trained.draws), lasting)
-    return stream._replace(chains=chains, past=read((), len(chains), width_of(trained.known.prior)))
+    return stream._replace(chains=chains, past=from_batches((), len(chains), width_of(trained.known.prior)))
 
 
 def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
@@ -324,4 +324,7 @@ def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tup
     Candidates and their estimated number, and the distances in each chain.
     """
     with one_thread():
-        return find_classes(stream.chains, stream.past, stream.labels, before)
+        chains, distances = stream.chains, repeat(None) if before is None else before
+        measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, distances, strict=False))
+        emerging = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
+        return find_new_classes(emerging, measured, stream.past.subclass, stream.labels), measured

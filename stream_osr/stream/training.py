@@ -16,8 +16,9 @@ from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.labels import check_label
 from stream_osr.model.space import whiten
-from stream_osr.stream import Evidence, expect_known, open_stream
-from stream_osr.stream.recognizer_state import Value
+from stream_osr.stream.late_labels import Evidence
+from stream_osr.stream.recognizer_state import RecognizerState
+from stream_osr.stream.state import expect_known, open_stream
 from stream_osr.trained import TrainedModel, train_model
 from stream_osr.training_report import understood
 from stream_osr.training_set import TrainingSet
@@ -27,33 +28,33 @@ PROVISIONAL_SWEEPS = 5
 
 
 def learn(
-    value: Value, features: Features, row: np.ndarray, label: Label, x: Mapping[Any, Any]
-) -> tuple[Value, bool]:
+    state: RecognizerState, features: Features, row: np.ndarray, label: Label, x: Mapping[Any, Any]
+) -> tuple[RecognizerState, bool]:
     """Keep a training instance; extend the provisional model by it, or train it anew when the instances have doubled.
 
-    The value changes in place unless its evidence is due: then it stays as it is, and closing may fail.
+    The state changes in place unless its evidence is due: then it stays as it is, and closing may fail.
 
     Returns
     -------
-    The next value, and whether its evidence is due to be learnt.
+    The next state, and whether its evidence is due to be learnt.
     """
-    training, parameters, waiting = value.training, value.parameters, value.evidence
+    training, parameters, waiting = state.training, state.parameters, state.evidence
     assert training is not None
     opens = label not in training.labels
-    due = value.trained is not None and (opens or len(waiting) + 1 >= parameters.batch_size)
+    due = state.trained is not None and (opens or len(waiting) + 1 >= parameters.batch_size)
     n = sum(training.seen) + 1
     doubled = n & (n - 1) == 0
     if doubled or due:
         training, waiting = copy(training), copy(waiting)
     written = [name for at, name in enumerate(features.names) if np.isnan(row[at]) and name in x]
     training.add(features, row, label, written)
-    value = replace(value, training=training, evidence=waiting)
+    state = replace(state, training=training, evidence=waiting)
     if doubled and (trained := _provisional(training, parameters)) is not None:
-        return replace(value, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
-    if value.trained is not None:
-        whitened = whiten(value.trained.space, value.trained.in_order(features, row)[None])[0]
+        return replace(state, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
+    if state.trained is not None:
+        whitened = whiten(state.trained.space, state.trained.in_order(features, row)[None])[0]
         waiting.append(Evidence(label, whitened))
-    return value, due
+    return state, due
 
 
 def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:
@@ -71,7 +72,7 @@ def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel 
         return None
 
 
-def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value:
+def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None) -> RecognizerState:
     """End training: sweep the training groups, sum them up, let the instances go.
 
     Raises
@@ -81,7 +82,7 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
     InvalidParameter
         If a feature that is named as a category, or as a number, was never among theirs, or no feature is left.
     """
-    training, chosen = value.training, value.parameters
+    training, chosen = state.training, state.parameters
     if training is None or not len(training):
         raise NotTrained("freeze() needs labelled instances; learn some first")
     for option in ("categorical", "numeric"):
@@ -100,9 +101,9 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
     order = arrived if chosen.order == "arrival" else None
     trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
     cells, rows = training.count_absent(trained.absent_zero)
-    value.counters.subtract({name: n for name, n in (("missing", cells), ("bad_rows", rows)) if n})
+    state.counters.subtract({name: n for name, n in (("missing", cells), ("bad_rows", rows)) if n})
     report = replace(trained.report, **understood(decided, trained.values, trained.report.instances))
-    return over(value, replace(trained, report=report))
+    return over(state, replace(trained, report=report))
 
 
 def _check_named(option: str, declared: Collection[FeatureName], names: Collection[Name]) -> None:
@@ -115,11 +116,11 @@ def _check_named(option: str, declared: Collection[FeatureName], names: Collecti
         )
 
 
-def over(value: Value, trained: TrainedModel) -> Value:
+def over(state: RecognizerState, trained: TrainedModel) -> RecognizerState:
     """Begin the stream of a trained model."""
     for label in trained.labels:
-        check_label(label, trained.labels, value.parameters.unknown)
-    check_references(trained.references, trained.labels, value.parameters.max_false_unknown)
-    stream = open_stream(trained, value.parameters)
+        check_label(label, trained.labels, state.parameters.unknown)
+    check_references(trained.references, trained.labels, state.parameters.max_false_unknown)
+    stream = open_stream(trained, state.parameters)
     trained.tell_unguarded()
-    return replace(value, training=None, trained=trained, stream=stream, evidence=[])
+    return replace(state, training=None, trained=trained, stream=stream, evidence=[])

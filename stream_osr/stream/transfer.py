@@ -20,7 +20,7 @@ from stream_osr.model.middles import typical_rows
 from stream_osr.model.prior import width_of
 from stream_osr.model.transfer import Passage, class_of, move_in, restate
 from stream_osr.stream.chain import Chain, Chains
-from stream_osr.stream.recent_instances import Past, read, remembered, written
+from stream_osr.stream.recent_instances import RecentInstances, as_batches, from_batches, remembered
 from stream_osr.trained import TrainedModel
 
 MOST_ROWS = 128
@@ -33,7 +33,7 @@ class Earlier(NamedTuple):
     trained: TrainedModel
     labels: tuple[Label, ...]
     chains: Chains
-    past: Past
+    past: RecentInstances
 
 
 class Taken(NamedTuple):
@@ -52,7 +52,7 @@ class Taken(NamedTuple):
     """
 
     chains: Chains
-    past: Past
+    past: RecentInstances
     named: list[list[list[int]]]
     left: list[int]
 
@@ -76,9 +76,9 @@ def take_over(
     count = len(chains)
     batches = [
         batch._replace(rows=way.of(batch.rows), subclass=batch.subclass[np.arange(count) % len(batch.subclass)])
-        for batch in written(earlier.past)
+        for batch in as_batches(earlier.past)
     ]
-    earlier = earlier._replace(past=read(batches, count, width_of(trained.known.prior)))
+    earlier = earlier._replace(past=from_batches(batches, count, width_of(trained.known.prior)))
     taken = [_take_over(number, earlier, trained, chain, way, opened) for number, chain in enumerate(chains)]
     alive = [
         [*chain.state.ids.tolist(), *chain.aside.ids.tolist(), *(key for keys in named for key in keys)]
@@ -105,7 +105,7 @@ def made_since(earlier: Earlier, number: int, j: int) -> np.ndarray:
     return np.asarray(slots[made])
 
 
-def _only(past: Past, alive: Sequence[Sequence[int]]) -> Past:
+def _only(past: RecentInstances, alive: Sequence[Sequence[int]]) -> RecentInstances:
     """Forget the seats in subclasses that were left behind."""
     there = np.array([np.isin(own, keys) for own, keys in zip(past.subclass, alive, strict=True)])
     return past._replace(subclass=np.where(there, past.subclass, -1))
@@ -169,7 +169,7 @@ def _with_rows(life: Subclass, way: Passage, number: int) -> Subclass:
     return life._replace(kept=life.kept._replace(rows=way.of(life.kept.rows)))
 
 
-def _rows_of(key: int, number: int, life: Subclass | None, past: Past) -> np.ndarray:
+def _rows_of(key: int, number: int, life: Subclass | None, past: RecentInstances) -> np.ndarray:
     """Rows of a subclass that are there, in the new coordinates: the sample, or the latest that are remembered."""
     if life is not None and life.kept is not None and len(life.kept.rows):
         return np.ascontiguousarray(life.kept.rows)

@@ -10,11 +10,9 @@ import pytest
 
 from stream_osr import DependenceFound, OpenSetRecognizer, Signals
 from stream_osr.config import parameters
-from stream_osr.stream.order import dependence, follow_dependence
-from stream_osr.stream.seating import Judged
-from stream_osr.stream.state import Stream, open_stream
 from stream_osr.trained import TrainedModel
 from tests.blobs import dependent_rows, learn_all
+from tests.doors.stream import Judged, Stream, dependence, follow_dependence, open_stream
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 5, "seed": 2}
 

@@ -26,11 +26,19 @@ from stream_osr.model import between, books
 from stream_osr.model.marginal import both, statistics_of
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
-from stream_osr.stream import Chain, Stream
-from stream_osr.stream.chain import Followed, IdentityChanges
-from stream_osr.stream.lifecycle import _join_same
-from stream_osr.stream.recent_instances import relabel, remembered, reseat, sampled, written
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
+from tests.doors.stream import (
+    Chain,
+    Followed,
+    IdentityChanges,
+    Stream,
+    _join_same,
+    as_batches,
+    relabel,
+    remembered,
+    reseat,
+    sampled,
+)
 
 Point = tuple[float, float]
 Told = tuple[list, list]
@@ -56,7 +64,7 @@ def run(model: OpenSetRecognizer, parts: list[tuple[int, list[Point]]], seed: in
 def seats(stream: Stream, number: int) -> dict[int, list[tuple[int, np.ndarray]]]:
     """Position and row of each remembered instance, by the emerging subclass that it sits in."""
     out: dict[int, list[tuple[int, np.ndarray]]] = {}
-    for chunk in written(stream.past):
+    for chunk in as_batches(stream.past):
         for at, key in enumerate(chunk.subclass[number].tolist()):
             if key >= 0:
                 out.setdefault(key, []).append((chunk.seq + at, chunk.rows[at]))

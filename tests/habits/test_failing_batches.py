@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from stream_osr import FailedDecision, OpenSetRecognizer
-from stream_osr.stream import recognizer_state as engine
 from stream_osr_connectors import MemorySink, MemorySource, Record
 from stream_osr_connectors.loop import Sinks, run
 from stream_osr_connectors.unfinished import ATTEMPTS
+from tests.doors.stream import recognizer_state as engine
 
 SIZE = 4
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from stream_osr.stream import recognizer_state as engine
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.commands.labelling import Command
 from stream_osr_kafka.run.partition import ATTEMPTS, Partition, begin, step
@@ -16,6 +15,7 @@ from stream_osr_kafka.wire.boundaries import Boundary, FailedEnd, History, Progr
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
+from tests.doors.stream import recognizer_state as engine
 
 DECODE = JsonDecoder(JsonFields(features=["a", "b"]), 1000)
 
