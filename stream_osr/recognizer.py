@@ -49,7 +49,7 @@ from stream_osr.stream.intake import (
 )
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.monitoring import dependence, expected_recall, references_of
-from stream_osr.stream.naming import mute, promote, undo
+from stream_osr.stream.naming import mute, promote
 from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.stream.recent_instances import recall
 from stream_osr.stream.recognizer_state import (
@@ -64,6 +64,7 @@ from stream_osr.stream.recognizer_state import (
 )
 from stream_osr.stream.state import Arrived, Menu, new_classes
 from stream_osr.stream.summaries import emerged_statistics
+from stream_osr.stream.undo import undo
 from stream_osr.times_and_keys import key_of, keys_of, time_of, times_of
 from stream_osr.trained import TrainedModel
 from stream_osr.training_report import TrainingReport
@@ -656,7 +657,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         (0, 'unknown')
         """
         state = self.value
-        stream, events = mute(*state.running, subclass_ids, state.parameters, state.asked)
+        stream, events = mute(*state.running, subclass_ids, state.asked)
         self._go_on(replace(state, stream=stream), BatchOutput(events=events))
 
     @one_writer

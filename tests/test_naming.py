@@ -226,7 +226,7 @@ def test_other_chains_find_what_stands_for_the_same_instances(trained):
     model = play(recognizer(trained), 320)
     stream = model.value.stream
     key = emerged(model)[0]
-    found = counterparts(stream.chains, stream.past, [key])
+    found = counterparts(stream, [key])
     assert found[0] == (key,)
     seats = stream.past.subclass
     for number, own in enumerate(found):
@@ -239,15 +239,15 @@ def test_other_chains_find_what_stands_for_the_same_instances(trained):
 def test_counterparts_without_remembered_instances_lie_in_the_same_place(trained):
     model = play(recognizer(trained), 320)
     key = emerged(model)[0]
-    remembered = counterparts(model.value.stream.chains, model.value.stream.past, [key])
-    assert counterparts(model.value.stream.chains, from_batches((), 4, 2), [key]) == remembered
+    remembered = counterparts(model.value.stream, [key])
+    assert counterparts(model.value.stream._replace(past=from_batches((), 4, 2)), [key]) == remembered
 
 
 def test_a_chain_without_a_counterpart_gets_one(trained):
     model = play(recognizer(trained), 160)
     key = emerged(model)[0]
     stream = model.value.stream
-    homes = counterparts(stream.chains, stream.past, [key])
+    homes = counterparts(stream, [key])
     past = as_batches(stream.past)
     shared = 0
     for chunk in past:  # the first chain holds a third of what sits together in the others
@@ -255,7 +255,7 @@ def test_a_chain_without_a_counterpart_gets_one(trained):
         chunk.subclass[0][inside[np.arange(len(inside)) % 3 > 0]] = -1
         shared += int(np.isin(chunk.subclass[1][inside[::3]], homes[1]).sum())
     model.value = replace(model.value, stream=stream._replace(past=from_batches(past, 4, 2)))
-    assert counterparts(model.value.stream.chains, model.value.stream.past, [key])[1:] == ((), (), ())
+    assert counterparts(model.value.stream, [key])[1:] == ((), (), ())
     model.promote([key], "above")
     check_stream(model.value.stream)
     size = stream.state.dishes.size[stream.state.ids.tolist().index(key)]

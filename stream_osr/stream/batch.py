@@ -19,7 +19,7 @@ from stream_osr.stream import reference_check as guard
 from stream_osr.stream import seating as step
 from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
 from stream_osr.stream.arrival_order import Arrival, predict, test
-from stream_osr.stream.chain import Followed, led_by
+from stream_osr.stream.chain import Followed
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import Noticed, as_first, decided_as_first, settle_faults
@@ -248,7 +248,7 @@ def follow(
 def announce(trained: TrainedModel, before: Stream, stream: Stream, told: Followed) -> tuple[Stream, list[ev.Event]]:
     """Tell what happened to the leader's subclasses."""
     leader, events = tell(trained, stream.labels, told, before.chains[0].state.next_id)
-    return stream._replace(chains=led_by(leader, stream.chains)), events
+    return stream.led_by(leader), events
 
 
 def watch(

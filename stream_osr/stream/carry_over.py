@@ -14,9 +14,8 @@ from stream_osr.kinds import recoded
 from stream_osr.model.prior import DIAGONAL
 from stream_osr.model.transfer import Origin, Passage, origins, passage
 from stream_osr.parallel import one_thread
-from stream_osr.stream.announcements import about, estimate_anew
-from stream_osr.stream.chain import led_by
-from stream_osr.stream.naming import adopt
+from stream_osr.stream.announcements import about
+from stream_osr.stream.naming import adopt, with_estimate
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.state import Stream
 from stream_osr.stream.transfer import Earlier, made_since, take_over
@@ -67,9 +66,7 @@ def carry_over(
             for key in left
             if key in ended and ended[key].emerged and not ended[key].muted
         ]
-        leader, changed = estimate_anew(trained, stream.chains[0], told)
-        stream = stream._replace(chains=led_by(leader, stream.chains), decided=decided)
-        return with_references(trained, stream), [*events, *changed]
+        return with_estimate(trained, with_references(trained, stream._replace(decided=decided)), events)
 
 
 def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:

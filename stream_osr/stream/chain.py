@@ -205,11 +205,6 @@ def sizes_of(state: StreamState) -> dict[int, int]:
     return dict(zip(state.ids.tolist(), state.dishes.size.tolist(), strict=True))
 
 
-def led_by(leader: Chain, chains: Chains) -> Chains:
-    """Go on with another leader."""
-    return (leader, *chains[1:])
-
-
 def move_classes(chains: Chains, move: np.ndarray) -> Chains:
     """Move the known classes of every chain by vectors of whitened coordinates, shape (J, d)."""
     known = [moved(chain.known, move) for chain in chains]

@@ -1,4 +1,4 @@
-"""Labels that come while the stream runs: sequential updates of their classes."""
+"""Labels that come while the stream runs: sequential updates of their classes, in every chain."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label, Parameters
-from stream_osr.stream.chain_labels import Earlier, Labelled, Taken, learn
+from stream_osr.discovery.lifecycle import without_row
+from stream_osr.discovery.lives import only, places_of
+from stream_osr.model import books, naming
+from stream_osr.model.between import withdraw_aside
+from stream_osr.model.books import Seat
+from stream_osr.model.known import Known, learn_labelled
+from stream_osr.model.prior import homogeneous
+from stream_osr.stream.chain import Chain, refreshed
 from stream_osr.stream.class_shift import class_shifts
 from stream_osr.stream.monitoring import tally
-from stream_osr.stream.recent_instances import began, recall, unshared
+from stream_osr.stream.recent_instances import RecentInstances, began, recall, unshared
 from stream_osr.stream.seating import count_left_behind
 from stream_osr.stream.state import Stream, widen
 from stream_osr.stream.undo_log import Labelling, record
@@ -44,24 +51,29 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
         return stream, []
     labels, past, decided = list(stream.labels), unshared(stream.past), list(stream.decided)
     unknown_keys = []
-    rows: list[Labelled] = []
+    actions: list[Labelling] = []
     for label, row, key, number in evidence:
-        earlier = None
         if row is None:
             at = recall(past, key)
             if at < 0:
                 unknown_keys.append(key)
                 continue
-            row = past.rows[at].copy()
-            earlier = Earlier(key, past.seq + at, int(began(past, np.array(at))), past.subclass[:, at].copy())
+            seats, seen = tuple(past.subclass[:, at].tolist()), stream.state.seen
+            action = Labelling(number, label, past.rows[at].copy(), (), (), key, past.seq + at, seats, seen=seen)
             past.keys[at], past.subclass[:, at] = None, -1  # a label counts once
+        else:
+            action = Labelling(number, label, row, (), ())
         if label not in labels:
             labels.append(label)
             decided.insert(-1, 0)
-        rows.append(Labelled(labels.index(label), row, earlier, number))
-    chains, done = learn(stream.chains, rows, parameters)
-    actions = [_labelling(labels, each, taken, stream) for each, taken in zip(rows, done, strict=True)]
-    withdrawn = [int(row.earlier.subclass[0]) for row in rows if row.earlier is not None]
+        actions.append(action._replace(label=labels[labels.index(label)]))
+    learnt = [_learn(chain, at, actions, labels, past, parameters) for at, chain in enumerate(stream.chains)]
+    chains = tuple(chain for chain, _ in learnt)
+    actions = [
+        _with_inverse(action, parts, labels, stream)
+        for action, *parts in zip(actions, *(parts for _, parts in learnt), strict=True)
+    ]
+    withdrawn = [action.subclass[0] for action in actions if action.seq >= 0]
     outliers = count_left_behind(stream.chains[0], chains[0].state, withdrawn)
     stream = stream._replace(
         labels=tuple(labels),
@@ -75,22 +87,57 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
     return stream, unknown_keys
 
 
-def _labelling(labels: Sequence[Label], labelled: Labelled, taken: Sequence[Taken], stream: Stream) -> Labelling:
-    """Write down what it takes to undo a label; the stream is the one before it."""
-    j, row, earlier, number = labelled
-    into, opened = tuple(one.into for one in taken), tuple(one.opened for one in taken)
-    shift = None
+_Taken = tuple[int, bool, Seat | None]
+"""Subclass that took a row in, in one chain, whether it opened a table there, and the seat of the row before."""
+
+
+def _with_inverse(action: Labelling, parts: Sequence[_Taken], labels: Sequence[Label], stream: Stream) -> Labelling:
+    """Write down the inverse of a label; the stream is the one before it."""
+    into, opened, seats = zip(*parts, strict=True)
+    seats = tuple(seat for seat in seats if seat is not None)
+    shift, j = None, labels.index(action.label)
     if stream.following is not None:
-        shift = class_shifts(stream)[j] if j < len(stream.labels) else np.zeros(len(row))
-    action = Labelling(number, labels[j], row, into, opened, shift=shift)
-    if earlier is None:
-        return action
-    seats = tuple(one.seat for one in taken if one.seat is not None)
-    return action._replace(
-        key=earlier.key,
-        seq=earlier.seq,
-        subclass=tuple(earlier.subclass.tolist()),
-        seats=seats,
-        classes=tuple(labels[seat.j] if seat.j >= 0 else None for seat in seats),
-        seen=stream.state.seen,
-    )
+        shift = class_shifts(stream)[j] if j < len(stream.labels) else np.zeros(len(action.row))
+    classes = tuple(labels[seat.j] if seat.j >= 0 else None for seat in seats)
+    return action._replace(into=into, opened=opened, seats=seats, classes=classes, shift=shift)
+
+
+def _learn(
+    chain: Chain,
+    number: int,
+    actions: Sequence[Labelling],
+    labels: Sequence[Label],
+    past: RecentInstances,
+    parameters: Parameters,
+) -> tuple[Chain, list[_Taken]]:
+    before, state, life, aside = chain.known, chain.state, chain.life, chain.aside
+    rng = np.random.default_rng([parameters.seed, state.batches, int(before.size.sum()), number])
+    known, done = before, list[_Taken]()
+    for action in actions:
+        row, seq, seat = action.row, action.seq, None
+        if seq >= 0:
+            weight = 0.5 ** ((state.seen - int(began(past, np.array(seq - past.seq)))) / parameters.half_life)
+            home = action.subclass[number]
+            seat = books.seat_of(state, seq, home, weight)
+            state = books.withdraw(state, row, seq, home, weight, before.prior)
+            life = without_row(life, home, seq)
+            if home in aside.ids:
+                aside = withdraw_aside(aside, home, row, before.prior)
+            if home in known.ids:  # it was named meanwhile
+                known = naming.take_out(known, home, row, naming.owner_of(known, home))
+        old = known
+        known = learn_labelled(known, homogeneous(row[None])[0], labels.index(action.label), rng, state.next_id)
+        state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
+        done.append((*_grown(old, known), seat))
+    left = places_of(np.concatenate([state.ids, aside.ids]), life.ids) < 0  # by their last instance
+    gone = left & ~life.told_of
+    life = only(life, ~gone) if gone.any() else life
+    return refreshed(chain._replace(state=state, life=life, aside=aside), known), done
+
+
+def _grown(before: Known, after: Known) -> tuple[int, bool]:
+    """Say which subclass has taken in one instance, and whether a table was opened for it."""
+    count = len(before.ids)
+    fresh = len(after.ids) > count
+    slot = count if fresh else int(np.argmax(after.dishes.size - before.dishes.size))
+    return int(after.ids[slot]), bool(after.tables.sum() > before.tables.sum())

@@ -1,4 +1,8 @@
-"""A person names what emerged, mutes it, or takes that back: promotions, mutes and undoing on streams as values."""
+"""Naming and muting what emerged, in every chain.
+
+The identities that people use are the leader's. Subclasses that stand for the same instances in another chain go with
+them (:func:`counterparts`).
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,27 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
-from stream_osr.discovery.lives import with_lives
-from stream_osr.errors import InvalidSubclass, NothingToUndo
-from stream_osr.model.naming import owner_of
+from stream_osr.discovery.events import Moment
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lives import with_lives, without_lives
+from stream_osr.errors import InvalidSubclass
+from stream_osr.model import books, naming
+from stream_osr.model.dishes import log_predictives
+from stream_osr.model.known import log_densities
+from stream_osr.model.middles import typical_rows
+from stream_osr.model.prior import homogeneous
 from stream_osr.parallel import one_thread
 from stream_osr.showing import typed
-from stream_osr.stream import chain_labels as labelled
-from stream_osr.stream import chain_naming as naming
 from stream_osr.stream.announcements import about, describe, estimate_anew
-from stream_osr.stream.chain import led_by
-from stream_osr.stream.class_shift import class_shifts, without_class
+from stream_osr.stream.chain import Chain, awake
 from stream_osr.stream.new_class_references import with_references
+from stream_osr.stream.recent_instances import RecentInstances, began, remembered, unshared
 from stream_osr.stream.state import Stream, widen
-from stream_osr.stream.undo_log import Labelling, Muting, Promotion, record
+from stream_osr.stream.undo_log import Muting, Promotion, Tables, record
 from stream_osr.trained import TrainedModel
+
+Keys = Sequence[Sequence[int]]
+"""Identities in each chain."""
 
 
 def promote(
@@ -62,74 +73,47 @@ def promote(
     """
     with one_thread():
         keys = _checked(stream, subclass_ids, "promoted")
-        stream = stream._replace(chains=naming.wake(stream.chains, stream.past, keys))
-        told = about(trained, stream.state)
-        said = [{**_describe(trained, stream, key), **told} for key in keys]
-        events: list[ev.Event] = [ev.SubclassPromoted(label=label, **each) for each in said]
-        chains, past, subclasses = naming.with_counterparts(stream.chains, stream.past, keys, parameters.half_life)
-        j = stream.labels.index(label) if label in stream.labels else -1
-        action = naming.promotion(number, label, chains, subclasses, j)
-        stream = stream._replace(chains=chains, past=past, actions=record(stream.actions, [action]))
-        stream = with_references(trained, adopt(stream, subclasses, label))
-        return _estimate(trained, stream, events, told)
+        stream = _awake(stream, keys)
+        common = about(trained, stream.state)
+        events: list[ev.Event] = [
+            ev.SubclassPromoted(label=label, **_describe(trained, stream, key), **common) for key in keys
+        ]
+        stream, subclasses = _with_counterparts(stream, keys, parameters.half_life)
+        action = _promotion(number, label, stream, subclasses)
+        stream = adopt(stream._replace(actions=record(stream.actions, [action])), subclasses, label)
+        return with_estimate(trained, with_references(trained, stream), events)
 
 
 def mute(
-    trained: TrainedModel, stream: Stream, subclass_ids: Iterable[int], parameters: Parameters, number: int = 0
+    trained: TrainedModel, stream: Stream, subclass_ids: Iterable[int], number: int = 0
 ) -> tuple[Stream, list[ev.Event]]:
-    """Tell nothing more of emerging subclasses, whose instances stay unknown; arguments as of :func:`promote`."""
+    """Report nothing more of emerging subclasses, whose instances stay unknown; arguments as of :func:`promote`."""
     keys = _checked(stream, subclass_ids, "muted")
-    stream = stream._replace(chains=naming.wake(stream.chains, stream.past, keys))
+    stream = _awake(stream, keys)
     for key in keys:
         if key in stream.life.subclasses and stream.life.subclasses[key].muted:
             raise InvalidSubclass(f"subclass {key} is muted already; nothing is told of it")
-    told = about(trained, stream.state)
-    events: list[ev.Event] = [ev.SubclassMuted(**_describe(trained, stream, key), **told) for key in keys]
-    subclasses = naming.counterparts(stream.chains, stream.past, keys)
-    chains = naming.set_muted(stream.chains, stream.past, subclasses, muted=True)
-    actions = record(stream.actions, [Muting(number, subclasses)])
-    return _estimate(trained, stream._replace(chains=chains, actions=actions), events, told)
+    common = about(trained, stream.state)
+    events: list[ev.Event] = [ev.SubclassMuted(**_describe(trained, stream, key), **common) for key in keys]
+    subclasses = counterparts(stream, keys)
+    stream = with_muted(stream, subclasses, muted=True)
+    return with_estimate(
+        trained, stream._replace(actions=record(stream.actions, [Muting(number, subclasses)])), events
+    )
 
 
-def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple[Stream, list[ev.Event]]:
-    """Take back the last promotion, mute or label that has taken effect.
-
-    Raises
-    ------
-    NothingToUndo
-        If there is none.
-    """
-    if not stream.actions:
-        raise NothingToUndo(
-            "no promotion, mute or late label is left to be taken back; labels from before freeze() stay"
-        )
-    action = stream.actions[-1]
-    stream = stream._replace(actions=stream.actions[:-1])
-    told = about(trained, stream.state)
-    with one_thread():
-        if isinstance(action, Labelling):
-            stream = _undo_label(stream, action, parameters)
-            return with_references(trained, _close_class(trained, stream, action.label)), []
-        before = set(stream.state.ids.tolist())
-        if isinstance(action, Promotion):
-            j = stream.labels.index(action.label)
-            chains, past = naming.give_back(stream.chains, stream.past, action, j)
-            stream = _renumber(stream._replace(chains=chains, past=past), stream.known.ids)
-            stream = with_references(trained, _close_class(trained, stream, action.label))
-            again = tuple(key for key in action.subclasses[0] if key in set(stream.state.ids.tolist()) - before)
-            event = ev.NamingUndone(action="promotion", subclass_ids=again, label=action.label, **told)
-        else:
-            chains = naming.set_muted(stream.chains, stream.past, action.subclasses, muted=False)
-            stream = stream._replace(chains=chains)
-            again = tuple(key for key in action.subclasses[0] if key in before)
-            event = ev.NamingUndone(action="mute", subclass_ids=again, **told)
-        return _estimate(trained, stream, [event], told)
+def with_estimate(trained: TrainedModel, stream: Stream, events: Sequence[ev.Event]) -> tuple[Stream, list[ev.Event]]:
+    """Estimate the number of new classes anew; the leader reports it after the events that there are."""
+    leader, changed = estimate_anew(trained, stream.chains[0], about(trained, stream.state))
+    return stream.led_by(leader), [*events, *changed]
 
 
-def adopt(stream: Stream, subclasses: naming.Keys, label: Label) -> Stream:
+def adopt(stream: Stream, subclasses: Keys, label: Label) -> Stream:
     """Make these emerging subclasses of every chain subclasses of the class with this label, perhaps a new one."""
     j = stream.labels.index(label) if label in stream.labels else len(stream.labels)
-    stream = stream._replace(chains=naming.adopt(stream.chains, stream.past, subclasses, j))
+    own = enumerate(zip(stream.chains, subclasses, strict=True))
+    adopted = (_adopt(chain, stream.past, number, keys, j) for number, (chain, keys) in own)
+    stream = stream._replace(chains=tuple(adopted))
     if j < len(stream.labels):
         return stream
     waiting = widen(stream.waiting, j + 1)
@@ -138,6 +122,17 @@ def adopt(stream: Stream, subclasses: naming.Keys, label: Label) -> Stream:
     waiting.responsible[inside, -1] = [slot_of[key] for key in waiting.subclass[inside].tolist()]
     decided = (*stream.decided[:-1], 0, stream.decided[-1])
     return stream._replace(labels=(*stream.labels, label), waiting=waiting, decided=decided)
+
+
+def _adopt(chain: Chain, past: RecentInstances, number: int, keys: Sequence[int], j: int) -> Chain:
+    before = chain.known.size[j] if j < len(chain.known.size) else 0.0
+    own = np.isin(past.subclass[number], keys)
+    rows, held_by = past.rows[own], past.subclass[number, own]
+    known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, rows)
+    ranks, new = known.ranks.copy(), float(known.size[j] - before)
+    ranks[j] = naming.rank_levels(known, frozen, j, rows, held_by, new)
+    life = without_lives(chain.life, keys)
+    return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
 
 
 def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[int, ...]:
@@ -157,7 +152,7 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
         if key in emerging:
             continue
         if key in known.ids:
-            label = stream.labels[owner_of(known, key)]
+            label = stream.labels[naming.owner_of(known, key)]
             raise InvalidSubclass(
                 f"subclass {key} is one of the known class {label!r}; only emerging subclasses can be {done}"
             )
@@ -169,75 +164,128 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
     return tuple(dict.fromkeys(keys))
 
 
-# What is told
-
-
 def _describe(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]:
     first = stream.chains[0]
-    life = with_lives(first.life, {key: naming.life_of(stream.chains, stream.past, 0, key)})
+    life = with_lives(first.life, {key: _life_of(stream, 0, key)})
     return describe(trained, stream.labels, first._replace(life=life), key)
 
 
-def _estimate(
-    trained: TrainedModel, stream: Stream, events: Sequence[ev.Event], told: dict[str, Any]
-) -> tuple[Stream, list[ev.Event]]:
-    """Estimate the number of new classes anew; the leader tells of it."""
-    leader, changed = estimate_anew(trained, stream.chains[0], told)
-    return stream._replace(chains=led_by(leader, stream.chains)), [*events, *changed]
+def _life_of(stream: Stream, number: int, key: int) -> Subclass:
+    """Life of a subclass; made of the remembered instances where nothing has arrived in it."""
+    known, past = stream.chains[number].life.subclasses.get(key), stream.past
+    if known is not None:
+        return known
+    at = remembered(past, number, key)
+    if not len(at):
+        now = Moment(stream.state.seen - 1, None, None)
+        return Subclass(now, now)
+    first, last = (Moment(past.seq + end, past.times[end], past.keys[end]) for end in at[[0, -1]].tolist())
+    return Subclass(first, last)
 
 
-# Labels taken back
+def with_muted(stream: Stream, subclasses: Keys, *, muted: bool) -> Stream:
+    """Report nothing more of these subclasses, or something again."""
+    out = []
+    for number, (chain, keys) in enumerate(zip(stream.chains, subclasses, strict=True)):
+        there = [key for key in keys if key in chain.state.ids]
+        changed = {key: _life_of(stream, number, key)._replace(muted=muted) for key in there}
+        out.append(chain._replace(life=with_lives(chain.life, changed)))
+    return stream._replace(chains=tuple(out))
 
 
-def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> Stream:
-    """Take the instance out of the subclass that took it in, and seat it where it sat."""
-    names, row = stream.known.ids, action.row
-    j = stream.labels.index(action.label) if action.label in stream.labels else -1
-    if j >= 0 and action.shift is not None:
-        row = row + class_shifts(stream)[j] - action.shift
-    chains = labelled.unlearn(stream.chains, action, j, row)
-    stream = _renumber(stream._replace(chains=chains), names)
-    if action.seq < 0:
-        return stream
-    chains, past = labelled.seat_again(chains, stream.past, action, stream.labels, parameters)
-    return stream._replace(chains=chains, past=past)
+def counterparts(stream: Stream, keys: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Find in every chain the emerging subclasses that stand for the same instances as these of the leader.
 
-
-# Classes and subclasses that are gone
-
-
-def _renumber(stream: Stream, before: np.ndarray) -> Stream:
-    """Follow known subclasses of the leader to their new places in the decisions held back."""
-    now = {int(key): slot for slot, key in enumerate(stream.known.ids)}
-    place = np.array([now.get(int(key), -1) for key in before] + [-1])
-    waiting = stream.waiting
-    return stream._replace(waiting=waiting._replace(responsible=place[waiting.responsible]))
-
-
-def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
-    """Drop a class that nothing is left of, unless instances of the stream were decided as it or sit in it.
-
-    Such a class stays, without a density: nothing is recognized as it until somebody labels or names something.
+    Those of whose remembered instances more than half sit in them in the leader; of one without a remembered
+    instance the place of its mean decides. There may be none.
     """
-    if label not in stream.labels:
-        return stream
-    j = stream.labels.index(label)
-    if j < len(trained.labels) or not naming.is_empty(stream.chains, j):
-        return stream
-    probabilities, waiting = stream.waiting.probabilities.copy(), stream.waiting
-    probabilities[:, -1] = np.minimum(probabilities[:, -1] + probabilities[:, j], 1.0)
-    probabilities[:, j] = 0.0
-    stream = stream._replace(waiting=waiting._replace(probabilities=probabilities))
-    if stream.decided[j] or any(label in (d.label, d.first_label) for d in waiting.decisions):
-        return stream
-    chains = naming.drop_class(stream.chains, j)
-    if chains is None:
-        return stream
-    fewer, responsible = (np.delete(each, j, axis=1) for each in (probabilities, waiting.responsible))
-    return stream._replace(
-        labels=(*stream.labels[:j], *stream.labels[j + 1 :]),
-        chains=chains,
-        decided=(*stream.decided[:j], *stream.decided[j + 1 :]),
-        following=without_class(stream.following, j),
-        waiting=waiting._replace(probabilities=fewer, responsible=responsible),
+    (leader, *others), seats = stream.chains, stream.past.subclass
+    found = [tuple(keys)]
+    for chain, own in zip(others, seats[1:], strict=True):
+        ids = chain.state.ids
+        stand = [
+            _nearest(leader, chain, slot) in keys if stands is None else stands
+            for slot, stands in enumerate(_standing(ids, own, np.isin(seats[0], keys)))
+        ]
+        found.append(tuple(ids[stand].tolist()))
+    return tuple(found)
+
+
+def _standing(ids: np.ndarray, seats: np.ndarray, inside: np.ndarray) -> list[bool | None]:
+    """Say of each subclass whether most of its remembered instances are inside; ``None``: it has none."""
+    members = [seats == key for key in ids.tolist()]
+    return [2 * int((own & inside).sum()) > int(own.sum()) if own.any() else None for own in members]
+
+
+def _nearest(first: Chain, chain: Chain, slot: int) -> int:
+    """Emerging subclass of the leader that is densest at the mean of one of another; -1: something else is."""
+    mean = homogeneous(typical_rows(chain.state.dishes, chain.known.prior)[[slot]])
+    known, _, new = log_densities(first.known, first.frozen, mean)
+    emerging = log_predictives(mean, first.state.dishes, first.known.prior)[0]
+    best = int(np.argmax(emerging))
+    return int(first.state.ids[best]) if emerging[best] > max(known.max(), new[0]) else -1
+
+
+def _with_counterparts(
+    stream: Stream, keys: Sequence[int], half_life: float
+) -> tuple[Stream, tuple[tuple[int, ...], ...]]:
+    """Find the counterparts; a chain without any gets subclasses like those of the leader."""
+    subclasses, chains, past = list(counterparts(stream, keys)), list(stream.chains), stream.past
+    for number in range(1, len(chains)):
+        if not subclasses[number]:
+            first = chains[number].state.next_id
+            subclasses[number] = tuple(range(first, first + len(keys)))
+            for key in keys:
+                chains[number], past = _split_off(chains[0], chains[number], number, past, key, half_life)
+    return stream._replace(chains=tuple(chains), past=past), tuple(subclasses)
+
+
+def _split_off(
+    first: Chain, chain: Chain, number: int, past: RecentInstances, key: int, half_life: float
+) -> tuple[Chain, RecentInstances]:
+    """Gather the instances of a subclass of the leader, wherever another chain seats them."""
+    state, slot = first.state, int(naming.slots_of(first.state.ids, [key])[0])
+    dishes = naming.restated(state.dishes, slot, first.known.prior, chain.known.prior)
+    at = np.flatnonzero((past.subclass[0] == key) & ~np.isin(past.subclass[number], chain.known.ids))
+    weight = np.array([0.5 ** ((state.seen - first) / half_life) for first in began(past, at).tolist()], float)
+    home, prior = past.subclass[number, at], chain.known.prior
+    moved = books.gather(chain.state, dishes, past.rows[at], past.seq + at, home, weight, prior)
+    past = unshared(past)
+    past.subclass[number, at] = chain.state.next_id
+    return chain._replace(state=moved), past
+
+
+def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
+    """Put those that are set aside on the menu again, and in the followers what stands for them."""
+    (leader, *others), seats = stream.chains, stream.past.subclass
+    inside, woken = np.isin(seats[0], keys), [awake(leader, keys)]
+    for chain, own in zip(others, seats[1:], strict=True):
+        ids = chain.aside.ids
+        stand = zip(ids.tolist(), _standing(ids, own, inside), strict=True)
+        woken.append(awake(chain, [key for key, stands in stand if stands]))
+    return stream._replace(chains=tuple(woken))
+
+
+def _promotion(number: int, label: Label, stream: Stream, subclasses: tuple[tuple[int, ...], ...]) -> Promotion:
+    """Write down the inverse of a promotion, before it takes place."""
+    chains, j = stream.chains, stream.labels.index(label) if label in stream.labels else -1
+    lives = [chain.life.subclasses for chain in chains]
+    return Promotion(
+        number,
+        label,
+        subclasses,
+        tuple(chain.known.ranks[j] if j >= 0 else np.zeros(0) for chain in chains),
+        tuple({key: of[key] for key in own if key in of} for of, own in zip(lives, subclasses, strict=True)),
+        tuple(_tables(chain, own) for chain, own in zip(chains, subclasses, strict=True)),
     )
+
+
+def _tables(chain: Chain, keys: Sequence[int]) -> Tables:
+    """Tables that serve these emerging subclasses."""
+    state, franchise = chain.state, chain.state.franchise
+    served = franchise.table_dish - (len(franchise.menu) - len(state.ids))
+    subclass = np.append(-1, state.ids)[np.maximum(served, -1) + 1]
+    at = np.flatnonzero(np.isin(subclass, keys))
+    guests = np.flatnonzero(np.isin(state.window.table, at))
+    held_by = subclass[state.window.table[guests]]
+    return Tables(at, subclass[at], franchise.table_mass[at], state.window_seq[guests], held_by)

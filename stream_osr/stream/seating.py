@@ -10,7 +10,7 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.discovery.lifecycle import HELD_WITH, hardly_there
 from stream_osr.discovery.lives import places_of
-from stream_osr.model import books
+from stream_osr.model import books, naming
 from stream_osr.model import step as sampler
 from stream_osr.model.cells import nearby
 from stream_osr.model.completing import complete_rows, is_complete
@@ -19,9 +19,8 @@ from stream_osr.model.predictive import view
 from stream_osr.model.prior import FULL
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
-from stream_osr.stream.chain import Chain, Chains, Guard, IdentityChanges, sizes_of
-from stream_osr.stream.chain_naming import let_go
-from stream_osr.stream.recent_instances import Decided, RecentInstances, relabel, remember
+from stream_osr.stream.chain import Chain, Chains, Guard, IdentityChanges, refreshed, sizes_of
+from stream_osr.stream.recent_instances import Decided, RecentInstances, places, relabel, remember
 
 COMPLETING = 2**31
 """Number, beside those of the chains, of the generator that completes rows of which something is missing."""
@@ -198,9 +197,32 @@ def settle(judged: Judged, past: RecentInstances, batch: Decided, horizon: int) 
         past = relabel(past, number, one.identities.joined)
     chains = tuple(one.before._replace(state=one.state, guard=one.guard) for one in judged.seated)
     if any(chain.known.named for chain in chains):
-        chains = let_go(past, chains, results)
+        chains = _let_go(past, chains, results)
     batch = batch._replace(subclass=np.array([result.subclass for result in results]))
     return chains, remember(past, batch, horizon, results)
+
+
+def _let_go(past: RecentInstances, chains: Chains, results: Sequence[sampler.BatchResult]) -> Chains:
+    """Take instances that have left a named subclass for an emerging one out of its statistics: each counts once.
+
+    Parameters
+    ----------
+    past
+        What is remembered, as it was before the batch.
+    chains
+        The chains after it.
+    results
+        What the batch moved in each.
+    """
+    out = []
+    for number, (chain, result) in enumerate(zip(chains, results, strict=True)):
+        known = chain.known
+        for at in places(past, result.moved).tolist() if known.named else ():
+            key = int(past.subclass[number, at]) if at >= 0 else -1
+            if key in known.named:
+                known = naming.take_out(known, key, past.rows[at], naming.owner_of(known, key))
+        out.append(chain if known is chain.known else refreshed(chain, known))
+    return tuple(out)
 
 
 def _keep_identities(seated: Seated) -> Seated:

@@ -23,7 +23,7 @@ from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import Telling
 from stream_osr.stream.arrival_order import Arrival, begin
-from stream_osr.stream.chain import PRIOR_SEATS, Chains, open_chains
+from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
 from stream_osr.stream.recent_instances import RecentInstances, from_batches
 from stream_osr.stream.undo_log import Action
 from stream_osr.trained import TrainedModel
@@ -237,6 +237,10 @@ class Stream(NamedTuple):
     def state(self) -> StreamState:
         """Sampler state of the leader."""
         return self.chains[0].state
+
+    def led_by(self, leader: Chain) -> Stream:
+        """Go on with another leader."""
+        return self._replace(chains=(leader, *self.chains[1:]))
 
     @property
     def menu(self) -> Menu:

@@ -6,7 +6,6 @@ from stream_osr.stream.arrival_order import HALF_LIFE, MANY
 from stream_osr.stream.asked import ASKED, model_of
 from stream_osr.stream.batch import BatchOutput, close_batch
 from stream_osr.stream.chain import Chain, Followed, Guard, IdentityChanges, Parted, follow_identities
-from stream_osr.stream.chain_naming import counterparts
 from stream_osr.stream.class_shift import (
     PACE,
     PRIOR_WEIGHT,
@@ -21,6 +20,7 @@ from stream_osr.stream.discovery_table import Line
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import _join_same
 from stream_osr.stream.monitoring import dependence, follow_dependence
+from stream_osr.stream.naming import counterparts
 from stream_osr.stream.owners import (
     EXPECTED,
     LEAST_SUPPORT,
