@@ -415,15 +415,15 @@ def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_it_is_call
     seen: list[tuple[Any, ...]] = []
     monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
     play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
-    guard, state, sides, known, n, *more = seen[-1]
+    guard, state, sides, levels, *more = seen[-1]
+    n = more[3]
     bounds = np.where(np.arange(N_LEVELS - 1) < level, -np.inf, np.inf)
     unknown, many = np.ones(len(sides.unknown)), np.full(2, 1e3)
     after, probabilities = _take_in(
         guard,
         state,
         sides._replace(unknown=unknown),
-        known._replace(bounds=bounds, many=many),
-        n,
+        levels._replace(bounds=bounds, many=many),
         *more,
     )
     came = (after.books.votes - 0.5 ** (n / REMEMBERED) * guard.books.votes).sum()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +30,8 @@ from stream_osr.model.dependence import (
 )
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
-from stream_osr.stream.asked import Same
 from stream_osr.stream.chain import Chains, opening_seats
+from stream_osr.stream.reference_check import once
 from stream_osr.trust.levels import quantiles
 from stream_osr.trust.references import References
 
@@ -189,7 +188,7 @@ def predict(
     category = log_categories(chains[0].known, chains[0].frozen, who.rows)[:, :n_classes]
     complete = ~incomplete
     came = Came(rows[:, len(prior.first) :], category, log_density, log_new, complete)
-    least = _least(Same(references), n_classes, ACCEPTED_FROM)
+    least = _least(references, n_classes, ACCEPTED_FROM)
     gain, tracked = predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
     window = len(chains[0].state.window.rows)
     before = arrival.gain[max(len(arrival.gain) - window, 0) :]
@@ -223,11 +222,11 @@ def test(
         Position of the first of them in the stream.
     """
     near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
-    density, same = log_density[np.arange(len(near)), near], Same(references)
-    typical = density >= _least(same, n_classes, TYPICAL_FROM)[near]
+    density = log_density[np.arange(len(near)), near]
+    typical = density >= _least(references, n_classes, TYPICAL_FROM)[near]
     many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY
     arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
-    plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM, always=True)[near]
+    plausible = density >= _least(references, n_classes, PLAUSIBLE_FROM, always=True)[near]
     plausible &= ~incomplete & ~unknown  # a new class that begins beside a known one is no dependence
     z = shortened(whitened(order.residuals, rows, near))
     group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
@@ -285,13 +284,12 @@ def _count_typical(
     return arrival._replace(typical=typical, lately=fade * arrival.lately + n, departed=departed)
 
 
-@lru_cache(maxsize=64)
-def _least(same: Same, n_classes: int, share: float, *, always: bool = False) -> np.ndarray:
+@once
+def _least(references: References, n_classes: int, share: float, *, always: bool = False) -> np.ndarray:
     """Log density, averaged over the chains, that a share of the independent references of each class has, (J,).
 
     References too few for the share reject nothing, or, ``always``, what is less dense than all of them.
     """
-    references = same.references
     own, out = np.mean(references.log_density, axis=0), np.full(n_classes, np.inf)
     count = references.effective or len(references.group) / n_classes
     share = (share * (count + 1.0) - 1.0) / count

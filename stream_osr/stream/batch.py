@@ -15,7 +15,6 @@ from stream_osr.discovery import events as ev
 from stream_osr.model.gaps import NOTHING, Gaps, filled_in
 from stream_osr.parallel import one_thread
 from stream_osr.stream import lifecycle as lives
-from stream_osr.stream import reference_check as guard
 from stream_osr.stream import seating as step
 from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
 from stream_osr.stream.arrival_order import Arrival, predict, test
@@ -34,6 +33,7 @@ from stream_osr.stream.monitoring import (
 )
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import Decided
+from stream_osr.stream.reference_check import ask_references, keep_promise, recounted
 from stream_osr.stream.seating import Judged, Seated
 from stream_osr.stream.state import Arrived, Stream
 from stream_osr.trained import TrainedModel
@@ -198,7 +198,7 @@ def seat(
     if references is None:
         return seated, arrival
     independent = arrival.independent if arrival is not None and _typical(arrival) else None
-    balanced = guard.ask_references(seated, references, rows, parameters, shifts, independent=independent)
+    balanced = ask_references(seated, references, rows, parameters, shifts, independent=independent)
     if arrival is not None and order is not None:
         frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
         if gain is not None:
@@ -207,11 +207,11 @@ def seat(
         unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if independent is None and _typical(arrival):  # the batch that shows it is judged by it
-            chains = guard.recounted(stream.chains, stream.past, references)
+            chains = recounted(stream.chains, stream.past, references)
             again = [one._replace(before=chain) for one, chain in zip(seated, chains, strict=True)]
             independent = arrival.independent
-            balanced = guard.ask_references(again, references, rows, parameters, shifts, independent=independent)
-    return guard.keep_promise(balanced, references, parameters.max_false_unknown), arrival
+            balanced = ask_references(again, references, rows, parameters, shifts, independent=independent)
+    return keep_promise(balanced, references, parameters.max_false_unknown), arrival
 
 
 def average(odds: Odds, seated: Sequence[Seated], rows: np.ndarray, parameters: Parameters) -> tuple[Judged, Odds]:

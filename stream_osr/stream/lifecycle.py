@@ -20,7 +20,6 @@ from stream_osr.model.step import BatchResult
 from stream_osr.stream.chain import Chain, Chains, Followed, IdentityChanges, Parted, follow_identities, sizes_of
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
-from stream_osr.stream.owners import owned_by
 from stream_osr.stream.recent_instances import (
     Decided,
     RecentInstances,
@@ -31,6 +30,7 @@ from stream_osr.stream.recent_instances import (
     sampled,
     since,
 )
+from stream_osr.stream.reference_check import owned_by
 from stream_osr.stream.seating import Judged, Seated
 
 TRIED_AGAIN = 1.25

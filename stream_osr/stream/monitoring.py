@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -22,10 +21,9 @@ from stream_osr.model.dependence import (
     correlation_of,
 )
 from stream_osr.stream.announcements import about
-from stream_osr.stream.asked import Same
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.decisions import most_probable
-from stream_osr.stream.reference_check import asked_together
+from stream_osr.stream.reference_check import asked_together, once
 from stream_osr.stream.seating import Judged, Seated
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
@@ -199,13 +197,9 @@ def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
     return total / count if count else None
 
 
+@once
 def _distinct(references: References, n_classes: int) -> np.ndarray:
-    return _distinct_once(Same(references), n_classes)
-
-
-@lru_cache(maxsize=64)
-def _distinct_once(same: Same, n_classes: int) -> np.ndarray:
-    return same.references.distinct(n_classes)
+    return references.distinct(n_classes)
 
 
 def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:

@@ -18,11 +18,10 @@ from stream_osr.model.predictive import View, look, look_closely, view
 from stream_osr.model.prior import FULL, homogeneous
 from stream_osr.model.space import whiten
 from stream_osr.parallel import one_thread
-from stream_osr.stream.asked import model_of, typicality_of
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
 from stream_osr.stream.monitoring import references_of
-from stream_osr.stream.reference_check import shares_of
+from stream_osr.stream.reference_check import current_shares, model_of, typicality_of
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.conformal import call_known, plausible
@@ -58,7 +57,7 @@ class PredictiveCache:
         self._references, self._max_false_unknown = references_of(trained, stream), None
         if parameters is not None and self._references is not None:
             self._max_false_unknown = parameters.max_false_unknown
-        self._shares = shares_of(stream.chains)
+        self._shares = current_shares(stream.chains)
         promised = self._max_false_unknown is not None
         self._closely = promised or any(shares is not None for shares in self._shares)
         full = stream.known.prior.covariance == FULL
@@ -144,9 +143,9 @@ class PredictiveCache:
         shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
         if shares is None or self._references is None or chain.guard is None:
             return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
-        odds, level = None, model_of(self._references, number).levels(log_density)
+        odds, level = None, model_of(self._references, number).levels_of(log_density)
         if chain.guard.dependent:
-            typical = typicality_of(self._references).typical
+            typical, _ = typicality_of(self._references)
             level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
             seats, at = log_seats_of(chain.state.franchise), np.arange(len(cells))
             near = cells[:, :n_classes].argmax(axis=1)

@@ -3,7 +3,6 @@
 from stream_osr.stream import announcements, batch, recognizer_state, selection
 from stream_osr.stream.announcements import BUDGETS, Telling, sum_up, tell_within_budgets
 from stream_osr.stream.arrival_order import HALF_LIFE, MANY
-from stream_osr.stream.asked import ASKED, model_of
 from stream_osr.stream.batch import BatchOutput, close_batch
 from stream_osr.stream.chain import Chain, Followed, Guard, IdentityChanges, Parted, follow_identities
 from stream_osr.stream.class_shift import (
@@ -17,21 +16,11 @@ from stream_osr.stream.class_shift import (
     without_class,
 )
 from stream_osr.stream.discovery_table import Line
+from stream_osr.stream.hidden_classes import ASKED
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import _join_same
 from stream_osr.stream.monitoring import dependence, follow_dependence
 from stream_osr.stream.naming import counterparts
-from stream_osr.stream.owners import (
-    EXPECTED,
-    LEAST_SUPPORT,
-    MOSTLY_NEW,
-    NOBODY,
-    fit_guard,
-    mostly_new,
-    owners_of,
-    start_guard,
-    without_openings,
-)
 from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.stream.recent_instances import (
     Decided,
@@ -46,7 +35,23 @@ from stream_osr.stream.recent_instances import (
     sampled,
     unshared,
 )
-from stream_osr.stream.reference_check import DEPENDENT, REMEMBERED, TYPICAL, _take_in, recounted
+from stream_osr.stream.reference_check import (
+    DEPENDENT,
+    EXPECTED,
+    LEAST_SUPPORT,
+    MOSTLY_NEW,
+    NOBODY,
+    REMEMBERED,
+    TYPICAL,
+    _take_in,
+    fit_guard,
+    model_of,
+    mostly_new,
+    owners_of,
+    recounted,
+    start_guard,
+    without_openings,
+)
 from stream_osr.stream.seating import Judged
 from stream_osr.stream.selection import select_by_validation
 from stream_osr.stream.state import Arrived, Following, Stream, open_stream

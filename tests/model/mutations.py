@@ -63,7 +63,6 @@ JUDGES = {
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
     "trust/division.py": ("test_guard", "test_trust"),
     "stream/reference_check.py": ("test_guard", "test_trust"),
-    "stream/owners.py": ("test_guard", "test_trust"),
     "stream/chain.py": ("test_guard", "test_trust"),
     "trust/references.py": ("test_references", "test_order", "test_trust"),
     "trained.py": ("test_references", "test_trust"),
@@ -711,7 +710,7 @@ MUTATIONS = [
     ),
     Mutation(
         "owner not kept when subclasses come and go",
-        "stream/owners.py",
+        "stream/reference_check.py",
         "            owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY\n",
         "            owner[k] = NOBODY\n",
     ),
