@@ -489,9 +489,9 @@ def test_what_references_say_of_the_frozen_densities(trained: TrainedModel) -> N
     model = model_of(references, 0)
     assert model_of(references, len(references.log_density)) is model
     log_density = references.log_density[0]
-    np.testing.assert_allclose(model.confusion[0], votes(log_density)[references.group == 0].mean(axis=0))
-    np.testing.assert_allclose(model.many, np.bincount(references.group))
-    assert model.levels(log_density).max() < N_LEVELS
+    np.testing.assert_allclose(model.levels.confusion[0], votes(log_density)[references.group == 0].mean(axis=0))
+    np.testing.assert_allclose(model.levels.many, np.bincount(references.group))
+    assert model.levels_of(log_density).max() < N_LEVELS
     np.testing.assert_allclose(votes(np.array([[1e4, 1e4 + np.log(3.0)]])), [[0.25, 0.75]])
 
 
