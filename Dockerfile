@@ -9,7 +9,6 @@ RUN python3 -m venv /opt/stream-osr
 ENV PATH=/opt/stream-osr/bin:$PATH NUMBA_CACHE_DIR=/var/cache/stream-osr
 WORKDIR /sources
 COPY pyproject.toml constraints.txt README.md LICENSE ./
-COPY stream_osr_start.py ./
 COPY stream_osr stream_osr
 COPY connectors connectors
 COPY tools tools

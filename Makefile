@@ -7,7 +7,7 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 JOBS ?= 1
 # hundreds of processes import the same sources
 unexport PYTHONDONTWRITEBYTECODE
-ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json docs/results/results.jsonl
+ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json benchmarks/results/results.jsonl
 
 .PHONY: help install browser faketime prometheus systemd demo warmup collect chains cases test test-long faults mutations check golden golden-compare accuracy speed package image-check wheel format clean site site-serve
 help:            ## list the targets
@@ -80,7 +80,7 @@ test-long: $(VENV)/.dev   ## run the tests that take minutes
 faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too (half an hour)
 	$(BIN)/pytest -n 0 --timeout 3600 tests/kafka/faults
 
-mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in docs/inference.md (hours)
+mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in benchmarks/results (hours)
 	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)
 
 check: $(VENV)/.dev site  ## formatting, lint, types, and the links of the site
@@ -109,7 +109,7 @@ accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/r
 	-$(ACCURACY) --openness medium --test-share 0.2,0.4,0.6,0.8
 	-$(ACCURACY) --methods minas,ecsminer,echo,sencforest,dirichlet_mixture,brand
 	-$(ACCURACY) --datasets SATIMAGE,SHUTTLE --openness closed,high --methods stream-osr,baselines,comparators
-	-$(ACCURACY) --draw-only --figures docs/results/figures --markdown docs/results/tables.md
+	-$(ACCURACY) --draw-only --figures docs/results/figures --markdown benchmarks/results/tables.md
 	$(BIN)/python -m benchmarks.paper
 	$(BIN)/python -m benchmarks.openset.summary --write
 

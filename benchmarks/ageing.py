@@ -14,14 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
+from benchmarks.paper.protocol import split
 from stream_osr import stream as engine
 from stream_osr.config import Parameters, parameters
-from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 from stream_osr.features import Features
 from stream_osr.labels import unknown_label
 from stream_osr.model.known import Known
 from stream_osr.model.middles import means_and_scales
 from stream_osr.model.space import whiten
+from stream_osr.stream.batch import BatchOutput
 from stream_osr.trained import TrainedModel, train_model
 
 FIRST = 20
@@ -41,7 +43,7 @@ def make_case(name: str, seed: int) -> Case:
     """Train on the known classes of a seed and lay out its test stream."""
     data = load(name)
     part = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][1], seed)
-    chosen = parameters(seed=seed, pca_components=PCA_DIMENSIONS.get(name))
+    chosen = parameters(seed=seed, pca=PCA_DIMENSIONS.get(name))
     number = {label: j for j, label in enumerate(part.known)}
     group = np.array([number[label] for label in part.y_train.tolist()])
     trained = train_model(Features(range(data.X.shape[1])), part.X_train, group, tuple(part.known), chosen)
@@ -67,7 +69,7 @@ def known_instances(known: Known, rng: np.random.Generator, size: int) -> np.nda
     return means[chosen] + spread[:, None] * np.einsum("nab,nb->na", lower[chosen], normal)
 
 
-def feed(case: Case, stream: engine.Stream, rows: np.ndarray) -> Iterator[tuple[engine.Stream, engine.batch.BatchOutput]]:
+def feed(case: Case, stream: engine.Stream, rows: np.ndarray) -> Iterator[tuple[engine.Stream, BatchOutput]]:
     """Run rows through the stream in micro-batches."""
     size = case.parameters.batch_size
     for begin in range(0, len(rows), size):

@@ -23,13 +23,20 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
+from benchmarks.paper.datasets import data_directory
 from benchmarks.streams import ROWS
-from benchmarks.written import ROOT, table, write
-from stream_osr.evaluation import data_directory
+from benchmarks.written import RECORDS, ROOT, table, write
 
 SCRIPT = Path(__file__).with_name("streams.py")
-WARMUP = ("-m", "stream_osr", "warmup")
-DEMO = ("-m", "stream_osr", "demo")
+COMMAND = """
+try:
+    from stream_osr_connectors.cli import main
+except ImportError:  # an earlier commit
+    from stream_osr.cli import main
+main()
+"""
+WARMUP = ("-c", COMMAND, "warmup")
+DEMO = ("-c", COMMAND, "demo")
 
 
 class Ran(NamedTuple):
@@ -131,7 +138,7 @@ def main(
     ),
     instances: Annotated[int | None, typer.Option(help="Of each stream, for a quick look; all if not given.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each row is measured in each tree.")] = 2,
-    into_page: Annotated[bool, typer.Option("--write", help="Write into docs/results/speed.md.")] = False,
+    into_page: Annotated[bool, typer.Option("--write", help="Write into benchmarks/results/before.md.")] = False,
 ) -> None:
     """Measure and print."""
     names = [list(ROWS)[int(number) - 1] for number in rows.split(",")]
@@ -140,7 +147,7 @@ def main(
     text = table(["", commit, "this tree", "ratio", "least", "most"], found)
     print(text)
     if into_page:
-        write("before", text)
+        write("before", text, RECORDS / "before.md")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.discovery.opened import stream
 from benchmarks.discovery.streams import FIVE, listen, prepare, recognizer
-from stream_osr import Event, OpenSetRecognizer, SubclassEmerged
+from stream_osr import Event, Limits, OpenSetRecognizer, SubclassEmerged
 
 NAMES = "abcd"
 
@@ -28,7 +28,7 @@ def megabytes() -> int:
 def classes(count: int = 1000) -> None:
     """Train on four classes, and open the others by a label each; then decide two micro-batches of 256."""
     rng = np.random.default_rng(0)
-    model = OpenSetRecognizer(seed=1, max_classes=count)
+    model = OpenSetRecognizer(seed=1, limits=Limits(max_classes=count))
     for label in range(4):
         for row in rng.normal(6 * label, 1, size=(60, 4)).tolist():
             model.learn_one(dict(zip(NAMES, row, strict=True)), f"known {label}")

@@ -100,7 +100,7 @@ def measure(decisions: int, subclasses: int, minutes: float, growing: int = 20) 
             for first in range(0, decisions, 50_000):
                 file.writelines(lines(first, min(50_000, decisions - first), subclasses, rng))
         Path(folder, "events.jsonl").write_text("".join(events(subclasses, rng)))
-        command = [sys.executable, "-m", "stream_osr", "watch", str(path), "--port", "0"]
+        command = [sys.executable, "-m", "stream_osr_connectors", "watch", str(path), "--port", "0"]
         began = time.perf_counter()
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
             try:

@@ -27,10 +27,12 @@ from sklearn.neighbors import LocalOutlierFactor
 from threadpoolctl import threadpool_limits
 
 from benchmarks.openset.comparators.osnn import OSNN
+from benchmarks.paper.datasets import load
+from benchmarks.paper.protocol import split
 from benchmarks.streams import ONE_CHAIN
 from benchmarks.written import table, write
 from stream_osr import OpenSetRecognizer
-from stream_osr.evaluation import load, split
+from stream_osr.config import grouped
 
 SEED = 0
 BATCH = 64
@@ -68,7 +70,7 @@ def problem(instances: int | None) -> Problem:
 
 def stream_osr(X: np.ndarray, y: np.ndarray, **arguments: Any) -> Decide:
     """Make a recognizer; its labels are the classes' numbers, and -1 for unknown."""
-    model = OpenSetRecognizer(seed=SEED, batch_size=BATCH, n_jobs=1, **arguments)
+    model = OpenSetRecognizer(**grouped(seed=SEED, batch_size=BATCH, n_jobs=1, **arguments))
     model.learn_many(pd.DataFrame(X), y.tolist())
     model.freeze()
 

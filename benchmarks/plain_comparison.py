@@ -16,10 +16,12 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from benchmarks.paper.datasets import load
+from benchmarks.paper.protocol import split
 from benchmarks.plain import plain_step
 from benchmarks.speed import STEPS, Setting
 from stream_osr.config import parameters
-from stream_osr.evaluation import OpenSetReport, load, split
+from stream_osr.evaluation import OpenSetReport
 from stream_osr.features import Features
 from stream_osr.model import step as sampler
 from stream_osr.model.restaurant import StreamState
@@ -45,7 +47,7 @@ def make_stream(setting: Setting, seed: int, instances: int | None = None) -> St
     data = load(setting.dataset)
     part = split(data.X, data.y, setting.n_known, setting.n_unknown, seed)
     number = {label: j for j, label in enumerate(part.known)}
-    p = parameters(seed=seed, pca_components=setting.pca, chains=1, window=0, n_jobs=1)
+    p = parameters(seed=seed, pca=setting.pca, chains=1, window=0, n_jobs=1)
     group = np.array([number[label] for label in part.y_train.tolist()])
     trained = train_model(Features(range(data.X.shape[1])), part.X_train, group, tuple(part.known), p)
     rows = whiten(trained.space, np.asarray(part.X_test[:instances], dtype=float))

@@ -21,11 +21,12 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import streams
 from benchmarks.before import DEMO, WARMUP, Tree
+from benchmarks.paper.datasets import load
+from benchmarks.paper.protocol import split
 from benchmarks.plain import plain_step
 from benchmarks.written import ROOT, shown, table, write
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters, parameters
-from stream_osr.evaluation import load, split
 from stream_osr.features import Features
 from stream_osr.model import step as sampler
 from stream_osr.model.space import whiten
@@ -69,7 +70,7 @@ def problem(setting: Setting, **chosen: Any) -> Problem:
     part = split(data.X, data.y, setting.n_known, setting.n_unknown, SEED)
     number = {label: j for j, label in enumerate(part.known)}
     group = np.array([number[label] for label in part.y_train.tolist()])
-    p = parameters(seed=SEED, pca_components=setting.pca, n_jobs=1, **chosen)
+    p = parameters(seed=SEED, pca=setting.pca, n_jobs=1, **chosen)
     trained = train_model(Features(range(data.X.shape[1])), part.X_train, group, tuple(part.known), p)
     return Problem(trained, whiten(trained.space, np.asarray(part.X_test, dtype=float)), p)
 

@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from benchmarks.paper.datasets import KNOWN_CLASSES, UNKNOWN_CLASSES, load
+from benchmarks.paper.protocol import split
 from stream_osr import OpenSetRecognizer
-from stream_osr.evaluation import KNOWN_CLASSES, UNKNOWN_CLASSES, load, split
+from stream_osr.config import grouped
 
 SEED = 0
 ASKED = 3000
@@ -102,14 +104,14 @@ def measure(name: str, instances: int | None = None, repeats: int = 1) -> dict[s
     data = load(row.dataset)
     part = split(data.X, data.y, KNOWN_CLASSES[row.dataset], UNKNOWN_CLASSES[row.dataset][-1], SEED)
     arguments = {"seed": SEED, "n_jobs": row.threads, "batch_size": row.batch, **row.arguments}
-    model = OpenSetRecognizer(**arguments)
+    model = OpenSetRecognizer(**grouped(**arguments))
     model.learn_many(pd.DataFrame(part.X_train), part.y_train.tolist())
     factors = sum(model.freeze().subclasses.values()) + 1  # and the prior's
     trained, frame = model.trained, pd.DataFrame(part.X_test[:instances])
     dicts = [dict(enumerate(x)) for x in frame.to_numpy().tolist()]
     passes, floors = [], []
     for _ in range(repeats + 1):
-        model = OpenSetRecognizer.from_trained(trained, **arguments)
+        model = OpenSetRecognizer.from_trained(trained, **grouped(**arguments))
         passes.append(run(model, frame, dicts if row.one_by_one else None))
         floors.append(floor(frame.to_numpy(), factors, row.batch))
     processor, wall = np.median(passes[1:], axis=0).tolist()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from stream_osr.evaluation import load
+from benchmarks.paper.datasets import load
 
 BLOCKS: dict[str, tuple[range, ...]] = {
     "NURSERY": tuple(map(range, (0, 3, 8, 12, 16, 19, 20, 23), (3, 8, 12, 16, 19, 20, 23, 26))),

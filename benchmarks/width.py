@@ -20,9 +20,10 @@ from scipy.ndimage import zoom
 from threadpoolctl import threadpool_limits
 
 from benchmarks.breadth.__main__ import PAGE
+from benchmarks.paper.datasets import load
 from benchmarks.written import table, write
 from stream_osr import Decision, OpenSetRecognizer
-from stream_osr.evaluation import OpenSetReport, auroc, load
+from stream_osr.evaluation import OpenSetReport, auroc
 
 SEED = 0
 UNKNOWN = -1

@@ -19,6 +19,8 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results" / "speed.md"
+RECORDS = ROOT / "benchmarks" / "results"
+"""Folder of raw figures and of the logs of earlier measurements."""
 
 
 def shown(value: object) -> str:

@@ -17,12 +17,10 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from scoring import HEADINGS, Run, mean, one_after_another, row, run
+from scoring import HEADINGS, DatasetNotFoundError, Run, load, mean, one_after_another, row, run, split
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-from stream_osr.evaluation import DatasetNotFoundError, load, split
 
 Embedding = Callable[[np.ndarray], np.ndarray]
 """From images, shape (n, side, side), to vectors, shape (n, p)."""

@@ -5,8 +5,10 @@ The classes that training was shown come all along; each new one begins a little
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -14,6 +16,13 @@ import numpy as np
 
 from stream_osr import NewClasses, OpenSetRecognizer
 from stream_osr.evaluation import OpenSetMicroF, Prequential, prequential
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from benchmarks.paper.datasets import DatasetNotFoundError, load  # of the checkout
+from benchmarks.paper.protocol import split
+from stream_osr.config import grouped
+
+__all__ = ["DatasetNotFoundError", "load", "split"]
 
 
 def one_after_another(labels: Sequence[Any], new: Sequence[Any], rng: np.random.Generator) -> np.ndarray:
@@ -137,7 +146,7 @@ def run(training: Iterable[tuple[Any, Any]], stream: Iterable[tuple[Any, Any]], 
     arguments
         Of the recognizer.
     """
-    model = OpenSetRecognizer(**arguments)
+    model = OpenSetRecognizer(**grouped(**arguments))
     for vector, label in training:
         model.learn_one(dict(enumerate(vector.tolist())), label)
     known = model.freeze().instances

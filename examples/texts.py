@@ -22,13 +22,11 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from scoring import HEADINGS, Run, mean, one_after_another, row, run
+from scoring import HEADINGS, Run, mean, one_after_another, row, run, split
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
-
-from stream_osr.evaluation import split
 
 TOPICS = {
     "clustering": ("scipy.cluster.hierarchy", "sklearn.cluster"),

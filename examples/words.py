@@ -21,6 +21,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from texts import corpus
 
 from stream_osr import NewClasses, OpenSetRecognizer
+from stream_osr.config import grouped
 
 KNOWN = ("clustering", "interpolation", "metrics")
 NEW = ("strings", "random numbers")
@@ -53,7 +54,7 @@ class Found(NamedTuple):
 def pipeline(**arguments: Any) -> Any:
     """Weigh words, and recognize topics by them."""
     words = feature_extraction.TFIDF(stop_words=set(ENGLISH_STOP_WORDS), tokenizer_pattern=r"[a-zA-Z]{3,}")
-    return words | OpenSetRecognizer(**arguments)
+    return words | OpenSetRecognizer(**grouped(**arguments))
 
 
 def once(texts: np.ndarray, topics: np.ndarray, seed: int, **arguments: Any) -> Found:

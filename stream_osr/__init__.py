@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from stream_osr.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from stream_osr.config import Input, Limits, ModelOptions
     from stream_osr.decision import Decision, FailedDecision
     from stream_osr.discovery.candidates import CandidateClass, NewClasses
     from stream_osr.discovery.events import (
@@ -49,6 +50,9 @@ __all__ = [
     "Event",
     "EventsSummed",
     "FailedDecision",
+    "Input",
+    "Limits",
+    "ModelOptions",
     "NamingUndone",
     "NewClasses",
     "NewClassesChanged",
@@ -76,6 +80,9 @@ _ELSEWHERE = {
     "CandidateClass": "discovery.candidates",
     "Decision": "decision",
     "FailedDecision": "decision",
+    "Input": "config",
+    "Limits": "config",
+    "ModelOptions": "config",
     "NewClasses": "discovery.candidates",
     "OpenSetRecognizer": "recognizer",
     "Signals": "discovery.summaries",

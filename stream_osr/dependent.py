@@ -77,7 +77,7 @@ def judge_in_order(
     denser = own_density(fewer, group) > own_density(whole, group)
     tempered = denser and promise(fewer, group).recall >= promise(whole, group).recall - FEWER_RIGHT
     if tempered:
-        draws = [summarize(training, p.epsilon, p.broad, share)[0] for training in trainings]
+        draws = [summarize(training, p.epsilon, p.background_component, share)[0] for training in trainings]
         whole, process = fewer, refit(found, group, order)
         found, share = found._replace(process=process), effective_share(found.pairs, process)
     rows, mean = trainings[0].seating.guests.rows, np.mean(whole, axis=0)

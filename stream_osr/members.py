@@ -40,10 +40,10 @@ MIXED = (
 """Kinds of model, one chain after the other. Subclasses are told from the first: its are the smaller, purer ones.
 
 Not so where a typical class has fewer instances than the coarse prior has degrees of freedom: that one gathers
-several new classes in a subclass, and comes second (YALEB, COIL20: ``docs/results/discovery.md``).
+several new classes in a subclass, and comes second (YALEB, COIL20: ``benchmarks/results/discovery.md``).
 
 The known classes say little about the base measure of what they are not, and the kinds err on different instances:
-their average is more accurate than the best of them on most data sets (``docs/results/experiments.md``).
+their average is more accurate than the best of them on most data sets (``benchmarks/results/experiments.md``).
 """
 
 LEAST_DESCRIBED = 0.9

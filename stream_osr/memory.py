@@ -68,7 +68,7 @@ def tell_of_memory(features: int, kept: int, classes: int, models: int, *, full:
         f"{features} features, {kept} dimensions, {classes} classes and {models} models take at least "
         f"{least / 2**30:.1f} GiB"
     )
-    remedy = "pca_variance=0.99, pca_components or covariance='diagonal' would take less"
+    remedy = "pca=0.99, or a number of components as pca, would take less"
     if least >= there:
         raise InvalidParameter(f"{told}, and the machine has {there / 2**30:.1f}: {remedy}")
     logger.warning("%s: %s", told, remedy)

@@ -17,7 +17,17 @@ from river.base import MiniBatchClassifier
 
 from stream_osr.archive import check_recognizer, read_archive, write_archive
 from stream_osr.atomic import remove_unfinished
-from stream_osr.config import Arguments, Label, documented, parameters, refusing
+from stream_osr.config import (
+    Arguments,
+    Label,
+    archived,
+    documented,
+    grouped,
+    parameters,
+    plain,
+    refusing,
+    regrouped,
+)
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.events import Event
@@ -143,7 +153,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     _warned: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        checked = parameters(**self.arguments)
+        checked = parameters(**plain(self))
         self.value = RecognizerState(checked, TrainingSet(checked.max_training, checked.seed, checked.markers))
 
     # What river asks about an estimator.
@@ -155,6 +165,16 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"batch_size": 16}
+
+    def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
+        """Make a recognizer with the same arguments, but for those that are given, by their plain names as well.
+
+        Examples
+        --------
+        >>> OpenSetRecognizer(seed=1).clone({"sweeps": 3}).model
+        ModelOptions(sweeps=3)
+        """
+        return super().clone(regrouped(self, new_params or {}), include_attributes)
 
     @property
     def counters(self) -> Counter[str]:
@@ -523,7 +543,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             ...
         stream_osr.errors.InvalidParameter: min_probability is 90: input should be less than or equal to 1
         """
-        checked = parameters(**{**self.arguments, "min_probability": value})
+        checked = parameters(**{**plain(self), "min_probability": value})
         self.value = replace(self.value, parameters=checked)
         self.min_probability = checked.min_probability
 
@@ -1043,7 +1063,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def plot(self) -> Any:
-        """The figures of the report (:class:`stream_osr.plot.Figures`), as Altair charts: extra ``plot``.
+        """The figures of the report as charts (extra ``plot``): :class:`stream_osr_connectors.page.plot.Figures`.
 
         ``plot.timeline(decisions, events)``, ``plot.plane()``, ``plot.emerged()``, ``plot.calibration(decisions,
         labels)``. They stand above the recognizer, which finds them by their entry point (group
@@ -1078,7 +1098,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         """Return everything as plain values and records, for an archive: both parts, buffer, what is not drained."""
         its = self.value
         state = {
-            "arguments": self.arguments,
+            "arguments": archived(self),
             "counters": dict(its.counters),
             "training": None if its.training is None else its.training.as_state(),
             "trained": its.trained,
@@ -1125,8 +1145,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             If it describes none.
         """
         try:
-            model = cls(**state["arguments"])
-            check_recognizer(state, parameters(**model.arguments), name)
+            model = cls(**grouped(**state["arguments"]))
+            check_recognizer(state, model.value.parameters, name)
             unmet = state.get("unmet")
             model.value = replace(
                 model.value,

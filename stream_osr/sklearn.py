@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from river.utils.dataframe import into_frame
 
-from stream_osr.config import Arguments, Label, documented
+from stream_osr.config import Arguments, Label, documented, plain, regrouped
 from stream_osr.decision import Decision
 from stream_osr.errors import InvalidInstance, InvalidLabel, MissingExtra
 from stream_osr.labels import clean_label, label_array
@@ -200,8 +200,13 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.on_missing != "error"
+        tags.input_tags.allow_nan = plain(self)["on_missing"] != "error"
         return tags
+
+    def set_params(self, **params: Any) -> Self:
+        """Set arguments; those of a group by their plain names as well: ``set_params(sweeps=3)``."""
+        super().set_params(**regrouped(self, params))
+        return self
 
     def _fresh(self, labels: list[Label]) -> OpenSetRecognizer:
         """Make a recognizer for classes among which are these."""
@@ -236,7 +241,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
                 return X
         if isinstance(X, np.ndarray):
             X = without_mask(X)  # scikit-learn would take the hidden numbers
-        missing = True if self.on_missing == "error" else "allow-nan"
+        missing = True if plain(self)["on_missing"] == "error" else "allow-nan"
         try:
             rows = validate_data(self, X, reset=reset, ensure_all_finite=missing)
         except ValueError as error:

@@ -170,7 +170,8 @@ class TrainedModel:
             return ""
         return (
             "no reference instances were kept: nothing guards the known classes, they may turn unknown as the stream "
-            "goes on, and nobody is told; train with references=1000, and with more than one instance of a class"
+            "goes on, and nobody is told; train with limits=Limits(references=1000), and with more than one instance "
+            "of a class"
         )
 
     @cached_property
@@ -302,7 +303,7 @@ def train_model(
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else DRAWN
     numeric = int((places == 0).sum())
-    spanned = numeric if p.pca_components is None and p.pca_variance is None else len(X)
+    spanned = numeric if p.pca is None else len(X)
     kept = min(numeric, MOST + 1 if p.chooses_coordinates else spanned)
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
@@ -311,7 +312,7 @@ def train_model(
     with one_thread():
         X, plan, space = fit_coordinates(modelled, group, p, order)
         rows = whiten(space, X)
-        swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
+        swept = partial(train, rows, group, space, sweeps=sweeps)
         done = itertools.count(1)
 
         def tell(_: int) -> None:
@@ -334,7 +335,7 @@ def train_model(
         trainings = each(fit, range(count), p.n_jobs)
         if kinds is MIXED and np.median(np.bincount(group)) < rows.shape[1] + COARSE_NU_ABOVE_DIMENSION:
             trainings[:2] = reversed(trainings[:2])
-        summaries = [summarize(training, p.epsilon, p.broad) for training in trainings]
+        summaries = [summarize(training, p.epsilon, p.background_component) for training in trainings]
         if not all(len(known.ids) for known, _ in summaries):
             raise InvalidParameter(
                 f"epsilon is {p.epsilon:g}, and every subclass holds a smaller share of its class: nothing would "

@@ -11,6 +11,7 @@ from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.archive.checking import check_records
 from stream_osr.archive.form import form_of
 from stream_osr.archive.records import BY_TYPE
+from stream_osr.config import grouped
 from stream_osr.model.franchise import CLOSED, menu_weights
 from stream_osr.model.prior import FULL
 from tests.doors.stream import Chain, Stream, as_batches
@@ -66,7 +67,7 @@ def learn_all(
 
 def fitted(n: int = 40, **arguments: Any) -> OpenSetRecognizer:
     """A recognizer whose training has ended."""
-    model = learn_all(OpenSetRecognizer(**arguments), training_part(n))
+    model = learn_all(OpenSetRecognizer(**grouped(**arguments)), training_part(n))
     model.freeze()
     return model
 

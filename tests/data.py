@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.order.case import Case
 from benchmarks.order.tables import case
-from stream_osr.evaluation.datasets import Dataset, DatasetNotFoundError, data_directory, load
+from benchmarks.paper.datasets import Dataset, DatasetNotFoundError, data_directory, load
 
 
 def need_data(name: str, *, full: bool = False) -> Dataset:

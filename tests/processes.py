@@ -28,7 +28,7 @@ from typing import Any
 
 LARGEST = 1 << 17
 """Bytes of a request: arguments and environment."""
-COMMAND = ("-c", "from stream_osr.cli import main; main()")
+COMMAND = ("-c", "from stream_osr_connectors.cli.app import main; main()")
 """The command line without what begins before it is imported."""
 
 
@@ -170,10 +170,10 @@ def _server() -> _Server:
 
 def main() -> None:
     """Fork as often as told; a process that was forked returns from the loop, and does what it is for."""
-    import stream_osr_kafka.ops.command
-    from stream_osr.cli.warmup import warm_up
+    import stream_osr_connectors.kafka.ops.command
+    from stream_osr_connectors.cli.warmup import warm_up
 
-    assert stream_osr_kafka
+    assert stream_osr_connectors.kafka
     next(warm_up())
     gc.collect()
     gc.freeze()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.paper.protocol import split
 from stream_osr import OpenSetRecognizer
-from stream_osr.evaluation import OpenSetReport, split
+from stream_osr.evaluation import OpenSetReport
 from tests.data import need_data
 
 

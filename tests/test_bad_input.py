@@ -18,7 +18,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from stream_osr import OpenSetRecognizer, RowsRepeated, TrainedModel
+from stream_osr import ModelOptions, OpenSetRecognizer, RowsRepeated, TrainedModel
+from stream_osr.config import grouped
 from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
@@ -38,11 +39,13 @@ def trained() -> TrainedModel:
 
 def in_training(**arguments: Any) -> OpenSetRecognizer:
     """A recognizer that has yet to train, and does so in a moment: bad rows come before its chains and sweeps."""
-    return learn_all(OpenSetRecognizer(**{"chains": 1, "training_sweeps": 4, **arguments}), training_part(30))
+    return learn_all(
+        OpenSetRecognizer(**grouped(**{"chains": 1, "training_sweeps": 4, **arguments})), training_part(30)
+    )
 
 
 def in_stream(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer.from_trained(trained, **{"batch_size": 8, **arguments})
+    model = OpenSetRecognizer.from_trained(trained, **grouped(**{"batch_size": 8, **arguments}))
     for x, _ in stream_part(12):
         model.learn_one(x)
     return model
@@ -426,7 +429,7 @@ ELSEWHERE = [{"a": 0.0, "b": 0.0}, {"a": 1e3, "b": -1e3}, {"a": None, "b": 1e99}
 
 @COVARIANCES
 def test_one_class_only(covariance):
-    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
     for x, _ in training_part(40)[::2]:
         model.learn_one(x, "only")
     assert model.predict_one({"a": 50.0, "b": 50.0}) == "unknown"
@@ -435,7 +438,7 @@ def test_one_class_only(covariance):
 
 @COVARIANCES
 def test_one_instance_only(covariance):
-    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
     model.learn_one({"a": 3.0, "b": 4.0}, "only")
     decided(model, ELSEWHERE)
 
@@ -453,7 +456,7 @@ def test_class_of_one_instance(covariance):
 
 @COVARIANCES
 def test_classes_of_one_instance_each(covariance):
-    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
     for i in range(12):
         model.learn_one({"a": float(i), "b": float(i * i % 7)}, f"class {i}")
     decided(model, ELSEWHERE)
@@ -462,7 +465,7 @@ def test_classes_of_one_instance_each(covariance):
 @COVARIANCES
 def test_fewer_instances_than_dimensions(covariance):
     rng = np.random.default_rng(0)
-    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
 
     def instance(centre: float) -> dict[str, float]:
         return {f"x{i}": float(v) for i, v in enumerate(rng.normal(centre, size=30))}
@@ -478,7 +481,7 @@ def test_fewer_instances_than_dimensions(covariance):
 
 @COVARIANCES
 def test_constant_features(covariance):
-    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
     for x, y in training_part():
         model.learn_one({**x, "c": 7.0, "d": 0.0}, y)
     report = model.freeze()
@@ -501,7 +504,7 @@ def test_constant_features_whatever_the_units_of_the_others():
 
 @COVARIANCES
 def test_instances_that_are_all_equal(covariance):
-    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
     for _ in range(20):
         model.learn_one({"a": 5.0, "b": 0.0}, "left")
         model.learn_one({"a": 5.0, "b": 0.0}, "right")
@@ -511,7 +514,7 @@ def test_instances_that_are_all_equal(covariance):
 
 @COVARIANCES
 def test_identical_columns(covariance):
-    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
     for x, y in training_part():
         model.learn_one({**x, "a again": x["a"], "b tripled": 3 * x["b"]}, y)
     model.freeze()
@@ -522,7 +525,7 @@ def test_identical_columns(covariance):
 
 @COVARIANCES
 def test_columns_without_any_value(covariance):
-    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
     for x, y in training_part():
         model.learn_one({**x, "c": None, "d": math.nan}, y)
     report = model.freeze()
@@ -534,7 +537,7 @@ def test_columns_without_any_value(covariance):
 @COVARIANCES
 @pytest.mark.parametrize("size", [1e99, 1e50, 1e-50, 1e-99, 1e-160, 5e-324], ids=str)
 def test_values_of_any_size(covariance, size):
-    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
     for x, y in training_part():
         model.learn_one({"a": max(min(x["a"] / 20, 1), -1) * size, "b": x["b"]}, y)
     decided(model, [*ELSEWHERE, {"a": size, "b": 0.0}])
@@ -564,7 +567,7 @@ def test_stream_of_absurd_values(trained):
 @pytest.mark.parametrize("small", [1, 3, 20])
 def test_what_lies_far_from_everything_is_unknown(covariance, small):
     rng = np.random.default_rng(small)
-    model = OpenSetRecognizer(covariance=covariance)
+    model = OpenSetRecognizer(model=ModelOptions(covariance=covariance))
     for label, a, n in (("large", 0.0, 100), ("small", 10.0, small)):
         for _ in range(n):
             model.learn_one({"a": rng.normal(a), "b": rng.normal(), "c": rng.normal()}, label)
@@ -642,7 +645,7 @@ def test_stray_unlabelled_instance_ends_no_training_that_is_ended_by_hand():
 
 
 def test_training_that_cannot_begin_takes_nothing_in():
-    model, rows = OpenSetRecognizer(nu=2), np.random.default_rng(0).normal(size=(4, 4))
+    model, rows = OpenSetRecognizer(model=ModelOptions(nu=2)), np.random.default_rng(0).normal(size=(4, 4))
     for row in rows[:3]:
         model.learn_one(dict(zip("abcd", row.tolist(), strict=True)), "left")
     before = pickle.dumps(model)
@@ -661,7 +664,7 @@ def test_tied_covariance_without_sweeps():
 
 
 def test_epsilon_that_leaves_nothing_known():
-    model = OpenSetRecognizer(epsilon=0.9)
+    model = OpenSetRecognizer(model=ModelOptions(epsilon=0.9))
 
     def train() -> None:
         for i in range(40):
@@ -757,7 +760,7 @@ def test_frame_whose_training_fails_half_way_changes_nothing():
     rows = pd.DataFrame({"a": np.arange(30.0) % 7, "b": np.arange(30.0) % 5})
     model = in_training(pca_components=5)
     before = pickle.dumps(model)
-    with pytest.raises(InvalidParameter, match="pca_components is 5"):
+    with pytest.raises(InvalidParameter, match="pca is 5"):
         model.learn_many(rows, ["left"] * 20 + [None] * 10)
     assert pickle.dumps(model) == before
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
 from stream_osr.members import DRAWN, MIXED
 from stream_osr.model import step as sampler
@@ -27,7 +28,7 @@ def trained() -> TrainedModel:
 
 
 def recognizer(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
-    return OpenSetRecognizer.from_trained(trained, **{**PARAMETERS, **arguments})
+    return OpenSetRecognizer.from_trained(trained, **grouped(**{**PARAMETERS, **arguments}))
 
 
 def stream(model: OpenSetRecognizer, n: int = N, start: int = 0) -> OpenSetRecognizer:
@@ -141,7 +142,7 @@ def test_kinds_of_model_in_the_default_ensemble(covariance):
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_three_classes_place_new_subclasses_in_some_chains(covariance):
-    model, rng = OpenSetRecognizer(covariance=covariance), np.random.default_rng(0)
+    model, rng = OpenSetRecognizer(model=ModelOptions(covariance=covariance)), np.random.default_rng(0)
     for i in range(240):
         model.learn_one(dict(zip("abc", rng.normal(np.eye(3)[i % 3] * 12).tolist(), strict=True)), i % 3)
     model.freeze()
@@ -153,7 +154,7 @@ def test_three_classes_place_new_subclasses_in_some_chains(covariance):
 @pytest.mark.parametrize(("n", "first"), [(23, False), (22, True)])
 def test_classes_smaller_than_the_coarse_prior_are_told_of_by_a_drawn_chain(n, first):
     # three features and 20 more are the degrees of freedom of the coarse chain
-    model, rng = OpenSetRecognizer(training_sweeps=2), np.random.default_rng(0)
+    model, rng = OpenSetRecognizer(model=ModelOptions(training_sweeps=2)), np.random.default_rng(0)
     for i in range(3 * n):
         model.learn_one(dict(zip("abc", rng.normal(np.eye(3)[i % 3] * 12).tolist(), strict=True)), i % 3)
     model.freeze()
@@ -280,7 +281,7 @@ def test_the_subclass_of_a_late_decision_is_where_the_instance_sits_then(trained
     ids=str,
 )
 def test_with_a_batch_so_many_are_reseated_that_there_are_256(trained, arguments, expected):
-    model = OpenSetRecognizer.from_trained(trained, seed=5, **arguments)
+    model = OpenSetRecognizer.from_trained(trained, **grouped(seed=5, **arguments))
     found = []
     for x, _ in stream_part(300):
         closed = model.value.stream.chains[0].state.batches
@@ -316,16 +317,15 @@ def test_flush_in_between_releases_all_and_the_stream_goes_on(trained):
         ({"decision_delay": -1}, "decision_delay is -1: input should be greater than or equal to 0"),
         ({"chains": 0}, "chains is 0: input should be greater than or equal to 1"),
         ({"ensemble": "some"}, "ensemble is 'some': input should be 'mixed' or 'drawn'"),
-        ({"select": "luck"}, "select is 'luck': input should be 'evidence' or 'validation'"),
         ({"min_probability": 1.1}, r"min_probability is 1\.1: input should be less than or equal to 1"),
         ({"learn_odds": 1}, "learn_odds is 1: input should be a valid boolean"),
-        ({"broad": None}, "broad is None: input should be a valid boolean"),
+        ({"broad": None}, "background_component is None: input should be a valid boolean"),
     ],
     ids=str,
 )
 def test_refusals(arguments, message):
     with pytest.raises(InvalidParameter, match=f"^{message}"):
-        OpenSetRecognizer(**arguments)
+        OpenSetRecognizer(**grouped(**arguments))
 
 
 def test_a_late_label_while_the_decision_waits(trained):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.loop import load_checkpoint, save_checkpoint
+from stream_osr_connectors.files.loop import load_checkpoint, save_checkpoint
 from tests.processes import COMMAND, Process, run
 
 COMMANDS = ("demo", "fit", "run", "report", "inspect", "warmup")
@@ -267,7 +267,7 @@ def test_nothing_but_plain_lines_when_nobody_watches(work):
         (("fit", "train.csv", "-l", "color", "-o", "x.osr"), "'colour'"),
         (("fit", "header.csv", "-l", "colour", "-o", "x.osr"), "no usable labelled instance"),
         (("fit", "train.csv", "-l", "colour", "-o", "missing/x.osr", "--features", "a,b,c"), "missing/x.osr"),
-        (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--pca-components", "0"), "pca_components is 0"),
+        (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--pca", "0"), "pca is 0"),
         (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--covariance", "round"), "covariance is 'round'"),
         (("inspect", "stream.csv"), "not a saved stream-osr model"),
         (
@@ -330,7 +330,7 @@ def test_memory_stays_constant_however_long_the_stream(work):
     """Peak memory of a stream of 24 000 instances is that of 3 000, but for a few MB."""
     program = (
         "import resource, sys; sys.argv[1:] = sys.argv[1:]\n"
-        "from stream_osr.cli import main\n"
+        "from stream_osr_connectors.cli.app import main\n"
         "try:\n    main()\n"
         "finally:\n    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stdout)\n"
     )

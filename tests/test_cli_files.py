@@ -69,7 +69,14 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 def running(work: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """Have a run that has read and saved what came, and waits for more from a pipe."""
     os.mkfifo(work / "pipe.jsonl")
-    command = [sys.executable, "-c", "from stream_osr.cli import main; main()", "run", "-m", "model.osr"]
+    command = [
+        sys.executable,
+        "-c",
+        "from stream_osr_connectors.cli.app import main; main()",
+        "run",
+        "-m",
+        "model.osr",
+    ]
     command += ["-i", "pipe.jsonl", "--key", "id", "--checkpoint-every", "10", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.PIPE, text=True) as process:

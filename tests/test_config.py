@@ -8,17 +8,20 @@ import pickle
 
 import numpy as np
 import pytest
+from river import utils
+from sklearn.base import clone
 
-from stream_osr import OpenSetRecognizer
-from stream_osr.config import Parameters, parameters
+from stream_osr import Input, Limits, ModelOptions, OpenSetRecognizer
+from stream_osr.config import REPRODUCTION, Parameters, archived, grouped, parameters, plain
 from stream_osr.errors import InvalidParameter
 from stream_osr.sklearn import OpenSetClassifier
 
 
 def test_defaults_are_those_of_the_constructor():
-    signature = inspect.signature(OpenSetRecognizer)
-    assert {name: p.default for name, p in signature.parameters.items()} == Parameters().model_dump()
     assert OpenSetRecognizer().value.parameters == Parameters()
+    assert parameters(**plain(OpenSetRecognizer())) == Parameters()
+    assert plain(OpenSetRecognizer(input=Input(), limits=Limits(), model=ModelOptions())) == Parameters().model_dump()
+    assert len(inspect.signature(OpenSetRecognizer).parameters) == 16
 
 
 @pytest.mark.parametrize(
@@ -35,20 +38,19 @@ def test_defaults_are_those_of_the_constructor():
         ({"unknown": 1.5}, r"unknown is 1\.5: input should be of type bool or int or str"),
         ({"unknown": b"x"}, "unknown is b'x': input should be of type bool or int or str"),
         ({"covariance": "ful"}, "covariance is 'ful': input should be 'full', 'diagonal' or 'tied'"),
-        ({"pca_components": 0}, "pca_components is 0: input should be greater than or equal to 1"),
-        ({"pca_variance": 1.5}, r"pca_variance is 1\.5: input should be less than or equal to 1"),
-        ({"pca_variance": 0.0}, r"pca_variance is 0\.0: input should be greater than 0"),
-        (
-            {"pca_components": 2, "pca_variance": 0.5},
-            "pca_components and pca_variance are both given: give one of them",
-        ),
+        ({"pca": 0}, "pca is 0: give a number of components, 1 or more, or a share of the variance"),
+        ({"pca": 1.5}, r"pca is 1\.5: give a number of components"),
+        ({"pca": 0.0}, r"pca is 0\.0: give a number of components"),
+        ({"pca": math.nan}, "pca is nan: give a number of components"),
+        ({"pca": True}, "pca is True: input should be of type int or float"),
+        ({"input": {"missing": ["-9"]}}, r"input is {'missing': \['-9'\]}: give Input\(\.\.\.\)"),
+        ({"model": Limits()}, r"model is Limits\(\): give ModelOptions"),
         ({"nu": -1}, "nu is -1: input should be greater than 0"),
         ({"nu": math.inf}, "nu is inf: input should be a finite number"),
         ({"scale": math.inf}, "scale is inf: input should be a finite number"),
         ({"beta": math.nan}, "beta is nan: input should be a finite number"),
         ({"epsilon": 1.0}, r"epsilon is 1\.0: input should be less than 1"),
         ({"epsilon": -0.1}, r"epsilon is -0\.1: input should be greater than or equal to 0"),
-        ({"exclusive": 1}, "exclusive is 1: input should be a valid boolean"),
         ({"training_sweeps": -1}, "training_sweeps is -1: input should be greater than or equal to 0"),
         ({"sweeps": -1}, "sweeps is -1: input should be greater than or equal to 0"),
         ({"window": -1}, "window is -1: input should be greater than or equal to 0"),
@@ -68,9 +70,10 @@ def test_defaults_are_those_of_the_constructor():
 )
 def test_refusals(arguments, message):
     with pytest.raises(InvalidParameter, match=f"^{message}"):
-        OpenSetRecognizer(**arguments)
-    with pytest.raises(ValueError, match=message):
-        parameters(**arguments)
+        OpenSetRecognizer(**grouped(**arguments))
+    if not {"input", "model"} & arguments.keys():
+        with pytest.raises(ValueError, match=message):
+            parameters(**arguments)
 
 
 def test_a_misspelt_parameter_is_named():
@@ -85,13 +88,94 @@ def test_an_argument_that_there_is_not_is_told_by_the_class_that_was_called(cls)
         cls(n_estimators=0)
     with pytest.raises(TypeError, match=f"^{name} has no parameter 'batchsize'; did you mean 'batch_size'"):
         cls(batchsize=3)
+    with pytest.raises(TypeError, match=r"no parameter 'sweps'; did you mean model=ModelOptions\(sweeps=...\)\?$"):
+        cls(sweps=3)
+
+
+# Groups, and plain names
+
+
+def test_groups_are_values_that_are_checked_at_once():
+    assert Input(categorical={"b", "a"}) == Input(categorical=["a", "b"])
+    assert len({Limits(max_classes=3), Limits(max_classes=3), Limits()}) == 2
+    assert pickle.loads(pickle.dumps(ModelOptions(sweeps=3))) == ModelOptions(sweeps=3)
+    assert repr(ModelOptions(sweeps=3, window=None)) == "ModelOptions(sweeps=3)"
+    with pytest.raises(InvalidParameter, match=r"^max_classes is 0: input should be greater than or equal to 1"):
+        Limits(max_classes=0)
+    with pytest.raises(InvalidParameter, match=r"^numeric and categorical both have 'a'"):
+        Input(numeric=["a"], categorical=["a"])
+    with pytest.raises(AttributeError):
+        Limits().max_classes = 3
+
+
+def test_categories_are_given_in_one_place():
+    assert OpenSetRecognizer(input=Input(categorical=["a"])).value.parameters.categorical == ("a",)
+    with pytest.raises(InvalidParameter, match="categorical is given twice"):
+        OpenSetRecognizer(categorical=["a"], input=Input(categorical=["a"]))
+    with pytest.raises(InvalidParameter, match="numeric and categorical both have 'a'"):
+        OpenSetRecognizer(categorical=["a"], input=Input(numeric=["a"]))
+
+
+EARLIER = {
+    **{"covariance": "full", "pca_components": 2, "nu": 30.0, "scale": 0.5, "beta": 0.1, "epsilon": 0.1},
+    **{"exclusive": True, "ensemble": "drawn", "broad": False, "learn_odds": False, "select": "evidence"},
+    **{"training_sweeps": 3, "sweeps": 2, "window": 9, "order": "shuffled", "max_training": 50, "max_classes": 9},
+    **{"max_subclasses": 8, "max_dormant": 7, "label_horizon": 6, "references": 5, "drift_interval": 2e3},
+    **{"freezing": "manual", "numeric": ("a",), "missing": ("-9",), "on_missing": "skip", "absent": "zero"},
+}
+"""Every name that is not the constructor's any more, with another value than the default where there may be one."""
+
+
+@pytest.mark.parametrize("cls", [OpenSetRecognizer, OpenSetClassifier])
+def test_plain_names_are_taken_with_a_warning_and_can_be_read(cls):
+    for name, value in EARLIER.items():
+        with pytest.warns(DeprecationWarning, match=f"^{name} is .*the plain name goes with 0.2"):
+            model = cls(**{name: value})
+        assert grouped(**{name: value}).items() <= model.arguments.items()
+        if name not in REPRODUCTION:
+            assert getattr(model, name) == value
+    with pytest.warns(DeprecationWarning, match="window is model=ModelOptions"):
+        model = cls(model=ModelOptions(sweeps=1), seed=3, window=7)
+    assert (model.model, model.seed) == (ModelOptions(sweeps=1, window=7), 3)
+    assert not hasattr(model, "window_")
+
+
+def test_archives_have_the_plain_names():
+    model = OpenSetRecognizer(**grouped(**EARLIER, seed=4))
+    names = {*inspect.signature(OpenSetRecognizer).parameters, *EARLIER, "pca_variance"}
+    assert archived(model).keys() == names - {"pca", "input", "limits", "model"}
+    assert archived(OpenSetRecognizer(**grouped(**archived(model)))) == archived(model)
+    assert archived(model).items() >= EARLIER.items()
+    assert archived(OpenSetRecognizer(pca=1.0))["pca_variance"] == 1.0
+
+
+@pytest.mark.parametrize(("name", "value"), [("exclusive", False), ("select", "validation")])
+def test_the_papers_method_is_not_the_recognizers(name, value):
+    with pytest.raises(InvalidParameter, match=f"^{name} is {value!r}: only the paper's method has it"):
+        grouped(**{name: value})
+
+
+def test_two_sizes_of_a_projection_are_refused():
+    with pytest.raises(InvalidParameter, match="pca_components and pca_variance are both given: give one of them"):
+        grouped(pca_components=2, pca_variance=0.5)
+    assert grouped(pca_components=None, pca_variance=1) == {"pca": 1.0}
+
+
+def test_grids_of_parameters_may_have_plain_names():
+    model = OpenSetRecognizer(seed=3, model=ModelOptions(sweeps=1, window=7))
+    clones = utils.expand_param_grid(model, {"sweeps": [2, 3], "min_probability": [0.5]})
+    assert [each.model for each in clones] == [ModelOptions(sweeps=n, window=7) for n in (2, 3)]
+    assert {(each.seed, each.min_probability) for each in clones} == {(3, 0.5)}
+    classifier = OpenSetClassifier(model=ModelOptions(window=7)).set_params(sweeps=2, chains=1)
+    assert (classifier.model, classifier.chains) == (ModelOptions(sweeps=2, window=7), 1)
+    assert clone(classifier).get_params() == classifier.get_params()
 
 
 def test_numbers_of_numpy_are_taken():
     model = OpenSetRecognizer(
         batch_size=np.int64(8),
         half_life=np.float32(100),
-        epsilon=np.float64(0.5),
+        model=ModelOptions(epsilon=np.float64(0.5)),
         unknown=np.str_("new"),
         seed=np.uint8(3),
     )
@@ -105,7 +189,7 @@ def test_unknown_label_of_numpy_becomes_a_plain_one():
 
 
 def test_whole_numbers_pass_for_floats():
-    assert parameters(half_life=300, max_wait=2, nu=30, scale=1, beta=1, pca_variance=1).half_life == 300.0
+    assert parameters(half_life=300, max_wait=2, nu=30, scale=1, beta=1).half_life == 300.0
 
 
 def test_seats_may_last_for_ever():

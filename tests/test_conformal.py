@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import parameters
+from stream_osr.config import grouped, parameters
 from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.references import References, choose_references, least_references
 
@@ -81,7 +81,7 @@ def test_no_class_loses_more_than_promised_in_a_stream(bound: float) -> None:
         away = rng.normal(size=(len(j), 2)) / np.sqrt(rng.chisquare(degrees[j]) / degrees[j])[:, None]
         return centre[j] + scale[j, None] * away
 
-    model = OpenSetRecognizer(max_false_unknown=bound, **SETTINGS)
+    model = OpenSetRecognizer(**grouped(max_false_unknown=bound, **SETTINGS))
     group = np.repeat(np.arange(3), 400)
     for row, j in zip(draw(group).tolist(), group.tolist(), strict=True):
         model.learn_one(dict(enumerate(row)), f"c{j}")

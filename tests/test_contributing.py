@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stream_osr import Decision
-from stream_osr_connectors import CsvSink, MemorySource
-from stream_osr_connectors.loop import Sinks, run
+from stream_osr_connectors.files import CsvSink, MemorySource
+from stream_osr_connectors.files.loop import Sinks, run
 from tests.blobs import fitted
 
 ROOT = Path(__file__).parents[1]

@@ -13,12 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stream_osr.cli import demo, demo_told
-from stream_osr.cli.demo_files import Files
-from stream_osr.cli.strip import ARROW, BLOCKS
 from stream_osr.errors import ConnectorError
-from stream_osr.terminal import Terminal
-from stream_osr_connectors.loop import load_checkpoint
+from stream_osr_connectors.cli import demo, demo_told
+from stream_osr_connectors.cli.demo_files import Files
+from stream_osr_connectors.cli.strip import ARROW, BLOCKS
+from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.terminal import Terminal
 from tests.live.watching import watching
 from tests.processes import COMMAND, run
 from tests.test_cli import lines_of

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import ColumnFailed, Event, OpenSetRecognizer, RowsRepeated, SubclassEmerged
+from stream_osr.config import grouped
 from stream_osr.discovery.columns import Columns, Usual, follow_columns, start_columns, usual_columns
 from stream_osr.discovery.repeats import WINDOW, usual_copies
 
@@ -223,7 +224,7 @@ def fitted(X: np.ndarray, y: np.ndarray) -> OpenSetRecognizer:
 
 
 def streamed(trained: Any, X: np.ndarray, **arguments: Any) -> tuple[OpenSetRecognizer, np.ndarray, list[Event]]:
-    model = OpenSetRecognizer.from_trained(trained, batch_size=BATCH, chains=2, seed=3, **arguments)
+    model = OpenSetRecognizer.from_trained(trained, **grouped(batch_size=BATCH, chains=2, seed=3, **arguments))
     for key, row in enumerate(X.tolist()):
         model.learn_one(dict(zip(NAMES, row, strict=False)), key=key)
     model.flush()

@@ -10,6 +10,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import load_trained, save_trained
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidFeature
 from stream_osr.model.prior import Covariance
 
@@ -33,7 +34,7 @@ def instances(X: np.ndarray) -> list[dict[str, float]]:
 
 
 def taught(seed: int = 1, more: dict[str, float] | None = None) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(**{**SETTINGS, "seed": seed})
+    model = OpenSetRecognizer(**grouped(**{**SETTINGS, "seed": seed}))
     for x in instances(rows(80, seed)):
         model.learn_one({**x, **(more or {})}, "left")
     for x in instances(rows(80, seed + 50, fan=0.1, at=1.0)):
@@ -69,7 +70,7 @@ def test_they_stay_numbers_for_whoever_hands_them_over() -> None:
     assert model.trained.values == {}
     with pytest.raises(InvalidFeature, match="'fan' is 'on'"):
         model.learn_one({**instances(rows(1, 3))[0], "fan": "on"})
-    other = OpenSetRecognizer.from_trained(model.trained, **{**SETTINGS, "seed": 1})
+    other = OpenSetRecognizer.from_trained(model.trained, **grouped(**{**SETTINGS, "seed": 1}))
     X = rows(96, 9)
     model.learn_rows(X)
     for x in instances(X):
@@ -109,7 +110,7 @@ def test_archives_keep_them(tmp_path: Path) -> None:
     trained = load_trained(tmp_path / "a.osr")
     assert trained.fingerprint == model.trained.fingerprint
     assert trained.report == model.trained.report
-    again = OpenSetRecognizer.from_trained(trained, **{**SETTINGS, "seed": 1})
+    again = OpenSetRecognizer.from_trained(trained, **grouped(**{**SETTINGS, "seed": 1}))
     streamed(model).save(tmp_path / "b.osr")
     assert [d[1:] for d in streamed(again).drain()] == [d[1:] for d in model.drain()]
     loaded = OpenSetRecognizer.load(tmp_path / "b.osr")
@@ -138,7 +139,7 @@ def test_a_stream_goes_on_where_a_flag_has_a_third_value_by_now() -> None:
 
 
 def test_with_a_pca_they_are_numbers() -> None:
-    model = OpenSetRecognizer(**SETTINGS, pca_components=3)
+    model = OpenSetRecognizer(**grouped(**SETTINGS, pca_components=3))
     for x in instances(rows(80, 1)):
         model.learn_one(x, "left")
     for x in instances(rows(80, 2, fan=0.1)):
@@ -150,7 +151,7 @@ def test_with_a_pca_they_are_numbers() -> None:
 @pytest.mark.parametrize("covariance", get_args(Covariance))
 def test_what_has_categories_is_saved_and_goes_on_whatever_the_covariance(tmp_path: Path, covariance: str) -> None:
     """With text as well: diagonal and tied covariances have categories beside them too."""
-    model = OpenSetRecognizer(**{**SETTINGS, "covariance": covariance})
+    model = OpenSetRecognizer(**grouped(**{**SETTINGS, "covariance": covariance}))
     kinds = ("left", "right")
     for at, x in enumerate(instances(rows(80, 7))):
         model.learn_one({**x, "text": kinds[at % 2]}, kinds[at % 2])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
 from stream_osr.model.known import densities, log_densities
 from stream_osr.model.middles import means_and_scales
 from stream_osr.model.prior import homogeneous
@@ -33,7 +34,7 @@ Where = Callable[[str, float], np.ndarray]
 
 
 def trained(n: int = 200, **arguments: Any) -> OpenSetRecognizer:
-    model, rng = OpenSetRecognizer(**arguments), np.random.default_rng(1)
+    model, rng = OpenSetRecognizer(**grouped(**arguments)), np.random.default_rng(1)
     learn_all(model, [(x, label) for label, at in CENTRES.items() for x in around(at, n, rng)])
     model.freeze()
     return model

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from stream_osr import Decision, OpenSetRecognizer
+from stream_osr import Decision, Limits, OpenSetRecognizer
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained
 from stream_osr.frames import decisions_frame
 from tests.doors.stream import Line
@@ -25,7 +25,7 @@ def rows(name: str, n: int, seed: int) -> np.ndarray:
 @pytest.fixture(scope="module")
 def model() -> OpenSetRecognizer:
     """Two known classes, two new ones; of these one is dormant and set aside, one active. Not to be changed."""
-    model = OpenSetRecognizer(batch_size=32, seed=7, max_subclasses=1, half_life=20)
+    model = OpenSetRecognizer(batch_size=32, seed=7, half_life=20, limits=Limits(max_subclasses=1))
     for name in ("left", "right"):
         model.learn_many(rows(name, 100, 0), [name] * 100)
     for name, n in (("above", 64), ("left", 320), ("below", 96)):

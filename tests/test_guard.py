@@ -16,6 +16,7 @@ from scipy.special import softmax
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
 from stream_osr.archive import read_archive, write_archive
+from stream_osr.config import grouped
 from stream_osr.model.cells import asked, cells_of
 from stream_osr.model.franchise import menu_weights
 from stream_osr.model.known import log_class_densities
@@ -129,7 +130,7 @@ def test_seats_are_left_with_the_weight_that_they_have(
 ) -> None:
     seen: list[tuple[Any, ...]] = []
     monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
-    play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
+    play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 96)
     _, state, sides, *_ = seen[-1]
     assert len(sides.others.rows) == 32 < len(sides.references.rows)
     assert (sides.of_references.subclass < 0).all(), "references sit nowhere"
@@ -140,7 +141,7 @@ def test_seats_are_left_with_the_weight_that_they_have(
 
 
 def test_only_the_window_asks_for_more_when_decisions_wait(trained: TrainedModel) -> None:
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS, decision_delay=40), 256)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS, decision_delay=40)), 256)
     model.flush()
     decisions, _ = told(model)
     assert len(decisions) == 256
@@ -371,7 +372,7 @@ def test_an_owner_is_kept_until_most_is_new() -> None:
 
 def test_an_owner_is_remembered_from_batch_to_batch(trained: TrainedModel) -> None:
     """A subclass that hardly anybody comes to any more stays its owner's: nothing is known of it but that."""
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 256)
     stream = stream_of(model)
     chains = []
     for chain in stream.chains:
@@ -394,7 +395,7 @@ def test_an_owner_is_remembered_from_batch_to_batch(trained: TrainedModel) -> No
 
 
 def test_tables_of_subclasses_with_an_owner_are_no_openings(trained: TrainedModel) -> None:
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 256)
     chain = stream_of(model).chains[0]
     guard = guard_of(model)
     assert len(guard.ids) == len(chain.state.ids) > 0
@@ -414,7 +415,7 @@ def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_it_is_call
 ) -> None:
     seen: list[tuple[Any, ...]] = []
     monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
-    play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
+    play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 96)
     guard, state, sides, levels, *more = seen[-1]
     n = more[3]
     bounds = np.where(np.arange(N_LEVELS - 1) < level, -np.inf, np.inf)
@@ -452,7 +453,7 @@ def test_a_class_of_five_instances_is_no_new_class() -> None:
 
 
 def test_books_count_everybody_once(trained: TrainedModel) -> None:
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 256)
     references = trained.references
     assert references is not None
     fade = 0.5 ** (32 / REMEMBERED)
@@ -470,7 +471,7 @@ def test_books_count_everybody_once(trained: TrainedModel) -> None:
 
 
 def test_references_are_asked_in_turn() -> None:
-    whole = learn_all(OpenSetRecognizer(**SETTINGS), training_part(300))
+    whole = learn_all(OpenSetRecognizer(**grouped(**SETTINGS)), training_part(300))
     whole.freeze()
     references = whole.trained.references
     assert references is not None
@@ -500,7 +501,7 @@ def test_what_references_say_of_the_frozen_densities(trained: TrainedModel) -> N
 
 @pytest.mark.parametrize("delay", [0, 20])
 def test_saved_in_mid_stream_it_goes_on_bit_for_bit(trained: TrainedModel, tmp_path: Path, delay: int) -> None:
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS, decision_delay=delay), 200)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS, decision_delay=delay)), 200)
     model.save(tmp_path / "saved")
     again = OpenSetRecognizer.load(tmp_path / "saved")
     for number in range(2):
@@ -523,7 +524,9 @@ def test_saved_in_mid_stream_it_goes_on_bit_for_bit(trained: TrainedModel, tmp_p
 
 
 def test_batch_by_batch_the_same_bits_with_any_number_of_threads(trained: TrainedModel) -> None:
-    models = [OpenSetRecognizer.from_trained(trained, **{**SETTINGS, "chains": 4}, n_jobs=n) for n in (1, 4)]
+    models = [
+        OpenSetRecognizer.from_trained(trained, **grouped(**{**SETTINGS, "chains": 4}, n_jobs=n)) for n in (1, 4)
+    ]
     for batch in range(8):
         heard = []
         for model in models:
@@ -537,14 +540,14 @@ def test_batch_by_batch_the_same_bits_with_any_number_of_threads(trained: Traine
 
 
 def test_without_references_it_is_the_model_whose_references_were_taken_away() -> None:
-    unguarded = learn_all(OpenSetRecognizer(**SETTINGS, references=0), training_part())
+    unguarded = learn_all(OpenSetRecognizer(**grouped(**SETTINGS, references=0)), training_part())
     unguarded.freeze()
-    whole = learn_all(OpenSetRecognizer(**SETTINGS), training_part())
+    whole = learn_all(OpenSetRecognizer(**grouped(**SETTINGS)), training_part())
     whole.freeze()
     assert whole.trained.references is not None
     taken = dataclasses.replace(whole.trained, references=None)
     assert taken.fingerprint == unguarded.trained.fingerprint != whole.trained.fingerprint
-    model = OpenSetRecognizer.from_trained(taken, **SETTINGS)
+    model = OpenSetRecognizer.from_trained(taken, **grouped(**SETTINGS))
     for each in (unguarded, model):
         play(each, 256)
     assert told(unguarded) == told(model)
@@ -553,7 +556,7 @@ def test_without_references_it_is_the_model_whose_references_were_taken_away() -
 
 
 def test_a_new_class_beside_is_found_and_announced(trained: TrainedModel) -> None:
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 512)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 512)
     model.flush()
     decisions, events = told(model)
     truth = np.array([{"new": "unknown"}.get(label, label) for _, label in stream_part(512)])
@@ -568,7 +571,7 @@ def test_a_new_class_beside_is_found_and_announced(trained: TrainedModel) -> Non
 
 
 def test_a_class_opened_by_labels_is_guarded_with_the_others(trained: TrainedModel) -> None:
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 256)
     decisions, _ = told(model)
     truth = [label for _, label in stream_part(256)]
     for d in [d for d in decisions if truth[d.key] == "new"][:12]:
@@ -594,7 +597,7 @@ def test_a_class_opened_by_labels_is_guarded_with_the_others(trained: TrainedMod
 
 
 def test_a_class_opened_by_promotion_is_guarded_with_the_others(trained: TrainedModel) -> None:
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 256)
     emerged = [event.subclass_id for event in told(model)[1] if isinstance(event, SubclassEmerged)]
     model.promote(emerged, "named")
     play(model, 256, begin=256)
@@ -614,7 +617,7 @@ def test_start_guard_fits() -> None:
 
 
 def test_what_lies_beyond_all_references_is_unknown_however_quiet_the_stream_was(trained: TrainedModel) -> None:
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 640, new_share=0.0)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 640, new_share=0.0)
     names = model.trained.names
     for far in (60.0, 1e3, 1e6):
         assert model.predict_proba_one(dict.fromkeys(names, far))["unknown"] > 0.9
@@ -624,7 +627,7 @@ def test_what_lies_beyond_all_references_is_unknown_however_quiet_the_stream_was
 
 
 def test_a_class_that_has_just_come_or_gone_is_no_matter_for_what_is_asked_meanwhile(trained: TrainedModel) -> None:
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    model = play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 256)
     model.flush()
     before = model.expected_recall
     assert before is not None

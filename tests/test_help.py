@@ -22,7 +22,7 @@ ALL = (*COMMANDS, *ASKING, *OF_THE_SERVICE)
 WATCHED = """
 import json, sys
 sys.argv[:] = ["stream-osr", *sys.argv[1:]]
-from stream_osr_start import main
+from stream_osr_connectors.cli import main
 try:
     main()
 finally:
@@ -45,14 +45,13 @@ def test_help_imports_nothing_slow(arguments: tuple[str, ...]) -> None:
 
 
 def test_every_command_is_looked_at() -> None:
-    listed = started("-m", "stream_osr", "--help").stdout
+    listed = started("-m", "stream_osr_connectors", "--help").stdout
     commands = [line.split()[0] for line in listed.partition("Commands:")[2].splitlines() if line[2:3].strip()]
     assert sorted(commands) == sorted([*ALL, "serve"]), "the help of `serve` is that of its settings"
 
 
-@pytest.mark.parametrize("module", ["stream_osr", "stream_osr.cli"])
-def test_the_package_is_the_command(module: str) -> None:
-    done = started("-m", module, "--version")
+def test_the_package_is_the_command() -> None:
+    done = started("-m", "stream_osr_connectors", "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"stream-osr {__version__}\n", "")
 
 

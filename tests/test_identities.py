@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
 from stream_osr.errors import NothingToUndo
 from tests.blobs import KNOWN, check_stream, fitted, told
 from tests.doors.stream import Stream
@@ -50,7 +51,7 @@ class Story:
     def __init__(self, **arguments: Any) -> None:
         settings_ = {"batch_size": 8, "window": 20, "half_life": 30.0, "max_subclasses": 3, "label_horizon": 60}
         self.arguments = {"chains": 2, "seed": 3, **settings_, **arguments}
-        self.model = OpenSetRecognizer.from_trained(trained(), **self.arguments)
+        self.model = OpenSetRecognizer.from_trained(trained(), **grouped(**self.arguments))
         self.rng = np.random.default_rng(0)
         self.arrived = 0
         self.labels: Counter[Any] = Counter()
@@ -115,7 +116,7 @@ class Story:
     def succeed(self, number: int) -> None:
         """Go on under another model, and it may be the same once more."""
         self.do("flush")
-        earlier, self.model = self.model, OpenSetRecognizer.from_trained(trained(number), **self.arguments)
+        earlier, self.model = self.model, OpenSetRecognizer.from_trained(trained(number), **grouped(**self.arguments))
         self.model.carry_over(earlier)
 
     def look(self) -> None:

@@ -12,7 +12,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidFeature, InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import OTHER, Kinds, category_of, commonest
@@ -68,7 +69,7 @@ def test_only_the_commonest_of_very_many_values_are_kept() -> None:
 
 def taught(**arguments: Any) -> OpenSetRecognizer:
     rng = np.random.default_rng(0)
-    model = OpenSetRecognizer(batch_size=32, chains=2, seed=3, training_sweeps=10, **arguments)
+    model = OpenSetRecognizer(**grouped(batch_size=32, chains=2, seed=3, training_sweeps=10, **arguments))
     for a, b in rng.normal(size=(80, 2)):
         model.learn_one({"a": a, "b": b, "way": "tcp" if a > -1 else "udp"}, "left")
         model.learn_one({"a": a + 20, "b": b, "way": "udp"}, "right")
@@ -109,14 +110,14 @@ def test_frames_dicts_and_other_types_say_the_same() -> None:
 @pytest.mark.parametrize("types", [{"c": "category"}, {"c": "bool"}], ids=str)
 def test_typed_columns_of_frames_are_categories(types: dict[str, str]) -> None:
     frame = pd.DataFrame({"a": [0.1, 0.2, 0.3, 5.0], "c": [1, 0, 1, 1]}).astype(types)
-    model = OpenSetRecognizer(chains=1, training_sweeps=3)
+    model = OpenSetRecognizer(chains=1, model=ModelOptions(training_sweeps=3))
     model.learn_many(frame, ["l", "l", "l", "r"])
     model.freeze()
     assert sorted(model.trained.values["c"]) == (["0", "1"] if "category" in str(types) else ["false", "true"])
 
 
 def test_categories_alone_are_enough() -> None:
-    model = OpenSetRecognizer(batch_size=16, chains=2, training_sweeps=10, seed=1)
+    model = OpenSetRecognizer(batch_size=16, chains=2, seed=1, model=ModelOptions(training_sweeps=10))
     rng = np.random.default_rng(1)
     for _ in range(60):
         model.learn_one({"p": "ab"[int(rng.random() < 0.1)], "q": "x"}, "one")
@@ -209,7 +210,7 @@ def test_what_emerged_is_named_undone_and_carried_over_to_a_model_with_other_val
     assert model.predict_one({"a": 10.0, "b": 8.0, "way": "sctp"}) == "third"
     model.undo()
     assert model.predict_proba_one({"a": 10.0, "b": 8.0, "way": "sctp"}) == before
-    other = OpenSetRecognizer(batch_size=32, chains=2, seed=4, training_sweeps=10)
+    other = OpenSetRecognizer(batch_size=32, chains=2, seed=4, model=ModelOptions(training_sweeps=10))
     rng = np.random.default_rng(5)
     for a, b in rng.normal(size=(80, 2)):
         other.learn_one({"a": a, "b": b, "way": "udp" if a < -1 else "tcp"}, "left")  # values in another order

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import Limits, ModelOptions, OpenSetRecognizer
 from stream_osr.errors import InvalidLabel
 from stream_osr.labels import check_label, clean_label, unknown_label
 
@@ -106,7 +106,7 @@ def test_kinds_do_not_mix(label, known):
     ("classes", "each", "asked"), [(120, 1, True), (120, 3, False), (99, 1, True), (99, 2, False), (4, 1, False)]
 )
 def test_labels_that_look_like_none_are_asked_about_before_training(caplog, classes, each, asked):
-    model = OpenSetRecognizer(training_sweeps=0, sweeps=0, chains=1, references=0)
+    model = OpenSetRecognizer(chains=1, limits=Limits(references=0), model=ModelOptions(training_sweeps=0, sweeps=0))
     rng = np.random.default_rng(0)
     for i in range(classes * each):
         model.learn_one({"a": rng.normal(), "b": rng.normal()}, i % classes)

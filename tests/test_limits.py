@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import Limits, OpenSetRecognizer
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter
 from stream_osr.limits import MOST_FEATURES, MOST_KEY_BYTES, MOST_LABEL_BYTES, check_key, fits_as_key
 from tests.blobs import NEW, around, fitted, training_part
@@ -94,13 +94,13 @@ def test_the_label_of_unknown_instances_is_bounded_too() -> None:
 
 
 def test_training_opens_so_many_classes_and_no_more() -> None:
-    model = OpenSetRecognizer(chains=1, max_classes=2)
+    model = OpenSetRecognizer(chains=1, limits=Limits(max_classes=2))
     for x, label in training_part(10):
         model.learn_one(x, label)
     refuses(model, InvalidLabel, lambda: model.learn_one(X, "third"), "beside 2 others, and max_classes allows 2")
     frame = pd.DataFrame([X] * 3)
     refuses(
-        fresh := OpenSetRecognizer(chains=1, max_classes=2),
+        fresh := OpenSetRecognizer(chains=1, limits=Limits(max_classes=2)),
         InvalidLabel,
         lambda: fresh.learn_many(frame, ["one", "two", "three"]),
         "^row 2: .*max_classes",
@@ -124,7 +124,7 @@ def test_late_labels_and_promotions_find_room_or_are_refused() -> None:
 
 def test_a_model_of_more_classes_goes_on() -> None:
     model = trained()
-    few = OpenSetRecognizer.from_trained(model.trained, chains=1, max_classes=1, batch_size=1)
+    few = OpenSetRecognizer.from_trained(model.trained, chains=1, batch_size=1, limits=Limits(max_classes=1))
     few.learn_one(X, "left")
     few.learn_one(X)
     assert len(list(few.drain())) == 1

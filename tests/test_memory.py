@@ -24,7 +24,7 @@ def test_much_is_told(caplog: pytest.LogCaptureFixture) -> None:
         tell_of_memory(1500, 1500, 10, 4, full=True)
     (record,) = caplog.records
     assert "1500 features" in record.message
-    assert "GiB: pca_variance=0.99" in record.message
+    assert "GiB: pca=0.99" in record.message
 
 
 def test_more_than_there_is_is_refused_before_the_work() -> None:
@@ -42,7 +42,7 @@ def test_what_the_message_advises_is_not_refused(caplog: pytest.LogCaptureFixtur
     """A PCA of few instances has few components, however many features there are."""
     X, group = np.random.default_rng(0).normal(size=(12, 3000)), np.arange(12) % 3
     with caplog.at_level(logging.WARNING, "stream_osr"):
-        train_model(Features(range(3000)), X, group, (0, 1, 2), Parameters(pca_variance=0.9, training_sweeps=0))
+        train_model(Features(range(3000)), X, group, (0, 1, 2), Parameters(pca=0.9, training_sweeps=0))
     assert not [message for message in caplog.messages if "GiB" in message]
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 
 CENTRES = {"low": (-9.0, 0.0, 0.0), "high": (9.0, 0.0, 0.0), "new": (0.0, 9.0, 9.0)}
 
@@ -21,7 +22,7 @@ def drawn(labels: list[str], share: float, seed: int) -> tuple[pd.DataFrame, lis
 
 
 def trained(share: float = 0.0, **arguments: object) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(**{"batch_size": 32, "seed": 3, "chains": 2, **arguments})
+    model = OpenSetRecognizer(**grouped(**{"batch_size": 32, "seed": 3, "chains": 2, **arguments}))
     X, y = drawn(["low", "high"] * 150, share, 1)
     model.learn_many(X, y)
     model.freeze()

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.paper.protocol import split
 from stream_osr import (
     Decision,
+    ModelOptions,
     NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
@@ -20,8 +22,8 @@ from stream_osr import (
     TrainedModel,
     UnknownRateJumped,
 )
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
-from stream_osr.evaluation import split
 from stream_osr.model.naming import restated
 from tests.blobs import KNOWN, NEW, check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.data import need_data
@@ -39,7 +41,7 @@ def trained() -> TrainedModel:
 
 
 def recognizer(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
-    return OpenSetRecognizer.from_trained(trained, **{**PARAMETERS, **arguments})
+    return OpenSetRecognizer.from_trained(trained, **grouped(**{**PARAMETERS, **arguments}))
 
 
 def play(model: OpenSetRecognizer, end: int, start: int = 0, **arguments: Any) -> OpenSetRecognizer:
@@ -156,7 +158,7 @@ def test_promotion_into_a_known_class(trained):
 
 def test_a_small_subclass_counts_in_a_large_class():
     # below the share epsilon of its class a trained subclass is dropped; one that was named is not
-    model = learn_all(OpenSetRecognizer(**{**PARAMETERS, "training_sweeps": 5}), training_part(1200))
+    model = learn_all(OpenSetRecognizer(**grouped(**{**PARAMETERS, "training_sweeps": 5})), training_part(1200))
     model.freeze()
     for a, b in np.random.default_rng(3).normal(NEW, size=(10, 2)):
         model.learn_one({"a": a, "b": b})
@@ -296,7 +298,7 @@ def test_statistics_under_another_base_measure():
 def test_real_classes_are_recognized_once_named(name):
     data = need_data(name)
     part = split(data.X, data.y, 5, 5, seed=0)
-    model = OpenSetRecognizer(batch_size=128, seed=1, training_sweeps=10)
+    model = OpenSetRecognizer(batch_size=128, seed=1, model=ModelOptions(training_sweeps=10))
     keys = [f"f{i}" for i in range(part.X_train.shape[1])]
     for x, y in zip(part.X_train.tolist(), part.y_train.tolist(), strict=True):
         model.learn_one(dict(zip(keys, x, strict=True)), f"c{y}")

@@ -18,6 +18,7 @@ from benchmarks.order import processes, tables
 from benchmarks.order.case import Case
 from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.model.known import log_densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
@@ -73,7 +74,7 @@ def beginning(name: str, seed: int, n: int) -> Case:
 
 
 def trained(case: Case, **arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(unknown=UNKNOWN, **arguments)
+    model = OpenSetRecognizer(**grouped(unknown=UNKNOWN, **arguments))
     model.learn_many(pd.DataFrame(case.X_train), case.y_train.tolist())
     model.freeze()
     return model

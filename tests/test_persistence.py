@@ -24,6 +24,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive import VERSION, load_trained, read_archive, save_trained, write_archive
+from stream_osr.config import grouped
 from stream_osr.errors import PersistenceError
 from tests.blobs import NEW, check_stream, dependent_rows, fitted, learn_all, stream_part, told, training_part
 
@@ -67,7 +68,7 @@ def outcome(model: OpenSetRecognizer) -> tuple[Any, ...]:
 
 @functools.cache
 def uninterrupted(**arguments: Any) -> tuple[Any, ...]:
-    model = OpenSetRecognizer(**arguments)
+    model = OpenSetRecognizer(**grouped(**arguments))
     play(model, story())
     model.flush()
     return outcome(model)
@@ -101,7 +102,7 @@ ARGUMENTS = {"batch_size": 16, "window": 50, "label_horizon": 150, "seed": 3}
 @pytest.mark.parametrize("point", POINTS)
 def test_goes_on_bit_for_bit(way, point, tmp_path):
     operations, at = story(), POINTS[point]
-    first = OpenSetRecognizer(**ARGUMENTS)
+    first = OpenSetRecognizer(**grouped(**ARGUMENTS))
     play(first, operations[:at])
     if point == "late-labels-pending":
         assert first.value.evidence
@@ -131,7 +132,7 @@ def test_goes_on_bit_for_bit(way, point, tmp_path):
 )
 def test_goes_on_bit_for_bit_whatever_the_model(arguments, tmp_path):
     operations = story()
-    model = OpenSetRecognizer(**ARGUMENTS, **arguments)
+    model = OpenSetRecognizer(**grouped(**ARGUMENTS, **arguments))
     for at in range(0, len(operations), 47):
         play(model, operations[at : at + 47])
         model = through_a_file(model, tmp_path)
@@ -208,7 +209,7 @@ def elsewhere(path: Path, start: int) -> list[str]:
 
 @pytest.mark.parametrize("start", [0, 186])
 def test_another_process_computes_the_same_bits(start, tmp_path):
-    model = OpenSetRecognizer(**ARGUMENTS)
+    model = OpenSetRecognizer(**grouped(**ARGUMENTS))
     play(model, story()[:start])
     model.save(tmp_path / "model.osr")
     play(model, story()[start:])
@@ -313,7 +314,7 @@ def test_file_holds_the_references_of_the_training_instances_and_the_trained_par
 
 @pytest.fixture(scope="module")
 def model() -> OpenSetRecognizer:
-    model = OpenSetRecognizer(**ARGUMENTS)
+    model = OpenSetRecognizer(**grouped(**ARGUMENTS))
     play(model, story()[:250])
     return model
 
@@ -691,7 +692,7 @@ def beside_its_model(model: OpenSetRecognizer, folder: Path) -> OpenSetRecognize
 @pytest.mark.parametrize("case", DEPENDENT)
 def test_a_dependent_stream_goes_on_bit_for_bit(case: str, way: str, tmp_path: Path) -> None:
     memory, arguments = DEPENDENT[case]
-    model = OpenSetRecognizer(**arguments, chains=3, training_sweeps=5, seed=2)
+    model = OpenSetRecognizer(**grouped(**arguments, chains=3, training_sweeps=5, seed=2))
     learn_all(model, dependent_rows(600, 1, memory))
     model.freeze()
     assert model.trained.is_dependent == (memory > 0.0)
@@ -721,7 +722,9 @@ def test_a_dependent_stream_with_new_classes_and_gaps_is_saved_now_and_then(argu
     """Saved in the midst of batches, with a class that a person names, one that a label opens, and missing values."""
     outcomes = []
     for saved in (False, True):
-        model = OpenSetRecognizer(**{"batch_size": 16, "window": 100, "chains": 2, **arguments}, training_sweeps=3)
+        model = OpenSetRecognizer(
+            **grouped(**{"batch_size": 16, "window": 100, "chains": 2, **arguments}, training_sweeps=3)
+        )
         learn_all(model, dependent_rows(600, 1))
         model.freeze()
         for at, (x, _) in enumerate(dependent_rows(900, 2)):

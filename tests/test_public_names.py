@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Callable
 
 import stream_osr
 from stream_osr import (
@@ -14,6 +15,9 @@ from stream_osr import (
     DependenceFound,
     EventsSummed,
     FailedDecision,
+    Input,
+    Limits,
+    ModelOptions,
     NamingUndone,
     NewClasses,
     NewClassesChanged,
@@ -49,6 +53,9 @@ def test_names_of_the_package():
         "Event",
         "EventsSummed",
         "FailedDecision",
+        "Input",
+        "Limits",
+        "ModelOptions",
         "NamingUndone",
         "NewClasses",
         "NewClassesChanged",
@@ -77,9 +84,6 @@ def test_names_of_the_package():
 
 def test_names_of_the_evaluation():
     assert set(evaluation.__all__) == {
-        *("KNOWN_CLASSES", "NAMES", "PCA_DIMENSIONS", "UNKNOWN_CLASSES"),
-        *("Dataset", "DatasetNotFoundError", "Split", "ValidationSplit"),
-        *("data_directory", "load", "split", "validation_split"),
         *(
             "OpenSetReport",
             "openness",
@@ -101,49 +105,62 @@ def test_names_of_the_evaluation():
     ]
 
 
+def defaults(kind: Callable[..., object]) -> dict[str, object]:
+    return {name: p.default for name, p in inspect.signature(kind).parameters.items()}
+
+
 def test_arguments_of_the_constructor():
-    signature = inspect.signature(OpenSetRecognizer)
-    assert {name: p.default for name, p in signature.parameters.items()} == {
+    assert defaults(OpenSetRecognizer) == {
         "batch_size": 256,
         "max_wait": None,
         "unknown": None,
-        "covariance": "full",
-        "pca_components": None,
-        "pca_variance": None,
-        "nu": None,
-        "scale": None,
-        "beta": None,
-        "epsilon": 0.01,
-        "exclusive": True,
-        "chains": 4,
-        "ensemble": "mixed",
-        "broad": True,
-        "learn_odds": True,
-        "select": "evidence",
-        "training_sweeps": 25,
-        "sweeps": 5,
-        "window": None,
-        "half_life": 200.0,
         "decision_delay": 0,
         "min_probability": 0.0,
+        "max_false_unknown": None,
+        "follow_drift": False,
+        "half_life": 200.0,
+        "chains": 4,
+        "n_jobs": None,
+        "pca": None,
+        "seed": 0,
+        "categorical": None,
+        "input": None,
+        "limits": None,
+        "model": None,
+    }
+
+
+def test_arguments_in_groups():
+    assert defaults(Input) == {
+        "categorical": None,
+        "numeric": None,
+        "missing": None,
+        "on_missing": "impute",
+        "absent": "auto",
+        "order": "arrival",
+    }
+    assert defaults(Limits) == {
         "max_training": 5000,
         "max_classes": 1000,
         "max_subclasses": 200,
         "max_dormant": 1000,
         "label_horizon": 10_000,
         "references": 1000,
-        "max_false_unknown": None,
-        "follow_drift": False,
+    }
+    assert defaults(ModelOptions) == {
+        "covariance": "full",
+        "nu": None,
+        "scale": None,
+        "beta": None,
+        "epsilon": 0.01,
+        "background_component": True,
+        "learn_odds": True,
+        "ensemble": "mixed",
+        "training_sweeps": 25,
+        "sweeps": 5,
+        "window": None,
         "drift_interval": 1e6,
-        "n_jobs": None,
         "freezing": "auto",
-        "categorical": None,
-        "numeric": None,
-        "missing": None,
-        "order": "arrival",
-        "on_missing": "impute",
-        "absent": "auto",
-        "seed": 0,
     }
 
 
@@ -153,6 +170,10 @@ def test_documentation_says_what_each_argument_means():
     section = lines[lines.index("Parameters") + 2 : lines.index("Attributes")]
     told = [name for line in section if line and not line.startswith(" ") for name in line.split(", ")]
     assert told == list(inspect.signature(OpenSetRecognizer).parameters)
+    for kind in (Input, Limits, ModelOptions):
+        section = inspect.cleandoc(kind.__doc__ or "").partition("----------\n")[2].partition("\n\nExamples")[0]
+        named = [name for line in section.splitlines() if not line.startswith(" ") for name in line.split(", ")]
+        assert named == list(inspect.signature(kind).parameters)
 
 
 def test_members_of_the_recognizer():
@@ -162,6 +183,7 @@ def test_members_of_the_recognizer():
         "arguments",
         "as_state",
         "carry_over",
+        "clone",
         "close_batch",
         "count_refused",
         "counters",

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr import Limits, ModelOptions, OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidLabel, InvalidParameter, NotTrained
 from tests.blobs import KNOWN, NEW, check_stream, fitted, learn_all, members, stream_part, told, training_part
 
@@ -95,7 +96,9 @@ def test_freezing_again_reports_the_same():
 
 def test_progress_is_told_of_every_sweep():
     sweeps: list[int] = []
-    learn_all(OpenSetRecognizer(training_sweeps=7), training_part()).freeze(progress=sweeps.append)
+    learn_all(OpenSetRecognizer(model=ModelOptions(training_sweeps=7)), training_part()).freeze(
+        progress=sweeps.append
+    )
     assert sweeps == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -112,7 +115,7 @@ def test_freeze_that_is_broken_off_changes_nothing():
 
 
 def test_training_set_is_a_bounded_uniform_sample():
-    model = OpenSetRecognizer(max_training=50, training_sweeps=0)
+    model = OpenSetRecognizer(limits=Limits(max_training=50), model=ModelOptions(training_sweeps=0))
     for i in range(1000):
         model.learn_one({"a": float(i), "b": float(i % 7)}, "left")
         model.learn_one({"a": -float(i), "b": float(i % 5)}, "right")
@@ -127,7 +130,7 @@ def test_training_set_is_a_bounded_uniform_sample():
 
 
 def test_constructor_from_trained_starts_at_the_stream(trained, instances):
-    model = OpenSetRecognizer.from_trained(trained, batch_size=1, freezing="manual")
+    model = OpenSetRecognizer.from_trained(trained, batch_size=1, model=ModelOptions(freezing="manual"))
     assert model.trained is trained
     model.learn_one(instances[0])
     assert len(list(model.drain())) == 1
@@ -137,7 +140,7 @@ def test_constructor_from_trained_starts_at_the_stream(trained, instances):
 def test_training_through_a_pca(arguments):
     rng = np.random.default_rng(5)
     mixing = rng.normal(size=(2, 6))
-    model = OpenSetRecognizer(**arguments)
+    model = OpenSetRecognizer(**grouped(**arguments))
 
     def seen(a: float, b: float) -> dict[str, float]:
         values = [a, b] @ mixing + rng.normal(scale=0.01, size=6)
@@ -154,10 +157,10 @@ def test_training_through_a_pca(arguments):
 
 
 def test_pca_that_the_instances_do_not_span_is_an_error_when_training_ends():
-    model = learn_all(OpenSetRecognizer(pca_components=5), training_part())
+    model = learn_all(OpenSetRecognizer(pca=5), training_part())
     assert model.predict_one({"a": 0.0, "b": 0.0}) is None
     before = pickle.dumps(model)
-    with pytest.raises(InvalidParameter, match="pca_components is 5, but the 80 training instances span only 2"):
+    with pytest.raises(InvalidParameter, match="pca is 5, but the 80 training instances span only 2"):
         model.learn_one({"a": 0.0, "b": 0.0})
     assert pickle.dumps(model) == before
 
@@ -615,7 +618,7 @@ def test_the_latest_instance_of_a_key_is_meant(discovered):
 
 @pytest.mark.parametrize(("horizon", "found"), [(0, 0), (1, 16), (16, 16), (17, 32), (48, 48), (10_000, 80)])
 def test_keys_are_remembered_as_far_as_the_horizon(trained, instances, horizon, found):
-    model = OpenSetRecognizer.from_trained(trained, batch_size=16, label_horizon=horizon)
+    model = OpenSetRecognizer.from_trained(trained, batch_size=16, limits=Limits(label_horizon=horizon))
     for i, x in enumerate(instances[:80]):
         model.learn_one(x, key=i)
     for i in range(80):
@@ -657,7 +660,9 @@ def test_a_new_label_opens_a_class(trained):
 
 
 def test_books_balance_under_a_mixture_of_everything(trained):
-    model = OpenSetRecognizer.from_trained(trained, batch_size=16, window=40, half_life=60, label_horizon=150)
+    model = OpenSetRecognizer.from_trained(
+        trained, batch_size=16, half_life=60, limits=Limits(label_horizon=150), model=ModelOptions(window=40)
+    )
     rng = np.random.default_rng(11)
     for i, (x, y) in enumerate(stream_part(800, seed=4)):
         model.learn_one(x, key=i)
@@ -719,7 +724,7 @@ def test_the_report_counts_the_subclasses_whose_ids_are_told() -> None:
 
 @pytest.mark.parametrize("arguments", [{}, {"chains": 1}, {"ensemble": "drawn"}])
 def test_looking_before_training_has_ended_leaves_nothing_behind(arguments) -> None:
-    model = OpenSetRecognizer(batch_size=32, seed=1, **arguments)
+    model = OpenSetRecognizer(**grouped(batch_size=32, seed=1, **arguments))
     rng = np.random.default_rng(0)
     for a, b in rng.normal(size=(60, 2)):
         model.learn_one({"a": a, "b": b}, "left")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import Parameters
+from stream_osr.config import Parameters, grouped
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.known import N_RANKS, log_densities
 from stream_osr.model.prior import homogeneous, make_prior
@@ -28,7 +28,7 @@ from stream_osr.trust.references import (
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 
-SMALL = Parameters(broad=False, chains=2, training_sweeps=5)
+SMALL = Parameters(background_component=False, chains=2, training_sweeps=5)
 FAST: dict[str, Any] = {"chains": 2, "training_sweeps": 5}
 
 
@@ -55,7 +55,7 @@ def trained_on(
 
 
 def learnt(X: np.ndarray, group: np.ndarray, **arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(**{**FAST, **arguments})
+    model = OpenSetRecognizer(**grouped(**{**FAST, **arguments}))
     for row, j in zip(X.tolist(), group.tolist(), strict=True):
         model.learn_one(dict(enumerate(row)), f"c{j}")
     model.freeze()
@@ -226,7 +226,7 @@ def test_ranks_are_quantiles_of_what_is_said_of_instances_unseen() -> None:
         {"pca_components": 2},
         {"pca_variance": 0.9},
         {"broad": False},
-        {"ensemble": "drawn", "exclusive": False},
+        {"ensemble": "drawn"},
         {"chains": 1},
         {"epsilon": 0.1},
         {"decision_delay": 20},

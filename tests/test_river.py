@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from river import base, checks, compose, datasets, evaluate, metrics, preprocessing
 
-from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged
 
 MODELS: dict[str, Callable[[], Any]] = {
     "default": OpenSetRecognizer,
@@ -84,7 +84,7 @@ def test_pipeline_streams_and_discovers(pipeline: Any) -> None:
 
 
 def test_pipeline_of_labelled_instances_hands_keyword_arguments_through() -> None:
-    pipeline = preprocessing.MinMaxScaler() | OpenSetRecognizer(freezing="manual")
+    pipeline = preprocessing.MinMaxScaler() | OpenSetRecognizer(model=ModelOptions(freezing="manual"))
     for x, y in segments()[0][:60]:
         pipeline.learn_one(x, y, t=1.0, key="k")
     assert pipeline[-1].freeze().instances

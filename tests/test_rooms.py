@@ -9,10 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-FLOORS: tuple[tuple[str, ...], ...] = (
+LIBRARY: tuple[tuple[str, ...], ...] = (
     (
         "errors showing limits config decision entries features kinds missing reading times_and_keys labels atomic "
-        "memory parallel terminal glossary version compiling one_writer",
+        "memory parallel version compiling one_writer",
     ),
     ("model",),
     ("trust",),
@@ -24,29 +24,37 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("frames recognizer",),
     ("stream_osr",),
     ("sklearn",),
-    ("stream_osr_connectors",),
-    ("report", "stream_osr_kafka.log places exits figures findings class_names setting_names"),
-    ("stream_osr_kafka.settings",),
-    ("stream_osr_kafka.patience",),
-    ("stream_osr_kafka.wire",),
-    ("stream_osr_kafka.client",),
-    ("stream_osr_kafka.commands", "stream_osr_kafka.source sink"),
-    ("stream_osr_kafka.run",),
-    ("stream_osr_kafka.ops", "stream_osr_kafka"),
-    ("plot",),
-    ("live",),
+)
+CONNECTORS: tuple[tuple[str, ...], ...] = (
+    ("stream_osr_connectors base values json_fields memory terminal",),
+    ("commands",),
+    (
+        "files",
+        "kafka.log kafka.places kafka.exits kafka.figures kafka.findings kafka.class_names kafka.setting_names",
+    ),
+    ("kafka.settings",),
+    ("kafka.patience",),
+    ("kafka.wire",),
+    ("kafka.client",),
+    ("kafka.commands kafka.command_log kafka.command_history", "kafka.source kafka.sink"),
+    ("kafka.run",),
+    ("kafka.ops", "kafka"),
+    ("page page.glossary page.records",),
+    ("page.report",),
+    ("page.plot",),
+    ("page.live",),
     ("cli",),
     ("__main__",),
 )
-"""Rooms from the bottom up; a word is a package or a module, and words that stand together are one room.
+"""Rooms of each package from the bottom up, those of the library below; words that stand together are one room.
 
 A module imports what is in its own room or on a lower floor.
 """
 
-NO_MODEL = ("stream_osr_kafka", "stream_osr_connectors", "stream_osr.report", "stream_osr.live", "stream_osr.cli")
+NO_MODEL = ("stream_osr_connectors",)
 """Who knows nothing of the model."""
 
-ABOUT_COVARIANCES = {"stream_osr.report.axes", "stream_osr.cli.warmup"}
+ABOUT_COVARIANCES = {"stream_osr_connectors.page.report.axes", "stream_osr_connectors.cli.warmup"}
 """Modules of these that have to know which covariance a model has, and nothing else of it."""
 
 LONGEST = 400
@@ -55,7 +63,8 @@ ONE_IDEA = {"stream_osr.recognizer": 1300, "stream_osr.stream.reference_check": 
 """Modules of one idea that need more, and how many: the recognizer has its public methods and their examples."""
 OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
 OF_OTHERS = {"_get_params": "river", "_exit": "os", "_current_frames": "sys", "_Compress": "zlib"}
-"""Names that look private, and whose they are; the folder of the Kafka client reaches into kafka-python besides."""
+"""Names that look private, and whose they are; the folder of the Kafka client reaches into kafka-python
+besides, and `connections` of the live page into uvicorn."""
 
 
 @cache
@@ -91,24 +100,24 @@ def imported(name: str) -> frozenset[str]:
 
 
 def rooms() -> dict[str, tuple[int, str]]:
-    """Floor and room of each package or module that :data:`FLOORS` names."""
+    """Floor and room of each package or module that the tables name."""
     out = {}
-    for floor, names in enumerate(FLOORS):
-        for room in names:
-            top = "stream_osr_kafka." if room.startswith("stream_osr_kafka.") else "stream_osr."
-            for word in room.split():
-                whole = word if word.startswith("stream_osr") else top + word
-                out[whole] = floor, room
+    for top, floors, lowest in (("stream_osr", LIBRARY, 0), ("stream_osr_connectors", CONNECTORS, len(LIBRARY))):
+        for floor, names in enumerate(floors, lowest):
+            for room in names:
+                out |= {top if word == top else f"{top}.{word}": (floor, room) for word in room.split()}
     return out
 
 
 def home(name: str) -> tuple[int, str]:
-    """Floor and room of a module."""
+    """Floor and room of a module: its own, or that of a package around it that is one room as a whole."""
     known, parts = rooms(), name.split(".")
-    within = known.get(".".join(parts[:2])) or (known.get(parts[0]) if parts[0] == "stream_osr_connectors" else None)
-    found = known.get(name) or within
-    assert found is not None, f"{name} stands in no room: name it in FLOORS"
-    return found
+    for length in range(len(parts), 0, -1):
+        package = ".".join(parts[:length])
+        divided = package != name and any(each.startswith(f"{package}.") for each in known)
+        if package in known and not divided:
+            return known[package]
+    raise AssertionError(f"{name} stands in no room: name it in LIBRARY or CONNECTORS")
 
 
 def test_imports_lead_down() -> None:
@@ -123,7 +132,30 @@ def test_imports_lead_down() -> None:
 
 def test_imports_make_no_circle() -> None:
     order = list(TopologicalSorter({name: imported(name) for name in modules()}).static_order())
-    assert order.index("stream_osr.errors") < order.index("stream_osr.stream.batch") < order.index("stream_osr.cli")
+    assert (
+        order.index("stream_osr.errors")
+        < order.index("stream_osr.stream.batch")
+        < order.index("stream_osr_connectors.cli")
+    )
+
+
+def test_the_library_knows_nothing_of_the_connectors() -> None:
+    library = [name for name in modules() if f"{name}.".startswith("stream_osr.")]
+    assert len(library) > 100
+    assert not [
+        name for name in library if any(other.startswith("stream_osr_connectors") for other in imported(name))
+    ]
+
+
+def test_packages_make_no_circle() -> None:
+    """Neither those beside each other nor a module and a package beside it."""
+    for package in {name.rpartition(".")[0] for name in modules() if "." in name}:
+        graph: dict[str, set[str]] = {}
+        for name in (each for each in modules() if each.startswith(f"{package}.")):
+            within = {other for other in imported(name) if other.startswith(f"{package}.")}
+            child, *others = (each.removeprefix(f"{package}.").partition(".")[0] for each in (name, *within))
+            graph.setdefault(child, set()).update({*others} - {child})
+        TopologicalSorter(graph).prepare()
 
 
 def test_the_service_and_what_shows_leave_the_model_alone() -> None:
@@ -152,8 +184,13 @@ def private(name: str) -> list[str]:
 
 
 def test_connectors_reach_for_nothing_private() -> None:
-    ours = [name for name in modules() if name.startswith(("stream_osr_kafka", "stream_osr_connectors"))]
-    assert not [told for name in ours if not name.startswith("stream_osr_kafka.client") for told in private(name)]
+    ours = [name for name in modules() if name.startswith("stream_osr_connectors")]
+    assert not [
+        told
+        for name in ours
+        if not name.startswith(("stream_osr_connectors.kafka.client", "stream_osr_connectors.page.live.connections"))
+        for told in private(name)
+    ]
     assert any(private(name) for name in ours), "what is private is found where it may be"
 
 

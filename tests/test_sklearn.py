@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import Input, ModelOptions, OpenSetRecognizer
 from stream_osr.config import Arguments
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, MissingExtra
 from stream_osr.sklearn import OpenSetClassifier
@@ -135,7 +135,7 @@ def test_it_is_the_recognizer(data: Any) -> None:
 )
 def test_the_label_of_unknown_is_none_of_the_classes(data: Any, labels: Any, unknown: Any, kind: str) -> None:
     X, y, new = data
-    classifier = OpenSetClassifier(training_sweeps=3).fit(X, np.where(y == "left", *labels))
+    classifier = OpenSetClassifier(model=ModelOptions(training_sweeps=3)).fit(X, np.where(y == "left", *labels))
     assert classifier.unknown_ == unknown
     found = classifier.predict(np.concatenate([X[:1], X[-1:], new[:1]]))
     assert found.dtype.kind == kind
@@ -144,7 +144,11 @@ def test_the_label_of_unknown_is_none_of_the_classes(data: Any, labels: Any, unk
 
 def test_a_label_of_unknown_that_is_given(data: Any) -> None:
     X, y, new = data
-    found = OpenSetClassifier(unknown="?", training_sweeps=3).fit(X, y == "left").predict([X[0], new[0]])
+    found = (
+        OpenSetClassifier(unknown="?", model=ModelOptions(training_sweeps=3))
+        .fit(X, y == "left")
+        .predict([X[0], new[0]])
+    )
     assert found.tolist() == [True, "?"]
     with pytest.raises(InvalidLabel, match="'left' is the label of unknown"):
         OpenSetClassifier(unknown="left").fit(X, y)
@@ -152,25 +156,31 @@ def test_a_label_of_unknown_that_is_given(data: Any) -> None:
 
 def test_answers_beside_booleans_are_no_numbers(data: Any) -> None:
     X, y, new = data
-    classifier = OpenSetClassifier(training_sweeps=3).fit(X, y == "left")
+    classifier = OpenSetClassifier(model=ModelOptions(training_sweeps=3)).fit(X, y == "left")
     assert classifier.classes_.dtype == bool
     known = classifier.predict(X[[0, -1]])
     assert known.dtype == object
     assert [type(answer) for answer in known.tolist()] == [bool, bool]
     with pytest.raises(IndexError):  # as numbers they would choose rows 0, 1 and the last one
         X[classifier.predict(np.concatenate([X[:1], new[:1]]))]
-    given = OpenSetClassifier(training_sweeps=3, unknown=-1).fit(X, y == "left").predict([X[0], new[0]])
+    given = (
+        OpenSetClassifier(unknown=-1, model=ModelOptions(training_sweeps=3))
+        .fit(X, y == "left")
+        .predict([X[0], new[0]])
+    )
     assert [*map(repr, given.tolist())] == ["True", "-1"]
 
 
 def test_score_beside_booleans(data: Any) -> None:
     X, y, new = data
-    classifier = OpenSetClassifier(training_sweeps=3).fit(X, y == "left")
+    classifier = OpenSetClassifier(model=ModelOptions(training_sweeps=3)).fit(X, y == "left")
     rows, truth = np.concatenate([X, new]), np.array([*(y == "left"), *["unknown"] * len(new)], dtype=object)
     assert classifier.score(X, y == "left") > 0.95
     assert classifier.score(rows, truth) > 0.95
     assert classifier.score(rows, truth, sample_weight=np.arange(len(rows)) >= 200) == 1.0
-    assert cross_val_score(OpenSetClassifier(training_sweeps=3), X, y == "left", cv=2).min() > 0.95
+    assert (
+        cross_val_score(OpenSetClassifier(model=ModelOptions(training_sweeps=3)), X, y == "left", cv=2).min() > 0.95
+    )
 
 
 # Learning piece by piece
@@ -203,7 +213,7 @@ def test_labels_leave_an_emerged_subclass_its_seats_and_promoting_does_not(data:
 
 def test_fitting_forgets(data: Any) -> None:
     X, y, new = data
-    classifier = OpenSetClassifier(training_sweeps=3).fit(new, ["above"] * len(new))
+    classifier = OpenSetClassifier(model=ModelOptions(training_sweeps=3)).fit(new, ["above"] * len(new))
     assert classifier.fit(X, y).classes_.tolist() == ["left", "right"]
     assert set(classifier.predict(new)) == {"unknown"}
 
@@ -245,7 +255,7 @@ def test_clones_and_pickles(fitted: OpenSetClassifier, data: Any) -> None:
 
 def test_pipeline_grid_search_and_cross_validation() -> None:
     X, y = load_iris(return_X_y=True)
-    quick = OpenSetClassifier(chains=1, training_sweeps=3)
+    quick = OpenSetClassifier(chains=1, model=ModelOptions(training_sweeps=3))
     assert cross_val_score(quick, X, y, cv=3).mean() > 0.9
     assert cross_val_predict(quick, X, y, cv=3, method="predict_proba").shape == (150, 4)
     pipeline = make_pipeline(FunctionTransformer(np.log), quick)
@@ -274,7 +284,7 @@ def test_frames_with_text_and_missing_values() -> None:
 def test_names_of_training_hold(data: Any, make: Any) -> None:
     X, y, new = data
     frame = make({"b": X[:, 0], "a": X[:, 1]})  # the recognizer sorts names: a, b
-    classifier = OpenSetClassifier(training_sweeps=3).fit(frame, y)
+    classifier = OpenSetClassifier(model=ModelOptions(training_sweeps=3)).fit(frame, y)
     rows = np.concatenate([X, new])
     found = classifier.predict(make({"b": rows[:, 0], "a": rows[:, 1]}))
     with pytest.warns(UserWarning, match="does not have valid feature names"):
@@ -293,7 +303,7 @@ def test_a_frame_after_arrays_is_read_by_position(fitted: OpenSetClassifier, dat
 
 def test_names_that_are_numbers(data: Any) -> None:
     X, y, new = data
-    classifier = OpenSetClassifier(training_sweeps=3).fit(pd.DataFrame(X, columns=[7, 5]), y)
+    classifier = OpenSetClassifier(model=ModelOptions(training_sweeps=3)).fit(pd.DataFrame(X, columns=[7, 5]), y)
     assert set(classifier.predict(pd.DataFrame(new, columns=[7, 5]))) == {"unknown"}
     with pytest.raises(InvalidInstance, match="training had 5, 7"):
         classifier.predict(new)
@@ -303,9 +313,12 @@ def test_missing_values_are_taken_if_the_parameter_says_so(data: Any) -> None:
     X, y, _ = data
     holes = X.copy()
     holes[5, 1] = np.nan
-    assert OpenSetClassifier(training_sweeps=3).fit(holes, y).predict(holes[:6]).tolist() == ["left"] * 6
+    assert (
+        OpenSetClassifier(model=ModelOptions(training_sweeps=3)).fit(holes, y).predict(holes[:6]).tolist()
+        == ["left"] * 6
+    )
     with pytest.raises(ValueError, match="NaN"):
-        OpenSetClassifier(on_missing="error").fit(holes, y)
+        OpenSetClassifier(input=Input(on_missing="error")).fit(holes, y)
 
 
 def test_text_in_an_array_is_refused_and_in_a_frame_a_category() -> None:
@@ -313,9 +326,9 @@ def test_text_in_an_array_is_refused_and_in_a_frame_a_category() -> None:
     y = frame["size"].to_numpy()
     passing = ColumnTransformer([("all", "passthrough", ["size", "x"])])
     with pytest.raises(InvalidInstance, match=r"convert string to float: 'small'; give a data frame.*set_output"):
-        make_pipeline(passing, OpenSetClassifier(training_sweeps=3)).fit(frame, y)
+        make_pipeline(passing, OpenSetClassifier(model=ModelOptions(training_sweeps=3))).fit(frame, y)
     passing.set_output(transform="pandas")
-    model = make_pipeline(passing, OpenSetClassifier(training_sweeps=3)).fit(frame, y)
+    model = make_pipeline(passing, OpenSetClassifier(model=ModelOptions(training_sweeps=3))).fit(frame, y)
     assert model.score(frame, y) > 0.9
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
 from stream_osr.features import Features, frame_matrix
 from stream_osr.model.space import HORIZON, whiten
 from stream_osr.parallel import each
@@ -29,7 +30,7 @@ def trained() -> TrainedModel:
 
 
 def recognizer(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
-    return OpenSetRecognizer.from_trained(trained, **{**PARAMETERS, **arguments})
+    return OpenSetRecognizer.from_trained(trained, **grouped(**{**PARAMETERS, **arguments}))
 
 
 def decisions(model: OpenSetRecognizer) -> list[Any]:

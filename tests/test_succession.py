@@ -17,6 +17,7 @@ from stream_osr import (
     SubclassForgotten,
     SubclassRecurred,
 )
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
 from stream_osr.model.marginal import of_nobody
 from stream_osr.model.prior import DIAGONAL, TIED, homogeneous
@@ -33,7 +34,9 @@ LENGTH = 256
 
 def fitted(seed: int = 0, extra: dict[str, tuple[float, ...]] | None = None, **arguments: Any) -> OpenSetRecognizer:
     """A recognizer trained on a draw of its own, perhaps on more classes."""
-    model = learn_all(OpenSetRecognizer(**{**SETTINGS, "seed": seed, **arguments}), training_part(50, seed))
+    model = learn_all(
+        OpenSetRecognizer(**grouped(**{**SETTINGS, "seed": seed, **arguments})), training_part(50, seed)
+    )
     for label, centre in (extra or {}).items():
         learn_all(model, [(x, label) for x in around(centre, 50, np.random.default_rng([seed, 7]))])
     model.freeze()
@@ -150,7 +153,7 @@ def test_statistics_are_those_of_the_instances(old: dict[str, Any], new: dict[st
 def test_over_the_same_trained_part_statistics_are_the_same_bits(arguments: dict[str, Any]) -> None:
     """Other settings are another model to the service; whatever covariance and PCA are, nothing has to be mapped."""
     earlier = play(fitted(0, **arguments))
-    model = OpenSetRecognizer.from_trained(earlier.trained, **{**SETTINGS, **arguments, "seed": 9})
+    model = OpenSetRecognizer.from_trained(earlier.trained, **grouped(**{**SETTINGS, **arguments, "seed": 9}))
     carried(earlier, model)
     for old, new in zip(stream_of(earlier).chains, stream_of(model).chains, strict=True):
         np.testing.assert_array_equal(new.state.ids, old.state.ids)
@@ -356,7 +359,7 @@ def test_the_class_that_was_trained_since_takes_its_subclasses_and_no_others(
     known, one_more = classes[:n_known], classes[: n_known + 1]
 
     def trained_on(part: slice, names: list[str]) -> OpenSetRecognizer:
-        model = OpenSetRecognizer(**{**SETTINGS, "batch_size": 64, "chains": 1, "window": 256})
+        model = OpenSetRecognizer(**grouped(**{**SETTINGS, "batch_size": 64, "chains": 1, "window": 256}))
         learn_all(model, [(x, y) for x, y in zip(rows[part], labels[part], strict=True) if y in names])
         model.freeze()
         return model
@@ -399,7 +402,7 @@ def test_a_label_comes_late_for_an_instance_of_the_earlier_model() -> None:
 def test_models_that_do_not_fit_together() -> None:
     earlier = play(fitted(0), n=64)
     earlier.flush()
-    other = OpenSetRecognizer(**SETTINGS)
+    other = OpenSetRecognizer(**grouped(**SETTINGS))
     for x, y in training_part():
         other.learn_one({"a": x["a"], "c": x["b"]}, y)
     other.freeze()

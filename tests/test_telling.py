@@ -15,6 +15,7 @@ from stream_osr import (
     ClassDrifted,
     Event,
     EventsSummed,
+    ModelOptions,
     OpenSetRecognizer,
     RecallDropped,
     SubclassEmerged,
@@ -173,7 +174,7 @@ def flood(
 
 
 def streaming(trained: Any) -> OpenSetRecognizer:
-    return OpenSetRecognizer.from_trained(trained, chains=1, seed=3, batch_size=64, window=64)
+    return OpenSetRecognizer.from_trained(trained, chains=1, seed=3, batch_size=64, model=ModelOptions(window=64))
 
 
 def told_whole(trained: Any, clusters: Iterable[int]) -> tuple[OpenSetRecognizer, list[Event]]:

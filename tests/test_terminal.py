@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive import write_archive
-from stream_osr.terminal import OneLine
-from stream_osr_kafka.ops.logs import JsonLines
+from stream_osr_connectors.kafka.ops.logs import JsonLines
+from stream_osr_connectors.terminal import OneLine
 from tests.test_cli import call
 from tests.test_showing import ANY, harmless
 
@@ -122,7 +122,8 @@ def test_the_traceback_of_a_defect_is_there_for_who_asks() -> None:
 
 def test_text_that_the_terminal_cannot_write_is_escaped() -> None:
     done = python(
-        "from stream_osr.terminal import Terminal; Terminal().say('\\xe4\\u4e00')", PYTHONIOENCODING="ascii"
+        "from stream_osr_connectors.terminal import Terminal; Terminal().say('\\xe4\\u4e00')",
+        PYTHONIOENCODING="ascii",
     )
     assert (done.stdout, done.stderr) == ("\\xe4\\u4e00\n", "")
 
@@ -131,8 +132,8 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
     """With one there, progress is drawn by escape sequences, and text of others still is text."""
     write_archive(tmp_path / "crafted.osr", "kind \x1b]0;owned\x07", {})
     (tmp_path / "in.jsonl").write_text(json.dumps({EVIL: "\x1b]0;owned\x07"}) + "\n")
-    said = f"from stream_osr.terminal import Terminal, guard; guard(); Terminal(stderr=True).say({EVIL!r})"
-    main = "from stream_osr.cli import main; main()"
+    said = f"from stream_osr_connectors.terminal import Terminal, guard; guard(); Terminal(stderr=True).say({EVIL!r})"
+    main = "from stream_osr_connectors.cli.app import main; main()"
     for program, *arguments in (
         (said,),
         (main, "inspect", "crafted.osr"),
@@ -168,8 +169,8 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
 )
 def test_all_that_a_service_tells_is_json(tmp_path: Path, fault: str) -> None:
     begin = (
-        "import logging\nfrom stream_osr_kafka.ops.logs import begin_logging\n"
-        "from stream_osr_kafka.settings import load_settings\n"
+        "import logging\nfrom stream_osr_connectors.kafka.ops.logs import begin_logging\n"
+        "from stream_osr_connectors.kafka.settings import load_settings\n"
         "given = dict(brokers='b', input='i', group='g', instance='w', state='s', log_format='json')\n"
         "begin_logging(load_settings(None, [], model='m', **given))\n"
     )
@@ -222,7 +223,7 @@ def test_a_traceback_in_the_log_forges_no_line(text: str) -> None:
 
 def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program after the guard is up."""
-    begin = f"import sys; from stream_osr.terminal import guard; guard(); EVIL = {EVIL!r}\n"
+    begin = f"import sys; from stream_osr_connectors.terminal import guard; guard(); EVIL = {EVIL!r}\n"
     return subprocess.run(
         [sys.executable, "-c", begin + program],
         capture_output=True, text=True, timeout=60,

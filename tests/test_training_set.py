@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.features import Features
 from stream_osr.training_set import TrainingSet
 
@@ -72,7 +72,7 @@ def test_a_trained_model_is_that_of_the_order_of_arrival_after_a_restart():
     for j in labels:
         wandering[j] = 0.95 * wandering[j] + 0.3 * rng.normal(size=2)
         rows.append({"a": 9.0 * j + wandering[j, 0], "b": wandering[j, 1]})
-    model = OpenSetRecognizer(chains=1, training_sweeps=2)
+    model = OpenSetRecognizer(chains=1, model=ModelOptions(training_sweeps=2))
     for x, j in zip(rows[:300], labels[:300], strict=True):
         model.learn_one(x, j)
     twin = pickle.loads(pickle.dumps(model))

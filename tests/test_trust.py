@@ -26,6 +26,7 @@ from stream_osr import (
     SubclassEmerged,
     SubclassRefuted,
 )
+from stream_osr.config import grouped
 from stream_osr.evaluation import expected_calibration_error
 from stream_osr.model.known import log_densities
 from stream_osr.model.prior import homogeneous
@@ -35,7 +36,7 @@ SEEDS = range(3)
 
 
 def trained_on(X: np.ndarray, y: np.ndarray, **arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(**arguments)
+    model = OpenSetRecognizer(**grouped(**arguments))
     for row, label in zip(X.tolist(), y.tolist(), strict=True):
         model.learn_one(dict(enumerate(row)), str(label))
     model.freeze()

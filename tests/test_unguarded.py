@@ -8,8 +8,8 @@ from copy import copy
 import pytest
 from typer.testing import CliRunner
 
-from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.cli import app
+from stream_osr import Limits, OpenSetRecognizer, TrainedModel
+from stream_osr_connectors.cli.app import app
 from tests.blobs import fitted, learn_all, stream_part, training_part
 
 
@@ -30,7 +30,7 @@ def test_a_model_without_references_says_when_it_is_loaded_that_nothing_guards_i
     caplog.clear()
     model = OpenSetRecognizer.load(tmp_path / "model.osr")
     (told,) = warnings(caplog)
-    assert "train with references=1000" in told
+    assert "train with limits=Limits(references=1000)" in told
     copy(model)
     OpenSetRecognizer.from_trained(model.trained)
     OpenSetRecognizer.from_stream_state(model.trained, model.stream_state())
@@ -56,13 +56,13 @@ def test_inspect_says_it_in_a_line(bare, tmp_path):
 
 
 def test_training_without_references_says_so_when_it_ends_and_not_before(caplog):
-    model = learn_all(OpenSetRecognizer(references=0, chains=1), training_part(40))
+    model = learn_all(OpenSetRecognizer(chains=1, limits=Limits(references=0)), training_part(40))
     assert "recall" not in str(model.summary()), "training goes on: nothing was promised"
     assert not warnings(caplog)
     assert "nothing guards the known classes" in str(model.freeze())
     assert model.freeze() is model.trained.report
     (told,) = warnings(caplog)
-    assert "references=1000" in told
+    assert "Limits(references=1000)" in told
 
 
 def test_a_model_with_references_says_nothing(tmp_path, caplog):

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidInstance
 from stream_osr.unlike import NONE, check_features, least_features
 from tests.blobs import around
@@ -38,7 +39,9 @@ def trained() -> TrainedModel:
 
 
 def streaming(trained: TrainedModel, **arguments: object) -> OpenSetRecognizer:
-    return OpenSetRecognizer.from_trained(trained, **{"chains": 1, "batch_size": 8, "seed": 5, **arguments})
+    return OpenSetRecognizer.from_trained(
+        trained, **grouped(**{"chains": 1, "batch_size": 8, "seed": 5, **arguments})
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 WATCH = """
 import gc
 
-from stream_osr.cli.warmup import warm_up
+from stream_osr_connectors.cli.warmup import warm_up
 from stream_osr.model.jit import Kernel
 
 
@@ -29,7 +29,7 @@ for module, name, types in sorted(compiled() - before, key=str):
 DEMO = """
 import contextlib, io, pathlib
 
-from stream_osr.cli.demo import demo
+from stream_osr_connectors.cli.demo import demo
 
 with contextlib.redirect_stdout(io.StringIO()):
     demo(pathlib.Path({output!r}), seed=2)

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PLACES = ("stream_osr", "connectors", "stream_osr_start.py")
-"""What is counted; the last stands by itself, and is not in the total."""
+PLACES = ("stream_osr", "connectors")
+"""Folders whose modules are counted."""
 
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
@@ -77,12 +77,8 @@ def _body(function: ast.FunctionDef | ast.AsyncFunctionDef, code: set[int]) -> i
 
 def count_tree(root: Path) -> dict[str, Module]:
     """Count the modules of a tree, by their paths."""
-    files = [
-        path
-        for place in PLACES
-        for path in ([root / place] if place.endswith(".py") else (root / place).rglob("*.py"))
-    ]
-    return {str(path.relative_to(root)): count_module(path.read_text()) for path in sorted(files) if path.exists()}
+    files = sorted(path for place in PLACES for path in (root / place).rglob("*.py"))
+    return {str(path.relative_to(root)): count_module(path.read_text()) for path in files}
 
 
 def count_commit(commit: str, root: Path) -> dict[str, Module]:
@@ -94,12 +90,11 @@ def count_commit(commit: str, root: Path) -> dict[str, Module]:
 
 
 def by_package(modules: dict[str, Module]) -> Counter[str]:
-    """Sum lines of code up by package; ``total`` is of the packages, without what stands by itself."""
+    """Sum lines of code up by package, and in ``total``."""
     counts: Counter[str] = Counter()
     for path, module in modules.items():
-        parent = str(Path(path).parent)
-        counts[path if parent == "." else parent] += module.code
-        counts["total"] += 0 if parent == "." else module.code
+        counts[str(Path(path).parent)] += module.code
+        counts["total"] += module.code
     return counts
 
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -300,6 +301,7 @@ def _succeed(said: Recorder) -> None:
 
 def write(folder: Path, names: list[str] | None = None) -> None:
     """Run the streams and write what was said into a folder for each."""
+    warnings.filterwarnings("ignore", ".*the plain name goes", DeprecationWarning)  # earlier trees have no other
     print(f"the library is that of {Path(stream_osr.__file__).parent}")
     for run in RUNS:
         if names and run.name not in names:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.evaluation import load
+from benchmarks.paper.datasets import load
 
 TRAINED_SHARE = 0.5
 """At most this share of the instances of a known class is for training; the others are for the stream."""

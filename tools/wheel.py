@@ -66,7 +66,7 @@ def main() -> None:
         run(
             sys.executable,
             "-m",
-            "stream_osr.cli",
+            "stream_osr_connectors",
             "warmup",
             environment={**FOR_ANY, "NUMBA_CACHE_DIR": place / "kept"},
         )

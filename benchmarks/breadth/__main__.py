@@ -21,14 +21,14 @@ from benchmarks.breadth.recipes import RECIPES, follow
 from benchmarks.openset.cells import versions
 from benchmarks.openset.figures import OURS_COLOUR, STYLE
 from benchmarks.tabular import TABLES, Part, divide, frame
-from benchmarks.written import ROOT, table, write
+from benchmarks.written import RECORDS, ROOT, table, write
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import OpenSetReport, auroc
 
 OURS = "stream-osr"
 UNKNOWN = "unknown"
 BATCH = 64
-RESULTS = ROOT / "docs" / "results" / "breadth.jsonl"
+RESULTS = RECORDS / "breadth.jsonl"
 PAGE = ROOT / "docs" / "results" / "breadth.md"
 FIGURE = ROOT / "docs" / "results" / "figures" / "breadth.png"
 Key = tuple[str, int, str]

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
+from benchmarks.paper.protocol import Split, split
 from stream_osr import ClassDrifted
 from stream_osr import stream as engine
 from stream_osr.config import Parameters, parameters
-from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, Split, load, split
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
@@ -95,7 +96,7 @@ def switched_on(part: Split, rng: np.random.Generator) -> np.ndarray:
 def runs(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
     """Yield the figures of each stream of a data set; they share the training."""
     data = load(dataset)
-    chosen = parameters(seed=seed, pca_components=PCA_DIMENSIONS.get(dataset), batch_size=BATCH)
+    chosen = parameters(seed=seed, pca=PCA_DIMENSIONS.get(dataset), batch_size=BATCH)
     part = split(data.X, data.y, KNOWN_CLASSES[dataset], UNKNOWN_CLASSES[dataset][-1], seed)
     number = {label: j for j, label in enumerate(part.known)}
     group = np.array([number[label] for label in part.y_train.tolist()])

@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
+from benchmarks.paper.protocol import split
 from stream_osr import Decision, NewClasses
 from stream_osr import stream as engine
 from stream_osr.config import Parameters, parameters
 from stream_osr.discovery.candidates import Measured
 from stream_osr.discovery.grouping import LEAST_SIZE, gather, tree
-from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
@@ -108,7 +109,7 @@ def majorities(cluster: np.ndarray, truth: np.ndarray) -> dict[int, Any]:
 def runs(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
     """Yield the figures at both levels of openness; they share the training."""
     data = load(dataset)
-    chosen = parameters(seed=seed, pca_components=PCA_DIMENSIONS.get(dataset))
+    chosen = parameters(seed=seed, pca=PCA_DIMENSIONS.get(dataset))
     trained = None
     for n_unknown in UNKNOWN_CLASSES[dataset]:
         part = split(data.X, data.y, KNOWN_CLASSES[dataset], n_unknown, seed)

@@ -30,8 +30,8 @@ from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.discovery.events import Event, SubclassMerged
 from stream_osr.discovery.reconcile import Local, Reconciled, Summary, reconcile, restore
 from stream_osr.stream.summaries import Said, to_say
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.partition import seed_of
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import seed_of
 
 DATASETS = ("PENDIGITS",)
 PARTITIONS = 4

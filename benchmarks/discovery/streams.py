@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.openset.sets import SETTINGS, problem
+from benchmarks.paper.datasets import KNOWN_CLASSES
 from stream_osr import Decision, OpenSetRecognizer, SubclassEmerged, SubclassMerged, SubclassSplit
-from stream_osr.config import parameters
+from stream_osr.config import grouped, parameters
 from stream_osr.discovery.events import Event
-from stream_osr.evaluation import KNOWN_CLASSES, TimeToDetection
+from stream_osr.evaluation import TimeToDetection
 from stream_osr.features import Features
 from stream_osr.trained import TrainedModel, train_model
 
@@ -62,7 +63,7 @@ def train(dataset: str, X: np.ndarray, y: np.ndarray, seed: int) -> TrainedModel
     """Train on rows and labels of the known classes of a data set, with the defaults."""
     labels = tuple(dict.fromkeys(y.tolist()))
     group = np.array([labels.index(label) for label in y.tolist()])
-    chosen = parameters(seed=seed, pca_components=SETTINGS[dataset].pca)
+    chosen = parameters(seed=seed, pca=SETTINGS[dataset].pca)
     return train_model(Features(range(X.shape[1])), X, group, labels, chosen)
 
 
@@ -116,7 +117,7 @@ def announced(events: Iterable[Any]) -> dict[int, int]:
 
 def recognizer(given: Problem, seed: int, **arguments: Any) -> OpenSetRecognizer:
     """Make a recognizer over the trained model."""
-    return OpenSetRecognizer.from_trained(given.trained, seed=seed, **arguments)
+    return OpenSetRecognizer.from_trained(given.trained, **grouped(seed=seed, **arguments))
 
 
 def listen(model: OpenSetRecognizer, X: np.ndarray, y: np.ndarray) -> Heard:

@@ -26,15 +26,15 @@ from benchmarks.discovery.million import resident
 from benchmarks.kafka.ground import ASKED, MODELS, fill, test_part
 from benchmarks.processor import Meter, Split
 from stream_osr import OpenSetRecognizer
-from stream_osr_kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
-from stream_osr_kafka.figures import Figures
-from stream_osr_kafka.run.service import Service
-from stream_osr_kafka.run.streams import READ_AHEAD
-from stream_osr_kafka.run.transactions import Transactions
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.decoding import make_decoder
-from stream_osr_kafka.wire.messages import Origin, Outgoing, origin_of
-from stream_osr_kafka.wire.publisher import Publisher
+from stream_osr_connectors.kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
+from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.run.service import Service
+from stream_osr_connectors.kafka.run.streams import READ_AHEAD
+from stream_osr_connectors.kafka.run.transactions import Transactions
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.decoding import make_decoder
+from stream_osr_connectors.kafka.wire.messages import Origin, Outgoing, origin_of
+from stream_osr_connectors.kafka.wire.publisher import Publisher
 
 PASS = "pass-through"
 LEFT_OUT = 0.2

@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 from kafka import KafkaAdminClient, KafkaProducer
 
+from benchmarks.paper.datasets import load
+from benchmarks.paper.protocol import split
 from stream_osr import OpenSetRecognizer
-from stream_osr.evaluation import load, split
-from stream_osr_kafka.run.topics import SPARE_BYTES, USUAL_BYTES
+from stream_osr.config import grouped
+from stream_osr_connectors.kafka.run.topics import SPARE_BYTES, USUAL_BYTES
 from tests.kafka.brokers import Broker
 
 SEED = 0
@@ -46,7 +48,7 @@ def train(folder: Path) -> dict[str, int]:
     X = pd.DataFrame(part.X_train, columns=[f"x{j}" for j in range(part.X_train.shape[1])])
     known = {}
     for name, arguments in MODELS.items():
-        model = OpenSetRecognizer(seed=SEED, **arguments)
+        model = OpenSetRecognizer(**grouped(seed=SEED, **arguments))
         model.learn_many(X, part.y_train)
         model.freeze()
         model.save(folder / f"{name}.osr")

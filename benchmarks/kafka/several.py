@@ -36,9 +36,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.kafka.ground import DEFAULTS, make_topics, send, values
-from stream_osr_kafka.client import ClientError, TopicAdmin
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.client import ClientError, TopicAdmin
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.scraping import samples_of
 
 SHARES = 0.25, 0.5, 0.9
@@ -162,7 +162,7 @@ class Running:
         self._log = own / "service.log"
         self._admin = TopicAdmin(ServiceSettings(**settings))
         _answered(self.committed)
-        command = [sys.executable, "-m", "stream_osr_start", "run", "--config", str(config)]
+        command = [sys.executable, "-m", "stream_osr_connectors", "run", "--config", str(config)]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **ONE_THREAD})
 

@@ -20,9 +20,8 @@ from benchmarks.openset.cells import Cell, plan, units
 from benchmarks.openset.methods import ENTRIES, GROUPS, names
 from benchmarks.openset.running import run_all
 from benchmarks.openset.sets import FIVE, LEVELS, SETTINGS
+from benchmarks.paper.datasets import DATA_VARIABLE, data_directory, path_of
 from benchmarks.tabular import TABLES
-from stream_osr.evaluation import data_directory
-from stream_osr.evaluation.datasets import DATA_VARIABLE, path_of
 
 console = Console()
 

@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from benchmarks.openset.methods.base import UNKNOWN
+from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
+from benchmarks.paper.protocol import split
 from benchmarks.tabular import TABLES, divide
-from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 
 Level = Literal["closed", "medium", "high"]
 LEVELS: tuple[Level, ...] = ("closed", "medium", "high")

@@ -20,9 +20,9 @@ from benchmarks.openset.methods import ENTRIES, GROUPS, OURS
 from benchmarks.openset.results import Record
 from benchmarks.openset.seeds import REPORTING
 from benchmarks.openset.sets import FIVE, LEVELS, SETTINGS, Level
-from benchmarks.written import ROOT, table, write
+from benchmarks.written import RECORDS, ROOT, table, write
 
-RESULTS = ROOT / "docs" / "results" / "results.jsonl"
+RESULTS = RECORDS / "results.jsonl"
 PAGE = ROOT / "docs" / "results" / "README.md"
 FRONT = ROOT / "README.md"
 

@@ -147,7 +147,7 @@ def markdown(records: Sequence[Record]) -> str:
         "",
         "Mean ± standard deviation over the seeds "
         f"({len(seeds)} of them in the file, {seeds[0]} to {seeds[-1]}; n: seeds of a cell that has fewer). "
-        "Closed, medium and high are the levels of openness; `README.md` beside this file says how they were made.",
+        "Closed, medium and high are the levels of openness; `docs/results/README.md` says how they were made.",
         "",
     ]
     for measure, title in MEASURES.items():

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.openset.comparators.selection import micro_f
 from benchmarks.openset.methods.base import UNKNOWN, Method, Outcome, Projection, Setup
-from stream_osr.evaluation import validation_split
+from benchmarks.paper.protocol import validation_split
 
 BATCH = 64
 """Instances decided together in the simulations, by methods that take a stream in batches."""

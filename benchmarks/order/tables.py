@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 
 from benchmarks.order.case import Case
-from stream_osr.evaluation import data_directory
+from benchmarks.paper.datasets import data_directory
 
 LONGEST = 5000
 """Instances of a stream at most; of TEP the whole runs."""

@@ -15,7 +15,7 @@ from benchmarks.openset import results
 from benchmarks.openset.sets import FIVE
 from benchmarks.paper import runs, tables
 from benchmarks.paper.figures import draw_all
-from benchmarks.written import ROOT, write
+from benchmarks.written import RECORDS, ROOT, write
 
 FOLDER = ROOT / "docs" / "results"
 PAGE = FOLDER / "paper.md"
@@ -24,8 +24,8 @@ PAGE = FOLDER / "paper.md"
 def main(
     seeds: Annotated[int, typer.Option(help="Repetitions of tables 1 and 2.")] = 3,
     draw_only: Annotated[bool, typer.Option("--draw-only", help="Measure nothing.")] = False,
-    measured: Annotated[Path, typer.Option(help="Results of benchmarks.openset.")] = FOLDER / "results.jsonl",
-    own: Annotated[Path, typer.Option(help="Results of tables 1 and 2.")] = FOLDER / "paper.jsonl",
+    measured: Annotated[Path, typer.Option(help="Results of benchmarks.openset.")] = RECORDS / "results.jsonl",
+    own: Annotated[Path, typer.Option(help="Results of tables 1 and 2.")] = RECORDS / "paper.jsonl",
     page: Annotated[Path | None, typer.Option(help="Page whose tables are written.")] = PAGE,
     figures: Annotated[Path, typer.Option(help="Folder of the figures.")] = FOLDER / "figures" / "paper",
 ) -> None:

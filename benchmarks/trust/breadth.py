@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.paper.datasets import DatasetNotFoundError, data_directory
 from benchmarks.trust.problems import Problem, figures_of_merit, follow, train
-from stream_osr.evaluation import DatasetNotFoundError, data_directory
 
 NAMES = (
     "ANNEAL",

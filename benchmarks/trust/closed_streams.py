@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from river.datasets import synth
 
+from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
+from benchmarks.paper.protocol import split
 from benchmarks.trust import breadth
 from benchmarks.trust.problems import Problem
-from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 
 TRAINING = 2_000
 INSTANCES = 50_000

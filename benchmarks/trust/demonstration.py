@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.trust.problems import figures_of_merit
 from stream_osr import SubclassEmerged
-from stream_osr.cli import demo
+from stream_osr_connectors.cli import demo
 
 STREAMS = ("demo",)
 KNOWN, NEW = ("brickface", "cement", "grass", "path"), ("sky", "foliage", "window")

@@ -10,7 +10,7 @@ from benchmarks.openset.methods import Setup
 from benchmarks.openset.methods.stream import Stream
 from benchmarks.openset.sets import SETTINGS
 from benchmarks.openset.sets import problem as lay_out
-from stream_osr.evaluation import KNOWN_CLASSES
+from benchmarks.paper.datasets import KNOWN_CLASSES
 
 STREAMS = tuple(KNOWN_CLASSES)
 BATCH = 64

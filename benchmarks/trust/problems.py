@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.discovery.events import Event
 from stream_osr.evaluation import OpenSetReport, auroc, expected_calibration_error
 from stream_osr.training_report import TrainingReport
@@ -53,7 +54,7 @@ class Trained(NamedTuple):
 def train(given: Problem, seed: int) -> Trained:
     """Train a recognizer of one thread; results do not depend on how many there are."""
     begin = time.process_time()
-    model = OpenSetRecognizer(**given.arguments, n_jobs=1, seed=seed)
+    model = OpenSetRecognizer(**grouped(**given.arguments, n_jobs=1, seed=seed))
     model.learn_many(pd.DataFrame(given.X_train), given.y_train.tolist())
     report = model.freeze()
     return Trained(model, report, time.process_time() - begin)

@@ -77,7 +77,7 @@ class BadRecord(NamedTuple):
     --------
     A dead-letter file is a sink that takes these records:
 
-    >>> from stream_osr_connectors import MemorySink
+    >>> from stream_osr_connectors.files import MemorySink
     >>> dead_letters = MemorySink()
     >>> dead_letters.write(BadRecord({"index": 3}, 3, "1.5,warm", "column 'b' ...")._asdict())
     >>> dead_letters.records[0]["row"]

@@ -24,9 +24,9 @@ import fastavro
 
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.messages import Decoder, Received
 from stream_osr_connectors.values import DecodeError
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.messages import Decoder, Received
 
 logger = logging.getLogger("stream_osr.kafka")
 

@@ -26,8 +26,8 @@ from urllib.request import Request, urlopen
 import fastavro
 
 from stream_osr.errors import ConnectorError
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.messages import Encoded, EncodedKind, Encoder
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.messages import Encoded, EncodedKind, Encoder
 
 logger = logging.getLogger("stream_osr.kafka")
 

@@ -14,7 +14,7 @@ import time
 
 from kafka import KafkaProducer
 
-from stream_osr.cli.demo import split
+from stream_osr_connectors.cli.demo import split
 
 
 def main() -> None:

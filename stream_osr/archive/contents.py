@@ -12,7 +12,7 @@ from stream_osr.archive.form import Form
 from stream_osr.archive.model_checks import check_counts
 from stream_osr.archive.needs import need
 from stream_osr.archive.records import EVENTS, ROWS
-from stream_osr.config import Parameters
+from stream_osr.config import Arguments, Parameters, archived
 from stream_osr.errors import InvalidLabel, InvalidParameter, PersistenceError
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.model.prior import width_of
@@ -55,7 +55,7 @@ def check_recognizer(state: Mapping[str, Any], parameters: Parameters, name: str
 
 
 def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
-    lacking = sorted(set(Parameters.model_fields) - set(form["arguments"]))
+    lacking = sorted(set(archived(Arguments())) - set(form["arguments"]))
     need(not lacking, "arguments", f"without {', '.join(lacking)}", "all of the constructor's")
     for name, most in MOST.items():
         value = getattr(parameters, name)

@@ -164,7 +164,7 @@ def _principal_axes(centred: np.ndarray, components: int | None, variance: float
     assert components is not None
     if components > useful:
         raise InvalidParameter(
-            f"pca_components is {components}, but the {len(centred)} training instances span only {useful} dimensions"
+            f"pca is {components}, but the {len(centred)} training instances span only {useful} dimensions"
         )
     return axes[:components].T, float(max(0.0, 1.0 - share[components - 1]))
 

@@ -116,7 +116,6 @@ def train(
     rng: np.random.Generator,
     *,
     sweeps: int,
-    exclusive: bool = True,
     grid: Grid | None = None,
     location: Location = CONJUGATE,
     progress: Callable[[int], None] | None = None,
@@ -137,8 +136,6 @@ def train(
         Source of randomness.
     sweeps
         Number of Gibbs sweeps.
-    exclusive
-        A subclass belongs to one class only.
     grid
         Values between which the base measure is drawn before each sweep, from its conditional given the seats;
         ``None``: ``prior`` stays. Not with tied covariances.
@@ -148,7 +145,7 @@ def train(
         Called with the number of each finished sweep.
     """
     start = spread(group, rng) if len(prior.first) else group
-    seating = seat_by_groups(homogeneous(rows), group, start, prior, exclusive)
+    seating = seat_by_groups(homogeneous(rows), group, start, prior, exclusive=True)
     log_new = log_new_densities(seating.guests.rows, prior, location)
     ended = space
     for number in range(sweeps):
@@ -159,7 +156,7 @@ def train(
             settled = number >= SETTLED * sweeps
             prior, seating = _draw_base_measure(rng, rows, seating, grid, prior, settled=settled)
             log_new = log_new_densities(seating.guests.rows, prior, location)
-        seating = sweep(seating, prior, rng, exclusive, log_new)
+        seating = sweep(seating, prior, rng, exclusive=True, log_new=log_new)
         if progress is not None:
             progress(number + 1)
     return Training(ended, prior, seating, location)

@@ -67,7 +67,7 @@ def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel 
     try:
         return train_model(features, X, group, tuple(training.labels), parameters, sweeps=sweeps, draws=1)
     except InvalidParameter:
-        if parameters.pca_components is None and parameters.pca_variance is None:
+        if parameters.pca is None:
             raise
         return None
 
@@ -94,10 +94,6 @@ def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None
         raise InvalidInstance(
             f"the training instances have no feature{why and f' that can be used: {why}'}; give one"
         )
-    if chosen.select == "validation":
-        from stream_osr.stream.selection import select_by_validation  # with metrics, which are slow to import
-
-        chosen = select_by_validation(features, X, group, chosen)
     order = arrived if chosen.order == "arrival" else None
     trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
     cells, rows = training.count_absent(trained.absent_zero)

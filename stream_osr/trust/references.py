@@ -258,11 +258,11 @@ def _without(
     for training in trainings:
         dish = np.unique(dish_of_guests(training.seating)[rest], return_inverse=True)[1]
         prior = _rebased(training.prior, rows, group[rest], space)
-        seating = seat_by_groups(rows, group[rest], dish, prior, p.exclusive)
+        seating = seat_by_groups(rows, group[rest], dish, prior, exclusive=True)
         seating.franchise.alpha[:] = training.seating.franchise.alpha[0]
         seating.franchise.gamma[:] = training.seating.franchise.gamma[0]
         known, _ = summarize(
-            training._replace(space=other, prior=prior, seating=seating), p.epsilon, p.broad, effective
+            training._replace(space=other, prior=prior, seating=seating), p.epsilon, p.background_component, effective
         )
         out.append(log_densities(known, densities(known), asked)[0] + volume)
     return out

@@ -17,14 +17,15 @@ from typing import Any
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import save_trained
-from stream_osr_connectors import MemorySink
-from stream_osr_connectors.loop import Sinks, load_checkpoint, run
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.models import ModelFile
-from stream_osr_kafka.run.partition import begin, step
-from stream_osr_kafka.run.snapshots import Snapshots
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr.config import grouped
+from stream_osr_connectors.files import MemorySink
+from stream_osr_connectors.files.loop import Sinks, load_checkpoint, run
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import begin, step
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.archives.golden import machine
 from tests.archives.story import (
     ARGUMENTS,
@@ -70,7 +71,7 @@ def _rows(n: int, seed: int, *names: str) -> list[Row]:
 def _trained(temporary: Path, folder: Path) -> None:
     model, path, rows = trained(), temporary / "trained.osr", _rows(80, 10, "named")
     save_trained(model.trained, path)
-    expected = go_on(OpenSetRecognizer.from_trained(model.trained, **ARGUMENTS), rows)
+    expected = go_on(OpenSetRecognizer.from_trained(model.trained, **grouped(**ARGUMENTS)), rows)
     _keep(folder, path, {"fingerprint": model.trained.fingerprint, "rows": rows, "expected": expected})
 
 
@@ -84,7 +85,7 @@ def _mid_stream(temporary: Path, folder: Path) -> None:
 
 
 def _training(temporary: Path, folder: Path) -> None:
-    model = OpenSetRecognizer(**ARGUMENTS)
+    model = OpenSetRecognizer(**grouped(**ARGUMENTS))
     train(model, 41)
     _recognizer(model, temporary / "in-training.osr", folder, _rows(70, 12, "named"), go_on_training)
 

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr_connectors import MemorySink, MemorySource
+from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
+from stream_osr_connectors.files import MemorySink, MemorySource
+from stream_osr_connectors.files.loop import Checkpoint, Sinks, run
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.loop import Checkpoint, Sinks, run
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.partition import Partition, step
-from stream_osr_kafka.wire.boundaries import Boundary
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import Partition, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
 
 CENTRES = {
     "left": (0.0, 0.0),
@@ -107,7 +108,7 @@ def train(model: OpenSetRecognizer, n: int) -> None:
 
 def trained(n: int = 120, **arguments: Any) -> OpenSetRecognizer:
     """A recognizer whose training has ended."""
-    model = OpenSetRecognizer(**{**ARGUMENTS, **arguments})
+    model = OpenSetRecognizer(**grouped(**{**ARGUMENTS, **arguments}))
     train(model, n)
     model.freeze()
     return model

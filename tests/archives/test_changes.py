@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.archive import load_trained, reading, save_trained
 from stream_osr.archive.container import Archive
 from stream_osr.archive.records import RECORDS
-from stream_osr.config import Parameters
+from stream_osr.config import Parameters, grouped
 from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.loop import Checkpoint, load_checkpoint, save_checkpoint
+from stream_osr_connectors.files.loop import Checkpoint, load_checkpoint, save_checkpoint
 from tests.archives.changes import Change, changed, changes, read
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files
@@ -107,7 +107,7 @@ CASES = [
     Case(
         "trained.osr",
         lambda path: save_trained(load_trained(path), path),
-        lambda path, rows: go_on(OpenSetRecognizer.from_trained(load_trained(path), **ARGUMENTS), rows),
+        lambda path, rows: go_on(OpenSetRecognizer.from_trained(load_trained(path), **grouped(**ARGUMENTS)), rows),
     ),
 ]
 
@@ -219,7 +219,7 @@ def test_changes_of_what_is_known_of_the_order(
 ) -> None:
     """The same of a stream whose neighbours depend on each other."""
     path, rows = tmp_path / "dependent.osr", [x for x, _ in dependent_rows(700, 2)]
-    model = OpenSetRecognizer(batch_size=32, window=40, chains=2, training_sweeps=3)
+    model = OpenSetRecognizer(batch_size=32, chains=2, model=ModelOptions(window=40, training_sweeps=3))
     learn_all(model, dependent_rows(400, 1, memory))
     model.freeze()
     learn_all(model, [(x, None) for x in rows[:600]])

@@ -14,6 +14,7 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import check_recognizer, reading
 from stream_osr.archive.derived import check_statistics
 from stream_osr.archive.form import Form, Refused
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState
 from stream_osr.model.prior import make_prior
 from tests.archives.changes import found, places, read
@@ -50,7 +51,7 @@ def test_no_state_of_a_stream_is_refused(arguments: dict[str, Any]) -> None:
     rng, d = np.random.default_rng(STREAMS.index(arguments)), 3
     centres, scale = rng.normal(size=(7, d)) * 8.0, 10.0 ** rng.integers(-6, 7, size=d)
     settings = {"chains": 2, "batch_size": 32, "training_sweeps": 3, "decision_delay": 10, "half_life": 60.0}
-    model = OpenSetRecognizer(seed=1, **{**settings, **arguments})
+    model = OpenSetRecognizer(**grouped(seed=1, **{**settings, **arguments}))
 
     def row(j: int, at: int) -> dict[str, float]:
         x = centres[j] + 1e-3 * at * (j == 0) + rng.normal(size=d)

@@ -14,12 +14,13 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive import load_trained
-from stream_osr_connectors.loop import load_checkpoint
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.models import ModelFile
-from stream_osr_kafka.run.partition import Partition
-from stream_osr_kafka.run.snapshots import Snapshots, name_of
-from stream_osr_kafka.wire.boundaries import Boundary, History
+from stream_osr.config import grouped
+from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition
+from stream_osr_connectors.kafka.run.snapshots import Snapshots, name_of
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, History
 from tests.archives.golden import VERSIONS, beside, machine, unpacked
 from tests.archives.story import (
     ARGUMENTS,
@@ -64,7 +65,7 @@ def test_the_trained_model(version: Path, tmp_path: Path) -> None:
     told = beside(version, "trained.osr")
     trained = load_trained(unpacked(version, "trained.osr", tmp_path))
     assert trained.fingerprint == told["fingerprint"], "snapshots, commits and events bear it"
-    outcome = as_text(go_on(OpenSetRecognizer.from_trained(trained, **ARGUMENTS), told["rows"]))
+    outcome = as_text(go_on(OpenSetRecognizer.from_trained(trained, **grouped(**ARGUMENTS)), told["rows"]))
     same(outcome, told["expected"], closeness(version))
 
 

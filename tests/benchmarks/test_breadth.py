@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.breadth.__main__ import OURS, measure, page
 from benchmarks.breadth.recipes import RECIPES
+from benchmarks.paper.datasets import data_directory
 from benchmarks.tabular import BLOCKS, TABLES, divide
-from stream_osr.evaluation import data_directory
 from tests.data import need_data
 
 RECORD = dict(zip(RECIPES, ["KNN", "LOF", "Forest", "Mahalanobis", "ClassMahalanobis", "RFmax"], strict=True))

@@ -19,7 +19,7 @@ from benchmarks.order import page, processes, running, tables
 from benchmarks.order.__main__ import chosen, main
 from benchmarks.order.case import Case
 from benchmarks.order.page import Bound, bounds, unmet
-from stream_osr import OpenSetRecognizer, SubclassMerged
+from stream_osr import Input, OpenSetRecognizer, SubclassMerged
 from tests.data import need_ordered
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +151,7 @@ def test_the_frozen_model_is_as_right_as_the_processes_were_tuned_for(process):
     found = []
     for seed in range(5):
         given = processes.case(f"{process}/closed", seed)
-        model = OpenSetRecognizer(seed=seed, order="shuffled")  # 2c2959a did not look at the order
+        model = OpenSetRecognizer(seed=seed, input=Input(order="shuffled"))  # 2c2959a did not look at the order
         model.learn_many(pd.DataFrame(given.X_train), given.y_train.tolist())
         model.freeze()
         found.append(np.mean(model.predict_many(pd.DataFrame(given.X)) == given.y))

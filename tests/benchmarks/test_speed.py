@@ -15,7 +15,7 @@ import typer
 import stream_osr.evaluation
 from benchmarks import before, growth, peers, speed, streams, written
 from benchmarks.before import Tree
-from stream_osr.evaluation import Split
+from benchmarks.paper.protocol import Split
 from tests.data import need_data
 
 QUICK = {**streams.ONE_CHAIN, "training_sweeps": 2}
@@ -282,6 +282,8 @@ def test_what_was_measured_stands_between_the_markers(tmp_path):
 def test_page_has_a_place_for_every_table(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(written.PAGE.read_text())
-    for name in (*speed.TABLES, "before", "growth", "peers"):
+    for name in (*speed.TABLES, "growth", "peers"):
         written.write(name, json.dumps(name), page)
         assert json.dumps(name) in page.read_text()
+    page.write_text((written.RECORDS / "before.md").read_text())
+    written.write("before", "now", page)

@@ -12,8 +12,10 @@ from benchmarks.openset.comparators.one_vs_set import OneVsSet
 from benchmarks.openset.comparators.pi_svm import PISVM
 from benchmarks.openset.comparators.selection import choose_parameters
 from benchmarks.openset.comparators.w_svm import WSVM
+from benchmarks.paper.datasets import KNOWN_CLASSES
+from benchmarks.paper.protocol import validation_split
 from stream_osr.errors import InvalidParameter
-from stream_osr.evaluation import KNOWN_CLASSES, OpenSetReport, validation_split
+from stream_osr.evaluation import OpenSetReport
 from tests.data import need_data
 
 

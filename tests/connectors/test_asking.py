@@ -23,12 +23,12 @@ from stream_osr.errors import (
     NothingToUndo,
     PersistenceError,
 )
-from stream_osr_connectors import JsonLinesSink, JsonLinesSource, MemorySource
-from stream_osr_connectors import acting as acting_module
-from stream_osr_connectors.ask_log import AskLog
-from stream_osr_connectors.asking import Asked, ask, history
-from stream_osr_connectors.locking import sole_writer
-from stream_osr_connectors.loop import Sinks, go_on, load_checkpoint, run
+from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySource
+from stream_osr_connectors.files import command_runner as acting_module
+from stream_osr_connectors.files.command_log import AskLog
+from stream_osr_connectors.files.commands import Asked, ask, history
+from stream_osr_connectors.files.locking import sole_writer
+from stream_osr_connectors.files.loop import Sinks, go_on, load_checkpoint, run
 from tests.blobs import around
 from tests.processes import COMMAND, Process
 from tests.processes import run as command
@@ -311,7 +311,7 @@ def _die_at(point: str) -> None:
     def die(*given: object, **named: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    from stream_osr_connectors import checkpoint
+    from stream_osr_connectors.files import checkpoint
 
     if point == "before the outcome":
         AskLog.tell = die  # type: ignore[method-assign]

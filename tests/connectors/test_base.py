@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import stream_osr_connectors as connectors
-from stream_osr_connectors import (
+import stream_osr_connectors.files as connectors
+from stream_osr_connectors.files import (
     BadRecord,
     CheckedSink,
     CsvSink,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import BadRecord, CsvSource, Record
-from stream_osr_connectors.survey import survey
+from stream_osr_connectors.files import BadRecord, CsvSource, Record
+from stream_osr_connectors.files.survey import survey
 
 
 @pytest.fixture

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import CsvSink, CsvSource, JsonLinesSink, JsonLinesSource, Record, open_sink, open_source
+from stream_osr_connectors.files import (
+    CsvSink,
+    CsvSource,
+    JsonLinesSink,
+    JsonLinesSource,
+    Record,
+    open_sink,
+    open_source,
+)
 
 SUFFIXES = [
     (".csv", CsvSource, CsvSink),

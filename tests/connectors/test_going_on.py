@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import CheckedSink, MemorySink, Sink, open_sink, open_source
 from stream_osr_connectors.base import Closing, Position
-from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
+from stream_osr_connectors.files import CheckedSink, MemorySink, Sink, open_sink, open_source
+from stream_osr_connectors.files.loop import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
 from tests.connectors.test_locking import nobody
 from tests.connectors.test_loop import NAMES, streaming, trained
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import BadRecord, JsonLinesSource, Record
+from stream_osr_connectors.files import BadRecord, JsonLinesSource, Record
 
 
 @pytest.fixture

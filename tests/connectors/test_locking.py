@@ -20,17 +20,17 @@ from typing import Any
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import MemorySource, open_sink
-from stream_osr_connectors import locking as module
-from stream_osr_connectors.locking import Lock, sole_writer
-from stream_osr_connectors.loop import Sinks, run
+from stream_osr_connectors.files import MemorySource, open_sink
+from stream_osr_connectors.files import locking as module
+from stream_osr_connectors.files.locking import Lock, sole_writer
+from stream_osr_connectors.files.loop import Sinks, run
 from tests.connectors.test_loop import streaming, trained
 
 __all__ = ["trained"]  # a fixture
 
 HOLDER = """
 import sys
-from stream_osr_connectors import open_sink
+from stream_osr_connectors.files import open_sink
 sink = open_sink(sys.argv[1])
 sink.write({"n": 1})
 sink.flush()

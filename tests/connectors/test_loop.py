@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.config import grouped
 from stream_osr.errors import RefusedState
-from stream_osr_connectors import MemorySink, MemorySource, Record, open_sink, open_source
-from stream_osr_connectors.loop import Sinks, go_on, load_checkpoint, run
+from stream_osr_connectors.files import MemorySink, MemorySource, Record, open_sink, open_source
+from stream_osr_connectors.files.loop import Sinks, go_on, load_checkpoint, run
 from tests.blobs import around
 
 NAMES = ("a", "b", "c")
@@ -34,7 +35,9 @@ def trained() -> TrainedModel:
 
 
 def streaming(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
-    return OpenSetRecognizer.from_trained(trained, **{"chains": 1, "batch_size": 4, "seed": 5, **arguments})
+    return OpenSetRecognizer.from_trained(
+        trained, **grouped(**{"chains": 1, "batch_size": 4, "seed": 5, **arguments})
+    )
 
 
 LINES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import BadRecord, MemorySink, MemorySource, Record
+from stream_osr_connectors.files import BadRecord, MemorySink, MemorySource, Record
 
 
 def test_source_takes_records_bad_records_and_mappings_from_any_iterable() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stream_osr_connectors import BadRecord, Record, Source, open_sink, open_source
+from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
 
 NAMES = ["data.csv", "data.csv.gz", "data.jsonl", "data.jsonl.gz"]
 

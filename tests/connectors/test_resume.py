@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import BadRecord, Record, open_source
+from stream_osr_connectors.files import BadRecord, Record, open_source
 
 NAMES = ["in.csv", "in.csv.gz", "in.jsonl", "in.jsonl.gz"]
 

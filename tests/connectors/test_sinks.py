@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import CsvSink, JsonLinesSink, Record, Sink, open_sink, open_source
+from stream_osr_connectors.files import CsvSink, JsonLinesSink, Record, Sink, open_sink, open_source
 
 NAMES = ["out.csv", "out.csv.gz", "out.jsonl", "out.jsonl.gz"]
 
@@ -263,7 +263,7 @@ class SmallDisk(io.FileIO):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_going_on_after_a_full_disk_was_cleared(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_osr_connectors.byte_sink.open_output", lambda path, **_: SmallDisk(path, "a+b"))
+    monkeypatch.setattr("stream_osr_connectors.files.byte_sink.open_output", lambda path, **_: SmallDisk(path, "a+b"))
     with open_sink(tmp_path / name) as sink:
         write(sink, 1)
         sink.flush()

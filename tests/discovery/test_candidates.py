@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from stream_osr import NewClasses, OpenSetRecognizer
-from stream_osr.cli import demo
 from stream_osr.errors import NotTrained
+from stream_osr_connectors.cli import demo
 from tests.blobs import KNOWN, fitted
 
 FIRST, SECOND = [(-20.0, 20.0), (-20.0, 23.0)], [(40.0, 0.0)]

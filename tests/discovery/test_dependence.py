@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import DependenceFound, OpenSetRecognizer, Signals
-from stream_osr.config import parameters
+from stream_osr.config import grouped, parameters
 from stream_osr.trained import TrainedModel
 from tests.blobs import dependent_rows, learn_all
 from tests.doors.stream import Judged, Stream, dependence, follow_dependence, open_stream
@@ -19,14 +19,14 @@ SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 5,
 
 @functools.cache
 def trained(memory: float) -> TrainedModel:
-    model = learn_all(OpenSetRecognizer(**SETTINGS), dependent_rows(600, 1, memory))
+    model = learn_all(OpenSetRecognizer(**grouped(**SETTINGS)), dependent_rows(600, 1, memory))
     model.freeze()
     return model.trained
 
 
 def streamed(training: float, memory: float, n: int = 800) -> tuple[Signals, list[DependenceFound]]:
     """Signals after a stream with as much memory, and what was told of dependence."""
-    model = OpenSetRecognizer.from_trained(trained(training), **SETTINGS)
+    model = OpenSetRecognizer.from_trained(trained(training), **grouped(**SETTINGS))
     learn_all(model, [(x, None) for x, _ in dependent_rows(n, 2, memory)])
     return model.signals, [event for event in model.drain_events() if isinstance(event, DependenceFound)]
 
@@ -91,7 +91,7 @@ def test_typical_instances_that_are_called_unknown_in_bulk_are_told_once() -> No
 
 @pytest.mark.parametrize("order", ["arrival", "shuffled"])
 def test_where_the_order_says_nothing_there_is_no_signal(order: Literal["arrival", "shuffled"]) -> None:
-    model = learn_all(OpenSetRecognizer(**SETTINGS, order=order), dependent_rows(600, 1))
+    model = learn_all(OpenSetRecognizer(**grouped(**SETTINGS, order=order)), dependent_rows(600, 1))
     model.freeze()
     assert bool(model.signals.dependence) == (order == "arrival")
     learn_all(model, [(x, None) for x, _ in dependent_rows(400, 2)])
@@ -100,7 +100,7 @@ def test_where_the_order_says_nothing_there_is_no_signal(order: Literal["arrival
 
 @pytest.mark.parametrize(("n", "beside"), [(600, 1.5), (60, 12.0)], ids=["plausible", "few references"])
 def test_a_new_class_that_begins_beside_one_known_class_makes_no_stream_dependent(n: int, beside: float) -> None:
-    model = learn_all(OpenSetRecognizer(**SETTINGS), dependent_rows(n, 1, 0.0))
+    model = learn_all(OpenSetRecognizer(**grouped(**SETTINGS)), dependent_rows(n, 1, 0.0))
     model.freeze()
     rng = np.random.default_rng(5)
     for i, (x, _) in enumerate(dependent_rows(1600, 2, 0.0)):

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river.drift import PageHinkley
 
-from stream_osr import ClassDrifted, ColumnFailed, OpenSetRecognizer, SubclassEmerged
-from stream_osr.config import parameters
+from benchmarks.paper.protocol import split
+from stream_osr import ClassDrifted, ColumnFailed, ModelOptions, OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped, parameters
 from stream_osr.discovery.drift import (
     BLOCK,
     LATELY,
@@ -27,7 +28,6 @@ from stream_osr.discovery.drift import (
     start_drift,
     threshold_for,
 )
-from stream_osr.evaluation import split
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
 from stream_osr.trained import train_model
@@ -292,7 +292,9 @@ CENTRES = {"left": (0.0, 0.0), "right": (10.0, 0.0)}
 
 
 def blobs(**arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(**{"batch_size": 64, "chains": 1, "window": 64, "training_sweeps": 5, **arguments})
+    model = OpenSetRecognizer(
+        **grouped(**{"batch_size": 64, "chains": 1, "window": 64, "training_sweeps": 5, **arguments})
+    )
     rng = np.random.default_rng(9)
     for x, y in zip(around(CENTRES["left"], 400, rng), around(CENTRES["right"], 400, rng), strict=True):
         model.learn_one(x, "left")
@@ -440,7 +442,7 @@ def test_saved_in_the_middle_of_a_change_and_gone_on(tmp_path):
 def test_real_classes_that_stay_and_one_that_moves():
     data = need_data("PENDIGITS")
     part = split(data.X, data.y, 5, 0, seed=0)
-    model = OpenSetRecognizer(batch_size=64, chains=1, window=0)
+    model = OpenSetRecognizer(batch_size=64, chains=1, model=ModelOptions(window=0))
     for x, y in zip(part.X_train.tolist(), part.y_train.tolist(), strict=True):
         model.learn_one(dict(enumerate(x)), y)
     model.freeze()
@@ -449,7 +451,7 @@ def test_real_classes_that_stay_and_one_that_moves():
     rows = [dict(enumerate(x)) for x in part.X_test.tolist()]
     assert drifted(stream(model, rows)) == []
 
-    model = OpenSetRecognizer.from_trained(trained, batch_size=64, chains=1, window=0)
+    model = OpenSetRecognizer.from_trained(trained, batch_size=64, chains=1, model=ModelOptions(window=0))
     way = np.random.default_rng(1).normal(size=16)
     way = 2.0 * way / np.linalg.norm(way) @ trained.space.backward
     moves = part.y_test == part.known[0]

@@ -16,6 +16,7 @@ from stream_osr import (
     DependenceFound,
     Event,
     EventsSummed,
+    Limits,
     NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
@@ -122,7 +123,7 @@ def test_event_is_a_frozen_value(event):
 )
 @pytest.mark.parametrize("labels", [("left", "right"), (0, 1), (False, True)], ids=["text", "numbers", "booleans"])
 def test_everything_told_can_be_written_as_json(names, labels):
-    model = OpenSetRecognizer(batch_size=16, max_wait=50, max_subclasses=1)
+    model = OpenSetRecognizer(batch_size=16, max_wait=50, limits=Limits(max_subclasses=1))
     rng = np.random.default_rng(1)
 
     def instance(centre: tuple[float, float]) -> dict[Any, float]:

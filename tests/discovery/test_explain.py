@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
 
 # Two features in units of their own: a in thousands around five million, b in thousandths.
 UNITS, ORIGIN = np.array([1e3, 1e-3]), np.array([5e6, -0.2])
@@ -18,7 +19,7 @@ NEAR, FAR, NEW = np.array([0.0, 0.0]), np.array([40.0, 0.0]), np.array([3.0, -12
 def watch(to_features: Any, **arguments: Any) -> SubclassEmerged:
     """Train one Gaussian of unit variance for each of two classes, stream a third; how it is announced."""
     rng = np.random.default_rng(2)
-    model = OpenSetRecognizer(batch_size=64, **{"training_sweeps": 0, **arguments})
+    model = OpenSetRecognizer(**grouped(batch_size=64, **{"training_sweeps": 0, **arguments}))
     for _ in range(400):
         model.learn_one(to_features(rng.normal(NEAR)), "near")
         model.learn_one(to_features(rng.normal(FAR)), "far")
@@ -50,7 +51,7 @@ def test_mean_and_shift_are_in_the_units_of_the_caller(covariance):
 
 def test_nearest_class_is_the_nearest_in_its_own_standard_deviations():
     rng = np.random.default_rng(3)
-    model = OpenSetRecognizer(batch_size=64, training_sweeps=0, nu=3, scale=1.0)
+    model = OpenSetRecognizer(batch_size=64, model=ModelOptions(training_sweeps=0, nu=3, scale=1.0))
     for _ in range(400):
         model.learn_one({"a": rng.normal(0), "b": rng.normal(0)}, "narrow")
         model.learn_one({"a": rng.normal(100, 10), "b": rng.normal(0)}, "wide")

@@ -101,7 +101,7 @@ def emerged(size: int = 8, seq: int = 0) -> Subclass:
 
 
 def test_the_rules_are_the_measured_ones():
-    # docs/results/discovery.md: 5 members within 400 instances to 16 within 4096: hardly a false one, most soon
+    # benchmarks/results/discovery.md: 5 members within 400 instances to 16 within 4096: hardly a false one, most soon
     assert (EMERGES_WITH, RECENT, EMERGES_WITHIN, EMERGES_ABOVE, BURST) == (5, 16, 16, 0.9, 8)
 
 

@@ -8,6 +8,7 @@ from scipy.stats import multivariate_normal
 
 from benchmarks.discovery.noise import BURST, LENGTH, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
+from stream_osr.config import grouped
 from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, noise_of
 from stream_osr.model.gaussian.full import quadratic
 from stream_osr.model.marginal import dishes_of, log_marginals, of_rows
@@ -20,7 +21,7 @@ def given():
 
 
 def recognizer(given, **arguments):
-    return OpenSetRecognizer.from_trained(given.trained, seed=0, batch_size=64, **arguments)
+    return OpenSetRecognizer.from_trained(given.trained, **grouped(seed=0, batch_size=64, **arguments))
 
 
 def test_noise_alone_is_no_class_and_its_jump_is_told(given):

@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from stream_osr.cli import app
-from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.kafka.settings import ServiceSettings
 
 ROOT = Path(__file__).parents[2]
 RUNNERS = ("stream-osr", "make", "python", "pytest")

@@ -14,7 +14,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from stream_osr.evaluation.datasets import data_directory
+from benchmarks.paper.datasets import data_directory
 from tests.documents.comparing import Alike, occurs
 from tests.documents.reading import ROOT, Block, blocks, in_checkout
 

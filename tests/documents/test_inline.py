@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from stream_osr.cli import app
+from stream_osr_connectors.cli.app import app
 from tests.documents.commands import ROOT, is_command, options, problem, targets
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])

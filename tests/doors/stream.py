@@ -1,6 +1,6 @@
 """Names inside `stream_osr.stream` that tests reach for: they import them from here, and from nowhere else."""
 
-from stream_osr.stream import announcements, batch, recognizer_state, selection
+from stream_osr.stream import announcements, batch, recognizer_state
 from stream_osr.stream.announcements import BUDGETS, Telling, sum_up, tell_within_budgets
 from stream_osr.stream.arrival_order import HALF_LIFE, MANY
 from stream_osr.stream.batch import BatchOutput, close_batch
@@ -53,40 +53,39 @@ from stream_osr.stream.reference_check import (
     without_openings,
 )
 from stream_osr.stream.seating import Judged
-from stream_osr.stream.selection import select_by_validation
 from stream_osr.stream.state import Arrived, Following, Stream, open_stream
 from stream_osr.stream.summaries import as_sums, from_sums, to_say
 
 __all__ = [
     "ASKED",
-    "Arrived",
     "BUDGETS",
-    "BatchOutput",
-    "Chain",
     "DEPENDENT",
-    "Decided",
     "EXPECTED",
-    "Evidence",
-    "Followed",
-    "Following",
-    "Guard",
     "HALF_LIFE",
-    "IdentityChanges",
-    "Judged",
     "LEAST_SUPPORT",
-    "Line",
     "MANY",
     "MOSTLY_NEW",
     "NOBODY",
     "PACE",
     "PRIOR_WEIGHT",
+    "REMEMBERED",
+    "STEP",
+    "TYPICAL",
+    "Arrived",
+    "BatchOutput",
+    "Chain",
+    "Decided",
+    "Evidence",
+    "Followed",
+    "Following",
+    "Guard",
+    "IdentityChanges",
+    "Judged",
+    "Line",
     "Parted",
     "PredictiveCache",
-    "REMEMBERED",
     "RecentInstances",
-    "STEP",
     "Stream",
-    "TYPICAL",
     "Telling",
     "Ways",
     "_join_same",
@@ -119,8 +118,6 @@ __all__ = [
     "remembered",
     "reseat",
     "sampled",
-    "select_by_validation",
-    "selection",
     "start_guard",
     "sum_up",
     "tell_within_budgets",

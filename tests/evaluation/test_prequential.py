@@ -8,7 +8,8 @@ import pytest
 from river import datasets, metrics
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from stream_osr import OpenSetRecognizer, SubclassEmerged, TrainedModel
+from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged, TrainedModel
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter, NotTrained
 from stream_osr.evaluation import AUROC, Err, OpenSetReport, prequential
 
@@ -35,7 +36,7 @@ def trained() -> TrainedModel:
 
 
 def recognizer(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
-    return OpenSetRecognizer.from_trained(trained, **{"batch_size": 32, "seed": 1, **arguments})
+    return OpenSetRecognizer.from_trained(trained, **grouped(**{"batch_size": 32, "seed": 1, **arguments}))
 
 
 class Listening(OpenSetRecognizer):
@@ -201,7 +202,7 @@ def test_time_is_handed_through(trained, stream):
 
 
 def test_training_ends_and_figures_are_json(stream):
-    model = OpenSetRecognizer(batch_size=32, training_sweeps=3)
+    model = OpenSetRecognizer(batch_size=32, model=ModelOptions(training_sweeps=3))
     for x, y in stream[:100]:
         model.learn_one(x, y)
     result = prequential(stream[100:104], model, step=3)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from stream_osr_start import main
+from stream_osr_connectors.cli import main
 
 
 def command(*args: Any) -> tuple[int, str]:

@@ -12,6 +12,7 @@ import pytest
 from river import feature_extraction, preprocessing, stream
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidFeature
 
 WORDS = {"pets": ["cat", "dog", "pet", "vet", "fur"], "money": ["stock", "bond", "bank", "rate", "fund"]}
@@ -23,7 +24,7 @@ def text(rng: np.random.Generator, label: str) -> str:
 
 
 def recognizer(**arguments: Any) -> OpenSetRecognizer:
-    return OpenSetRecognizer(chains=1, **arguments)
+    return OpenSetRecognizer(**grouped(chains=1, **arguments))
 
 
 EXTRACTORS: dict[str, Callable[[], Any]] = {

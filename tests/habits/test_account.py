@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.discovery.unmet import ALL_MET, MOST_IGNORED, Unmet
-from stream_osr_connectors.aside import MOST_KINDS, OTHERS, counting
-from stream_osr_connectors.loop import load_checkpoint
+from stream_osr_connectors.files.aside import MOST_KINDS, OTHERS, counting
+from stream_osr_connectors.files.loop import load_checkpoint
 from tests.test_cli import call
 
 CENTRES = {"idle": (0.0, 0.0, 0.0), "running": (12.0, 0.0, 4.0), "new": (60.0, 60.0, 60.0)}
@@ -35,7 +36,7 @@ def rows(n: int, *kinds: str, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def trained(**arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(chains=1, batch_size=16, **arguments)
+    model = OpenSetRecognizer(**grouped(chains=1, batch_size=16, **arguments))
     for place, x in enumerate(rows(80, "idle", "running")):
         model.learn_one(x, ("idle", "running")[place % 2])
     model.freeze()

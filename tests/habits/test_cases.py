@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr.evaluation.datasets import data_directory
+from benchmarks.paper.datasets import data_directory
 from tests import processes
 
 CASES = Path(os.environ.get("STREAM_OSR_CASES") or data_directory().parent / "cases").resolve()

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from stream_osr import FailedDecision, OpenSetRecognizer
-from stream_osr_connectors import MemorySink, MemorySource, Record
-from stream_osr_connectors.loop import Sinks, run
-from stream_osr_connectors.unfinished import ATTEMPTS
+from stream_osr.config import grouped
+from stream_osr_connectors.files import MemorySink, MemorySource, Record
+from stream_osr_connectors.files.loop import Sinks, run
+from stream_osr_connectors.files.unfinished import ATTEMPTS
 from tests.doors.stream import recognizer_state as engine
 
 SIZE = 4
@@ -24,7 +25,7 @@ def instances(n: int, seed: int = 0) -> list[dict[str, float]]:
 
 
 def untrained(**arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(chains=1, batch_size=SIZE, **arguments)
+    model = OpenSetRecognizer(**grouped(chains=1, batch_size=SIZE, **arguments))
     for i, x in enumerate(instances(60)):
         model.learn_one(x, f"c{i % 2}")
     return model

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from stream_osr_connectors.commands.command import Command
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_kafka.commands.labelling import Command
-from stream_osr_kafka.run.partition import ATTEMPTS, Partition, begin, step
-from stream_osr_kafka.wire.boundaries import Boundary, FailedEnd, History, Progress
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message, Outcome
+from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Partition, begin, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, FailedEnd, History, Progress
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
 from tests.doors.stream import recognizer_state as engine
 

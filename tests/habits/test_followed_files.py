@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import BadRecord, growing, open_source
+from stream_osr_connectors.files import BadRecord, growing, open_source
 
 HEADER = "id,flow\n"
 

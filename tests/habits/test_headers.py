@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors import BadRecord, open_source
+from stream_osr_connectors.files import BadRecord, open_source
 from tests.habits.command import command
 
 PLAIN = "flow,heat,y\n1.5,2,idle\n2.5,,running\n"

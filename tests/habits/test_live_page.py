@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from stream_osr.live import connections
-from stream_osr.live.server import MOST_CLIENTS
-from stream_osr.live.state import State
+from stream_osr_connectors.page.live import connections
+from stream_osr_connectors.page.live.server import MOST_CLIENTS
+from stream_osr_connectors.page.live.state import State
 from tests.live.served import Page, make_run, served
 
 

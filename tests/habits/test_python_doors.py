@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from river import feature_extraction
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import Input, OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.sklearn import OpenSetClassifier
 
@@ -37,7 +38,7 @@ def table(n: int = 60, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def trained(X: Any, y: Any, **arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(chains=1, **arguments)
+    model = OpenSetRecognizer(**grouped(chains=1, **arguments))
     model.learn_many(X, y)
     model.freeze()
     return model
@@ -230,7 +231,7 @@ def test_report_lists_the_first_of_many_small_classes() -> None:
 @pytest.mark.parametrize("on_missing", ["impute", "skip"])
 def test_times_that_begin_late_are_left_out_and_no_missing_values(value: Any, on_missing: Any) -> None:
     X, y = table()
-    model = OpenSetRecognizer(chains=1, on_missing=on_missing)
+    model = OpenSetRecognizer(chains=1, input=Input(on_missing=on_missing))
     for number, (x, label) in enumerate(zip(X.to_dict("records"), y, strict=True)):
         model.learn_one({**x, "at": None if number == 0 else value}, label)
     report = model.freeze()

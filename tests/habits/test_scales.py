@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.model.filling import fill_groups
 from stream_osr.model.space import fit_space
 from stream_osr.model.subspace import is_constant
@@ -19,7 +20,7 @@ Y = np.arange(160) % 2
 
 
 def right_of_60(X: np.ndarray, **arguments: Any) -> int:
-    model = OpenSetRecognizer(chains=1, **arguments)
+    model = OpenSetRecognizer(**grouped(chains=1, **arguments))
     model.learn_many(X[:100], Y[:100])
     model.freeze()
     return int((model.predict_many(X[100:]) == Y[100:]).sum())
@@ -73,7 +74,7 @@ def test_a_table_of_very_small_numbers_alone_is_no_traceback() -> None:
 def test_repeated_labelled_rows_raise_no_warning(labels: list[str], arguments: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = OpenSetRecognizer(chains=1, batch_size=8, **arguments)
+        model = OpenSetRecognizer(**grouped(chains=1, batch_size=8, **arguments))
         rows = {label: {"a": 1.0 + 2.0 * j, "b": 5.0 - j} for j, label in enumerate(labels)}
         for _ in range(30):
             for label, x in rows.items():

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stream_osr import OpenSetRecognizer, reading
+from stream_osr import Input, OpenSetRecognizer, reading
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidParameter
 from stream_osr.kinds import codes_of
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
 from tests.habits.command import command
 
 Row = dict[str, Any]
@@ -204,7 +204,7 @@ def test_what_is_named_overrules(tmp_path: Path) -> None:
     assert model.trained.values == {}
     assert model.trained.report.instances == {"idle": 20, "running": 30}
     with pytest.raises(InvalidParameter, match="numeric and categorical both have 'a'"):
-        OpenSetRecognizer(numeric=["a"], categorical=["a"])
+        OpenSetRecognizer(categorical=["a"], input=Input(numeric=["a"]))
 
 
 SPELLINGS: list[tuple[Sequence[Any], Sequence[Any]]] = [
@@ -287,7 +287,7 @@ def test_a_training_set_that_is_saved_half_way_decides_alike(tmp_path: Path) -> 
         for i, row in enumerate(rows()[part]):
             model.learn_one({"flow": f"{row['flow']}%", "code": str(i % 3), "when": pd.Timestamp(i)}, row["y"])
 
-    model, whole = (OpenSetRecognizer(chains=1, categorical=["code"], missing=["9"]) for _ in range(2))
+    model, whole = (OpenSetRecognizer(chains=1, categorical=["code"], input=Input(missing=["9"])) for _ in range(2))
     learn(model, slice(0, 30))
     model.save(tmp_path / "half.osr")
     model = OpenSetRecognizer.load(tmp_path / "half.osr")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.publisher import Publisher
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.publisher import Publisher
 
 
 def publisher(largest: int) -> Publisher:

@@ -19,11 +19,12 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_kafka.client import PlainProducer
-from stream_osr_kafka.client.unpacking import unpack_all
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.partition import seed_of
-from stream_osr_kafka.wire.messages import Outgoing
+from stream_osr.config import grouped
+from stream_osr_connectors.kafka.client import PlainProducer
+from stream_osr_connectors.kafka.client.unpacking import unpack_all
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import seed_of
+from stream_osr_connectors.kafka.wire.messages import Outgoing
 from tests.blobs import fitted, stream_part
 from tests.processes import Process
 
@@ -203,7 +204,7 @@ class Worker:
     ) -> None:
         self.log = stream.folder / f"worker-{instance}-{next(self.numbers)}.log"
         self._start(
-            ["-m", "stream_osr_start", subcommand, "--config", str(stream.config()), "--instance", instance],
+            ["-m", "stream_osr_connectors", subcommand, "--config", str(stream.config()), "--instance", instance],
             anew=anew,
             **environment,
         )
@@ -318,7 +319,7 @@ def recognizer_after(stream: Stream, number: int, offsets: Sequence[int], ends: 
     arguments = stream.model.arguments
     seed = seed_of(arguments["seed"], Place(stream.topic, number))
     model = OpenSetRecognizer.from_trained(
-        stream.model.trained, **{**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
+        stream.model.trained, **grouped(**{**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None})
     )
     last = set(ends)
     for offset in offsets:

@@ -159,7 +159,7 @@ def prepare(folder: Path) -> None:
     command.write_text(
         "#!/bin/sh\n"
         f"export PYTHONPATH={CHECKOUT}:{CHECKOUT}/connectors:{PACKAGES} LD_LIBRARY_PATH={PYTHON}/lib {blas}\n"
-        f'exec {PYTHON}/bin/python{version} -W ignore -m stream_osr_start "$@"\n'
+        f'exec {PYTHON}/bin/python{version} -W ignore -m stream_osr_connectors "$@"\n'
     )
     command.chmod(0o755)
     (compiled := folder / "compiled").mkdir()

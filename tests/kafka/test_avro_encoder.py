@@ -15,11 +15,11 @@ import fastavro
 import pytest
 from typer.testing import CliRunner
 
-from stream_osr.cli import app
 from stream_osr.errors import ConnectorError
-from stream_osr.live.feeds.service import ServiceFeed
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.encoding import Encoding
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.encoding import Encoding
+from stream_osr_connectors.page.live.feeds.service import ServiceFeed
 from tests.kafka.brokers import Broker
 from tests.kafka.registries import Registry, registry
 from tests.kafka.streams import Stream, Worker, decide, instances, small_model

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_kafka.client import ClientError, Kind, TransactionalProducer
-from stream_osr_kafka.figures import LOST
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.service import Service
-from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.client import ClientError, Kind, TransactionalProducer
+from stream_osr_connectors.kafka.figures import LOST
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.service import Service
+from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import delete_records
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model

@@ -14,23 +14,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr import EventsSummed, OpenSetRecognizer
+from stream_osr import EventsSummed, Limits, OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
+from stream_osr_connectors.commands import command as labelling
+from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, Command
 from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka import command_log as label_log
+from stream_osr_connectors.kafka.command_log import Commands, LabelLog
+from stream_osr_connectors.kafka.commands import ask
+from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition, begin, step
+from stream_osr_connectors.kafka.run.publishing import Batch, account
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message
 from stream_osr_connectors.values import DecodeError
-from stream_osr_kafka.commands import label_log, labelling
-from stream_osr_kafka.commands.asking import ask
-from stream_osr_kafka.commands.label_log import Commands, LabelLog
-from stream_osr_kafka.commands.labelling import MOST_COMMAND_BYTES, Command
-from stream_osr_kafka.figures import Figures
-from stream_osr_kafka.ops.metrics import Overview
-from stream_osr_kafka.run.models import ModelFile
-from stream_osr_kafka.run.partition import Partition, begin, step
-from stream_osr_kafka.run.publishing import Batch, account
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.boundaries import Boundary
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
 from tests.kafka.publishers import publisher
@@ -114,7 +116,9 @@ def test_monsters_stop_no_worker_and_are_counted(
 
 def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -> None:
     model = fitted(chains=1, seed=5, max_classes=2)
-    partition = begin(OpenSetRecognizer.from_trained(model.trained, chains=1, max_classes=2), Boundary(0))
+    partition = begin(
+        OpenSetRecognizer.from_trained(model.trained, chains=1, limits=Limits(max_classes=2)), Boundary(0)
+    )
     partition, _ = advance(partition, [records(40)])
     asked = [
         {"subclass": "in/3:99", "label": "a"},
@@ -232,7 +236,7 @@ def fresh(**arguments: Any) -> Partition:
         numbers.learn_one({"a": i % 7, "b": i % 5}, 0)
         numbers.learn_one({"a": 20 + i % 7, "b": i % 5}, 1)
     numbers.freeze()
-    return begin(OpenSetRecognizer.from_trained(numbers.trained, chains=1, **arguments), Boundary(0))
+    return begin(OpenSetRecognizer.from_trained(numbers.trained, **grouped(chains=1, **arguments)), Boundary(0))
 
 
 @pytest.mark.parametrize("label", [b"1e30", b'"' + b"9" * 400 + b'"'], ids=["number", "text"])

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_kafka.commands import labelling
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run import closing
-from stream_osr_kafka.run.partition import Partition, begin, step
-from stream_osr_kafka.wire.boundaries import Boundary
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message, Outcome
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run import closing
+from stream_osr_connectors.kafka.run.partition import Partition, begin, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.cli import app
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
-from stream_osr_kafka import ServiceSettings
-from stream_osr_kafka.exits import NO_BROKER, NO_TOPIC
-from stream_osr_kafka.ops.command import serve
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.exits import NO_BROKER, NO_TOPIC
+from stream_osr_connectors.kafka.ops.command import serve
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
 from tests.processes import COMMAND, run
@@ -78,7 +78,7 @@ def test_without_the_extra_its_name_is_told() -> None:
     code = (
         "import importlib.util as u; find = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'orjson' else find(name, *a)\n"
-        "from stream_osr.cli import main; main()"
+        "from stream_osr_connectors.cli.app import main; main()"
     )
     told = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, "serve"], capture_output=True, text=True, timeout=60

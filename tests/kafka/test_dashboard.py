@@ -13,12 +13,12 @@ import jsonschema
 import pytest
 import yaml
 
-from stream_osr_kafka.class_names import class_names
-from stream_osr_kafka.figures import Figures, PartitionFigures
-from stream_osr_kafka.findings import find
-from stream_osr_kafka.ops.metrics import Overview
-from stream_osr_kafka.ops.monitor import Monitor
-from stream_osr_kafka.places import Place
+from stream_osr_connectors.kafka.class_names import class_names
+from stream_osr_connectors.kafka.figures import Figures, PartitionFigures
+from stream_osr_connectors.kafka.findings import find
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.places import Place
 from tests.kafka.brokers import Broker
 from tests.kafka.prometheus import EXAMPLE, Prometheus, program, until, watching, webhook
 from tests.kafka.scraping import address, metrics, total

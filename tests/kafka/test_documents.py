@@ -15,7 +15,7 @@ from stream_osr.discovery.grouping import Estimate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.stream import Menu, Stages
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_kafka.figures import (
+from stream_osr_connectors.kafka.figures import (
     DRIFTED,
     KNOWN_OF,
     LOST,
@@ -26,11 +26,11 @@ from stream_osr_kafka.figures import (
     PartitionFigures,
     Recall,
 )
-from stream_osr_kafka.findings import Findings, OfClass
-from stream_osr_kafka.ops.metrics import Overview
-from stream_osr_kafka.ops.monitor import Monitor
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.findings import Findings, OfClass
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.documents.reading import blocks
 from tests.kafka.prometheus import promtool
 from tests.kafka.test_monitor import get

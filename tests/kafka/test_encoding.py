@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.encoding import IN_A_ROW, EncodeError, Encoding
-from stream_osr_kafka.wire.messages import Encoded, EncodedKind, Origin, Outcome, Outgoing, Taken
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.encoding import IN_A_ROW, EncodeError, Encoding
+from stream_osr_connectors.kafka.wire.messages import Encoded, EncodedKind, Origin, Outcome, Outgoing, Taken
 from tests.blobs import fitted, stream_part
 from tests.kafka.publishers import publisher
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stream_osr import OpenSetRecognizer
-from stream_osr.cli import app
-from stream_osr.cli.demo import KNOWN, split
+from stream_osr import ModelOptions, OpenSetRecognizer
+from stream_osr_connectors.cli.app import app
+from stream_osr_connectors.cli.demo import KNOWN, split
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
 from tests.processes import COMMAND
@@ -31,7 +31,7 @@ class Service(Worker):
 @pytest.mark.long
 def test_the_example_runs(broker: Broker, tmp_path: Path) -> None:
     training, stream = split(2)
-    model = OpenSetRecognizer(batch_size=64, chains=1, window=64, training_sweeps=10)
+    model = OpenSetRecognizer(batch_size=64, chains=1, model=ModelOptions(window=64, training_sweeps=10))
     for segment in training:
         model.learn_one(segment.features, segment.label)
     model.freeze()

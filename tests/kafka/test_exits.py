@@ -10,7 +10,7 @@ import time
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr_kafka.exits import (
+from stream_osr_connectors.kafka.exits import (
     AGAIN,
     HUNG,
     NO_BROKER,
@@ -28,12 +28,12 @@ from stream_osr_kafka.exits import (
     exit_code,
     passes,
 )
-from stream_osr_kafka.figures import Figures
-from stream_osr_kafka.ops.command import _errors_logged
-from stream_osr_kafka.ops.slots import FIRST_DELAY, LONGEST_DELAY, Order, pause
-from stream_osr_kafka.run.models import ModelName
-from stream_osr_kafka.run.recovery import LaterModelError
-from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.ops.command import _errors_logged
+from stream_osr_connectors.kafka.ops.slots import FIRST_DELAY, LONGEST_DELAY, Order, pause
+from stream_osr_connectors.kafka.run.models import ModelName
+from stream_osr_connectors.kafka.run.recovery import LaterModelError
+from stream_osr_connectors.kafka.settings import ServiceSettings
 
 SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in")
 MODEL = ModelName("m", 32, 0.0, None)

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from stream_osr.stream import Menu
-from stream_osr_kafka.figures import BOUNDS, Figures, Histogram, PartitionFigures
-from stream_osr_kafka.places import Place
+from stream_osr_connectors.kafka.figures import BOUNDS, Figures, Histogram, PartitionFigures
+from stream_osr_connectors.kafka.places import Place
 
 
 def test_a_worker_that_has_said_nothing_is_neither_ready_nor_getting_on() -> None:

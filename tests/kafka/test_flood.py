@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from stream_osr_kafka.wire.messages import RawName
+from stream_osr_connectors.kafka.wire.messages import RawName
 from tests.blobs import KNOWN, NEW
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, status, total

@@ -16,15 +16,24 @@ from stream_osr.discovery.grouping import Estimate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.stream import Stages
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
-from stream_osr_kafka.figures import DRIFTED, KNOWN_OF, OF_TYPE, SUMMED, UNKNOWN_OF, Figures, PartitionFigures, Recall
-from stream_osr_kafka.findings import Findings, OfClass, find
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.counting import TYPES, begin_counts, count_decisions, count_events
-from stream_osr_kafka.run.finding import Finder
-from stream_osr_kafka.run.keeping import Owned
-from stream_osr_kafka.run.partition import begin
-from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
+from stream_osr_connectors.kafka.figures import (
+    DRIFTED,
+    KNOWN_OF,
+    OF_TYPE,
+    SUMMED,
+    UNKNOWN_OF,
+    Figures,
+    PartitionFigures,
+    Recall,
+)
+from stream_osr_connectors.kafka.findings import Findings, OfClass, find
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.counting import TYPES, begin_counts, count_decisions, count_events
+from stream_osr_connectors.kafka.run.finding import Finder
+from stream_osr_connectors.kafka.run.keeping import Owned
+from stream_osr_connectors.kafka.run.partition import begin
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import KNOWN, NEW, around, fitted, stream_part
 from tests.kafka.scraping import total
 from tests.kafka.test_monitor import get, live, port, scrape

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.command_log import Commands
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import begin, step
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message, Outgoing, RawName, Refusal
 from stream_osr_connectors.values import DecodeError
-from stream_osr_kafka.commands import labelling
-from stream_osr_kafka.commands.label_log import Commands
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.partition import begin, step
-from stream_osr_kafka.run.snapshots import Snapshots
-from stream_osr_kafka.wire.boundaries import Boundary
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message, Outgoing, RawName, Refusal
 from tests.hostile import (
     DEPTHS,
     as_json,

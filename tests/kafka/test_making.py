@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_kafka.client import (
+from stream_osr_connectors.kafka.client import (
     ClientError,
     GroupConsumer,
     TopicAdmin,
@@ -17,7 +17,7 @@ from stream_osr_kafka.client import (
     TransactionalProducer,
     quieten,
 )
-from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.settings import ServiceSettings
 
 SETTINGS = ServiceSettings(model="m", brokers="127.0.0.1:1", input="in", transaction_deadline=1.0)
 
@@ -32,7 +32,7 @@ MAKERS: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_client_that_finds_no_broker_leaves_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     quieten()  # what is logged would be kept, and sockets with it
-    monkeypatch.setattr("stream_osr_kafka.client.options.BOOTSTRAP_SECONDS", 0.3)
+    monkeypatch.setattr("stream_osr_connectors.kafka.client.options.BOOTSTRAP_SECONDS", 0.3)
     others = set(threading.enumerate())  # what ran before may end at any time: only what is new counts
     threads, files = [], []
     for _ in range(4):

@@ -28,11 +28,11 @@ from stream_osr import (
 )
 from stream_osr.discovery.events import Moment
 from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.client import ClientError, Kind
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message, Outcome, Outgoing, Received, Refusal, Taken, origin_of
 from stream_osr_connectors.values import DecodeError
-from stream_osr_kafka.client import ClientError, Kind
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, Received, Refusal, Taken, origin_of
 from tests.blobs import KNOWN, around, fitted, stream_part
 from tests.kafka.publishers import publisher
 
@@ -54,7 +54,7 @@ def message(value: bytes | None, key: bytes | None = b"k", **changes: Any) -> Me
 
 
 def validator(name: str) -> Draft202012Validator:
-    schema = json.loads(files("stream_osr_kafka").joinpath("schemas", f"{name}.json").read_text())
+    schema = json.loads(files("stream_osr_connectors.kafka").joinpath("schemas", f"{name}.json").read_text())
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema)
 
@@ -197,8 +197,8 @@ def test_dead_letters_keep_what_they_were() -> None:
 def test_dead_letters_name_the_package_and_the_class_of_the_error() -> None:
     refusal = Refusal("PUBLISH", ClientError(Kind.RECORD, "too large"))
     told = dict(PUBLISHER.dead_letters([(message(b"x"), refusal)])[0].headers)
-    assert told["__connect.errors.class.name"] == b"stream_osr_kafka"
-    assert told["__connect.errors.exception.class.name"] == b"stream_osr_kafka.client.seam.ClientError"
+    assert told["__connect.errors.class.name"] == b"stream_osr_connectors.kafka"
+    assert told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.kafka.client.seam.ClientError"
 
 
 @pytest.mark.parametrize(

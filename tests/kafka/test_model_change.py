@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
-from stream_osr_kafka.commands import labelling
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.models import Journal, ModelFile
-from stream_osr_kafka.run.partition import Partition, begin, seed_of, step
-from stream_osr_kafka.run.recovery import Committed, Found, LaterModelError, Recovery
-from stream_osr_kafka.run.snapshots import Snapshots
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.boundaries import Boundary, Progress
-from stream_osr_kafka.wire.messages import Outcome
+from stream_osr_connectors.commands import command as labelling
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import Journal, ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
+from stream_osr_connectors.kafka.run.recovery import Committed, Found, LaterModelError, Recovery
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress
+from stream_osr_connectors.kafka.wire.messages import Outcome
 from tests.blobs import fitted, learn_all, stream_part, training_part
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, instances, small_model
@@ -278,7 +279,7 @@ def play(
         arguments = source.arguments
         seed = seed_of(arguments["seed"], Place(stream.topic, number))
         whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
-        model = OpenSetRecognizer.from_trained(source.trained, **whole)
+        model = OpenSetRecognizer.from_trained(source.trained, **grouped(**whole))
         if earlier is not None:
             model.carry_over(earlier)
         for _, batch in groupby(its, key=lambda value: value["batch"]):

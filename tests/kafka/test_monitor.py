@@ -13,10 +13,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from stream_osr.stream import Menu
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_kafka.figures import BOUNDS, Figures, PartitionFigures, Recall
-from stream_osr_kafka.ops.metrics import Overview
-from stream_osr_kafka.ops.monitor import Monitor
-from stream_osr_kafka.places import Place
+from stream_osr_connectors.kafka.figures import BOUNDS, Figures, PartitionFigures, Recall
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.places import Place
 from tests.kafka.scraping import samples_of, total
 
 PLACE, OTHER = Place("sensors", 3), Place("sensors", 4)

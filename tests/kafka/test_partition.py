@@ -11,20 +11,21 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
+from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.client.seam import Committed
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
+from stream_osr_connectors.kafka.run.recovery import Recovery
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
+from stream_osr_connectors.kafka.wire.messages import Message, Outcome
 from stream_osr_connectors.values import DecodeError
-from stream_osr_kafka.client.seam import Committed
-from stream_osr_kafka.commands import labelling
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.models import ModelFile
-from stream_osr_kafka.run.partition import Partition, begin, seed_of, step
-from stream_osr_kafka.run.recovery import Recovery
-from stream_osr_kafka.run.snapshots import Snapshots
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.boundaries import Boundary, Progress
-from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message, Outcome
 from tests.blobs import around, fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
@@ -121,7 +122,7 @@ def test_a_batch_that_fails_becomes_dead_letters(model: ModelFile, monkeypatch: 
 
 
 def test_an_on_missing_skip_is_counted(model: ModelFile) -> None:
-    skipping = OpenSetRecognizer.from_trained(model.trained, **{**model.arguments, "on_missing": "skip"})
+    skipping = OpenSetRecognizer.from_trained(model.trained, **grouped(**{**model.arguments, "on_missing": "skip"}))
     batch = records(4)
     batch[1] = batch[1]._replace(value=b'{"a": 1}')
     _, (outcome,) = advance(begin(skipping, Boundary(0)), [batch])

@@ -8,13 +8,13 @@ import re
 
 import pytest
 
-from stream_osr_kafka import patience
-from stream_osr_kafka.client import Kind
-from stream_osr_kafka.exits import TAKEN, TakenError
-from stream_osr_kafka.figures import Figures
-from stream_osr_kafka.patience import CALM_SECONDS, FEW_LINES, LONGEST_SILENCE, Backoff, Seldom
-from stream_osr_kafka.run.fencing import Rivalry, Strikes
-from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import patience
+from stream_osr_connectors.kafka.client import Kind
+from stream_osr_connectors.kafka.exits import TAKEN, TakenError
+from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.patience import CALM_SECONDS, FEW_LINES, LONGEST_SILENCE, Backoff, Seldom
+from stream_osr_connectors.kafka.run.fencing import Rivalry, Strikes
+from stream_osr_connectors.kafka.settings import ServiceSettings
 
 
 class Clock:

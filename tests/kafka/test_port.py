@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr_kafka.figures import Figures
-from stream_osr_kafka.ops import port as module
-from stream_osr_kafka.ops.logs import begin_logging
-from stream_osr_kafka.ops.metrics import Overview
-from stream_osr_kafka.ops.monitor import Monitor
-from stream_osr_kafka.ops.port import HEAD_BYTES, Answer, Port
-from stream_osr_kafka.settings import load_settings
+from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.ops import port as module
+from stream_osr_connectors.kafka.ops.logs import begin_logging
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.ops.port import HEAD_BYTES, Answer, Port
+from stream_osr_connectors.kafka.settings import load_settings
 from tests.kafka.scraping import samples_of
 from tests.kafka.test_monitor import ask, get, live
 

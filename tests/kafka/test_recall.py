@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_kafka.figures import Figures, PartitionFigures, Recall
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.models import ModelFile
-from stream_osr_kafka.run.partition import begin
-from stream_osr_kafka.run.publishing import Batch, account
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.figures import Figures, PartitionFigures, Recall
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import begin
+from stream_osr_connectors.kafka.run.publishing import Batch, account
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import fitted
 from tests.kafka.test_partition import advance, records
 

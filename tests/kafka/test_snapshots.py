@@ -14,12 +14,12 @@ import pytest
 
 from stream_osr.archive import read_archive
 from stream_osr.errors import PersistenceError
-from stream_osr_kafka.run import snapshots as module
-from stream_osr_kafka.run.models import ModelFile
-from stream_osr_kafka.run.partition import Partition, begin
-from stream_osr_kafka.run.snapshots import Snapshots
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.run import snapshots as module
+from stream_osr_connectors.kafka.run.models import ModelFile
+from stream_osr_connectors.kafka.run.partition import Partition, begin
+from stream_osr_connectors.kafka.run.snapshots import Snapshots
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import fitted
 from tests.kafka.test_partition import PLACE, advance, records
 

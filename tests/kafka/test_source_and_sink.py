@@ -11,9 +11,9 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import BadRecord, Record, Sink, Source
-from stream_osr_connectors.loop import Sinks, run
-from stream_osr_kafka import KafkaSink, KafkaSource
+from stream_osr_connectors.files import BadRecord, Record, Sink, Source
+from stream_osr_connectors.files.loop import Sinks, run
+from stream_osr_connectors.kafka import KafkaSink, KafkaSource
 from tests.blobs import fitted, stream_part
 from tests.kafka.brokers import Broker
 

@@ -17,9 +17,8 @@ from jsonschema import Draft202012Validator
 from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile
 from stream_osr.stream.summaries import Said
-from stream_osr_connectors.values import DecodeError
-from stream_osr_kafka.wire.messages import Message, Outgoing
-from stream_osr_kafka.wire.subclasses import (
+from stream_osr_connectors.kafka.wire.messages import Message, Outgoing
+from stream_osr_connectors.kafka.wire.subclasses import (
     Links,
     Stamp,
     alive,
@@ -28,6 +27,7 @@ from stream_osr_kafka.wire.subclasses import (
     parse_summary,
     summary,
 )
+from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
 
 LOCAL = Local("in/3", "77aa", 0)
@@ -46,7 +46,7 @@ def received(message: Outgoing) -> Message:
 
 
 def check(name: str, message: Outgoing) -> None:
-    schema = json.loads(files("stream_osr_kafka").joinpath("schemas", f"{name}.json").read_text())
+    schema = json.loads(files("stream_osr_connectors.kafka").joinpath("schemas", f"{name}.json").read_text())
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema).validate(orjson.loads(message.value or b""))
 

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive.form import Form, form_of
 from stream_osr.archive.records import BY_TYPE
+from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_kafka.places import Place
-from stream_osr_kafka.run.partition import Partition, begin, step
-from stream_osr_kafka.wire.boundaries import Boundary
-from stream_osr_kafka.wire.decoding import JsonDecoder, Plain
-from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, RawName, Received
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.partition import Partition, begin, step
+from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain
+from stream_osr_connectors.kafka.wire.messages import Message, Outcome, Outgoing, RawName, Received
 from tests.blobs import around, fitted, stream_part
 from tests.kafka.publishers import publisher
 
@@ -39,7 +40,7 @@ def trained() -> TrainedModel:
 
 def partition(trained: TrainedModel, **arguments: Any) -> Partition:
     usual = {"chains": 1, "window": 32, "seed": 5, "batch_size": 1 << 62, **arguments}
-    return begin(OpenSetRecognizer.from_trained(trained, **usual), Boundary(0))._replace(lineage="77aa")
+    return begin(OpenSetRecognizer.from_trained(trained, **grouped(**usual)), Boundary(0))._replace(lineage="77aa")
 
 
 def one_by_one(self: JsonDecoder, records: Any, features: Any) -> Plain:

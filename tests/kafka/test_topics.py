@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from stream_osr_kafka.client import ClientError, Offset, Place, Topic, TopicAdmin
-from stream_osr_kafka.client.seam import Kind
-from stream_osr_kafka.exits import NoRightError
-from stream_osr_kafka.ops.topic_setup import _found
-from stream_osr_kafka.run.topics import Takes, takes_of
-from stream_osr_kafka.settings import ServiceSettings
-from stream_osr_kafka.wire.timestamps import Limits
+from stream_osr_connectors.kafka.client import ClientError, Offset, Place, Topic, TopicAdmin
+from stream_osr_connectors.kafka.client.seam import Kind
+from stream_osr_connectors.kafka.exits import NoRightError
+from stream_osr_connectors.kafka.ops.topic_setup import _found
+from stream_osr_connectors.kafka.run.topics import Takes, takes_of
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.timestamps import Limits
 
 TOLD = {"max.message.bytes": "2000000", "retention.ms": "604800000", "cleanup.policy": "delete"}
 KNOWN = Takes(2_000_000, Limits(keeps_ms=604_740_000))

@@ -14,18 +14,18 @@ import httpx
 import uvicorn
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.live.acts import FileActs
-from stream_osr.live.examples import Examples
-from stream_osr.live.feeds.files import FileFeed
-from stream_osr.live.feeds.inputs import Inputs
-from stream_osr.live.guarding import Doors, Tokens
-from stream_osr.live.hosting import configure, listen
-from stream_osr.live.images import Images
-from stream_osr.live.inside import FromCheckpoint
-from stream_osr.live.server import make_app
-from stream_osr.live.watcher import Watcher
-from stream_osr_connectors import open_sink, open_source
-from stream_osr_connectors.loop import Sinks, run
+from stream_osr_connectors.files import open_sink, open_source
+from stream_osr_connectors.files.loop import Sinks, run
+from stream_osr_connectors.page.live.acts import FileActs
+from stream_osr_connectors.page.live.examples import Examples
+from stream_osr_connectors.page.live.feeds.files import FileFeed
+from stream_osr_connectors.page.live.feeds.inputs import Inputs
+from stream_osr_connectors.page.live.guarding import Doors, Tokens
+from stream_osr_connectors.page.live.hosting import configure, listen
+from stream_osr_connectors.page.live.images import Images
+from stream_osr_connectors.page.live.inside import FromCheckpoint
+from stream_osr_connectors.page.live.server import make_app
+from stream_osr_connectors.page.live.watcher import Watcher
 from tests.blobs import fitted, stream_part
 
 ANNA, BERT = "annas-own-token-16", "berts-own-token-16"

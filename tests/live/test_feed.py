@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr.live.feeds.files import FileFeed
-from stream_osr.live.feeds.inputs import Inputs
-from stream_osr.live.feeds.seam import CutBack
-from stream_osr.live.feeds.tail import Tail
-from stream_osr.live.feeds.writers import is_written
-from stream_osr_connectors import open_sink
+from stream_osr_connectors.files import open_sink
+from stream_osr_connectors.page.live.feeds.files import FileFeed
+from stream_osr_connectors.page.live.feeds.inputs import Inputs
+from stream_osr_connectors.page.live.feeds.seam import CutBack
+from stream_osr_connectors.page.live.feeds.tail import Tail
+from stream_osr_connectors.page.live.feeds.writers import is_written
 from tests.blobs import fitted
 from tests.live.served import Page, make_run, served, write_input
 from tests.processes import COMMAND, Process

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stream_osr.live.acts import FileActs
-from stream_osr.live.bins import MOST
-from stream_osr.live.held import KEPT
-from stream_osr.live.shown import MOST_CARDS, MOST_KNOWN, MOST_ROWS, shown
-from stream_osr.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
+from stream_osr_connectors.page.live.acts import FileActs
+from stream_osr_connectors.page.live.bins import MOST
+from stream_osr_connectors.page.live.held import KEPT
+from stream_osr_connectors.page.live.shown import MOST_CARDS, MOST_KNOWN, MOST_ROWS, shown
+from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
 
 STREAM = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}
 

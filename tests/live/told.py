@@ -18,9 +18,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from playwright.sync_api import Browser, Page
 
-import stream_osr
+import stream_osr_connectors.page.live
 
-HERE = Path(stream_osr.__file__).parent / "live"
+HERE = Path(stream_osr_connectors.page.live.__file__).parent
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

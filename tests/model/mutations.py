@@ -1,9 +1,9 @@
 """Break the library on purpose, one change at a time, and see which tests notice.
 
 ``python -m tests.model.mutations`` runs tests on a copy of the sources for every mutation below and prints the table
-that ``docs/inference.md`` quotes (a minute for each change in ``model``: what depends on it is compiled anew; run the
-tests once before). Names of mutations as arguments select some of them; a run ends after three failures. A mutation
-whose place in the sources has changed is reported as such.
+of ``benchmarks/results/mutations.md`` (a minute for each change in ``model``: what depends on it is compiled anew;
+run the tests once before). Names of mutations as arguments select some of them; a run ends after three failures. A
+mutation whose place in the sources has changed is reported as such.
 """
 
 from __future__ import annotations
@@ -863,7 +863,8 @@ def run(mutation: Mutation, root: Path) -> list[str]:
         for name in COPIED:
             source = root / name
             if source.is_dir():
-                shutil.copytree(source, copy / name)  # what is compiled and cannot reach the change as well
+                # what is compiled and cannot reach the change as well
+                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("results"))
             else:
                 shutil.copy(source, copy / name)
         path = copy / "stream_osr" / mutation.file

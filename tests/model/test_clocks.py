@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from stream_osr.model.subspace import follow, is_clock, make_plan
 
 N = 120
@@ -99,7 +100,7 @@ def test_a_clock_carries_no_direction_and_its_values_change_nothing(rows):
 
 def trained(rows: tuple[np.ndarray, np.ndarray, np.ndarray], **arguments: str) -> OpenSetRecognizer:
     X, group, order = rows
-    model = OpenSetRecognizer(seed=0, chains=1, training_sweeps=3, **arguments)
+    model = OpenSetRecognizer(**grouped(seed=0, chains=1, training_sweeps=3, **arguments))
     for at in np.argsort(order):
         model.learn_one({"a": X[at, 0], "b": X[at, 1], "row number": float(order[at])}, f"c{group[at]}")
     return model

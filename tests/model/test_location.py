@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.model import training as library
 from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_predictives
 from stream_osr.model.known import log_new
@@ -136,7 +136,7 @@ def test_in_many_dimensions_a_new_class_is_not_as_many_subclasses_as_instances()
     centres, noise = rng.normal(scale=0.7, size=(6, 1000)), rng.normal(size=(1128, 1000))
     y = np.concatenate([np.arange(1000) % 5, np.full(128, 5)])
     X = centres[y] + 0.6 * noise + 0.8 * np.roll(noise, 1, axis=1)
-    model = OpenSetRecognizer(seed=0, batch_size=128, training_sweeps=1, chains=2)
+    model = OpenSetRecognizer(seed=0, batch_size=128, chains=2, model=ModelOptions(training_sweeps=1))
     model.learn_many(pd.DataFrame(X[:1000]), y[:1000].tolist())
     model.learn_many(pd.DataFrame(X[1000:]))
     assert max(len(chain.state.ids) for chain in model.value.stream.chains) < 10

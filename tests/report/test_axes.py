@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import eigh
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.report.axes import HELD, discriminants, planes
+from stream_osr_connectors.page.report.axes import HELD, discriminants, planes
 from tests.blobs import around, fitted, stream_part
 
 

@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.report import report_page
-from stream_osr.report.files import naming
+from stream_osr_connectors.page.report import report_page
+from stream_osr_connectors.page.report.files import naming
 from tests.blobs import around
 from tests.report.browser import open_browser
 from tests.report.conftest import KNOWN, as_written

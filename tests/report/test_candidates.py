@@ -10,14 +10,14 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError
-from stream_osr.glossary import WORDS
-from stream_osr.report import report_page
-from stream_osr.report.candidates import LISTED
-from stream_osr.report.content import collect
-from stream_osr.report.files import naming, read_inputs, read_instances
-from stream_osr.report.lookout import look_out
-from stream_osr.report.texts import Texts
-from stream_osr_connectors import loop
+from stream_osr_connectors.files import loop
+from stream_osr_connectors.page.glossary import WORDS
+from stream_osr_connectors.page.report import report_page
+from stream_osr_connectors.page.report.candidates import LISTED
+from stream_osr_connectors.page.report.content import collect
+from stream_osr_connectors.page.report.files import naming, read_inputs, read_instances
+from stream_osr_connectors.page.report.lookout import look_out
+from stream_osr_connectors.page.report.texts import Texts
 from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW
 from tests.report.test_page import Page
 

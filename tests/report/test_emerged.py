@@ -8,8 +8,14 @@ from collections import Counter
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr.report.emerged import from_decisions, from_events, from_model, told_by_sums, with_truth
-from stream_osr.report.told import gather
+from stream_osr_connectors.page.report.emerged import (
+    from_decisions,
+    from_events,
+    from_model,
+    told_by_sums,
+    with_truth,
+)
+from stream_osr_connectors.page.report.told import gather
 from tests.report.conftest import EVIL_FEATURES, NEW
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr.report.files import read_inputs, read_truth
-from stream_osr_connectors.loop import Checkpoint, save_checkpoint
+from stream_osr_connectors.files.loop import Checkpoint, save_checkpoint
+from stream_osr_connectors.page.report.files import read_inputs, read_truth
 
 
 def test_files_are_told_by_what_is_in_them(run, files):

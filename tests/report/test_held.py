@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.errors import ConnectorError
-from stream_osr.report import report_page
-from stream_osr.report.content import collect
-from stream_osr.report.held import Drop, Refuted, how_it_held
 from stream_osr.trust.recall import ExpectedRecall
+from stream_osr_connectors.page.report import report_page
+from stream_osr_connectors.page.report.content import collect
+from stream_osr_connectors.page.report.held import Drop, Refuted, how_it_held
 from tests.blobs import dependent_rows, fitted, learn_all
 from tests.report.conftest import EVIL_CLASSES, Run
 from tests.report.test_page import Page
@@ -85,7 +85,9 @@ def test_where_nothing_is_to_be_told_there_is_no_section(run):
 
 
 def test_dependence_is_said_beside_the_recall(run):
-    model = learn_all(OpenSetRecognizer(chains=1, training_sweeps=3, batch_size=32), dependent_rows(400, 1))
+    model = learn_all(
+        OpenSetRecognizer(chains=1, batch_size=32, model=ModelOptions(training_sweeps=3)), dependent_rows(400, 1)
+    )
     model.freeze()
     learn_all(model, [(x, None) for x, _ in dependent_rows(200, 2)])
     said = "Instances are treated as dependent on their neighbours since instance 0; mean correlation of neighbours"

@@ -11,8 +11,8 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, MissingExtra, NotTrained
-from stream_osr.report import report_page
-from stream_osr.report.page import IN_WORDS
+from stream_osr_connectors.page.report import report_page
+from stream_osr_connectors.page.report.page import IN_WORDS
 from tests.blobs import fitted
 
 
@@ -135,7 +135,11 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch, run):
         return real(name, *arguments, **more)
 
     for name in [
-        n for n in sys.modules if n.startswith(("altair", "stream_osr.report.charts", "stream_osr.report.page"))
+        n
+        for n in sys.modules
+        if n.startswith(
+            ("altair", "stream_osr_connectors.page.report.charts", "stream_osr_connectors.page.report.page")
+        )
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)

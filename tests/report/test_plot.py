@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import vl_convert
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidParameter, MissingExtra, NotTrained
-from stream_osr.plot import Figures
-from stream_osr.report.charts.alone import LIGHT
+from stream_osr_connectors.page.plot import Figures
+from stream_osr_connectors.page.report.charts.alone import LIGHT
 from tests.report.conftest import Run
 
 
@@ -61,7 +61,7 @@ def test_calibration_needs_labels(run: Run) -> None:
 
 
 def test_records_may_be_those_that_were_drained() -> None:
-    model = OpenSetRecognizer(batch_size=1, chains=1, training_sweeps=2)
+    model = OpenSetRecognizer(batch_size=1, chains=1, model=ModelOptions(training_sweeps=2))
     for i in range(20):
         model.learn_one({"a": float(i % 7), "b": float(i % 5)}, "left")
     for i in range(20):
@@ -82,7 +82,7 @@ def test_a_model_is_not_needed_for_what_was_told(run: Run) -> None:
 
 
 def test_colours_are_those_of_the_page_in_its_light_form(run: Run) -> None:
-    style = files("stream_osr.report").joinpath("templates", "page.css").read_text(encoding="utf-8")
+    style = files("stream_osr_connectors.page.report").joinpath("templates", "page.css").read_text(encoding="utf-8")
     light = dict(re.findall(r"--(\w+): (#\w+);", style[: style.index("@media")]))
     assert {name: light[name] for name in LIGHT} == LIGHT
     for chart in (
@@ -123,7 +123,7 @@ def test_what_cannot_be_drawn_is_said(run: Run) -> None:
             ask()
     with pytest.raises(NotTrained):
         fresh.plot.plane()
-    other = OpenSetRecognizer(chains=1, training_sweeps=2)
+    other = OpenSetRecognizer(chains=1, model=ModelOptions(training_sweeps=2))
     for i in range(20):
         other.learn_one({"a": float(i % 7), "b": float(i % 5)}, "left")
     other.freeze()
@@ -132,7 +132,11 @@ def test_what_cannot_be_drawn_is_said(run: Run) -> None:
 
 
 def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [n for n in sys.modules if n.startswith(("altair", "stream_osr.report.charts", "stream_osr.plot"))]:
+    for name in [
+        n
+        for n in sys.modules
+        if n.startswith(("altair", "stream_osr_connectors.page.report.charts", "stream_osr_connectors.page.plot"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "altair", None)
     assert hasattr(run.model, "plot")  # who looks at a recognizer draws nothing
@@ -140,4 +144,4 @@ def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyP
     with pytest.raises(MissingExtra, match=r"figures need altair; pip install 'stream-osr\[plot\]'"):
         run.model.plot.plane()
     monkeypatch.undo()
-    importlib.import_module("stream_osr.plot")
+    importlib.import_module("stream_osr_connectors.page.plot")

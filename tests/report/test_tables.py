@@ -7,9 +7,9 @@ import math
 import pytest
 
 from stream_osr.evaluation import AUROC, OpenSetReport
-from stream_osr.report.emerged import from_model
-from stream_osr.report.tables import discovery, judge
-from stream_osr.report.told import gather
+from stream_osr_connectors.page.report.emerged import from_model
+from stream_osr_connectors.page.report.tables import discovery, judge
+from stream_osr_connectors.page.report.told import gather
 from tests.blobs import fitted
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.report.charts.stream import signs
-from stream_osr.report.timeline import BINS, ROWS, lay_out
-from stream_osr.report.told import gather
+from stream_osr_connectors.page.report.charts.stream import signs
+from stream_osr_connectors.page.report.timeline import BINS, ROWS, lay_out
+from stream_osr_connectors.page.report.told import gather
 from tests.report.conftest import BEGINS, NEW, N
 from tests.report.test_told import decision
 

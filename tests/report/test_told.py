@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr.report.told import NO_LABEL, NO_SUBCLASS, gather
+from stream_osr_connectors.page.report.told import NO_LABEL, NO_SUBCLASS, gather
 
 
 def decision(seq: int, label: str, classes: tuple[str, ...] = ("red", "blue"), **more) -> dict:

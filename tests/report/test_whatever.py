@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from stream_osr.discovery.events import Event
 from stream_osr.errors import ConnectorError, StreamOSRError
-from stream_osr.report import report_page
-from stream_osr.report.content import Content, collect
-from stream_osr.report.files import read_inputs
-from stream_osr.report.happened import DRAWN, MOST
-from stream_osr.report.told import MOST_LABELS
-from stream_osr_connectors import open_sink
+from stream_osr_connectors.files import open_sink
+from stream_osr_connectors.page.report import report_page
+from stream_osr_connectors.page.report.content import Content, collect
+from stream_osr_connectors.page.report.files import read_inputs
+from stream_osr_connectors.page.report.happened import DRAWN, MOST
+from stream_osr_connectors.page.report.told import MOST_LABELS
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
 from tests.report.test_page import Page

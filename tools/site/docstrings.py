@@ -29,7 +29,7 @@ ROLE = re.compile(r":(?:class|meth|func|mod|attr|data|exc):`(?P<short>~?)(?P<nam
 SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
 FOOTNOTE = re.compile(r"(?:\.\. )?\[(\d+)\]_?")
 CONTINUED = re.compile(r"\n +(?=\S)")
-PACKAGES = {"stream_osr", "stream_osr_connectors", "stream_osr_kafka"}
+PACKAGES = {"stream_osr", "stream_osr_connectors"}
 ARGUMENTS = "stream_osr.config.Arguments"
 PUBLIC_CLASS = "stream_osr.OpenSetRecognizer"
 """The class whose methods are documented as its own, wherever they are inherited from."""

@@ -17,7 +17,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from stream_osr.glossary import TERMS, WORDS
+from stream_osr_connectors.page.glossary import TERMS, WORDS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

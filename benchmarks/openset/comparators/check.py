@@ -30,7 +30,8 @@ from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select_fa
 from benchmarks.openset.comparators.base import OpenSetClassifier
 from benchmarks.openset.comparators.margin_classifier import MachinePool, MarginClassifier
 from benchmarks.openset.comparators.selection import judged
-from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split, validation_split
+from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
+from benchmarks.paper.protocol import split, validation_split
 
 NEIGHBOURS = 20
 """Parameters at most that ``--near`` fits, evenly among those that are near enough."""

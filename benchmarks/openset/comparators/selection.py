@@ -19,8 +19,8 @@ from benchmarks.openset.comparators.osnn import OSNN
 from benchmarks.openset.comparators.pi_svm import PISVM
 from benchmarks.openset.comparators.qda import QDAChi2
 from benchmarks.openset.comparators.w_svm import WOSVM, WSVM
+from benchmarks.paper.protocol import ValidationSplit, validation_split
 from stream_osr.errors import InvalidParameter
-from stream_osr.evaluation import ValidationSplit, validation_split
 
 COSTS = tuple(2.0**power for power in range(-5, 6))
 GAMMAS = tuple(2.0**power for power in range(-8, 4))

@@ -12,9 +12,9 @@ import numpy as np
 
 from benchmarks.openset.comparators.selection import micro_f
 from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup
-from stream_osr.evaluation import validation_split
-from stream_osr.model.cocluster import cocluster, owners
-from stream_osr.stream.selection import NU_ABOVE_DIMENSION, SCALE
+from benchmarks.paper.cocluster import cocluster, owners
+from benchmarks.paper.protocol import validation_split
+from benchmarks.paper.selection import NU_ABOVE_DIMENSION, SCALE
 
 Start = Literal["random", "classwise"]
 Grid = tuple[tuple[int, ...], tuple[float, ...]]

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup
 from stream_osr import Decision, OpenSetRecognizer
 from stream_osr import stream as engine
-from stream_osr.config import parameters
+from stream_osr.config import grouped, parameters
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
@@ -81,7 +81,7 @@ class Stream(Method):
 
     def _waiting(self, X: np.ndarray, batch_size: int | None, delay: int) -> tuple[list[Decision], dict[str, Any]]:
         model = OpenSetRecognizer.from_trained(
-            self.trained, **self.arguments, batch_size=batch_size, **{"decision_delay": delay}
+            self.trained, **grouped(**self.arguments, batch_size=batch_size, **{"decision_delay": delay})
         )
         for key, row in enumerate(X.tolist()):
             model.learn_one(dict(enumerate(row)), key=key)
@@ -114,7 +114,7 @@ class Learning(Stream):
     """Nothing frozen: what is called a known class is learnt by that class, batch after batch."""
 
     def _at_once(self, X: np.ndarray, batch_size: int | None) -> tuple[list[Decision], dict[str, Any]]:
-        model = OpenSetRecognizer.from_trained(self.trained, **self.arguments, batch_size=batch_size)
+        model = OpenSetRecognizer.from_trained(self.trained, **grouped(**self.arguments, batch_size=batch_size))
         decisions: list[Decision] = []
 
         def learnt() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from stream_osr_kafka import Service, load_settings
-from stream_osr_kafka.client.producer import TransactionalProducer
-from stream_osr_kafka.client.seam import Offset, Place
-from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import Service, load_settings
+from stream_osr_connectors.kafka.client.producer import TransactionalProducer
+from stream_osr_connectors.kafka.client.seam import Offset, Place
+from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
 from tests.kafka.faults.trials import Site

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_kafka.run import keeping
-from stream_osr_kafka.run.service import Service
-from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.run import keeping
+from stream_osr_connectors.kafka.run.service import Service
+from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.decoders import SECONDS
 from tests.kafka.faults.trials import Site, Trial, Watch
 from tests.kafka.streams import check_exactly_once, instances

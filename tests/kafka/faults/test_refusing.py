@@ -58,7 +58,7 @@ def test_an_output_is_compacted(site: Site, output: str) -> None:
     last = trial.await_exit(1)
     assert topic in last
     assert "cleanup.policy=delete" in last
-    told = run("-m", "stream_osr_start", "topics", "--config", str(trial.stream.config()), timeout=60)
+    told = run("-m", "stream_osr_connectors", "topics", "--config", str(trial.stream.config()), timeout=60)
     assert told.returncode == 1
     assert "cleanup.policy=delete" in told.stdout + told.stderr
     configure(site.broker.address, topic, DELETED)

@@ -1,0 +1,267 @@
+"""The command ``stream-osr fit``."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+
+import typer
+
+from stream_osr.errors import ConnectorError
+from stream_osr.limits import MOST_DIGITS
+from stream_osr_connectors.cli import options, telling
+from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
+from stream_osr_connectors.files.aside import raw_of, row_of
+from stream_osr_connectors.files.columns import SET_ASIDE
+from stream_osr_connectors.files.likely_key import find_key
+from stream_osr_connectors.files.locking import sole_writer
+from stream_osr_connectors.files.opening import is_folder, is_standard, may_be_regular, why
+from stream_osr_connectors.terminal import Terminal
+from stream_osr_connectors.values import DecodeError, LabelType
+
+if TYPE_CHECKING:
+    from stream_osr import OpenSetRecognizer
+    from stream_osr_connectors.files.survey import Survey
+
+_WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
+
+
+def fit(
+    file: Annotated[
+        str,
+        typer.Argument(help="Labelled instances (.csv, .jsonl, .parquet), a folder of them, or - (standard input)."),
+    ],
+    label: Annotated[str, typer.Option("--label", "-l", help="Column of the label.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")],
+    key: options.Key = None,
+    time: options.Time = None,
+    features: options.Features = None,
+    categorical: options.Categorical = None,
+    numeric: Annotated[
+        str | None,
+        typer.Option("--numeric", help="Comma-separated columns that are numbers, whatever some values look like."),
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option("--missing", help="Comma-separated values that stand for a missing one, beside NA, ?, ..."),
+    ] = None,
+    label_type: Annotated[
+        str, typer.Option("--label-type", help="str or int; auto: whole numbers if all labels are.")
+    ] = "auto",
+    format: options.Format = None,
+    errors: options.Errors = None,
+    csv_safe: options.CsvSafe = None,
+    unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
+    covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
+    pca: Annotated[
+        str | None,
+        typer.Option(help="Principal components: their number (30), or their share of the variance (0.99)."),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256,
+    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
+    decision_delay: options.DecisionDelay = None,
+    min_probability: options.MinProbability = None,
+    half_life: options.HalfLife = None,
+    chains: Annotated[
+        int | None, typer.Option("--chains", help="Models that are averaged; time grows with it. 4 if not given.")
+    ] = None,
+    on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
+    absent: Annotated[
+        str,
+        typer.Option(help="Features that a JSON object does not name: missing, zero, or auto (training decides)."),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Train although the labels look like none, or a feature like a key.")
+    ] = False,
+) -> None:
+    """Train on labelled instances and save the model.
+
+    Example: stream-osr fit labelled.csv --label species -o model.osr
+    """
+    from stream_osr import Input, ModelOptions, OpenSetRecognizer  # slow to import, and --help does without
+    from stream_osr.config import Parameters
+    from stream_osr.labels import doubtful
+    from stream_osr_connectors.files.loop import take
+
+    console = Terminal(stderr=True)
+    options.check_distinct(input=file, output=output, errors=errors)
+    model = OpenSetRecognizer(
+        unknown=int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown,
+        batch_size=batch_size,
+        max_wait=max_wait,
+        pca=options.components(pca),
+        seed=seed,
+        categorical=options.feature_list(categorical) or None,
+        input=Input(
+            numeric=options.feature_list(numeric) or None,
+            missing=options.feature_list(missing) or None,
+            on_missing=cast(Any, on_missing),
+            absent=cast(Any, absent),
+        ),
+        model=ModelOptions(covariance=cast(Any, covariance)),
+        **options.given(
+            decision_delay=decision_delay, min_probability=min_probability, half_life=half_life, chains=chains
+        ),
+    )
+    complain, counts = telling.complainer(console), Counter[str]()
+    names, labels = options.feature_list(features), Counter[Any]()
+    with ExitStack() as stack:
+        stack.enter_context(sole_writer(output))
+        reading = {"key": key, "time": time, "label": label, "features": names}
+        source, found = _source(stack, file, format, model, label_type, keys=yes, **reading)
+        declared: frozenset[str] = getattr(source, "declared", frozenset())
+        if declared := declared - {*(model.categorical or ())}:
+            model = OpenSetRecognizer(**{**model.arguments, "categorical": (*(model.categorical or ()), *declared)})
+        if left_out := getattr(source, "left_out", None):
+            console.say("left out: " + ", ".join(f"{name!r} ({kind})" for name, kind in left_out.items()))
+        dead = None
+        if errors is not None:
+            opened = open_sink(errors, csv_safe=csv_safe is not False, private=True, columns=SET_ASIDE)
+            dead = stack.enter_context(opened)
+        bar = stack.enter_context(telling.progress_bar(console, total=False))
+        task = bar.add_task("reading", total=None)
+        for record in source:
+            counts["read"] += 1
+            bar.advance(task)
+            ready = _for_training(record, counts["read"], label, found)
+            _refuse_unknown(ready, model.unknown)
+            labels.update([getattr(ready, "label", None)])
+            take(model, ready, dead, counts, complain)
+        bar.remove_task(task)
+        if not counts["labelled"]:
+            raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
+        labels.pop(None, None)
+        _refuse_lost_classes(file, found, labels, model)
+        if not yes and (question := doubtful(len(labels), labels.total())):
+            raise ConnectorError(f"--label {label}: {question} Give another column, or --yes to train all the same")
+        task = bar.add_task("training sweeps", total=Parameters.model_fields["training_sweeps"].default)
+        report = model.freeze(progress=lambda done: bar.update(task, completed=done))
+        model.save(output)
+    console.say(*str(report).split("\n"))
+    telling.set_aside(console, counts["set_aside"], errors)
+    used = [str(name) for name in model.trained.names]
+    shown = ", ".join(used[:12]) + (f" and {len(used) - 12} more" if len(used) > 12 else "")
+    console.say(f"features: {shown}", f"model saved to {output}")
+
+
+def _source(
+    stack: ExitStack,
+    file: str,
+    format: str | None,
+    model: OpenSetRecognizer,
+    label_type: str,
+    *,
+    keys: bool,
+    **reading: Any,
+) -> tuple[Source, Survey]:
+    """Open the labelled instances, and look at all of them to see what the columns are, and that none is a key.
+
+    What can be read only once (standard input, a pipe) goes to a temporary file first.
+    """
+    from stream_osr_connectors.files.survey import survey
+
+    chosen = cast(Any, format)
+    p = model.value.parameters
+    categorical, numeric = [[*map(str, names or ())] for names in (p.categorical, p.numeric)]
+    if label_type not in get_args(LabelType):
+        raise ConnectorError(f"--label-type {label_type}: it is one of {', '.join(get_args(LabelType))}")
+    said = "standard input" if is_standard(file) else file
+    if not may_be_regular(file) and not is_folder(file) and (not is_standard(file) or chosen is not None):
+        file = _kept(stack, file, chosen)
+    source = stack.enter_context(
+        open_source(file, format=chosen, categorical=categorical, label_type="str", **reading)
+    )
+    found = survey(
+        source,
+        numeric=numeric,
+        categorical=[*categorical, *getattr(source, "declared", ())],
+        missing=p.markers,
+        label_type=cast(LabelType, label_type),
+        minus_one=model.unknown is not None,
+    )
+    columns = getattr(source, "feature_columns", None) or list(found.columns)
+    for option, names in (("categorical", categorical), ("numeric", numeric)):
+        if columns and (strange := sorted({*names} - {*columns})):
+            raise ConnectorError(f"--{option} {strange[0]}: it is none of the features {list(columns)}")
+    if not keys and reading["features"] is None:
+        known = {name: reading[name] for name in ("key", "time", "label")}
+        _refuse_key(file, said, chosen, categorical=[*categorical, *found.indexes, *numeric], **known)
+    return source, found
+
+
+def _kept(stack: ExitStack, file: str, format: str | None) -> str:
+    """Keep what comes through a pipe, which can be read only once, in a file, for as long as it is needed."""
+    name = f"standard-input.{format}" if is_standard(file) else Path(file).name
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory()), name)
+    try:
+        with path.open("wb") as copy, nullcontext() if is_standard(file) else Path(file).open("rb") as pipe:
+            shutil.copyfileobj(pipe or sys.stdin.buffer, copy)
+    except OSError as error:
+        raise ConnectorError(f"cannot read {file}: {why(error)}; check the path") from None
+    return str(path)
+
+
+def _refuse_lost_classes(file: str, found: Survey, labels: Counter[Any], model: OpenSetRecognizer) -> None:
+    """Refuse to train without a class all of whose rows were set aside.
+
+    Raises
+    ------
+    ConnectorError
+        Naming the class.
+    """
+    from stream_osr.reading import spelled_label
+
+    learnt = {spelled_label(label) for label in model.value.labels}
+    lost = {label: count for label, count in found.labels.items() if label not in learnt}
+    if lost:
+        label, count = next(iter(lost.items()))
+        more = f", and so were all rows of {len(lost) - 1} more classes" if len(lost) > 1 else ""
+        raise ConnectorError(
+            f"all {count} rows of class {label!r} of {file} were set aside{more}: the model would not know it. "
+            "The reasons are above; --errors FILE keeps the rows. Correct the table, or leave the class out"
+        )
+
+
+def _refuse_key(file: str, said: str, format: Any, **known: Any) -> None:
+    """Refuse a column that names the instances as a feature: by it, no instance of the stream is like these.
+
+    Raises
+    ------
+    ConnectorError
+        Naming the column.
+    """
+    found = find_key(file, format, [*known.pop("categorical"), *known.values()])
+    if found is not None:
+        free = known[found.option.strip("-")] is None
+        meant = f"did you mean {found.option} {found.name}? If not, name" if free else "name"
+        raise ConnectorError(
+            f"column {found.name!r} of {said} looks like no feature ({found.why}), and would spoil the model: "
+            f"{meant} the features by --features, or say --yes to train with it all the same"
+        )
+
+
+def _refuse_unknown(record: Record | BadRecord, unknown: Any) -> None:
+    """Refuse a class that has the name that was given to unknown instances."""
+    if unknown is not None and getattr(record, "label", None) == unknown:
+        raise ConnectorError(f"--unknown {unknown} is a class of the table; give unknown instances another name")
+
+
+def _for_training(record: Record | BadRecord, number: int, label: str, found: Survey) -> Record | BadRecord:
+    """Refuse a record without a label, or with a wrong value; of the others neither key nor time is of use."""
+    if isinstance(record, BadRecord):
+        return found.refused(record)
+    try:
+        record = found.ready(record)
+    except DecodeError as error:
+        return BadRecord(record.position, row_of(record, number), raw_of(record), str(error))
+    if record.label is None:
+        reason = f"it has no label; give column {label!r} a value"
+        return BadRecord(record.position, row_of(record, number), raw_of(record), reason)
+    return record._replace(key=None, time=None)

@@ -1,0 +1,46 @@
+"""The command ``stream-osr inspect``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from stream_osr.showing import counted
+from stream_osr_connectors.cli import account
+from stream_osr_connectors.terminal import Terminal
+
+
+def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")]) -> None:
+    """Print the discovery table of a model: its classes, their subclasses, and what has emerged.
+
+    Example: stream-osr inspect decisions.jsonl.checkpoint
+    """
+    from stream_osr.discovery.unmet import ALL_MET  # slow to import, and --help does without
+    from stream_osr_connectors.files.checkpoint import load_model_and_run
+
+    (recognizer, run), out = load_model_and_run(model), Terminal()
+    out.say(*str(replace(recognizer.summary(), unmet=ALL_MET)).split("\n"))
+    trained = recognizer.trained
+    out.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
+    if trained.unguarded:
+        out.say(f"no guard: {trained.unguarded}")
+    else:
+        guards = counted(recognizer.menu.references, "reference instance")
+        out.say(f"{guards} {'guards' if recognizer.menu.references == 1 else 'guard'} the known classes")
+    dimensions = counted(trained.prior.n_features, "whitened dimension")
+    out.say(f"{counted(len(trained.names), 'feature')}, {dimensions}")
+    counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}
+    if counters:
+        out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
+    out.say(f"fingerprint {trained.fingerprint}")
+    out.say(*account.account(recognizer))
+    if run is None:
+        out.say(f"next: stream-osr run --model {quote(str(model))} --input FILE --output decisions.jsonl")
+        return
+    out.say(*account.set_aside(run.totals["set_aside"], run.reasons, "`run --errors FILE` keeps them"))
+    if (command := account.naming(recognizer, model)) is not None:
+        out.say(command)

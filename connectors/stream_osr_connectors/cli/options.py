@@ -1,0 +1,124 @@
+"""Options that commands share, and what is checked of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.files.opening import is_folder
+
+Format = Annotated[
+    str | None, typer.Option("--format", help="csv, tsv, jsonl or parquet, when the name of the input does not tell.")
+]
+Key = Annotated[str | None, typer.Option("--key", help="Column that names the instance.")]
+Time = Annotated[str | None, typer.Option("--time", help="Column of the time: seconds or ISO 8601.")]
+Features = Annotated[
+    str | None, typer.Option("--features", help="Comma-separated feature columns; all others if not given.")
+]
+Categorical = Annotated[
+    str | None,
+    typer.Option(
+        "--categorical", help="Comma-separated columns that are categories although they hold numbers; text is one."
+    ),
+]
+DecisionDelay = Annotated[
+    int | None,
+    typer.Option(
+        "--decision-delay", help="Hold each decision back until so many later instances have come; 0 if not given."
+    ),
+]
+MinProbability = Annotated[
+    float | None,
+    typer.Option(
+        "--min-probability", help="Call unknown what no known class is so probable for, 0 to 1; 0 if not given."
+    ),
+]
+HalfLife = Annotated[
+    float | None,
+    typer.Option("--half-life", help="Instances after which a seat in the stream weighs half; 200 if not given."),
+]
+Errors = Annotated[
+    Path | None, typer.Option("--errors", help="Where unusable records go, with row and reason (.jsonl).")
+]
+CsvSafe = Annotated[
+    bool | None,
+    typer.Option(
+        "--csv-safe/--csv-raw",
+        help="In tables: an apostrophe before text that a spreadsheet would run as a formula, or text as it is.",
+    ),
+]
+
+
+def given(**arguments: Any) -> dict[str, Any]:
+    """Leave out what was not given.
+
+    >>> given(batch_size=None, half_life=500.0)
+    {'half_life': 500.0}
+    """
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def feature_list(features: str | None) -> list[str] | None:
+    """Read the names of ``--features``."""
+    return None if features is None else [name.strip() for name in features.split(",") if name.strip()]
+
+
+def components(pca: str | None) -> int | float | None:
+    """Read the number or the share of ``--pca``.
+
+    Raises
+    ------
+    ConnectorError
+        If it is neither.
+
+    Examples
+    --------
+    >>> components("30"), components("0.99")
+    (30, 0.99)
+    """
+    if pca is None:
+        return None
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(pca)
+    raise ConnectorError(f"--pca {pca}: give a number of components (30), or a share of the variance (0.99)")
+
+
+def check_distinct(**paths: str | Path | None) -> None:
+    """Refuse to write over something that is read, or into a folder that is, or to write two things to one file.
+
+    Raises
+    ------
+    ConnectorError
+        Naming the two options.
+    """
+    seen: dict[object, str] = {}
+    for name, path in paths.items():
+        if path is None or str(path) == "-":
+            continue
+        places = list(_places(path))
+        for place in places:
+            if place in seen:
+                raise ConnectorError(f"--{name} and --{seen[place]} are the same file, {path}; give each its own")
+        seen |= dict.fromkeys(places, name)
+    folder = paths.get("input")
+    if folder is not None and is_folder(folder):
+        for name, path in paths.items():
+            if path is not None and Path(os.path.realpath(path)).parent == Path(os.path.realpath(folder)):
+                raise ConnectorError(
+                    f"--{name} {path} is in the folder that is read, and would be read as well; put it elsewhere"
+                )
+
+
+def _places(path: str | Path) -> Iterator[object]:
+    """Tell a file by where its name leads and, if it is there, by what it is under any name."""
+    yield os.path.realpath(path)
+    with suppress(OSError):
+        found = Path(path).stat()
+        yield found.st_dev, found.st_ino

@@ -1,0 +1,79 @@
+"""The commands of the Kafka service: ``stream-osr serve | topics | reconcile``.
+
+What they do is in :mod:`stream_osr_connectors.kafka.ops.command`, which is imported when one is called: the extra may
+be missing, and the other commands do not wait for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stream_osr_connectors.terminal import Terminal
+
+commands = typer.Typer()
+
+_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""What a command does not know is a setting of the service."""
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings of the service (YAML).")]
+
+
+@commands.command(context_settings=_SETTINGS, add_help_option=False)
+def serve(context: typer.Context, config: ConfigOption = None) -> None:
+    """Run the Kafka service; --help lists its settings. Needs the extra kafka.
+
+    Each setting is a flag, an environment variable (STREAM_OSR_BATCH_SIZE for --batch-size), or a line of the file.
+
+    Example: stream-osr serve --config service.yaml --instance worker-1
+    """
+    from stream_osr_connectors.kafka.ops.command import serve as serve_kafka
+
+    serve_kafka(config, context.args)
+
+
+@commands.command(context_settings=_SETTINGS)
+def topics(
+    context: typer.Context,
+    config: ConfigOption = None,
+    create: Annotated[bool, typer.Option("--create", help="Make those that are missing.")] = False,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Of the input, if it is to be made.")] = None,
+    replicas: Annotated[
+        int | None, typer.Option("--replication-factor", min=1, help="Of what is made; the brokers' default.")
+    ] = None,
+    max_message_bytes: Annotated[
+        int | None, typer.Option(min=1, help="Largest record of the input, if it is to be made.")
+    ] = None,
+) -> None:
+    """Show the topics of a Kafka service and what is wrong with them; --create makes those that are missing.
+
+    The settings of the service follow, from the same places as for `stream-osr serve`.
+
+    Example: stream-osr topics --config service.yaml --create --partitions 8
+    """
+    from stream_osr_connectors.kafka.ops.command import topics as look
+
+    asked = {"partitions": partitions, "replicas": replicas}
+    if max_message_bytes is not None:
+        asked["max_message_bytes"] = max_message_bytes
+    lines = look(config, context.args, asked if create else None)
+    widths = [max(len(line[column]) for line in lines) for column in range(2)]
+    for line in lines:
+        Terminal().say(f"{line.role:<{widths[0]}}  {line.name:<{widths[1]}}  {line.found}")
+        for problem in line.problems:
+            Terminal().say(f"{'':<{widths[0]}}  {problem}")
+    if any(line.problems for line in lines):
+        raise typer.Exit(1)
+
+
+@commands.command(context_settings=_SETTINGS)
+def reconcile(context: typer.Context, config: ConfigOption = None) -> None:
+    """Join the emerging subclasses of all partitions of a Kafka service under global ids. Needs the extra kafka.
+
+    Example: stream-osr reconcile --config service.yaml
+    """
+    from stream_osr_connectors.kafka.ops.command import reconcile as join
+
+    join(config, context.args)

@@ -1,0 +1,133 @@
+"""All that a run over files needs to go on as if it had not been interrupted, in one file."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.archive import check_content, read_archive, write_archive
+from stream_osr.archive.rules import anything, fields, many, mapping, maybe, text, whole
+from stream_osr.errors import InUse, PersistenceError
+
+from ..base import Position
+from .command_log import Act, AskLog, Outcome
+from .command_runner import Acting
+from .locking import sole_writer
+
+
+class Checkpoint(NamedTuple):
+    """Everything that a run needs to go on as if it had not been interrupted.
+
+    Attributes
+    ----------
+    model
+        The recognizer, its unfinished micro-batch included.
+    source
+        Position of the source after the last record that the model has seen.
+    sinks
+        Positions of the sinks (in the order of :class:`.loop.Sinks`), flushed; ``None`` where there is none.
+    totals
+        Records ``read``, ``decided``, ``labelled``, ``set_aside``, and ``events``, so far; ``asked``: number of the
+        last thing that was asked of the stream and is part of it.
+    reading
+        How the input is read, in words of whoever runs it (names of columns, say), to be compared when it goes on;
+        ``None``: nobody has said.
+    reasons
+        Why records were set aside: how many of each kind (:func:`.aside.kind_of`).
+    """
+
+    model: OpenSetRecognizer
+    source: Position | None
+    sinks: tuple[Position | None, ...]
+    totals: Counter[str]
+    reading: Mapping[str, Any] | None = None
+    reasons: Mapping[str, int] = MappingProxyType({})
+
+
+def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, whole or not at all."""
+    state = {"model": checkpoint.model.as_state(), "totals": dict(checkpoint.totals)}
+    content = {**checkpoint._asdict(), **state, "reasons": dict(checkpoint.reasons)}
+    for name in ("reading", "reasons"):
+        if not content[name]:
+            del content[name]
+    write_archive(path, "checkpoint", content)
+
+
+_PLACE = maybe(mapping(text(), anything))
+_PERHAPS = {"reading": mapping(text(), anything), "reasons": mapping(text(), whole(1))}
+_CONTENT = fields(_PERHAPS, model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    PersistenceError
+        If there is none, or it cannot be used.
+    """
+    content = read_archive(path, "checkpoint")
+    check_content(content, _CONTENT, f"the checkpoint {path}")
+    model = OpenSetRecognizer.from_state(content["model"], f"the checkpoint {path}")
+    totals = Counter(content["totals"])
+    perhaps = content.get("reading"), Counter(content.get("reasons", {}))
+    return Checkpoint(model, content["source"], content["sinks"], totals, *perhaps)
+
+
+def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:
+    """Read a saved model, or the model in a checkpoint.
+
+    Raises
+    ------
+    PersistenceError
+        If the file is neither.
+    """
+    return load_model_and_run(path)[0]
+
+
+def load_model_and_run(path: str | os.PathLike[str]) -> tuple[OpenSetRecognizer, Checkpoint | None]:
+    """Read a saved model, or the model in a checkpoint with what else is there of its run.
+
+    Raises
+    ------
+    PersistenceError
+        If the file is neither.
+    """
+    try:
+        return OpenSetRecognizer.load(path), None
+    except PersistenceError as error:
+        if "holds a checkpoint" not in str(error):
+            raise
+        checkpoint = load_checkpoint(path)
+        return checkpoint.model, checkpoint
+
+
+def settle(checkpoint: str | os.PathLike[str], log: AskLog) -> list[tuple[Act, Outcome]] | None:
+    """Do what was asked of a checkpoint, and save it.
+
+    Returns
+    -------
+    What was done; ``None``: a run holds the checkpoint, and does it.
+
+    Raises
+    ------
+    PersistenceError
+        If there is no checkpoint, or it cannot be used or written.
+    ConnectorError
+        If the log cannot be read or written.
+    """
+    with log.held():
+        try:
+            with sole_writer(checkpoint):
+                started = load_checkpoint(checkpoint)
+                done = Acting(log, started.totals).act(started.model)
+                if done:
+                    save_checkpoint(checkpoint, started)
+        except InUse:
+            return None
+    return done

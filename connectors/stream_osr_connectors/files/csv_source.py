@@ -1,0 +1,236 @@
+"""Records from tables: CSV with a header row."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import TypeVar, Unpack
+
+from stream_osr.errors import ConnectorError
+from stream_osr.reading import TRUTH, Comma
+from stream_osr.showing import counted
+
+from ..base import BadRecord, Position, Record
+from ..values import DecodeError, category, label_of_text, number, seconds
+from .csv_rows import RowReader, check_delimiter, divides, restored
+from .line_source import LineSource, Reading, what_there_is
+from .lines import raw_text
+
+_T = TypeVar("_T")
+
+_SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
+"""What Excel writes into the first line."""
+
+_DIVIDED = re.compile("[,;\t|]")
+
+_INDEX = "Unnamed: 0"
+"""What pandas calls a first column without a name: it has written the index of a data frame there."""
+
+
+class CsvSource(LineSource):
+    r"""Records from a CSV file with a header row.
+
+    Every column that is not the key, the time or the label is a feature, numeric unless it is named among the
+    categories, whose values are text. An empty field is a missing value (``None``), and so are the usual markers
+    (``NA``, ``?``, ...) in a numeric column. A row that cannot be used, or repeats the header, becomes a `BadRecord`
+    and reading goes on with the next one; blank lines, and comments and Excel's ``sep=;`` before the header, are
+    skipped. Names of columns have no spaces around them, and empty fields after the last column do not count.
+
+    Delivery: every row once and in order, replayable from a file, not from standard input. Positions are
+    ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
+    counted in the decompressed content; a pipe has no hash.
+
+    Parameters
+    ----------
+    path
+        The file, read as UTF-8; one that ends in ``.gz`` is decompressed; ``-`` is standard input.
+    key, time, label
+        Names of the columns that hold the key (text), the event time (seconds since 1970 or an ISO 8601
+        timestamp, UTC unless it says otherwise) and the label; ``None`` if there is no such column.
+    features
+        Names of the feature columns, if not all others.
+    categorical
+        Names of those that are categories (`survey` finds them).
+    label_type
+        ``"auto"`` turns a label of digits only, with or without a sign, into an int and leaves others
+        text; ``"str"`` leaves all text; ``"int"`` demands whole numbers. Only an empty field is a missing
+        label: ``NA`` is a label like any other.
+    delimiter
+        The character between fields. If the header is without it, a semicolon, a tab, a vertical bar or a comma that
+        is there.
+    safe
+        Whether the file was written by `CsvSink` with ``safe``: the apostrophes that it put before text that
+        begins like a formula are taken away.
+    max_record_bytes
+        Longest row that is accepted.
+    follow
+        Wait for more at the end of the file: it is being written. Of standard input: it is a pipe, and something
+        else is done while it waits (``while_waiting``).
+
+    Raises
+    ------
+    ConnectorError
+        When opening: the file cannot be read, has no header, repeats a column name, or lacks a named
+        column. While iterating: the file cannot be read on, for instance because its gzip data are cut
+        off; everything before that was delivered.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sensors.csv")
+    ...     _ = path.write_text("a,b,class\n1,2,red\n3,,blue\n5,hot,red\n")
+    ...     with CsvSource(path, label="class") as source:
+    ...         for record in source:
+    ...             print(record.features if isinstance(record, Record) else record.reason[:52])
+    {'a': 1.0, 'b': 2.0}
+    {'a': 3.0, 'b': None}
+    column 'b' holds 'hot', which is not a finite number
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        delimiter: str = ",",
+        safe: bool = False,
+        categorical: Collection[str] = (),
+        **reading: Unpack[Reading],
+    ) -> None:
+        check_delimiter(delimiter)
+        super().__init__(path, **reading)
+        self.categorical = frozenset(categorical)
+        self._delimiter = delimiter
+        self._safe = safe
+        try:
+            self._place_columns(self._read_header())
+        except BaseException:
+            self.close()
+            raise
+        self._first = self._rows.taken[-1]
+
+    def __next__(self) -> Record | BadRecord:
+        lines = self._rows.taken
+        try:
+            row = self._plain(next(self._rows))
+            if lines[0].row == 1 and self._is_header(row):  # of a followed file that was begun anew
+                self._place_columns(row)
+                return next(self)
+            return self._record(row, self._lines.position_after(lines[-1]))
+        except DecodeError as error:
+            position = self._lines.position_after(lines[-1])
+            return BadRecord(position, lines[0].row, raw_text(lines), str(error))
+
+    def _is_header(self, row: list[str]) -> bool:
+        """Tell whether at least half of the names of the columns stand in a row."""
+        return 2 * len({cell.strip() for cell in row} & {*self._places}) >= len(self._places)
+
+    def _record(self, row: list[str], position: Position) -> Record:
+        if len(row) < self._width or any(cell.strip() for cell in row[self._width :]):
+            fields = counted(len(row), "field")
+            raise DecodeError(f"the row has {fields}, the header {self._width}; check delimiters and quotes")
+        if row[0].strip() == self._header[0] and [cell.strip() for cell in row[: self._width]] == self._header:
+            raise DecodeError("the row repeats the header: the file was put together from several")
+        return Record(
+            features={name: self._value(row, name) for name in self.feature_columns},
+            key=self._read(row, self._fields.key, lambda text: text or None),
+            time=self._read(row, self._fields.time, seconds),
+            label=self._read(row, self._fields.label, lambda text: label_of_text(text, self._fields.label_type)),
+            position=position,
+            raw=raw_text(self._rows.taken),
+            ignored=self._ignored,
+        )
+
+    def _value(self, row: list[str], name: str) -> object:
+        return self._read(row, name, category if name in self.categorical else self._number)
+
+    def _number(self, text: str) -> float | None:
+        try:
+            return number(text, self._comma)
+        except DecodeError:
+            if (truth := TRUTH.get(text.strip().lower())) is None:
+                raise
+            return truth
+
+    def _read(self, row: list[str], name: str | None, convert: Callable[[str], _T]) -> _T | None:
+        """Convert one field of a row; the reason of a failure names the column."""
+        if name is None:
+            return None
+        try:
+            return convert(row[self._places[name]])
+        except DecodeError as error:
+            raise DecodeError(f"column {name!r} {error}") from None
+
+    def _plain(self, row: list[str]) -> list[str]:
+        return [restored(cell) for cell in row] if self._safe else row
+
+    def _read_header(self) -> list[str]:
+        name = self._lines.name
+        try:
+            line, named = next(self._lines), self._named()
+            while line.is_blank() or self._is_comment(raw_text([line])):
+                line = next(self._lines)
+            if found := _SEPARATOR.fullmatch(raw_text([line]).strip()):
+                self._delimiter = found[1]
+                line = next(self._lines)
+            text = raw_text([line])
+            if text.strip() not in named:
+                self._delimiter = divides(text, self._delimiter)
+            self._comma: Comma = "decimal" if self._delimiter == ";" else ""
+            padded = re.search(rf'{re.escape(self._delimiter)} +"', text) is not None
+            self._lines.give_back([line])
+            self._rows = RowReader(self._lines, self._delimiter, self._max_bytes, padded=padded)
+            return self._plain(next(self._rows))
+        except StopIteration:
+            raise ConnectorError(f"{name} is empty; a CSV file begins with a row of column names") from None
+        except DecodeError as error:
+            raise ConnectorError(
+                f"{name}: the header cannot be read: {error}; a CSV file begins with column names in UTF-8"
+            ) from None
+
+    def _named(self) -> set[str]:
+        """Name the columns that a caller has named."""
+        *special, features, _ = self._fields
+        return {name for name in (*special, *(features or ())) if name is not None}
+
+    def _is_comment(self, text: str) -> bool:
+        """Say whether a line above the header is a comment: it begins with ``#``, and no named column is in it."""
+        named = self._named()
+        return text.startswith("#") and bool(named) and named.isdisjoint(map(_bare, _DIVIDED.split(text)))
+
+    def _place_columns(self, row: list[str]) -> None:
+        """Find the place of every column that is used, and refuse names that are doubtful."""
+        source, header = self._lines.name, [name.strip() for name in row]
+        if len(set(header)) < len(set(row)):
+            header = row  # spaces alone tell two columns apart
+        *special, features, _ = self._fields
+        while features is None and header and not header[-1]:
+            header.pop()  # each row ends with a delimiter
+        if header and not header[0] and _INDEX not in header:
+            header[0] = _INDEX
+        repeated = [repr(name) for name, times in Counter(header).items() if name and times > 1]
+        if repeated:
+            raise ConnectorError(f"{source}: the header has {', '.join(repeated)} more than once; rename the columns")
+        if "" in header and features is None:
+            raise ConnectorError(
+                f"{source}: column {header.index('') + 1} has no name; "
+                "name it, leave it out of the file, or say which columns are the features"
+            )
+        self._header = [name.strip() for name in row[: len(header)]]
+        self._width, self._places = len(header), {name: place for place, name in enumerate(header) if name}
+        named = [name for name in special if name is not None]
+        self.feature_columns = [name for name in header if name not in named] if features is None else features
+        for name in (*named, *self.feature_columns):
+            if name not in self._places and name.strip() in self._places:
+                self._places[name] = self._places.pop(name.strip())
+            if name not in self._places:
+                raise ConnectorError(f"{source} has no column {name!r}; {what_there_is(name, list(self._places))}")
+        used = {*named, *self.feature_columns}
+        self._ignored = tuple(name for name in self._places if name not in used)
+
+
+def _bare(text: str) -> str:
+    return text.strip(' "\r\n')

@@ -1,0 +1,185 @@
+"""Records from all files of a folder, as if they were one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stream_osr.errors import ConnectorError
+
+from ..base import BadRecord, Closing, Position, Record, Source
+from .csv_source import CsvSource
+from .identity import identity_at
+
+
+class FolderSource(Closing, Iterator[Record | BadRecord]):
+    r"""Records from the files of a folder in the order of their names, a header in each.
+
+    All have to be of one format, with the same columns; files whose names begin with a dot or an underscore are left
+    out. Which files there are is looked up when it is opened: later ones come with the next run that goes on.
+
+    Delivery: every record once and in order, replayable across the files. A position is that in its file, with
+    ``"file"``, its name, ``"before"``, the hash of the names before it, and ``"read"``, that of what tells those
+    files from others (`identity`).
+
+    Parameters
+    ----------
+    path
+        The folder.
+    open_one
+        Opens one of its files.
+    format_of
+        Says which format a file has.
+
+    Raises
+    ------
+    ConnectorError
+        When opening: there is no file, their formats or columns differ, or one cannot be opened. While iterating, as
+        the sources of the files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from stream_osr_connectors.files import open_source
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for day in ("monday", "tuesday"):
+    ...         _ = Path(folder, f"{day}.csv").write_text(f"a,day\n1,{day}\n")
+    ...     with open_source(folder, key="day") as source:
+    ...         [(record.key, record.position["file"]) for record in source]
+    [('monday', 'monday.csv'), ('tuesday', 'tuesday.csv')]
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        open_one: Callable[[Path], Source],
+        format_of: Callable[[Path], str],
+    ) -> None:
+        self.name = os.fspath(path)
+        self._files = sorted(each for each in Path(path).iterdir() if each.name[:1] not in (".", "_"))
+        self._names = [each.name for each in self._files]
+        self._open_one = open_one
+        self.categorical: frozenset[str] | None = None  # if a caller sets it, that of tables
+        self.whole_keys = True  # as of Parquet; found out by the look at all files
+        self._at, self._source = 0, self._opened(0, format_of)
+
+    def __next__(self) -> Record | BadRecord:
+        while True:
+            try:
+                record = next(self._source)
+                break
+            except StopIteration:
+                if self._at + 1 >= len(self._files):
+                    raise
+                self._go_to(self._at + 1, [*self._identities, _identity(self._files[self._at])])
+        its = {"file": self._names[self._at], "before": self._before, "read": self._read}
+        position = {**(record.position or {}), **its}
+        return record._replace(position=position)
+
+    @property
+    def feature_columns(self) -> Sequence[str]:
+        """Names of the features, where the files are tables."""
+        named: Sequence[str] = getattr(self._source, "feature_columns", ())
+        return named
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Columns that are no features by their types, where the files are Parquet."""
+        named: Mapping[str, str] = getattr(self._source, "left_out", {})
+        return named
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """Columns that are categories by their types, where the files are Parquet."""
+        return getattr(self._source, "declared", frozenset())
+
+    def seek(self, position: Position | None) -> None:
+        """Go on after the record that carried this position; ``None`` is the beginning.
+
+        Raises
+        ------
+        ConnectorError
+            If its file is not there, or others come before it now, or one before it has changed, or as the source of
+            the file.
+        """
+        if position is None:
+            self._go_to(0)
+            return
+        file, before = position.get("file"), position.get("before")
+        if not isinstance(file, str) or not isinstance(before, str):
+            raise ConnectorError(
+                f"{dict(position)!r} is not a position in a folder: 'file' should be the name of a file; "
+                "give a position as a record of this folder carried it"
+            )
+        if file not in self._names:
+            raise ConnectorError(f"{self.name} has no file {file!r}, which was being read; give the whole folder")
+        at = self._names.index(file)
+        if _digest(self._names[:at]) != before:
+            raise ConnectorError(
+                f"{self.name}: the files before {file!r} are not those that were read; a file that comes later has "
+                "to have a name that comes later, too"
+            )
+        identities = [_identity(path) for path in self._files[:at]]
+        if position.get("read") != _digest(identities):
+            raise ConnectorError(
+                f"{self.name}: a file before {file!r} is not the one that was read (its size, or its first or last "
+                "bytes, differ); give the files that were read, or start without a position (without --resume)"
+            )
+        self._go_to(at, identities)
+        self._source.seek({name: value for name, value in position.items() if name not in ("file", "before", "read")})
+
+    def close(self) -> None:
+        """Close the file that is open; a second call does nothing."""
+        self._source.close()
+
+    def _opened(self, at: int, format_of: Callable[[Path], str]) -> Source:
+        """Open a file, after a look at all of them."""
+        if not self._files:
+            raise ConnectorError(f"{self.name} is a folder without files; give one that has some")
+        if inside := [path.name for path in self._files if path.is_dir()]:
+            raise ConnectorError(f"{self.name} holds the folder {inside[0]!r}; give a folder of files only")
+        first: tuple[str, Any] | None = None
+        for path in self._files:
+            with self._open_one(path) as source:
+                found = format_of(path), frozenset(getattr(source, "feature_columns", ()))
+                self.whole_keys &= bool(getattr(source, "whole_keys", False))
+            if first is None:
+                first = found
+            elif found[0] != first[0]:
+                raise ConnectorError(
+                    f"{self.name} holds {self._names[0]!r} ({first[0]}) and {path.name!r} ({found[0]}); "
+                    "give a folder of files of one format"
+                )
+            elif found[1] != first[1]:
+                name = min(found[1] ^ first[1])
+                has, lacks = (path.name, self._names[0]) if name in found[1] else (self._names[0], path.name)
+                raise ConnectorError(
+                    f"{self.name}: {has!r} has a column {name!r} and {lacks!r} has none; give files with the same "
+                    "columns, or name the features"
+                )
+        self._identities: list[str] = []
+        self._before = self._read = _digest(())
+        return self._open_one(self._files[at])
+
+    def _go_to(self, at: int, identities: list[str] | None = None) -> None:
+        """Open a file, after others that can be told by their identities."""
+        self._source.close()
+        self._at, self._source = at, self._open_one(self._files[at])
+        self._identities = identities or []
+        self._before, self._read = _digest(self._names[:at]), _digest(self._identities)
+        if self.categorical is not None and isinstance(self._source, CsvSource):
+            self._source.categorical = self.categorical
+
+
+def _identity(path: Path) -> str:
+    """Say what tells a file from others, all of it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        return f"{size} {identity_at(file, size)['sha256'] if size else ''}"
+
+
+def _digest(names: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,173 @@
+"""Records from Parquet files (extra: parquet)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Unpack
+
+from stream_osr.errors import ConnectorError
+
+from ..base import BadRecord, Closing, Position, Record
+from ..values import DecodeError, written
+from .arrow import ParquetRows, arrow, is_categorical, is_feature, type_in_words
+from .identity import identity_at
+from .jsonl_sink import json_text
+from .line_source import Reading, checked_fields, what_there_is
+
+
+class ParquetSource(Closing, Iterator[Record | BadRecord]):
+    """Records from the rows of a Parquet file, which says itself what is a number and what is text.
+
+    Every column of numbers, text or booleans that is not the key, the time or the label is a feature; text and
+    booleans are categories. Columns of other types (lists, times, bytes) are none: ``left_out`` names them, with
+    their types. An empty value is a missing one, and so is NaN. A column ``"features"`` of named fields holds the
+    features, as in JSON Lines. The index of a data frame is no feature, if the file says that it is one. Columns of a
+    categorical type are named by ``declared``: their values are categories whatever they look like.
+
+    Delivery: every row once and in order, replayable. Positions are ``{"row": rows before, "size": bytes of the file,
+    "hashed": n, "sha256": hash of its first and its last n bytes}``. Row groups before a position are not read.
+
+    Parameters
+    ----------
+    path
+        The file.
+    key, time, label, features, label_type
+        As for `JsonLinesSource`; a time may be a timestamp, too (UTC unless it says otherwise).
+    max_record_bytes
+        Of no effect: a row is as long as its file says.
+    follow
+        Has to be ``False``: a Parquet file is there when it has been written to its end.
+
+    Raises
+    ------
+    ConnectorError
+        When opening: the file cannot be read, is no Parquet file, lacks a named column, or has columns of
+        which none can be a feature. While iterating: it cannot
+        be read on; everything before that was delivered.
+    MissingExtra
+        If pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa, pyarrow.parquet
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sensors.parquet")
+    ...     pa.parquet.write_table(pa.table({"id": [7, 8], "a": [1.5, None], "kind": ["hot", "cold"]}), path)
+    ...     with ParquetSource(path, key="id") as source:
+    ...         [(record.key, record.features) for record in source]
+    [(7, {'a': 1.5, 'kind': 'hot'}), (8, {'kind': 'cold'})]
+    """
+
+    def __init__(self, path: str | os.PathLike[str], **reading: Unpack[Reading]) -> None:
+        fields = {name: value for name, value in reading.items() if name not in ("max_record_bytes", "follow")}
+        self._fields = checked_fields(**fields)  # type: ignore[arg-type]  # the others are left out
+        if reading.get("follow"):
+            raise ConnectorError(
+                f"{os.fspath(path)} cannot be followed: Parquet is readable when it has been written to its end; "
+                "follow CSV or JSON Lines"
+            )
+        self._parquet = ParquetRows(path)
+        self.name = self._parquet.name
+        self.left_out: dict[str, str] = {}
+        try:
+            self._columns = self._place_columns()
+            size = Path(path).stat().st_size
+            with Path(path).open("rb") as file:
+                self._identity = {"size": size, **identity_at(file, size)}
+        except BaseException:
+            self.close()
+            raise
+        self._row = 0
+        self._rows = self._parquet.rows(self._columns)
+
+    @property
+    def whole_keys(self) -> bool:
+        """Whether keys are whole numbers, all of them."""
+        kind = self._parquet.types.get(self._fields.key or "")
+        return kind is not None and bool(arrow().types.is_integer(kind))
+
+    def __next__(self) -> Record | BadRecord:
+        row = next(self._rows)
+        self._row += 1
+        position = {"row": self._row, **self._identity}
+        try:
+            record = self._fields.record(row, position, row)
+            return record._replace(ignored=self._ignored) if self._ignored else record
+        except DecodeError as error:
+            return BadRecord(position, self._row, _text(row), str(error))
+
+    def seek(self, position: Position | None) -> None:
+        """Go on after the record that carried this position; ``None`` is the beginning.
+
+        Raises
+        ------
+        ConnectorError
+            If it is not the file that the position belongs to, or the position is none of a Parquet file.
+        """
+        row = 0 if position is None else position.get("row")
+        if type(row) is not int or row < 0 or (position is not None and "size" not in position):
+            raise ConnectorError(
+                f"{position!r} is not a position in a Parquet file: 'row' and 'size' should be whole numbers; "
+                "give a position as a record of this file carried it"
+            )
+        its = None if position is None else {name: value for name, value in position.items() if name != "row"}
+        if row > self._parquet.count or its not in (None, self._identity):
+            raise ConnectorError(
+                f"{self.name}: this is not the file that was being read (its size, or its first or last bytes, "
+                "differ); give the file that the position belongs to, or start without a position"
+            )
+        self._row, self._rows = row, self._parquet.rows(self._columns, row)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        self._parquet.close()
+
+    def _place_columns(self) -> list[str]:
+        """Find the columns that are read, and refuse names that are doubtful."""
+        types, fields = self._parquet.types, self._fields
+        named = [name for name in (fields.key, fields.time, fields.label) if name is not None]
+        inside = types.get("features")
+        if inside is not None and arrow().types.is_struct(inside):
+            there: dict[str, Any] = {field.name: field.type for field in inside}
+            held = ["features"]
+        else:
+            there, held = types, []
+        self.feature_columns = fields.features
+        if self.feature_columns is None:
+            free = {name: kind for name, kind in there.items() if held or name not in named}
+            index = frozenset() if held else self._parquet.index & free.keys()
+            usable = {name: kind for name, kind in free.items() if is_feature(kind) and name not in index}
+            self.feature_columns = list(usable)
+            self.left_out = {
+                name: "the index of a data frame" if name in index else type_in_words(kind)
+                for name, kind in free.items()
+                if name not in usable
+            }
+            if self.left_out and not self.feature_columns:
+                its = ", ".join(f"{name!r} is {kind}" for name, kind in self.left_out.items())
+                raise ConnectorError(
+                    f"{self.name} has no feature, which is numbers, text or booleans: {its}: give one column for "
+                    "each number, or a struct column 'features' of them"
+                )
+        for name, among in (*((name, types) for name in named), *((name, there) for name in self.feature_columns)):
+            if name not in among:
+                raise ConnectorError(f"{self.name} has no column {name!r}; {what_there_is(name, list(among))}")
+        used = {*named, *self.feature_columns}
+        self._ignored = tuple(name for name in there if name not in used)
+        for name in self.feature_columns:
+            if not is_feature(there[name]):
+                raise ConnectorError(
+                    f"{self.name}: column {name!r} is of type {there[name]}; a feature is numbers, text or booleans"
+                )
+        self.declared = frozenset(name for name in self.feature_columns if is_categorical(there[name]))
+        return list(dict.fromkeys([*named, *(held or self.feature_columns)]))
+
+
+def _text(row: dict[str, Any]) -> str:
+    try:
+        return json_text(row)
+    except ConnectorError:
+        return written(row)

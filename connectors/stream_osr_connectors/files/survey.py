@@ -1,0 +1,232 @@
+"""What stands in the columns of a training part: looked at as a whole, before the first record is learnt."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.entries import is_index, is_marked
+from stream_osr.reading import (
+    MISSING_NUMBERS,
+    LabelKind,
+    Tally,
+    Unreadable,
+    kind_of_labels,
+    label_as,
+    number,
+    spelled,
+    spelled_label,
+)
+from stream_osr.showing import shown
+from stream_osr.trained import TrainedModel
+
+from ..base import BadRecord, Record, Source
+from ..values import DecodeError, LabelType
+from .csv_source import CsvSource
+from .folder_source import FolderSource
+
+UNITS = "it is a row of units, or another second header: it has text in each numeric column"
+
+MOST_INDEX = 100_000
+"""Values of a column that may be an index by its name are looked at up to here."""
+
+
+class Survey(NamedTuple):
+    """What a training part is.
+
+    Attributes
+    ----------
+    columns
+        How the values of each feature look.
+    numeric
+        Features that are numbers.
+    mixed
+        Features that hold text and numbers or booleans.
+    indexes
+        Features that are the index of a data frame.
+    labels
+        Labels, as they are spelled, with their counts.
+    label_kind
+        What all labels are.
+    units
+        Position of the first record, if it is a row of units.
+    missing
+        What a person has named as missing.
+    """
+
+    columns: Mapping[str, Tally]
+    numeric: frozenset[str]
+    mixed: frozenset[str]
+    indexes: frozenset[str]
+    labels: Counter[str]
+    label_kind: LabelKind
+    units: Any
+    missing: frozenset[str]
+
+    def refused(self, record: BadRecord) -> BadRecord:
+        """Return a record that could not be read, with the reason if it is the row of units."""
+        return record._replace(reason=UNITS) if self.units is not None and record.position == self.units else record
+
+    def ready(self, record: Record) -> Record:
+        """Return a record of the same file as a model takes it: its label, and numbers where a column is numeric.
+
+        Raises
+        ------
+        DecodeError
+            Naming the column whose value is no number.
+        """
+        if self.units is not None and record.position == self.units:
+            raise DecodeError(UNITS)
+        features: dict[str, object] = dict(record.features)
+        for name in self.mixed:
+            value = features.get(name)
+            if value is None or is_marked(value, self.missing):
+                continue
+            if name not in self.numeric:
+                features[name] = value if isinstance(value, str) else spelled(value)
+            elif isinstance(value, str):
+                try:
+                    found = number(value, comma := self.columns[name].comma)
+                except Unreadable as error:
+                    raise DecodeError(
+                        f"column {name!r} holds {shown(value)}, which {error}, and nearly all other values of the "
+                        "column are numbers; leave it empty, name it by --missing if it stands for a missing value, "
+                        f"or make the column a category by --categorical {name}"
+                    ) from None
+                features[name] = value if comma else found
+        label = None if record.label is None else label_as(spelled_label(record.label), self.label_kind)
+        return record._replace(features=features, label=label)
+
+
+def survey(
+    source: Source,
+    *,
+    numeric: Collection[str] = (),
+    categorical: Collection[str] = (),
+    missing: frozenset[str] = frozenset(),
+    label_type: LabelType = "auto",
+    minus_one: bool = False,
+) -> Survey:
+    r"""Look at all records of a source that can be read again, and go back to its beginning.
+
+    A table then has its numeric columns read as numbers, and the others as text.
+
+    Parameters
+    ----------
+    source
+        Opened with the label type "str".
+    numeric, categorical
+        Features that are numbers, or categories, as a person says.
+    missing
+        What a person has named as missing, as values are spelled.
+    label_type
+        What labels become; "auto": what all of them look like.
+    minus_one
+        Whether -1 may be the name of a class.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from stream_osr_connectors.files import open_source
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "in.csv")
+    ...     _ = path.write_text("a,b,y\n" + "1.5,tcp,1.0\n?,udp,2.0\n" * 5)
+    ...     with open_source(path, label="y", label_type="str") as source:
+    ...         found = survey(source)
+    ...         first = found.ready(next(source))
+    >>> sorted(found.numeric), found.labels, found.label_kind, first.features, first.label
+    (['a'], Counter({'1': 5, '2': 5}), 'int', {'a': 1.5, 'b': 'tcp'}, 1)
+    """
+    tables = source if isinstance(source, CsvSource | FolderSource) else None
+    if tables is not None:
+        tables.categorical = frozenset(tables.feature_columns)  # text, as it stands there
+        tables.seek(None)
+    tallies, kinds, labels = defaultdict[str, Tally](Tally), defaultdict[str, set[bool]](set), Counter[str]()
+    indexes, first = defaultdict[str, list[float]](list), None
+    for record in source:
+        if isinstance(record, BadRecord):
+            continue
+        if record.label is not None:
+            labels[spelled_label(record.label)] += 1
+        if first is None:
+            first = record
+        else:
+            _count(record.features, tallies, kinds, missing)
+        _follow_index(record.features, indexes)
+    named = {*numeric}
+    text = {name for name, tally in tallies.items() if tally.kind != "number"} - named | {*categorical}
+    units = None
+    if first is not None:
+        if _is_units(first.features, [name for name in tallies if name not in text]):
+            units = first.position
+            if first.label is not None:
+                labels[spelled_label(first.label)] -= 1
+        else:
+            _count(first.features, tallies, kinds, missing)
+            text = {name for name, tally in tallies.items() if tally.kind != "number"} - named | {*categorical}
+    numbers = frozenset(tallies.keys() - text)
+    if tables is None:
+        mixed = {name for name, its in kinds.items() if len(its) > 1 or (name in numbers and its == {True})}
+    else:
+        mixed = {name for name in numbers if tallies[name].comma or tallies[name].odd or missing}
+        tables.categorical = frozenset(text | mixed)
+    mixed -= {*categorical}
+    source.seek(None)
+    kind: LabelKind = kind_of_labels(+labels, minus_one=minus_one) if label_type == "auto" else label_type
+    index = frozenset(name for name, values in indexes.items() if is_index(name, np.array(values)))
+    return Survey(dict(tallies), numbers, frozenset(mixed), index, +labels, kind, units, missing)
+
+
+def _count(
+    features: Mapping[str, object], tallies: dict[str, Tally], kinds: dict[str, set[bool]], missing: frozenset[str]
+) -> None:
+    for name, value in features.items():
+        if value is None or is_marked(value, missing):
+            continue
+        kinds[name].add(isinstance(value, str))
+        if isinstance(value, str):
+            tallies[name].take(value)
+        elif isinstance(value, bool):
+            tallies[name].odd += 1
+        elif isinstance(value, int | float):
+            tallies[name].numbers += 1
+            tallies[name].broken += value % 1 != 0
+
+
+def _is_units(features: Mapping[str, object], numeric: Collection[str]) -> bool:
+    """Say whether all numeric columns have text: one of two or more, so that a wrong value is none."""
+    there = [features.get(name) for name in numeric]
+    texts = [value for value in there if value is not None and value != ""]
+    if len(texts) < 2 or not all(isinstance(value, str) for value in texts):
+        return False
+    return not any(_reads(str(value)) for value in texts)
+
+
+def _reads(text: str) -> bool:
+    try:
+        return number(text, "decimal") is not None or text.strip().lower() in MISSING_NUMBERS - {"-", "--", "."}
+    except Unreadable:
+        return False
+
+
+def _follow_index(features: Mapping[str, object], indexes: dict[str, list[float]]) -> None:
+    for name, value in features.items():
+        if not is_index(name, np.arange(2.0)) or len(indexes[name]) >= MOST_INDEX:
+            continue
+        try:
+            found = number(value) if isinstance(value, str) else value
+        except Unreadable:
+            found = None
+        indexes[name].append(float(found) if isinstance(found, int | float) else np.nan)
+
+
+def read_as_text(trained: TrainedModel) -> list[Any]:
+    """Name the features whose values a model reads as text: categories, and numbers with commas or markers."""
+    if trained.missing:
+        return list(trained.names)
+    commas = [name for name, comma in zip(trained.names, trained.commas, strict=False) if comma]
+    return [*trained.values, *commas]

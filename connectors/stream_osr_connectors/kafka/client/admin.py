@@ -1,0 +1,163 @@
+"""kafka-python's client for questions about topics: what there is, what we may do with it, how far it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NoError,
+    NotCoordinatorError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.settings import ServiceSettings
+
+from .kinds import Needs, told, translated
+from .options import connection, made
+from .seam import ClientError, Offset, OpenTransaction, Topic
+
+COORDINATOR_SECONDS = 15.0
+"""How long the coordinator of a group may take to be there: brokers make its topic when the first group asks."""
+
+COORDINATOR_ERRORS = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
+
+DESCRIBE = Needs("DESCRIBE")
+
+
+class TopicAdmin:
+    """Who asks the brokers about topics.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    patience
+        Seconds that an answer may take.
+
+    Raises
+    ------
+    ClientError
+        If no broker answers.
+    """
+
+    def __init__(self, settings: ServiceSettings, patience: float = 30.0) -> None:
+        with translated(DESCRIBE):
+            options = {**connection(settings), "request_timeout_ms": int(1000 * patience)}
+            self._client: KafkaAdminClient = made(KafkaAdminClient, **options)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Describe topics; those that are not there are missing."""
+        with translated(DESCRIBE):
+            return {found["name"]: _topic(found) for found in self._client.describe_topics(list(names))}
+
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Ask for the settings of topics; of a topic that we may not ask about there are none."""
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+        if not asked:
+            return {}
+        with translated(DESCRIBE):
+            found = self._client.describe_configs(asked, config_filter="all").get("topic", {})
+        return {name: {key: one["value"] for key, one in configs.items()} for name, configs in found.items()}
+
+    def ends(self, places: Iterable[Place], *, stable: bool = True) -> dict[Place, int]:
+        """Ask where partitions end.
+
+        Parameters
+        ----------
+        places
+            Partitions.
+        stable
+            Ask for the last stable offset: what is committed ends there. Otherwise for the offset after the last
+            record.
+        """
+        isolation = "read_committed" if stable else "read_uncommitted"
+        asked = {TopicPartition(*place): OffsetSpec.LATEST for place in places}
+        if not asked:
+            return {}
+        with translated(DESCRIBE):
+            found = self._client.list_partition_offsets(asked, isolation_level=isolation, timeout_ms=2000)
+        return {Place(*place): its.offset for place, its in found.items()}
+
+    def firsts(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Return the offset of the first record of partitions."""
+        asked = {TopicPartition(*place): OffsetSpec.EARLIEST for place in places}
+        with translated(DESCRIBE):
+            found = self._client.list_partition_offsets(asked, timeout_ms=2000)
+        return {Place(*place): its.offset for place, its in found.items()}
+
+    def since(self, places: Iterable[Place], milliseconds: int) -> dict[Place, int]:
+        """Return the offset of the first record of each partition at or after a time, or of its end."""
+        asked = {TopicPartition(*place): milliseconds for place in places}
+        ends = self.ends(Place(*place) for place in asked)
+        with translated(DESCRIBE):
+            found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
+        return {Place(*place): its.offset if its.offset >= 0 else ends[Place(*place)] for place, its in found.items()}
+
+    def open_transaction(self, place: Place, begin: int) -> OpenTransaction | None:
+        """Ask whose transaction is open that begins at an offset; None: there is none.
+
+        The brokers name the transactional id only to those with the right DESCRIBE on it.
+        """
+        with translated():
+            found = self._client.describe_producers([TopicPartition(*place)])[TopicPartition(*place)]
+            ids = [one.producer_id for one in found.active_producers if one.current_transaction_start_offset == begin]
+            if not ids:
+                return None
+            named = self._client.list_transactions(producer_id_filters=ids)
+        names = [one.transactional_id for its in named.values() for one in its]
+        return OpenTransaction(ids[0], names[0] if names else None)
+
+    def committed(self, group: str) -> dict[Place, Offset]:
+        """Return all offsets that a group has committed; a coordinator that is just chosen is waited for."""
+        ends = time.monotonic() + COORDINATOR_SECONDS
+        while True:
+            try:
+                with translated(DESCRIBE):
+                    found = self._client.list_group_offsets([group])[group]
+                break
+            except ClientError as error:
+                if not isinstance(error.__cause__, COORDINATOR_ERRORS) or time.monotonic() > ends:
+                    raise
+                time.sleep(0.2)
+        return {
+            Place(*place): Offset(its.offset, its.metadata or "") for place, its in found.items() if its.offset >= 0
+        }
+
+    def create(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
+        """Make topics, and wait until they are there."""
+        with translated(DESCRIBE):
+            self._client.create_topics(
+                {name: dict(wanted) for name, wanted in topics.items()}, wait_for_metadata=True
+            )
+
+    def close(self) -> None:
+        """Let go of the brokers."""
+        with suppress(Exception):
+            self._client.close()
+
+
+def _topic(found: Mapping[str, Any]) -> Topic:
+    error = for_code(found["error_code"])
+    if error is UnknownTopicOrPartitionError:
+        return Topic(missing=True)
+    if error is TopicAuthorizationFailedError:
+        return Topic(refused=True)
+    if error is not NoError:
+        raise told(error(found["name"]), DESCRIBE)
+    told_of = found.get("authorized_operations")
+    rights = frozenset(told_of) if told_of else None
+    partitions = found["partitions"]
+    replicas = min((len(partition["replica_nodes"]) for partition in partitions), default=0)
+    in_sync = min((len(partition["isr_nodes"]) for partition in partitions), default=0)
+    offline = frozenset(partition["partition_index"] for partition in partitions if partition["leader_id"] < 0)
+    return Topic(str(found["topic_id"]), len(partitions), replicas, in_sync, rights=rights, offline=offline)

@@ -1,0 +1,263 @@
+"""kafka-python's consumer as a member of a group: one topic, positions set by hand, nothing that ends it for good."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.errors import FencedInstanceIdError, KafkaTimeoutError, UnsupportedCodecError
+
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.messages import Received
+
+from .kinds import Needs, told, translated
+from .options import closed_on_error, made, reading
+from .seam import Committed, Offset, Unreadable
+from .unpacking import unpack_all
+
+ANSWER_SECONDS = 2.0
+"""How long one question to the brokers may take."""
+
+
+JOIN_SECONDS = 2.0
+"""How long a poll may wait for the group while it is being joined: nothing is read meanwhile."""
+
+
+class GroupConsumer:
+    """A static member of the group, which shares by the cooperative protocol and reads some topics.
+
+    Partitions come and go inside `poll` only.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    topics
+        Topics that it reads.
+    most
+        Records that a poll may bring.
+    unreadable
+        Told of a partition that cannot be read on; it is held until somebody lets it go on.
+
+    Attributes
+    ----------
+    assigned
+        Partitions that the group has given and nobody has begun.
+    lost
+        Partitions that have gone; whoever takes notice empties it.
+
+    Raises
+    ------
+    ClientError
+        If no broker answers, or none that we can talk to.
+    """
+
+    def __init__(self, settings: ServiceSettings, topics: Sequence[str], most: int, unreadable: Unreadable) -> None:
+        self.assigned: set[Place] = set()
+        self.lost: set[Place] = set()
+        self._needs = Needs("READ", ", ".join(topics))
+        self._unreadable = unreadable
+        self._looked = False
+        session = int(1000 * settings.session_timeout)
+        with translated(self._needs):
+            client = made(
+                KafkaConsumer,
+                **reading(settings),
+                group_id=settings.group,
+                group_instance_id=settings.instance,
+                partition_assignment_strategy=[CooperativeStickyAssignor()],
+                session_timeout_ms=session,
+                heartbeat_interval_ms=min(1000, session // 5),
+                max_poll_records=most,
+            )
+            self._client: KafkaConsumer = unpack_all(client, self._hold)
+            self._fenced = _tell_of_fencing(client)
+            _end_joins(client)
+            with closed_on_error(client):
+                client.subscribe(list(topics), listener=_Listener(client, self.assigned, self.lost))
+                # before it joins: a leader that does not know the topic gives nobody anything, and leaves it at that
+                for topic in topics:
+                    client.partitions_for_topic(topic)
+
+    def poll(self, seconds: float) -> dict[Place, list[Received]]:
+        """Read what is there, by partition."""
+        with translated(self._needs):
+            if self._client._coordinator.need_rejoin():
+                self._client._coordinator.poll(timeout_ms=int(1000 * JOIN_SECONDS))
+            polled: dict[TopicPartition, list[Received]] = self._client.poll(timeout_ms=int(1000 * seconds))
+            self._look_at_assignment()
+            if self._fenced.is_set():
+                raise FencedInstanceIdError("another member has our name")
+        return {Place(*place): records for place, records in polled.items()}
+
+    def _look_at_assignment(self) -> None:
+        """Join once more if the group has given what it had given our predecessor: the topic may be another since.
+
+        A static member that comes back gets that without an assignment, even as the leader, who alone would notice
+        new partitions. As the leader it makes one then; all others get the same again.
+        """
+        coordinator = self._client._coordinator
+        if self._looked or not self.joined or coordinator.need_rejoin():
+            return
+        self._looked = True
+        if coordinator._assignment_snapshot is None:
+            coordinator.request_rejoin()
+
+    def begin(self, place: Place, offset: int) -> None:
+        """Read a partition from an offset on."""
+        with translated(self._needs):
+            self._client.seek(TopicPartition(*place), offset)
+            self._client.resume(TopicPartition(*place))
+        self.assigned.discard(place)
+
+    def hold(self, *places: Place) -> None:
+        """Read no more of some partitions, which stay ours."""
+        with translated(self._needs):
+            self._client.pause(*(TopicPartition(*place) for place in places if self.has(place)))
+
+    def let_go_on(self, *places: Place) -> None:
+        """Read them again."""
+        with translated(self._needs):
+            self._client.resume(*(TopicPartition(*place) for place in places if self.has(place)))
+
+    def has(self, place: Place) -> bool:
+        """Say whether a partition is ours."""
+        return TopicPartition(*place) in self._client.assignment()
+
+    def position(self, place: Place) -> int | None:
+        """Say which offset is read next; None: not known.
+
+        The client's position counts the marks of transactions, which are no records. Asking for it also wakes up a
+        client that has lost track of a partition's leader.
+        """
+        with translated(self._needs):
+            position: int | None = self._client.position(TopicPartition(*place), timeout_ms=1000)
+        return position
+
+    def where(self, place: Place, since: int | None = None) -> Committed:
+        """Return what the broker says about a partition.
+
+        Parameters
+        ----------
+        place
+            The partition.
+        since
+            Time at which a stream begins of which nothing is committed, in milliseconds since 1970; None: no time.
+        """
+        own, milliseconds = TopicPartition(*place), int(1000 * ANSWER_SECONDS)
+        committed = self.committed(place)
+        with translated(self._needs):
+            first = self._client.beginning_offsets([own], timeout_ms=milliseconds)[own]
+            end = self._client.end_offsets([own], timeout_ms=milliseconds)[own]
+            begin = None if committed is not None or since is None else self._since(own, since, end)
+        offset, metadata = (None, "") if committed is None else committed
+        return Committed(offset, metadata, first, end, begin)
+
+    def _since(self, place: TopicPartition, since: int, end: int) -> int:
+        """Return the offset of the first record at or after a time, or the end."""
+        found = self._client.offsets_for_times({place: since}, timeout_ms=int(1000 * ANSWER_SECONDS))[place]
+        return end if found is None else int(found.offset)
+
+    def committed(self, place: Place) -> Offset | None:
+        """Ask what is committed of a partition, whosever it is; None: nothing."""
+        with translated(self._needs):
+            try:
+                found = self._client.committed(
+                    TopicPartition(*place), metadata=True, timeout_ms=int(1000 * ANSWER_SECONDS)
+                )
+            except KafkaTimeoutError:
+                raise KafkaTimeoutError(
+                    f"what is committed of {place} was not told in {ANSWER_SECONDS:g} s. If it stays "
+                    "so while the brokers answer, they left a transaction open (kafka-transactions.sh find-hanging)"
+                ) from None
+        return None if found is None else Offset(found.offset, found.metadata or "")
+
+    @property
+    def joined(self) -> bool:
+        """It is a member of the group, as far as it knows."""
+        return bool(self._client.group_metadata().generation_id >= 0)
+
+    @property
+    def membership(self) -> Any:
+        """What a producer needs so that offsets of a stale member are refused."""
+        with translated(self._needs):
+            return self._client.group_metadata()
+
+    def topic_id(self, topic: str) -> str:
+        """Id of a topic, as far as this client knows it."""
+        return str(self._client._cluster.topic_id(topic) or "")
+
+    def close(self, *, leave: bool) -> None:
+        """Close the client, without waiting for long.
+
+        Parameters
+        ----------
+        leave
+            Leave the group: its partitions go to other members at once. Otherwise the group keeps the membership
+            until the session ends, for a successor with the same name.
+        """
+        if leave and not self._fenced.is_set():
+            # The client lets static members never leave. Its request names the member id, too, so that the broker
+            # refuses it when a successor already has the name.
+            self._client._coordinator.is_dynamic_member = lambda: True
+        with suppress(Exception):
+            self._client.close(autocommit=False, timeout_ms=int(1000 * ANSWER_SECONDS))
+
+    def _hold(self, place: TopicPartition, offset: int, error: Exception) -> None:
+        self._client.pause(place)
+        remedy = (
+            "install what this codec needs"
+            if isinstance(error, UnsupportedCodecError)
+            else "the leader's copy may be damaged: let another replica lead"
+        )
+        self._unreadable(Place(*place), offset, told(error), remedy)
+
+
+def _end_joins(client: KafkaConsumer) -> None:
+    """Let a join that outlasts a poll be ended by the next: the client forgets it, and what it has been given."""
+    coordinator = client._coordinator
+    need_rejoin = coordinator.need_rejoin
+    coordinator.need_rejoin = lambda: coordinator._join_task is not None or need_rejoin()
+
+
+def _tell_of_fencing(client: KafkaConsumer) -> threading.Event:
+    """Note when a heartbeat is refused because another has our name: the client stops them, and is silent."""
+    fenced, coordinator = threading.Event(), client._coordinator
+    handle = coordinator._handle_heartbeat_response
+
+    def noted(response: Any, sent: float) -> Any:
+        try:
+            return handle(response, sent)
+        except FencedInstanceIdError:
+            fenced.set()
+            raise
+
+    coordinator._handle_heartbeat_response = noted
+    return fenced
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
+    """Notes what comes and goes; it runs in the client's thread, inside `poll`, and may do no more than that."""
+
+    def __init__(self, consumer: KafkaConsumer, assigned: set[Place], lost: set[Place]) -> None:
+        self._consumer, self._assigned, self._lost = consumer, assigned, lost
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """Hold partitions back until their state is there."""
+        for place in assigned:
+            self._consumer.pause(place)
+            self._consumer.seek(place, 0)  # any place: without one, poll would go and ask for the committed offset
+            self._assigned.add(Place(*place))
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Let go: everything that counts is committed."""
+        for place in revoked:
+            self._assigned.discard(Place(*place))
+            self._lost.add(Place(*place))
+
+    on_partitions_lost = on_partitions_revoked

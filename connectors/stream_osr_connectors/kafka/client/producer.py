@@ -1,0 +1,230 @@
+"""kafka-python's producers: every message has an answer, and one recipe sends them all."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.errors import UnknownError
+from kafka.record import memory_records
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.messages import Outgoing
+
+from .kinds import Needs, told, translated
+from .options import BOOTSTRAP_SECONDS, begin_at, connection, made
+from .seam import ClientError, Kind, Offset, Refused, Sent
+
+BLOCK_SHARE, FLUSH_SHARE = 0.3, 0.6
+"""Shares of the deadline of a transaction: what waits in vain ends by itself before its thread is given up."""
+
+
+BY_KEY = -1
+"""The partition of a message that goes where its key puts it."""
+
+
+def transactional_id(settings: ServiceSettings) -> str:
+    """Return the transactional id of a worker: no two pairs of group and instance have the same.
+
+    It is ``GROUP-:INSTANCE``, with ``:`` and ``%`` in the instance as ``%3A`` and ``%25``. So its last colon ends the
+    group, and an ACL for the prefix ``GROUP-:`` (or ``GROUP-``) covers it.
+
+    >>> of = ServiceSettings(model="m", brokers="b:1", input="in", group="g", instance="a-b")
+    >>> transactional_id(of), transactional_id(of.model_copy(update={"group": "g-a", "instance": "b"}))
+    ('g-:a-b', 'g-a-:b')
+    """
+    return f"{settings.group}-:{settings.instance.replace('%', '%25').replace(':', '%3A')}"
+
+
+def packed_size(message: Outgoing) -> int:
+    """Compute the bytes of a message without compression, but for what all messages have in common."""
+    return int(DefaultRecordBatchBuilder.size_of(message.key, message.value, message.headers))
+
+
+class PlainProducer:
+    """A producer without transactions.
+
+    Parameters
+    ----------
+    deadline
+        Seconds that sending may take.
+    options
+        Of kafka-python's producer.
+
+    Raises
+    ------
+    ClientError
+        If it cannot be had now.
+    """
+
+    def __init__(self, deadline: float, **options: Any) -> None:
+        self._deadline = deadline
+        self._counts: dict[str, int] = {}
+        self._client: KafkaProducer | None = None
+        self._needs = Needs("WRITE", transactional_id=options.get("transactional_id", ""))
+        durable = {"acks": "all", "enable_idempotence": True, "allow_auto_create_topics": False}
+        with translated(self._needs):
+            block = int(1000 * BLOCK_SHARE * deadline)
+            self._client = made(KafkaProducer, **{**durable, "max_block_ms": block, **options})
+
+    @classmethod
+    def of(cls, settings: ServiceSettings, deadline: float) -> PlainProducer:
+        """Write as the service does."""
+        return PlainProducer(deadline, **connection(settings))
+
+    @classmethod
+    def at(cls, brokers: str, deadline: float, **options: Any) -> PlainProducer:
+        """Write to some brokers, with further options of kafka-python's producer."""
+        return PlainProducer(deadline, **{**begin_at(brokers), **options})
+
+    def send(self, messages: Sequence[Outgoing]) -> Sent:
+        """Send messages and wait until the broker has answered for each.
+
+        The client does not raise for every one that fails, nor does its own transaction learn of it: where the
+        metadata of a topic is refused, say. So each answer is looked at.
+        """
+        client = self._own
+        refused: list[Refused] = []
+        offsets: list[int] = []
+        sent: list[tuple[int, Any]] = []
+        acknowledged: Counter[str] = Counter()
+        for place, message in enumerate(messages):
+            try:
+                sent.append((place, self._send(client, message)))
+            except Exception as error:
+                refused.append(Refused(place, told(error, self._needs)))
+                if refused[-1].error.kind is not Kind.RECORD:
+                    return Sent(acknowledged, offsets, refused)  # all others would fail alike, each after a wait
+        ends = time.monotonic() + FLUSH_SHARE * self._deadline
+        # suppressed: a batch was too large and is split, and its messages have other futures
+        with translated(self._needs), suppress(UnknownError):
+            client.flush(FLUSH_SHARE * self._deadline)
+        for place, future in sent:
+            try:
+                found = future.value if future.succeeded() else future.get(max(0.0, ends - time.monotonic()))
+            except Exception as error:
+                refused.append(Refused(place, told(error, self._needs)))
+            else:
+                acknowledged[messages[place].topic] += 1
+                offsets.append(found.offset)
+        return Sent(acknowledged, offsets, refused)
+
+    def partitions(self, topic: str) -> int:
+        """Say how many partitions a topic has."""
+        count = self._counts.get(topic)
+        if count is None:
+            with translated(self._needs):
+                count = self._counts[topic] = len(self._own.partitions_for(topic) or (0,))
+        return count
+
+    def close(self, seconds: float) -> None:
+        """Let go of it. It gives up halfway when records cannot be sent, and its thread would go on trying."""
+        client, self._client = self._client, None
+        if client is not None:
+            try:
+                client.close(timeout=seconds)
+            finally:
+                client._sender.force_close()
+
+    @property
+    def _own(self) -> KafkaProducer:
+        if self._client is None:
+            raise ClientError(Kind.AGAIN, "the producer is closed")
+        return self._client
+
+    def _send(self, client: KafkaProducer, message: Outgoing) -> Any:
+        headers: Any = message.headers
+        if any(value is None for _, value in headers):
+            headers = _WithNulls((name, _NULL if value is None else value) for name, value in headers)
+        by_key = message.partition == BY_KEY
+        return client.send(
+            message.topic,
+            key=message.key,
+            value=message.value,
+            headers=headers,
+            partition=None if by_key else message.partition % self.partitions(message.topic),
+            timestamp_ms=message.timestamp,
+        )
+
+
+class TransactionalProducer(PlainProducer):
+    """The producer of a worker. Its id is the worker's: a new one ends what the one before had begun.
+
+    Its calls may wait without a limit: they belong into a thread that can be given up.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    """
+
+    name = staticmethod(transactional_id)
+    """Makes its transactional id from the settings."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        bootstrap = int(1000 * min(BOOTSTRAP_SECONDS, BLOCK_SHARE * settings.transaction_deadline))
+        super().__init__(
+            settings.transaction_deadline,
+            **{**connection(settings), "bootstrap_timeout_ms": bootstrap},
+            transactional_id=self.name(settings),
+            transaction_timeout_ms=int(1000 * settings.transaction_timeout),
+            compression_type=None if settings.compression == "none" else settings.compression,
+            batch_size=1 << 17,
+            max_request_size=1 << 26,  # what the topics take is looked at before
+            retry_backoff_ms=10,  # the default stalls 100 ms whenever the last transaction is still being marked
+        )
+        # A client that is fenced would open itself anew and fence the other one; when to do that is for the service.
+        self._own._transaction_manager._supports_epoch_bump = lambda: False
+
+    def open(self) -> None:
+        """End what the producer before has begun; waits for a part of `transaction_deadline`."""
+        with translated(self._needs):
+            self._own.init_transactions()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        with translated(self._needs):
+            self._own.begin_transaction()
+
+    def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None:
+        """Make offsets part of the transaction."""
+        with translated(self._needs._replace(right="READ", topic=", ".join({place.topic for place in offsets}))):
+            self._own.send_offsets_to_transaction(
+                {TopicPartition(*place): OffsetAndMetadata(*offset, -1) for place, offset in offsets.items()},
+                membership,
+            )
+
+    def commit(self) -> None:
+        """End the transaction: all of it counts."""
+        with translated(self._needs):
+            self._own.commit_transaction()
+
+
+class _Null(bytes):
+    """Stands for a null value."""
+
+
+_NULL = _Null()
+
+
+class _WithNulls(list[tuple[str, bytes]]):
+    """Headers some of which have no value: kafka-python's `send` wants bytes, its records can do without."""
+
+
+class _Builder(DefaultRecordBatchBuilder):  # type: ignore[misc]  # kafka-python carries no types
+    """Packs records, and null headers as such."""
+
+    def append(self, offset: int, timestamp: Any, key: Any, value: Any, headers: Any) -> Any:
+        """Pack a record."""
+        if type(headers) is _WithNulls:
+            headers = [(name, None if item is _NULL else item) for name, item in headers]
+        return super().append(offset, timestamp, key, value, headers)
+
+
+memory_records.DefaultRecordBatchBuilder = _Builder

@@ -1,0 +1,272 @@
+"""The commands of the service: run it (a worker in this process, or several under it), look after it, ask of it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+from stream_osr.errors import InvalidParameter, StreamOSRError
+from stream_osr_connectors.terminal import guard
+from stream_osr_connectors.values import DecodeError, label_of_text
+
+from ..client import quieten
+from ..command_history import history as asked
+from ..commands import ask, meant
+from ..exits import AGAIN, REFUSED, ends_service, exit_code, passes
+from ..figures import Figures
+from ..log import logger
+from ..run.current_model import CurrentModel
+from ..run.models import ModelFile
+from ..run.service import Reconciler, Service
+from ..run.snapshots import open_folder
+from ..setting_names import unknown_variables
+from ..settings import ServiceSettings, load_settings
+from .logs import begin_logging
+from .metrics import Overview
+from .monitor import Monitor
+from .slots import Order
+from .topic_setup import Line, Wanted, look_after
+from .watchdog import Watchdog
+from .workers import MAKE_ROOM, Workers, report
+
+Make = type[Service] | type[Reconciler]
+"""What makes the loop of a process, over a model; it tells how it goes by figures."""
+
+
+class Told(NamedTuple):
+    """What signals have told the process.
+
+    Attributes
+    ----------
+    stop
+        To stop (SIGTERM, SIGINT).
+    replace
+        To load the model file again (SIGHUP).
+    make_room
+        To stop for a successor that starts at once: the parent's :data:`.workers.MAKE_ROOM`.
+    """
+
+    stop: threading.Event
+    replace: threading.Event
+    make_room: threading.Event
+
+    @classmethod
+    def by_signals(cls) -> Told:
+        """Hear them from now on."""
+        told = cls(threading.Event(), threading.Event(), threading.Event())
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if number == signal.SIGHUP:
+                told.replace.set()
+                return
+            (told.make_room.set if number == MAKE_ROOM else told.make_room.clear)()  # the latest word counts
+            told.stop.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, MAKE_ROOM):
+            signal.signal(number, note)
+        return told
+
+    def to_replace(self) -> bool:
+        """Say whether, since this was last asked, there was a word to load the model file again."""
+        told = self.replace.is_set()
+        self.replace.clear()
+        return told
+
+
+def serve(config: Path | None, flags: Sequence[str]) -> None:
+    """Run the service until SIGTERM or SIGINT.
+
+    Raises
+    ------
+    StreamOSRError
+        If a setting is wrong, if it cannot begin, or cannot go on without a person. When the log is JSON the latter
+        two are lines of it, and the process ends.
+    """
+    settings = load_settings(config, flags)
+    _begin(settings, _work_alone if settings.workers == 1 else _work_together)
+
+
+def reconcile(config: Path | None, flags: Sequence[str]) -> None:
+    """Join the subclasses of all partitions until SIGTERM or SIGINT; looked after as a worker of the service is.
+
+    Raises
+    ------
+    StreamOSRError
+        As :func:`serve`.
+    """
+    _begin(load_settings(config, flags), _reconcile)
+
+
+def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
+    """Look after the topics of a service; see :class:`.topic_setup.Wanted`."""
+    return look_after(_without_model(config, flags), None if wanted is None else Wanted(**wanted))
+
+
+def label(
+    config: Path | None, flags: Sequence[str], *, key: str, label: str, whole_key: bool, **said: str | None
+) -> str:
+    """Say which class the instance with a key is of; ``reason`` and ``by`` are for the record, of all of these."""
+    settings = _without_model(config, flags)
+    return ask(settings, {"key": _whole(key) if whole_key else key, "label": _label(settings, label), **_there(said)})
+
+
+def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str, **said: str | None) -> str:
+    """Make a subclass (part of) a known class."""
+    settings = _without_model(config, flags)
+    named = _label(settings, label)
+    return ask(settings, *({**one, "label": named, **_there(said)} for one in meant(settings, subclass)))
+
+
+def mute(config: Path | None, flags: Sequence[str], *, subclass: str, **said: str | None) -> str:
+    """Have nothing more told of a subclass."""
+    settings = _without_model(config, flags)
+    return ask(settings, *({**one, "mute": True, **_there(said)} for one in meant(settings, subclass)))
+
+
+def undo(config: Path | None, flags: Sequence[str], *, stream: str, **said: str | None) -> str:
+    """Take back what was last asked of a partition."""
+    return ask(_without_model(config, flags), {"undo": stream, **_there(said)})
+
+
+def history(config: Path | None, flags: Sequence[str]) -> Iterator[str]:
+    """Say what was ever asked, a line each."""
+    return (entry.said() for entry in asked(_without_model(config, flags)))
+
+
+def _there(said: dict[str, str | None]) -> dict[str, str]:
+    return {name: text for name, text in said.items() if text is not None}
+
+
+def _without_model(config: Path | None, flags: Sequence[str]) -> ServiceSettings:
+    """Read the settings for a command that needs no model, and keep the client's log to ourselves."""
+    quieten()
+    return load_settings(config, flags, model=Path())
+
+
+def _label(settings: ServiceSettings, text: str) -> str | int | None:
+    try:
+        return label_of_text(text, settings.label_type)
+    except DecodeError as error:
+        raise InvalidParameter(f"the label {error}") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidParameter(f"the key {text!r} is not a whole number") from None
+
+
+def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, Told], None]) -> None:
+    told = Told.by_signals()
+    begin_logging(settings)
+    for line in unknown_variables(os.environ, ServiceSettings.model_fields):
+        logger.warning(line)
+    with _errors_logged() if settings.log_format == "json" else nullcontext():
+        work(settings, told)
+    logger.info("stopped")
+
+
+def _work_alone(settings: ServiceSettings, told: Told) -> None:
+    current = CurrentModel(settings, open_folder(settings))
+    _work_watched(settings, told, current, Service)
+
+
+def _reconcile(settings: ServiceSettings, told: Told) -> None:
+    _work_watched(settings, told, CurrentModel(settings, None), Reconciler)
+
+
+def _work_watched(settings: ServiceSettings, told: Told, current: CurrentModel, make: Make) -> None:
+    """Work in this process, with a port, until told to stop; with another model the loop ends and begins again."""
+    figures = Figures()
+    with _port(settings, Overview(lambda: {settings.instance: figures}, settings.watchdog)):
+        while not told.stop.is_set():
+            model = current.model
+
+            def ended() -> bool:
+                current.look()
+                if told.to_replace():
+                    current.replace()
+                return told.stop.is_set() or current.model is not model  # noqa: B023  # asked within this turn only
+
+            _work(settings, figures, told, ended, model, make)
+            figures.partitions.clear()
+            if current.model is model:  # a signal has stopped it, or a bounded run has reached its end
+                break
+
+
+def _work_together(settings: ServiceSettings, told: Told) -> None:
+    workers = Workers(settings, CurrentModel(settings, open_folder(settings)), work_under_parent)
+    overview = Overview(workers.figures, settings.watchdog, workers.restarts)
+    with _port(settings, overview):
+        workers.run(told.stop.is_set, told.to_replace)
+
+
+def work_under_parent(order: Order, pipe: Connection) -> None:
+    """Work as one of several: the parent hears how it goes, and the worker ends when the parent has gone."""
+    settings, told, figures = order.settings, Told.by_signals(), Figures()
+    guard()
+    begin_logging(settings)
+    report(figures, pipe, gone=told.stop.set)
+    with _errors_logged(figures, order):
+        model = ModelFile.named(settings.state / settings.group, order.model)
+        _work(settings, figures, told, told.stop.is_set, model, Service)
+    logger.info("stopped")
+
+
+def _work(
+    settings: ServiceSettings, figures: Figures, told: Told, ended: Callable[[], bool], model: ModelFile, make: Make
+) -> None:
+    watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told.stop)
+    try:
+        loop = make(settings, model=model, figures=figures)
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
+        if not told.stop.is_set():
+            loop.run(ended, stay=lambda: told.make_room.is_set() or not told.stop.is_set())
+    except StreamOSRError as error:
+        if not (told.stop.is_set() and passes(error)):
+            raise
+        logger.info("%s", error)
+    finally:
+        watchdog.dismiss()
+
+
+def _port(settings: ServiceSettings, overview: Overview) -> AbstractContextManager[object]:
+    """Listen for operators meanwhile, if the settings name a port."""
+    if settings.metrics_port is None:
+        return nullcontext()
+    return closing(Monitor(settings.metrics_host, settings.metrics_port, overview))
+
+
+@contextmanager
+def _errors_logged(figures: Figures | None = None, order: Order | None = None) -> Iterator[None]:
+    """Turn whatever ends the process into a line of the log, and end it."""
+    try:
+        yield
+    except StreamOSRError as error:
+        code = exit_code(error)
+        logger.log(_last_level(code, order), "%s", error)
+        sys.exit(code)
+    except Exception:
+        code = AGAIN if figures is not None and figures.opened else REFUSED
+        logger.log(_last_level(code, order), "the service has a defect", exc_info=True)
+        sys.exit(code)
+
+
+def _last_level(code: int, order: Order | None) -> int:
+    """Choose the level of a worker's last line: its parent knows how often such lines may be logged."""
+    told = order is None or ends_service(code, opened=True, first=order.first) or time.monotonic() >= order.silent
+    return logging.CRITICAL if told else logging.DEBUG

@@ -1,0 +1,58 @@
+"""What the service logs: a line of text, or of JSON, for each thing that happened; never the content of a record."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from stream_osr.showing import printable
+from stream_osr_connectors.terminal import OneLine, traceback_lines
+
+from ..client import quieten
+from ..settings import ServiceSettings
+
+
+class JsonLines(OneLine):
+    """One JSON object a line: ``time``, ``level``, ``logger``, ``instance``, ``message``, perhaps ``error``.
+
+    Examples
+    --------
+    >>> record = logging.makeLogRecord({"levelname": "INFO", "name": "a", "msg": "3 read", "created": 0})
+    >>> JsonLines("w").format(record)
+    '{"time":"1970-01-01T00:00:00.000Z","level":"info","logger":"a","instance":"w","message":"3 read"}'
+    """
+
+    def __init__(self, instance: str) -> None:
+        super().__init__("%(message)s", traces=True)
+        self._instance = printable(instance)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record as a line."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "time": moment.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": printable(record.name),
+            "instance": self._instance,
+            "message": printable(record.getMessage()),
+        }
+        if record.exc_info:
+            line["error"] = "\n".join(traceback_lines(record.exc_info))
+        return orjson.dumps(line).decode()
+
+
+def begin_logging(settings: ServiceSettings) -> None:
+    """Log to standard error, as the settings say; warnings, too."""
+    handler = logging.StreamHandler(sys.stderr)
+    if settings.log_format == "json":
+        handler.setFormatter(JsonLines(settings.instance))
+    else:
+        name = settings.instance.replace("%", "%%")
+        handler.setFormatter(OneLine(f"%(asctime)s %(levelname)s {name} %(message)s", traces=True))
+    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+    logging.captureWarnings(capture=True)
+    quieten()

@@ -1,0 +1,232 @@
+"""The stream of one partition as a value: records and labels in, the next value and what is to be published out."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import deque
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+from stream_osr import Decision, Event, OpenSetRecognizer
+
+from ...commands.command import Command, apply
+from ..log import logger
+from ..places import Place
+from ..wire.boundaries import Boundary, FailedEnd, History
+from ..wire.messages import Decoder, Origin, Outcome, Received, Refusal, Taken, origin_of
+from .closing import close, close_without_culprits
+
+ATTEMPTS = 3
+"""How often a micro-batch is closed when memory is wanting."""
+
+
+class Partition(NamedTuple):
+    """Everything about one partition that has to outlive a crash.
+
+    Attributes
+    ----------
+    model
+        Its recognizer; a step works on a copy.
+    waiting
+        Records that have no final decision yet (``decision_delay``), in order.
+    lineage
+        Identity of this run of micro-batches.
+    history
+        Where they ended.
+    """
+
+    model: OpenSetRecognizer
+    waiting: tuple[Origin, ...]
+    lineage: str
+    history: History
+
+
+def seed_of(seed: int, place: Place) -> int:
+    """Derive the seed of a partition's recognizer.
+
+    >>> seed_of(0, Place("sensors", 3)) == seed_of(0, Place("sensors", 3)) != seed_of(0, Place("sensors", 4))
+    True
+    """
+    digest = hashlib.sha256(f"{seed} {place.topic} {place.partition}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
+
+
+def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True, mark: str = "") -> Partition:
+    """Begin a run of micro-batches, with a recognizer that has seen nothing (or, not ``fresh``, has taken over)."""
+    return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh))
+
+
+Decided = list[tuple[Origin, Decision]]
+"""Decisions, each with the record that it is about."""
+
+
+def ended(partition: Partition) -> tuple[OpenSetRecognizer, Decided, list[Event]]:
+    """Copy a stream's recognizer, and decide what it holds back as things stand."""
+    last = copy(partition.model)
+    last.flush()
+    return last, list(zip(partition.waiting, last.drain(), strict=True)), list(last.drain_events())
+
+
+def beginning(begun: Partition, decisions: Decided, events: list[Event]) -> Outcome:
+    """Collect what is published with the beginning of a stream that follows another."""
+    at = begun.history.last
+    timestamp = decisions[-1][0].timestamp if decisions else -1
+    return Outcome(decisions, events, Taken(), f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp)
+
+
+def step(
+    partition: Partition,
+    place: Place,
+    records: Sequence[Received],
+    commands: Iterable[Command],
+    end: Boundary,
+    decode: Decoder,
+) -> tuple[Partition, Outcome]:
+    """Close one micro-batch.
+
+    A record that cannot be used is refused and the others go on. When the batch as a whole fails, which takes an
+    error of ours, the records by which it fails are refused, or, if they cannot be told from the others, all, and the
+    recognizer is as it was: nothing may stop the stream. Either way the recognizer counts what was refused, and the
+    same records give the same result again. When memory is wanting ``ATTEMPTS`` times, all records are refused, and
+    the end of the micro-batch is a ``FailedEnd``, so that a replay comes to the same.
+
+    Parameters
+    ----------
+    partition
+        The stream so far; it does not change.
+    place
+        Of the partition.
+    records
+        Of the micro-batch, in order; those that are refused belong to it as well.
+    commands
+        What people have asked for since the last micro-batch; takes effect before this one.
+    end
+        Where it ends.
+    decode
+        Makes instances of records.
+    """
+    begun = copy(partition.model)
+    asked = list(commands)
+    left = sum(not apply(command, begun, *place, partition.lineage) for command in asked)
+    about = f"{place}: the micro-batch that ends at {end.offset}"
+    closed = None if isinstance(end, FailedEnd) else _close_in_memory(partition, about, begun, records, decode)
+    if closed is None:
+        end, left = FailedEnd(*end), len(asked)
+        closed = _refuse_all(partition, records)
+    model, taken = closed
+    waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
+    decisions = [(waiting.popleft(), decision) for decision in model.drain()]
+    following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
+    named = str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}"
+    timestamp = records[-1].timestamp if records else -1
+    return following, Outcome(decisions, list(model.drain_events()), taken, named, timestamp, left)
+
+
+def _close_in_memory(
+    partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
+) -> tuple[OpenSetRecognizer, Taken] | None:
+    """Take the records in, with several attempts if memory is wanting; ``None``: it was wanting each time."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _close(partition, about, begun, records, decode)
+        except MemoryError:
+            logger.error("%s is out of memory (attempt %d of %d)", about, attempt, ATTEMPTS)
+    logger.error("%s: its records are dead letters", about)
+    return None
+
+
+def _refuse_all(partition: Partition, records: Sequence[Received]) -> tuple[OpenSetRecognizer, Taken]:
+    error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
+    model = copy(partition.model)
+    model.count_refused(len(records))
+    return model, Taken(refused=[(received, Refusal("PROCESS", error)) for received in records])
+
+
+def _close(
+    partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
+) -> tuple[OpenSetRecognizer, Taken]:
+    """Take the records in; those by which the micro-batch fails as a whole are refused, or else all of them."""
+    closed = close(begun, records, decode)
+    if closed.error is None:
+        return closed.model, closed.taken
+    taken, error = closed.taken, closed.error
+    closed, culprits = close_without_culprits(begun, records, decode, closed)
+    if closed.error is None:
+        closed.model.count_refused(len(culprits))
+        offsets = ", ".join(str(received.offset) for received, _ in culprits)
+        logger.error("%s failed; dead letters are the records by which it does: %s", about, offsets, exc_info=error)
+        return closed.model, replace(closed.taken, refused=_in_order(closed.taken.refused + culprits))
+    logger.error("%s failed; its records are dead letters", about, exc_info=error)
+    lost = [*taken.waiting, *taken.labelled]
+    refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
+    model = copy(partition.model)
+    model.count_refused(len(refused))
+    return model, Taken(refused=refused, skipped=taken.skipped)
+
+
+def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:
+    return sorted(refused, key=lambda pair: pair[0].offset)
+
+
+class Cut(NamedTuple):
+    """A micro-batch: how many of the waiting records belong to it, and where it ends."""
+
+    size: int
+    end: Boundary
+
+
+def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut | None:
+    """Cut where it was cut before; None: not all of it is there yet.
+
+    Parameters
+    ----------
+    waiting
+        Records after the last micro-batch, in order.
+    done
+        Where that ended.
+    end
+        Where the next one ended when it was published.
+    """
+    if end.offset > done.offset and (not waiting or waiting[-1].offset < end.offset - 1):
+        return None
+    return Cut(sum(record.offset < end.offset for record in waiting), end)
+
+
+def ready(
+    waiting: Sequence[Received], done: Boundary, *, size: int, due: bool, asked: bool, labels: int
+) -> Cut | None:
+    """Cut the next one; None: it is not ready.
+
+    Parameters
+    ----------
+    waiting
+        Records after the last micro-batch, in order.
+    done
+        Where that ended.
+    size
+        Records of a full one.
+    due
+        The first record has waited for long enough.
+    asked
+        Somebody has asked something, which takes effect with a micro-batch, if need be with an empty one.
+    labels
+        Where the topic of labels ends.
+
+    Examples
+    --------
+    >>> from collections import namedtuple
+    >>> At = namedtuple("At", "offset")
+    >>> ready([At(7), At(8), At(10)], Boundary(7), size=2, due=False, asked=False, labels=0)
+    Cut(size=2, end=Boundary(offset=9, labels=0))
+    >>> ready([At(10)], Boundary(9), size=2, due=False, asked=False, labels=0) is None
+    True
+    """
+    count = len(waiting)
+    if count < size and not (due and count) and not (asked and not count):
+        return None
+    count = min(count, size)
+    end = waiting[count - 1].offset + 1 if count else done.offset
+    return Cut(count, Boundary(end, max(done.labels, labels)))

@@ -1,0 +1,398 @@
+"""The partitions of a worker: their micro-batches, and the content of one transaction.
+
+An error of one partition suspends that partition; all others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from stream_osr.errors import ConnectorError, PersistenceError
+
+from ..client import Committed, Offset, Refused
+from ..command_log import LabelLog, Labels, tell_of_gap
+from ..exits import StartAgainError
+from ..figures import LOST, REPEATED, Figures, PartitionFigures
+from ..log import logger
+from ..patience import CLOSE_SECONDS, Grace, Seldom, close
+from ..places import Place
+from ..settings import ServiceSettings
+from ..wire.boundaries import Progress
+from ..wire.decoding import make_decoder
+from ..wire.encoding import Encoding
+from ..wire.messages import Decoder, Received
+from ..wire.publisher import Publisher
+from ..wire.subclasses import largest_summary
+from .bounds import Bounds
+from .counting import begin_counts
+from .finding import Finder
+from .gaps import Found
+from .job import Group, Loaded, Waiting
+from .keeping import Keeper, Owned
+from .models import ModelFile
+from .orphans import remove_orphans
+from .partition import Cut, ready, replayed, step
+from .published import last_published
+from .publishing import Batch, Publishing, account
+from .recovery import LaterModelError, Recovery
+from .snapshots import Snapshots
+from .standing import Change
+from .topics import Takes, check_sizes
+from .watching import Watch
+
+READ_AHEAD = 4
+"""A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""
+
+AGAIN_SECONDS = 10.0
+"""Before a beginning that could not be written is tried again."""
+
+BEHIND_SECONDS = 60.0
+"""How long a partition, or the labels, may end before what was committed until that counts as lost."""
+
+
+class Streams:
+    """The partitions of a worker: the service's :class:`.job.Job`.
+
+    State moves forward by values: what a transaction that fails had advanced is forgotten, and the records go back
+    into the buffer.
+
+    Parameters
+    ----------
+    settings
+        What the operator has set.
+    model
+        The trained model.
+    folder
+        Of the group's snapshots.
+    figures
+        Where it tells how it goes.
+    """
+
+    def __init__(self, settings: ServiceSettings, model: ModelFile, folder: Path, figures: Figures) -> None:
+        self._settings, self._model, self._figures = settings, model, figures
+        figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
+        self._snapshots = Snapshots(folder, settings.snapshots)
+        self._recovery = Recovery(settings, model, self._snapshots, self._published)
+        self._lives = self._recovery.lives
+        self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
+        self._finder = Finder(figures)
+        self._decode: Decoder = make_decoder(settings, self._model.features)
+        self._encoding = Encoding.of(settings)
+        self._batch_size = settings.batch_size or self._model.batch_size
+        self._labels = Labels()
+        self._owned: dict[Place, Owned] = {}
+        self._left_at: dict[Place, int] = {}  # how far partitions had come that were let go
+        self._changes: dict[Place, tuple[str, Change]] = {}  # by lineage: their beginning is not committed yet
+        self._broken: dict[Place, str] = {}
+        self._held_up: dict[Place, str] = {}
+        self._bounds = Bounds(settings, figures)
+        self._seldom = Seldom(logger)
+        self._behind = Grace(BEHIND_SECONDS)
+        self._publishing: Publishing  # both from the check on
+        self._watch: Watch
+
+    @property
+    def most_read(self) -> int:
+        """Records that a poll may bring."""
+        return max(500, READ_AHEAD * self._settings.commit_batches * self._batch_size)
+
+    def check(self, watch: Watch) -> None:
+        """Check, before the group is joined, that settings, model, state and topics fit."""
+        settings, trained = self._settings, self._model.trained
+        takes = watch.seen.takes
+        check_sizes(settings, takes, largest_summary(trained))
+        if settings.labels is not None:
+            self._labels = LabelLog(settings, self._figures)
+        self._watch = watch
+        for topic, topic_id in watch.topic_ids.items():
+            self.renewed(topic, topic_id)
+        committed = watch.committed()
+        self._recovery.check(committed)
+        self._bounds.set(watch.stops())
+        remove_orphans(self._snapshots.folder, settings.inputs, self._model.identity, committed)
+
+    def renewed(self, topic: str, topic_id: str) -> None:
+        """Go on with an input as it is; if it was deleted and made again, that may be the end."""
+        settings, watch, life = self._settings, self._watch, self._lives[topic]
+        if life.take(topic_id, watch.partitions(topic)):
+            for place in [place for place in self.owned if place.topic == topic]:
+                self.let_go(place)
+            newest = self._snapshots.reached(topic, life.is_before)
+            left = {place: self._left_at.pop(place) for place in list(self._left_at) if place.topic == topic}
+            far = {place: max(newest.get(place, 0), left.get(place, 0)) for place in newest.keys() | left.keys()}
+            self._recovery.forget(topic)
+            life.tell(far, settings.on_lost_state)
+        life.keep()
+        trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes
+        names = {each: its.name for each, its in self._lives.items()}
+        publisher = Publisher(settings, trained.fingerprint, largest, names)
+        self._publishing = Publishing(
+            settings, trained, publisher, lambda: watch.seen.takes, self._figures, self._encoding
+        )
+
+    def close(self) -> None:
+        """Let go of the labels."""
+        close(self._labels.close, CLOSE_SECONDS)
+
+    # Partitions.
+
+    @property
+    def owned(self) -> Sequence[Place]:
+        """Partitions that are loaded."""
+        return tuple(self._owned)
+
+    def load(self, place: Place, where: Committed) -> Loaded | Waiting:
+        """Bring a partition back to where the broker says that it is."""
+        if (where.offset or 0) > where.end and self._behind.lasts(place):  # its leader may be new
+            return Waiting(f"offset {where.offset} was committed, and it ends at {where.end}")
+        try:
+            found = self._recovery.find(place, where, self._labels.end)
+        except LaterModelError as error:
+            return Waiting(str(error))
+        except (ConnectorError, PersistenceError) as error:
+            return Waiting(str(error), suspended=True)
+        asked = found.replay[-1].labels if found.replay else 0
+        if asked > self._labels.end and self._behind.lasts(place):
+            return Waiting(f"the topic of labels was read up to {self._labels.end}, and a replay needs {asked}")
+        self._behind.end(place)
+        self._own(place, found)
+        last = found.state.history.last
+        return Loaded(last.offset, self._keeper.offset(place, found.state) if found.new else None)
+
+    def begun(self, place: Place) -> None:
+        """Log and count what the beginning of a partition does to records, once it is committed."""
+        self._owned[place].begun = True
+        self._recovery.begun(place)
+        self._note(place)
+
+    def _note(self, place: Place) -> None:
+        _, change = self._changes.pop(place, ("", None))
+        if change is not None:
+            logger.log(change.level, "%s: %s", place, change)
+            self._figures.add(f"{LOST}{change.reason}", place, change.lost + change.held_back)
+            self._figures.add(f"{REPEATED}{change.reason}", place, change.repeated)
+
+    def let_go(self, place: Place) -> None:
+        """Drop a partition; it may come back untouched."""
+        self._behind.end(place)
+        self._finder.forget(place)
+        owned = self._owned.pop(place, None)
+        if owned is not None:
+            position = self._figures.partitions.pop(place).position
+            if owned.begun:
+                self._left_at[place] = position
+                whole = not owned.replay and not owned.uncommitted
+                self._recovery.remember(place, owned.state if whole else None, position)
+
+    def broken(self) -> Mapping[Place, str]:
+        """Partitions that cannot go on, and the reasons, since this was last called."""
+        broken, self._broken = self._broken, {}
+        return broken
+
+    def finished(self, where: Callable[[Place], Committed]) -> bool:
+        """Whether the group has reached the end that the setting `stop` names, in all partitions."""
+        own = all(self._is_done(place, owned) and not owned.state.waiting for place, owned in self._owned.items())
+        return own and self._bounds.are_reached(where)
+
+    def _is_done(self, place: Place, owned: Owned) -> bool:
+        return self._bounds.is_read(place) and not (owned.buffer or owned.uncommitted or owned.replay)
+
+    def _flush(self, place: Place, owned: Owned) -> Batch:
+        """Make the decisions that are held back at the end of a bounded run."""
+        before = owned.state
+        owned.state, outcome = self._recovery.flushed(place, before)
+        owned.snapshots = [owned.state.history.last]
+        return Batch(place, before, owned.state, [], outcome)
+
+    def _published(self, place: Place) -> int | None:
+        return last_published(self._settings, place, self._lives[place.topic].name)
+
+    def stands_at(self, place: Place, committed: Offset | None) -> bool:
+        """Say whether a partition is where the broker says that it is: in a lineage one way leads to a boundary."""
+        if committed is None or not committed.metadata:
+            return False
+        progress, state = Progress.parse(committed.metadata), self._owned[place].state
+        return (progress.lineage, progress.history.last) == (state.lineage, state.history.last)
+
+    def take(self, place: Place, records: list[Received]) -> None:
+        """Buffer what was read of a partition, up to where it stops."""
+        owned = self._owned.get(place)
+        if owned is None:
+            return
+        records = self._bounds.within(place, records)
+        if not owned.buffer:
+            owned.since = time.monotonic()
+        owned.buffer.extend(records)
+        self._figures.partitions[place].pending += len(records)
+
+    def turn(self) -> None:
+        """Read what people have asked, and see which partitions are held up."""
+        self._labels.refresh()
+        self._held_up = {place: why for place in self._owned if (why := self._watch.held_up(place))}
+
+    def look(self, place: Place) -> int:
+        """Update the figures of a partition; return how many records wait."""
+        owned, figures = self._owned[place], self._figures.partitions[place]
+        figures.replaying = bool(owned.replay)
+        figures.held = len(owned.state.waiting)
+        return len(owned.buffer) + owned.uncommitted
+
+    def obstacles(self) -> list[str]:
+        """Say which partitions are not live yet."""
+        crowded = "closes full micro-batches only, because no snapshot can be written"
+        why = {
+            place: self._held_up.get(place)
+            or its.trouble
+            or (its.replay and "is replayed")
+            or (its.crowded and crowded)
+            for place, its in self._owned.items()
+        }
+        told = [f"{place} {reason}" for place, reason in why.items() if reason]
+        return told + self._encoding.obstacles()
+
+    def _own(self, place: Place, found: Found) -> None:
+        now, state = time.monotonic(), found.state
+        if self._changes.get(place, ("",))[0] == state.lineage:
+            self._note(place)  # its transaction was in doubt, and was committed after all
+        self._changes.pop(place, None)
+        if found.change is not None:
+            self._changes[place] = state.lineage, found.change
+        tell_of_gap(self._labels, str(place), state.history.last.labels)
+        self._owned[place] = Owned(state, deque(found.replay), list(found.snapshots), now, begun=not found.new)
+        self._figures.partitions[place] = figures = PartitionFigures(
+            state.history.last.offset, replaying=bool(found.replay), snapshot=now, held=len(state.waiting)
+        )
+        figures.follow(state.model)
+        begin_counts(self._figures, place, state.model)
+
+    # Micro-batches.
+
+    def prepare(self) -> Group | None:
+        """Close the micro-batches that are ready, up to the number that may share a transaction; replay silently."""
+        batches: list[Batch] = []
+        now, busy = time.monotonic(), True
+        while busy and len(batches) < self._settings.commit_batches:
+            busy = False
+            for place, owned in self._owned.items():
+                if len(batches) >= self._settings.commit_batches:
+                    break
+                done = self._try_next(place, owned, now)
+                busy = busy or bool(done)
+                if isinstance(done, Batch):
+                    batches.append(done)
+        offsets: dict[Place, Offset] = {}
+        for place, state in {one.place: one.after for one in batches}.items():
+            try:
+                offsets[place] = self._keeper.offset(place, state)
+            except ConnectorError as error:
+                self._broken[place] = str(error)
+                self.undo(Group([one for one in batches if one.place == place], [], {}))
+        batches = [one for one in batches if one.place in offsets]
+        messages = [message for one in batches for message in self._publishing.messages(one)]
+        return Group(batches, messages, offsets) if batches else None
+
+    def _try_next(self, place: Place, owned: Owned, now: float) -> Batch | bool:
+        """Close the next micro-batch of a partition; an error suspends the partition."""
+        if place in self._broken or place in self._held_up:
+            return False
+        try:
+            return self._next(place, owned, now)
+        except StartAgainError:
+            raise
+        except (ConnectorError, PersistenceError) as error:
+            self._broken[place] = str(error)
+            return False
+
+    def undo(self, group: Group) -> None:
+        """Put states and records back as they were."""
+        for one in reversed(group.content):
+            owned = self._owned.get(one.place)
+            if owned is not None:
+                if one.before.lineage != one.after.lineage:
+                    written = self._snapshots.boundaries(one.place, one.before.lineage)
+                    owned.snapshots = sorted({*written}.intersection(one.before.history.boundaries()))
+                owned.state = one.before
+                owned.buffer.extendleft(reversed(one.records))
+                owned.uncommitted -= len(one.records)
+
+    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
+        """Replace what a topic does not take."""
+        return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
+
+    def done(self, group: Group, at: float) -> None:
+        """Count what has been published, and check that nothing is missing."""
+        for one in group.content:
+            if one.place in self._owned:
+                self._owned[one.place].uncommitted -= len(one.records)
+        account(self._figures, self._settings, group.content, group.messages, at)
+
+    def rest(self) -> None:
+        """Write the snapshot that is most overdue; look at what has been found."""
+        self._keeper.keep(self._owned)
+        self._finder.turn(self._owned)
+
+    def leave(self) -> None:
+        """Write what is committed, so that the next start has nothing to replay."""
+        self._keeper.leave(self._owned)
+
+    def _next(self, place: Place, owned: Owned, now: float) -> Batch | bool:
+        """Close the next micro-batch of a partition; True: one was replayed, False: none is ready."""
+        if not owned.replay and self._recovery.is_earlier(owned.state):
+            return now >= owned.again and self._hand_over(place, owned)
+        cut = self._cut(place, owned, now)
+        if cut is None:
+            return self._flush(place, owned) if owned.state.waiting and self._is_done(place, owned) else False
+        if owned.replay:
+            self._replay(place, owned, cut)
+            return True
+        owned.since = now
+        return self._close(place, owned, cut)
+
+    def _cut(self, place: Place, owned: Owned, now: float) -> Cut | None:
+        labels, done, longest = self._labels, owned.state.history.last, self._settings.max_wait
+        if owned.replay:
+            return replayed(owned.buffer, done, owned.replay[0])
+        asked = not owned.buffer and labels.asks(*place, done.labels)
+        due = longest is not None and bool(owned.buffer) and now - owned.since >= longest
+        if due or owned.crowded:
+            owned.crowded = self._keeper.is_crowded(place, owned.state)
+            due = due and not owned.crowded
+        due = due or (bool(owned.buffer) and self._bounds.is_read(place))
+        return ready(owned.buffer, done, size=self._batch_size, due=due, asked=asked, labels=labels.end)
+
+    def _close(self, place: Place, owned: Owned, cut: Cut) -> Batch:
+        before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]
+        commands = self._labels.between(before.history.last.labels, cut.end.labels)
+        begun = time.perf_counter()
+        after, outcome = step(before, place, records, commands, cut.end, self._decode)
+        self._figures.turn()
+        self._figures.observe("batch", time.perf_counter() - begun)
+        owned.state = after
+        owned.uncommitted += len(records)
+        return Batch(place, before, after, records, outcome)
+
+    def _replay(self, place: Place, owned: Owned, cut: Cut) -> None:
+        """Go through a micro-batch that has been published before."""
+        one = self._close(place, owned, cut)
+        owned.uncommitted -= len(one.records)
+        owned.replay.popleft()
+        self._figures.add("replayed", place, len(one.records))
+        if not owned.replay:
+            logger.info("%s is live at %d", place, cut.end.offset)
+
+    def _hand_over(self, place: Place, owned: Owned) -> Batch | Literal[False]:
+        """Go on under another model, and publish what the earlier one has held back with the new beginning."""
+        before = owned.state
+        try:
+            owned.state, outcome = self._recovery.hand_over(place, before, self._labels.end)
+        except PersistenceError as error:
+            owned.again, owned.trouble = time.monotonic() + AGAIN_SECONDS, f"no beginning can be written: {error}"
+            self._seldom.say(f"hand over {place}", f"{place} waits: {owned.trouble}", logging.ERROR)
+            return False
+        owned.trouble, owned.snapshots = "", [] if owned.state.history.fresh else [owned.state.history.last]
+        return Batch(place, before, owned.state, [], outcome)

@@ -1,0 +1,194 @@
+"""Instances out of the bytes of records: one by one, and the plain ones of a micro-batch at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from stream_osr.entries import LARGEST
+from stream_osr.features import plain_rows
+from stream_osr.kinds import Name
+from stream_osr.limits import MOST_KEY_BYTES, fits_as_key
+from stream_osr.showing import shown
+from stream_osr_connectors.base import Record
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.values import DecodeError
+
+from ..settings import ServiceSettings
+from .functions import function_of
+from .messages import Decoder, Received, check_envelope
+
+
+class Plain(NamedTuple):
+    """The plain ones among some records: unlabelled, with every feature as a finite number.
+
+    Attributes
+    ----------
+    places
+        Which ones they are, in order.
+    rows
+        Their features in the order of the model's, shape (n, p).
+    times, keys
+        Those of each.
+    """
+
+    places: Sequence[int]
+    rows: np.ndarray
+    times: Sequence[float | None]
+    keys: Sequence[str | int]
+
+
+class JsonDecoder:
+    """The decoder of UTF-8 JSON objects.
+
+    Parameters
+    ----------
+    fields
+        What the fields of an object mean.
+    max_bytes
+        Longest value that is decoded.
+
+    Examples
+    --------
+    >>> from stream_osr_connectors.kafka.wire.messages import Message
+    >>> decode = JsonDecoder(JsonFields(features=["a"]), max_bytes=100)
+    >>> good = Message("t", 0, 7, 1500, b"k1", b'{"a": 2.5, "b": 1}', [])
+    >>> decode(good)
+    Record(features={'a': 2.5}, key='k1', time=1.5, label=None, position=None, found=('a', 'b'), raw=None, ignored=())
+    >>> bad = Message("t", 0, 8, 1500, b"k1", b'{"a": NaN}', [])
+    >>> decode(bad)
+    Traceback (most recent call last):
+        ...
+    stream_osr_connectors.values.DecodeError: not JSON: unexpected character, expected a JSON value at character 7
+    >>> decode.plain([bad, good], ["a"])
+    Plain(places=[1], rows=array([[2.5]]), times=[1.5], keys=['k1'])
+    """
+
+    def __init__(self, fields: JsonFields, max_bytes: int) -> None:
+        self._fields = fields
+        self._max_bytes = max_bytes
+
+    def __call__(self, received: Received) -> Record:
+        """Decode one record.
+
+        Raises
+        ------
+        DecodeError
+            With the reason.
+        """
+        record = self._fields.record(self._parsed(received))
+        key, time = record.key, record.time
+        if key is None:
+            key = _key_text(received)
+        if time is None and received.timestamp >= 0:
+            time = received.timestamp / 1000
+        return Record(record.features, key, time, record.label, found=record.found)
+
+    def plain(self, records: Sequence[Received], features: Sequence[Name]) -> Plain:
+        """Decode those of the records at once about which there is nothing to be said.
+
+        All others, whatever it is about them, are left to be decoded one by one, which for the plain ones would come
+        to the same.
+
+        Parameters
+        ----------
+        records
+            Some records.
+        features
+            The model's, in its order.
+        """
+        key_field, time_field, label_field, named, _ = self._fields
+        places: list[int] = []
+        found: list[tuple[Any, ...]] = []
+        times: list[float | None] = []
+        keys: list[str | int] = []
+        if named is None or set(named) != set(features):
+            return Plain([], np.empty((0, len(features))), [], [])
+        one = features[0] if len(features) == 1 else None
+        get: Callable[[Any], Any] = itemgetter(*features)
+        loads, most = orjson.loads, self._max_bytes
+        for place, received in enumerate(records):
+            value, own = received.value, received.key
+            if value is None or len(value) > most or (own is not None and len(own) > MOST_KEY_BYTES):
+                continue
+            try:
+                if received.headers:
+                    check_envelope(received)
+                parsed = loads(value)
+                if type(parsed) is not dict or "features" in parsed:
+                    continue
+                values = get(parsed) if one is None else (parsed[one],)
+                if label_field is not None and parsed.get(label_field) is not None:
+                    continue
+                key = None if key_field is None else parsed.get(key_field)
+                if key is None:
+                    key = _key_text(received)
+                elif type(key) not in (int, str) or not fits_as_key(key):
+                    continue
+                time = None if time_field is None else parsed.get(time_field)
+                if time is not None:
+                    if type(time) not in (int, float) or not -LARGEST <= time <= LARGEST:
+                        continue
+                    time = float(time)
+                elif received.timestamp >= 0:
+                    time = received.timestamp / 1000
+            except (DecodeError, KeyError, orjson.JSONDecodeError):
+                continue
+            places.append(place)
+            found.append(values)
+            times.append(time)
+            keys.append(key)
+        rows, usable = plain_rows(found, len(features))
+        if len(usable) < len(found):
+            places, times, keys = ([of[at] for at in usable] for of in (places, times, keys))  # type: ignore[assignment]
+        return Plain(places, rows, times, keys)
+
+    def _parsed(self, received: Received) -> dict[str, object]:
+        value = received.value
+        if value is None:
+            raise DecodeError("the record has no value (a tombstone); an instance is a JSON object")
+        if len(value) > self._max_bytes:
+            raise DecodeError(f"the value has {len(value)} bytes; max_instance_bytes allows {self._max_bytes}")
+        try:
+            parsed = orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            if value[:1] == b"\0" and len(value) > 5:
+                raise DecodeError(
+                    "the value begins with the five bytes by which a schema registry frames its records; "
+                    "write plain JSON, or name a decoder of your own (setting decoder)"
+                ) from None
+            reason = error.msg[:1].lower() + error.msg[1:].split(": line")[0]
+            raise DecodeError(f"not JSON: {reason} at character {error.pos + 1}") from None
+        if not isinstance(parsed, dict):
+            raise DecodeError(f"the value is {shown(parsed)}, not a JSON object of named fields")
+        return parsed
+
+
+def make_decoder(settings: ServiceSettings, features: Sequence[str] | None) -> Decoder:
+    """Make the decoder that the settings ask for; ``features`` are those of the model.
+
+    Raises
+    ------
+    ConnectorError
+        If there is no such decoder.
+    """
+    if settings.decoder == "json":
+        named = settings.features if settings.features is not None else features
+        fields = JsonFields(settings.key, settings.time, settings.label, named, settings.label_type)
+        return JsonDecoder(fields, settings.max_instance_bytes)
+    make: Callable[[ServiceSettings], Decoder] = function_of(settings, "decoder")
+    return make(settings)
+
+
+def _key_text(received: Received) -> str:
+    """Name an instance: by the record's key if it is text, else by where it lies."""
+    if received.key is not None:
+        try:
+            return received.key.decode()
+        except UnicodeDecodeError:
+            pass
+    return f"{received.topic}-{received.partition}-{received.offset}"

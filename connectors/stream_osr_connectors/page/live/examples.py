@@ -1,0 +1,187 @@
+"""Examples of candidates: typical, doubtful and nearest known instances, chosen by a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.discovery.exemplars import choose
+from stream_osr.errors import StreamOSRError
+from stream_osr_connectors.page.live.feeds.seam import Feed, Found
+from stream_osr_connectors.page.live.images import Images
+
+logger = logging.getLogger("stream_osr")
+
+MOST_CHOSEN = 40
+"""Candidates that have examples: the first of the inbox."""
+GROWN = 1.5
+"""Times the size at which examples were chosen, from which on they are chosen anew."""
+REST = 0.02
+"""Seconds between two candidates."""
+MOST_VALUES = 60
+"""Features of an example."""
+LONGEST = 200
+
+_EMPTY: dict[str, list[Any]] = {"core": [], "boundary": [], "known": []}
+
+Lookup = Callable[[str], Sequence[Found]]
+"""Gives remembered instances of a class or a subclass by its name on the page."""
+
+
+class _Chosen(NamedTuple):
+    size: int
+    examples: Mapping[str, list[Any]]
+
+
+class Examples:
+    """Examples of candidates.
+
+    Parameters
+    ----------
+    feed
+        Where features are found.
+    images
+        Addresses of pictures, if there are any.
+    """
+
+    def __init__(self, feed: Feed, images: Images | None = None) -> None:
+        self._feed, self._images = feed, images
+        self.version = 0
+        self._chosen: dict[str, _Chosen] = {}
+        self._wanted: Sequence[Mapping[str, Any]] = ()
+        self._lookup: Lookup = lambda id: ()
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="examples", daemon=True)
+        self._failed = 0
+
+    def start(self, lookup: Lookup) -> None:
+        """Begin; remembered instances are found by ``lookup``."""
+        self._lookup = lookup
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(10)
+
+    def begin(self) -> None:
+        """Forget all: the stream is read anew."""
+        self._chosen.clear()
+        self.version += 1
+
+    def of(self, card: Mapping[str, Any]) -> Mapping[str, list[Any]]:
+        """Give the examples of a candidate, as far as they are chosen."""
+        found = self._chosen.get(_key(card))
+        return _EMPTY if found is None else found.examples
+
+    def want(self, inbox: Sequence[Mapping[str, Any]]) -> None:
+        """Say which candidates there are."""
+        self._wanted = inbox[:MOST_CHOSEN]
+        self._wake.set()
+
+    def notes(self) -> Sequence[str]:
+        """Say how often examples could not be chosen."""
+        return [f"Examples could not be looked up {self._failed} times."] if self._failed else []
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            wanted = self._wanted
+            there = {_key(card) for card in wanted}
+            for gone in [id for id in list(self._chosen) if id not in there]:
+                self._chosen.pop(gone, None)  # another thread may begin anew meanwhile
+            for card in wanted:
+                if self._stop.is_set():
+                    return
+                before = self._chosen.get(_key(card))
+                if before is None or card["size"] >= GROWN * before.size:
+                    self._choose(card)
+                    self._stop.wait(REST)
+
+    def _choose(self, card: Mapping[str, Any]) -> None:
+        try:
+            members = self._lookup(_key(card))
+            near = card["nearest_class"]
+            known = [] if near is None else self._lookup(f"class:{near}")
+            chosen = self._pick(members, [each for each in known if each.decision.get("label") is not None])
+        except (StreamOSRError, OSError):
+            self._failed += 1
+            return
+        except Exception:  # of a hostile record, say
+            logger.exception("no examples of subclass %s", card["id"])
+            self._failed += 1
+            chosen = _EMPTY
+        self._chosen[_key(card)] = _Chosen(card["size"], chosen)
+        self.version += 1
+
+    def _pick(self, members: Sequence[Found], known: Sequence[Found]) -> Mapping[str, list[Any]]:
+        every = [*members, *known]
+        features = self._feed.features(every)
+        names = sorted({name for each in features if each for name, value in each.items() if _numeric(value)})
+        rows = [[_value(each, name) for name in names] for each in features]
+        table = np.array(rows, float).reshape(len(every), len(names))
+        n = len(members)
+        sure = [_probability(each.decision) for each in members]
+        core, boundary, nearest = choose(table[:n], sure, table[n:])
+        told = [self.shown(each, its) for each, its in zip(every, features, strict=True)]
+        return {
+            "core": [told[i] for i in core],
+            "boundary": [told[i] for i in boundary],
+            "known": [told[n + i] for i in nearest],
+        }
+
+    def shown(self, found: Found, features: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Put an instance into the form of the page."""
+        key = found.decision.get("key")
+        image = None if self._images is None or key is None else self._images.of(key)
+        values = None
+        if features is not None:
+            first = list(features.items())[:MOST_VALUES]
+            values = {_cut(str(name)): _plain(value) for name, value in first}
+        return {
+            "n": found.n,
+            "key": _plain(key),
+            "features": values,
+            "image": image,
+            "p_unknown": _probability(found.decision),
+            "label": _cut(str(found.decision.get("label"))),
+        }
+
+
+def _key(card: Mapping[str, Any]) -> str:
+    """Name the subclasses of a candidate, as they are looked up."""
+    return ",".join(card["ids"])
+
+
+def _plain(value: object) -> str | float | None:
+    """Make a value one that a page can show: a number, or text that is not too long.
+
+    >>> _plain(1.5), _plain([1, 2]), _plain(None)
+    (1.5, '[1, 2]', None)
+    """
+    return value if value is None or isinstance(value, bool | int | float) else _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _numeric(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _value(features: Mapping[str, Any] | None, name: str) -> float:
+    value = None if features is None else features.get(name)
+    return float(value) if value is not None and _numeric(value) else float("nan")
+
+
+def _probability(decision: Mapping[str, Any]) -> float:
+    p = decision.get("p_unknown")
+    return float(p) if _numeric(p) else float("nan")  # type: ignore[arg-type]

@@ -1,0 +1,254 @@
+"""The topics of a Kafka service: decisions and events as they are committed, and instances for their features."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import orjson
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.kafka.client import ClientError, Place, TopicFollower, explained, start_explained
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.wire.decoding import make_decoder
+from stream_osr_connectors.kafka.wire.messages import Received
+from stream_osr_connectors.page.live.feeds.seam import Found, Told
+from stream_osr_connectors.values import DecodeError
+
+WAIT = 0.05
+"""Seconds that a look at a topic waits for records."""
+MOST = 2000
+"""Records that are taken at once."""
+LOOK = 2.0
+"""Seconds between two questions how far the topics go."""
+SILENT = 60.0
+"""Seconds without a decision after which the service counts as idle."""
+ANSWER = 10.0
+"""Seconds that looking up may take."""
+NOT_JSON = "the value is not JSON; was the service run with another encoder than json?"
+
+
+class ServiceFeed:
+    """The topics of a service.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    last
+        How many of the latest decisions are read; of events all are.
+
+    Raises
+    ------
+    ConnectorError
+        If a topic is not there, if no broker answers, or if the decisions are not JSON.
+    """
+
+    kind = "kafka"
+    has_events = True
+
+    def __init__(self, settings: ServiceSettings, last: int) -> None:
+        self._settings = settings
+        self.name = settings.input
+        if settings.encoder != "json":
+            raise ConnectorError(
+                f"the service writes topic {settings.output} by the encoder {settings.encoder}, and the page reads "
+                "JSON alone: use the decisions of a service with `encoder: json`"
+            )
+        with start_explained(settings):
+            self._decisions = TopicFollower.of(settings, settings.output)
+            self._events = TopicFollower.of(settings, settings.events)
+            places: list[Place] = []
+            for topic in settings.inputs:
+                instances = TopicFollower.of(settings, topic)
+                places += instances.places
+                instances.close()
+            self._places = places
+            self._numbers = {place: number for number, place in enumerate(places)}
+            count = 1 + max(place.partition for place in places)
+            self._check(count)
+            self.prefixes: Sequence[str] = [f"{place}:" for place in places]
+            first, end = self._decisions.bounds()
+            begin = {place: max(first[place], end[place] - -(-last // count)) for place in first}
+            self._decisions.seek(begin)
+            self._events.seek(self._events.bounds()[0])
+        self._cut = sum(begin[place] - first[place] for place in first)
+        self._at = dict(begin)
+        self._behind = sum(end[place] - begin[place] for place in first)
+        self._looked = time.monotonic()
+        self._heard = 0.0
+        self._lock = threading.Lock()
+        self._old: TopicFollower | None = None
+        self._instances: dict[str, TopicFollower] = {}
+        self._lost = 0
+        self._decode = make_decoder(settings, None)
+
+    def _check(self, count: int) -> None:
+        for topic, follower in ((self._settings.output, self._decisions), (self._settings.events, self._events)):
+            if len(follower.places) < count:
+                raise ConnectorError(
+                    f"topic {topic} has {len(follower.places)} partitions and {self.name} has {count}; "
+                    "the page tells partitions apart by those of the outputs: give these as many"
+                )
+
+    def poll(self, refuse: Callable[[str, BaseException], None]) -> Told:
+        """Read what has come."""
+        try:
+            events = self._events.poll(0.01, MOST)
+            records = self._decisions.poll(WAIT, MOST)
+            now = time.monotonic()
+            for record in records:
+                self._at[Place(self._settings.output, record.partition)] = record.offset + 1
+            if now - self._looked > LOOK:
+                self._looked = now
+                _, end = self._decisions.bounds()
+                self._behind = sum(max(0, end[place] - self._decisions.position(place)) for place in end)
+            else:
+                self._behind = max(0, self._behind - len(records))
+        except ClientError as error:
+            raise explained(self._settings, error) from None
+        if records:
+            self._heard = now
+        decisions = [
+            (self._numbers[Place(one["topic"], one["partition"])], record.offset, record.offset, one)
+            for record, one in self._parsed(records, "decision", refuse)
+        ]
+        told = [
+            (self._numbers[Place(one["topic"], one["partition"])], one)
+            for _, one in self._parsed(events, "event", refuse)
+        ]
+        return Told(decisions, told, len(records) >= MOST // 4 or len(events) >= MOST // 4)
+
+    def _parsed(
+        self, records: Sequence[Received], kind: str, refuse: Callable[[str, BaseException], None]
+    ) -> list[tuple[Received, dict[str, Any]]]:
+        out = []
+        for record in records:
+            try:
+                try:
+                    one = orjson.loads(record.value or b"")
+                except orjson.JSONDecodeError as error:
+                    where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
+                    raise ValueError(f"{where}: {NOT_JSON} ({error})") from None
+                if not isinstance(one, dict) or one.get("topic") not in self._settings.inputs:
+                    raise ValueError(f"{record.topic}, partition {record.partition}, offset {record.offset}")
+                number = one["partition"]
+                if not isinstance(number, int) or Place(one["topic"], number) not in self._numbers:
+                    raise ValueError(f"partition is {number!r}")
+                if kind == "decision" and number != record.partition:
+                    raise ValueError(f"it is of partition {number} and stands in {record.partition}")
+            except (ValueError, KeyError) as error:
+                refuse(kind, error)
+                continue
+            out.append((record, one))
+        return out
+
+    def behind(self) -> int | None:
+        """Say how many decisions are still to be read."""
+        return self._behind
+
+    def running(self) -> bool:
+        """Say whether a decision has come lately."""
+        return time.monotonic() - self._heard < SILENT and self._heard > 0
+
+    def block(
+        self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
+    ) -> list[Found]:
+        """Read a block of decisions again, or some of it."""
+        source = self._places[track]
+        at = Place(self._settings.output, source.partition)
+        begin = number if only is None else min(only, default=number)
+        end = (self._at[at] if after is None else after) if only is None else max(only, default=number) + 1
+        out = []
+        with self._lock:
+            if self._old is None:
+                self._old = self._follower(self._settings.output)
+            for record in self._range(self._old, at, begin, end):
+                if only is None or record.offset in only:
+                    try:
+                        one = orjson.loads(record.value or b"")
+                    except orjson.JSONDecodeError:
+                        continue
+                    if isinstance(one, dict) and (one.get("topic"), one.get("partition")) == source:
+                        out.append(Found(record.offset, one))
+        return out
+
+    def _follower(self, topic: str) -> TopicFollower:
+        with start_explained(self._settings):
+            return TopicFollower.of(self._settings, topic)
+
+    def _range(self, follower: TopicFollower, place: Place, begin: int, end: int) -> list[Received]:
+        """Read records of a partition between two offsets."""
+        out: list[Received] = []
+        ends = time.monotonic() + ANSWER
+        try:
+            follower.only(place, begin)
+            while follower.position(place) < end and time.monotonic() < ends:
+                out += [record for record in follower.poll(WAIT, MOST) if record.offset < end]
+        except ClientError as error:  # the records are no longer kept, say
+            raise explained(self._settings, error) from None
+        return out
+
+    def features(self, found: Sequence[Found]) -> list[dict[str, Any] | None]:
+        """Find the features in the input topic."""
+        out: list[dict[str, Any] | None] = [None] * len(found)
+        places: dict[Place, dict[int, int]] = {}
+        for i, each in enumerate(found):
+            topic, number, offset = (each.decision.get(name) for name in ("topic", "partition", "offset"))
+            place = Place(str(topic), number if isinstance(number, int) else -1)
+            if isinstance(offset, int) and place in self._numbers:
+                places.setdefault(place, {})[offset] = i
+        with self._lock:
+            for place, wanted in places.items():
+                if place.topic not in self._instances:
+                    self._instances[place.topic] = self._follower(place.topic)
+                for begin, end in _runs(sorted(wanted)):
+                    for record in self._one(place, begin, end):
+                        if record.offset in wanted:
+                            out[wanted[record.offset]] = self._decoded(record)
+        self._lost += sum(each is None for each in out)
+        return out
+
+    def _one(self, place: Place, begin: int, end: int) -> list[Received]:
+        try:
+            return self._range(self._instances[place.topic], place, begin, end)
+        except ConnectorError:
+            return []
+
+    def _decoded(self, record: Received) -> dict[str, Any] | None:
+        try:
+            return {str(name): value for name, value in self._decode(record).features.items()}
+        except DecodeError:
+            return None
+
+    def notes(self) -> list[str]:
+        """Say what could not be read."""
+        out = []
+        if self._cut:
+            out.append(f"The first {self._cut} decisions were left out (--last N reads more).")
+        if self._lost:
+            out.append(f"The features of {self._lost} instances are no longer in topic {self.name}.")
+        return out
+
+    def close(self) -> None:
+        """Let go of the topics."""
+        for follower in (self._decisions, self._events, self._old, *self._instances.values()):
+            if follower is not None:
+                follower.close()
+
+
+def _runs(offsets: Sequence[int], gap: int = 64) -> list[tuple[int, int]]:
+    """Put offsets that are near each other together.
+
+    >>> _runs([3, 5, 500])
+    [(3, 6), (500, 501)]
+    """
+    out: list[tuple[int, int]] = []
+    for offset in offsets:
+        if out and offset - out[-1][1] < gap:
+            out[-1] = out[-1][0], offset + 1
+        else:
+            out.append((offset, offset + 1))
+    return out

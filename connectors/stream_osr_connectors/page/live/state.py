@@ -1,0 +1,398 @@
+"""Decisions and events folded into a summary of bounded size, one after the other: pure, knows no files and no clock.
+
+A stream has one or several partitions, here called *tracks*. An instance is known by a number that a feed can find it
+by again: its number in its track times the number of tracks, plus that of the track.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from stream_osr_connectors.page.live import bins
+from stream_osr_connectors.page.live.bins import Bins
+from stream_osr_connectors.page.live.blocks import halved
+from stream_osr_connectors.page.live.held import Held, Subclass, number_of
+from stream_osr_connectors.page.live.track import Track
+from stream_osr_connectors.page.records import UNUSABLE, whole
+
+RECENT = 1000
+"""Instances that count as lately."""
+MOST_NAMELESS = 500
+"""Subclasses of a track that no event has told of, and are remembered all the same: the latest."""
+MOST_SUBCLASSES = 2000
+"""Subclasses that are remembered."""
+MOST_CLASSES = 1000
+"""Classes that are remembered."""
+EMERGES_WITH = 8
+"""Instances of a subclass that counts as emerging where there are no events."""
+MOST_WAITING = 2000
+"""Events that wait for the decisions before them."""
+
+GONE = {"SubclassForgotten", "SubclassMerged", "SubclassRefuted"}
+STATUS = {
+    "SubclassEmerged": "emerging",
+    "SubclassGrew": "emerging",
+    "SubclassDormant": "dormant",
+    "SubclassRecurred": "recurred",
+    "SubclassPromoted": "named",
+    "SubclassMuted": "muted",
+}
+
+
+class State:
+    """What is known of a stream.
+
+    Parameters
+    ----------
+    prefixes
+        Of each track, what stands before the identities of its subclasses.
+    events
+        Whether there are events to tell which subclasses have emerged.
+
+    Attributes
+    ----------
+    decided, unknown
+        Decisions, and those that are unknown.
+    first_t, last_t
+        Times of the first and the latest.
+    labels
+        Known classes, as decisions name them last.
+    unusable
+        What could not be read, by kind, and the first reason.
+    changes
+        Grows with each change.
+
+    Examples
+    --------
+    >>> state = State([""], events=False)
+    >>> one = {"label": "red", "probabilities": {"red": 0.9, "unknown": 0.1}, "seq": 0, "subclass_id": 3, "t": None}
+    >>> state.decision(0, 0, 0, one)
+    >>> state.decided, state.labels, state.classes["red"].n
+    (1, ('red',), 1)
+    """
+
+    def __init__(self, prefixes: Iterable[str], *, events: bool) -> None:
+        self.tracks = [Track(number, prefix) for number, prefix in enumerate(prefixes)]
+        self.has_events = events
+        self.decided = self.unknown = self.changes = 0
+        self.first_t: float | None = None
+        self.last_t: float | None = None
+        self.bins = Bins()
+        self.unknown_row = bins.empty()
+        self.classes: dict[str, Held] = {}
+        self.raw: dict[str, int] = {}
+        self.labels: tuple[str, ...] = ()
+        self.signals: Counter[str] = Counter()
+        self.delta: int | None = None
+        self.recall: dict[str, float] | None = None
+        self.dependent = False
+        self.unusable: Counter[str] = Counter()
+        self.why: dict[str, str] = {}
+        self.forgotten = 0
+        self._names: list[str] = []
+        self._other = ""
+        self._recent: deque[Held | None] = deque()
+        self._recent_unknown: deque[bool] = deque()
+        self.recent_unknown = 0
+
+    # Decisions.
+
+    def decision(self, track: int, number: int, place: int, decision: Mapping[str, Any]) -> None:
+        """Take in a decision; one that is none is counted.
+
+        Parameters
+        ----------
+        track
+            Its track.
+        number
+            Its number there: larger than the one before.
+        place
+            Where it is read.
+        decision
+            As `stream_osr.Decision.as_dict` makes it.
+        """
+        try:
+            raw = decision["label"]
+            label = raw if type(raw) is str else self._text(raw)
+            probabilities = decision["probabilities"]
+            names = list(probabilities)
+            seq = decision["seq"]
+            t = decision["t"]
+            key = decision["subclass_id"]
+            if type(seq) is not int or not (key is None or type(key) is int):
+                raise TypeError("seq or subclass_id is no whole number")
+            if not isinstance(probabilities, Mapping) or not names:
+                raise TypeError("its probabilities are not a number for each class")
+            t = number_of(t) if t is not None else None
+            if names != self._names:
+                self._named(names)
+        except UNUSABLE as error:
+            self.refuse("decision", error)
+            return
+        self._count(self.tracks[track], number, place, label, key, t)
+        one = self.tracks[track]
+        one.seq = seq
+        if one.waiting:
+            self._happen(one, seq)
+
+    def _count(self, track: Track, number: int, place: int, label: str, key: int | None, t: float | None) -> None:
+        if self.bins.is_full():
+            self.bins.merge(self._rows())
+        if track.blocks.is_full():
+            self._merge_blocks(track)
+        block = track.blocks.note(number, place)
+        at = self.bins.begin(t)
+        number = number * len(self.tracks) + track.number
+        unknown = label == self._other
+        held: Held | None
+        if unknown:
+            self.unknown += 1
+            self.unknown_row[at] += 1
+        else:
+            known = self.classes.get(label) or self._class(label)
+            known.take(number, track.number, block, at, t)
+        held = None if key is None else self._of(track, key, unknown)
+        if held is not None:
+            held.take(number, track.number, block, at, t)
+            held.recent += 1
+        self._lately(held, unknown)
+        self.decided += 1
+        if t is not None:
+            self.last_t = t
+            if self.first_t is None:
+                self.first_t = t
+        self.changes += 1
+
+    def _of(self, track: Track, key: int, unknown: bool) -> Subclass | None:
+        """Give the subclass that an instance sits in, if it is or was an emerging one."""
+        while (found := track.subclasses.get(key)) is None and unknown and key in track.into:
+            key = track.into[key]
+        if found is not None or not unknown:
+            return found
+        nameless = track.nameless
+        found = nameless.get(key)
+        if found is None:
+            found = nameless[key] = Subclass(f"{track.prefix}{key}", key, track.number)
+            found.since = self.decided
+            if len(nameless) > MOST_NAMELESS:
+                nameless.popitem(last=False)
+        else:
+            nameless.move_to_end(key)
+        if not self.has_events and found.n + 1 >= EMERGES_WITH:
+            self._announce(track, key)
+        return found
+
+    def _lately(self, held: Held | None, unknown: bool) -> None:
+        self._recent.append(held)
+        self._recent_unknown.append(unknown)
+        self.recent_unknown += unknown
+        if len(self._recent) > RECENT:
+            before = self._recent.popleft()
+            if before is not None:
+                before.recent -= 1
+            self.recent_unknown -= self._recent_unknown.popleft()
+
+    @property
+    def recent(self) -> int:
+        """How many instances count as lately."""
+        return len(self._recent)
+
+    def _text(self, raw: object) -> str:
+        """Name a label that is no text, and remember what it was."""
+        text = str(raw)
+        if isinstance(raw, int) and len(self.raw) < MOST_CLASSES:
+            self.raw[text] = raw
+        return text
+
+    def meant(self, label: str | int | bool | None) -> str | int | bool | None:
+        """Say which label a page means, which has texts: where classes are whole numbers, digits are one."""
+        if not isinstance(label, str) or not self.raw:
+            return label
+        if label in self.raw:
+            return self.raw[label]
+        whole = label.removeprefix("-").isdecimal() and label.isascii() and len(label) < 19
+        return int(label) if whole else label
+
+    def _class(self, label: str) -> Held:
+        if len(self.classes) >= MOST_CLASSES:
+            by_size = sorted(self.classes.values(), key=lambda held: held.n)
+            for held in by_size[: MOST_CLASSES // 10]:
+                del self.classes[held.id]
+                self.forgotten += 1
+        held = self.classes[label] = Held(label)
+        return held
+
+    def _named(self, names: list[str]) -> None:
+        self._names = names
+        self.labels = tuple(names[:-1])
+        self._other = names[-1] if names else ""
+
+    def _rows(self) -> Iterator[array[int]]:
+        yield self.unknown_row
+        for held in chain(self.classes.values(), self.every_subclass()):
+            yield held.row
+        for track in self.tracks:
+            for held in track.nameless.values():
+                yield held.row
+
+    def every_subclass(self) -> Iterator[Subclass]:
+        """Give the subclasses that were told of."""
+        for track in self.tracks:
+            yield from track.subclasses.values()
+
+    def _merge_blocks(self, track: Track) -> None:
+        track.blocks.merge()
+        for held in chain(self.classes.values(), track.subclasses.values(), track.nameless.values()):
+            bits = held.blocks.get(track.number)
+            if bits is not None:
+                held.blocks[track.number] = halved(bits)
+
+    # Events.
+
+    def event(self, track: int, event: Mapping[str, Any]) -> None:
+        """Take in an event of a track; it waits for the decisions before it, or for :meth:`caught_up`."""
+        one = self.tracks[track]
+        one.waiting.append(event)
+        self._happen(one, one.seq)
+
+    def caught_up(self) -> None:
+        """Take in all events that wait: there are no more decisions now."""
+        for track in self.tracks:
+            while track.waiting:
+                self._one(track, track.waiting.popleft())
+
+    def has_room(self) -> bool:
+        """Say whether more events should be read before decisions are."""
+        return all(len(track.waiting) < MOST_WAITING for track in self.tracks)
+
+    def _happen(self, track: Track, seq: int) -> None:
+        while track.waiting:
+            its = track.waiting[0].get("seq")
+            if isinstance(its, int) and its > seq:
+                return
+            self._one(track, track.waiting.popleft())
+
+    def _one(self, track: Track, event: Mapping[str, Any]) -> None:
+        try:
+            kind = event["type"]
+            if kind in STATUS:
+                self._status(track, event, STATUS[kind])
+            elif kind in GONE:
+                self._end(track, event)
+            elif kind == "SubclassSplit":
+                self._split(track, event)
+            elif kind == "NamingUndone":
+                for key in event["subclass_ids"]:
+                    if (held := track.subclasses.get(key)) is not None:
+                        held.status, held.label, held.told_at = "emerging", None, whole(event["seq"], "seq") + 1
+            elif kind == "NewClassesChanged":
+                self.delta = whole(event["delta"], "delta")
+            elif kind == "ClassDrifted":
+                self.signals["drift"] += 1
+            elif kind == "RecallDropped":
+                names = ("recall", "low", "high", "promised")
+                value, low, high, promised = (float(event[name]) for name in names)
+                self.recall = {"value": value, "low": low, "high": high, "promised": promised}
+            elif kind == "DependenceFound":
+                self.dependent = True
+            elif kind == "EventsSummed":
+                for key in list(event["emerged"])[:MOST_NAMELESS]:
+                    self._announce(track, whole(key, "emerged"))
+        except UNUSABLE as error:
+            self.refuse("event", error)
+            return
+        self.changes += 1
+
+    def _status(self, track: Track, event: Mapping[str, Any], status: str) -> None:
+        held = self._announce(track, whole(event["subclass_id"], "subclass_id"))
+        held.told(event)
+        if event["type"] in ("SubclassEmerged", "SubclassRecurred"):
+            held.told_at = whole(event["seq"], "seq")
+        if event["type"] == "SubclassEmerged":
+            self.signals["novelty"] += 1
+        if event["type"] == "SubclassGrew" and held.status == "recurred":
+            return
+        held.status = status
+        held.label = str(event["label"]) if status == "named" else None
+
+    def _announce(self, track: Track, key: int) -> Subclass:
+        held = track.subclasses.get(key)
+        if held is None:
+            held = track.nameless.pop(key, None) or Subclass(f"{track.prefix}{key}", key, track.number)
+            track.subclasses[key] = held
+            held.announced, held.told_at = True, track.seq
+            if sum(len(each.subclasses) for each in self.tracks) > MOST_SUBCLASSES:
+                self._forget_some(held)
+        return held
+
+    def _forget_some(self, but: Subclass) -> None:
+        """Forget a tenth of the subclasses: those that have ended, then those that are gone for longest."""
+        others = sorted(self.every_subclass(), key=lambda each: (each.status != "gone", each.last or -1))
+        for held in others[: MOST_SUBCLASSES // 10]:
+            if held is not but:
+                del self.tracks[held.track].subclasses[held.key]
+                self.forgotten += 1
+
+    def _end(self, track: Track, event: Mapping[str, Any]) -> None:
+        key = whole(event["subclass_id"], "subclass_id")
+        held = track.subclasses.get(key)
+        if event["type"] == "SubclassMerged":
+            into, size = whole(event["into"], "into"), whole(event["size"], "size")
+            end = into
+            while end in track.into and end != key:
+                end = track.into[end]
+            if end == key:
+                raise ValueError(f"subclass {key} cannot merge into {into}, which has merged into it")
+            source = held or track.nameless.pop(key, None)
+            track.into[key] = into
+            if len(track.into) > MOST_SUBCLASSES:
+                del track.into[next(iter(track.into))]
+            goal = track.subclasses.get(into) or track.nameless.get(into)
+            if source is not None and goal is not None:
+                goal.join(source)
+                goal.also |= {source.key, *source.also}
+                goal.size = max(goal.size, size)
+            if source is not None:
+                track.subclasses.pop(key, None)
+        elif held is not None:
+            held.status = "gone"
+
+    def _split(self, track: Track, event: Mapping[str, Any]) -> None:
+        sizes = [whole(size, "sizes") for size in event["sizes"]]
+        held = self._announce(track, whole(event["subclass_id"], "subclass_id"))
+        held.size = sizes[0]
+        new = self._announce(track, whole(event["new_id"], "new_id"))
+        new.explained(event["explanation"])
+        new.size = sizes[1]
+        new.since = whole(event["seq"], "seq")
+
+    # What cannot be read.
+
+    def refuse(self, kind: str, error: BaseException) -> None:
+        """Count what is not what it should be."""
+        self.unusable[kind] += 1
+        why = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
+        self.why.setdefault(kind, why)
+        self.changes += 1
+
+    def find_all(self, ids: str) -> list[Held]:
+        """Find a class, or the subclasses of a candidate by their names with commas between."""
+        names = [ids] if ids.startswith("class:") else ids.split(",")[:MOST_SUBCLASSES]
+        return [held for name in names if (held := self.find(name)) is not None]
+
+    def find(self, id: str) -> Held | None:
+        """Find a class (``class:LABEL``) or a subclass by the name that the page has for it."""
+        if id.startswith("class:"):
+            return self.classes.get(id.removeprefix("class:"))
+        prefix, _, key = id.rpartition(":")
+        prefix = f"{prefix}:" if prefix else ""
+        if not key.isdecimal() or len(key) > 18:
+            return None
+        for track in self.tracks:
+            if track.prefix == prefix:
+                return track.subclasses.get(int(key)) or track.nameless.get(int(key))
+        return None

@@ -1,0 +1,318 @@
+"""The thread that reads the feed, folds it into the summary, and puts that into the form of the page."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, NamedTuple
+
+import orjson
+
+from stream_osr.errors import StreamOSRError
+from stream_osr_connectors.page.live.acts import Acts
+from stream_osr_connectors.page.live.blocks import newest_first
+from stream_osr_connectors.page.live.examples import Examples
+from stream_osr_connectors.page.live.feeds.seam import ORDINARY, CutBack, Feed, Found
+from stream_osr_connectors.page.live.inside import Inside
+from stream_osr_connectors.page.live.shown import shown
+from stream_osr_connectors.page.live.state import State
+
+logger = logging.getLogger("stream_osr")
+
+TURN = 0.1
+"""Seconds between two looks at what is followed, when there is nothing more to read."""
+PACE = 0.5
+"""Least seconds between two states that are told."""
+FIRST_WAIT, LONGEST_WAIT = 1.0, 5.0
+"""Seconds until what failed is tried again: at first, and at most."""
+READ, SHOW = "What is followed cannot be read", "What is known cannot be shown"
+"""What can fail."""
+SILENT = 60.0
+"""Seconds without a turn of the thread after which the page counts as stale."""
+PAGE = 50
+"""Instances of a subclass that are given at once."""
+MOST_BLOCKS = 64
+"""Blocks that are read for them."""
+
+
+class Seen(NamedTuple):
+    """What the page shows: as JSON, its number, and the parts that others need."""
+
+    seq: int
+    body: bytes
+    inbox: Sequence[Mapping[str, Any]]
+
+
+class Stale(NamedTuple):
+    """The page does not show all there is: since when (ISO 8601, UTC), and why."""
+
+    since: str
+    why: str
+
+
+class Watcher:
+    """What is seen of a stream, kept up to date by a thread.
+
+    Parameters
+    ----------
+    feed
+        What is followed.
+    inside
+        What a checkpoint or the service's metrics tell.
+    acts
+        What people ask.
+    examples
+        Who chooses examples.
+    """
+
+    def __init__(self, feed: Feed, inside: Inside, acts: Acts, examples: Examples) -> None:
+        self.feed, self.inside, self.acts, self.examples = feed, inside, acts, examples
+        self.lock = threading.Lock()
+        self.state = State(feed.prefixes, events=feed.has_events)
+        self.seen = Seen(0, b"", ())
+        self._stop = threading.Event()
+        self._told: Callable[[], None] = lambda: None
+        self._wanted = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._again = 0
+        self._last: dict[str, Any] | None = None
+        self._troubles: dict[str, Stale] = {}
+        self._good: dict[str, float] = {}
+        self._began = self._turned = time.time()
+
+    def start(self, told: Callable[[], None]) -> None:
+        """Begin; ``told`` is called, in the thread, whenever there is something new to see."""
+        self._told = told
+        self.examples.start(self.remembered)
+        self._tell()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._wanted.set()
+        self._thread.join(10)
+        self.examples.stop()
+        self.feed.close()
+
+    def hurry(self) -> None:
+        """Tell what there is to see at once: somebody has acted."""
+        self._wanted.set()
+
+    @property
+    def stale(self) -> Stale | None:
+        """Since when the page shows less than there is, and why; ``None``: it is up to date."""
+        if troubles := list(self._troubles.values()):
+            return min(troubles)
+        silent = self._thread.ident is not None and not self._stop.is_set() and time.time() - self._turned > SILENT
+        return Stale(_moment(self._turned), "the thread that reads does not answer") if silent else None
+
+    def _run(self) -> None:
+        told_at, told, again_at, wait = 0.0, None, 0.0, FIRST_WAIT
+        while not self._stop.is_set():
+            self._turned, more = time.time(), False
+            if time.monotonic() >= again_at:
+                more = self._try(READ, self._read) is True
+                again_at = time.monotonic() + wait if READ in self._troubles else 0.0
+                wait = min(2 * wait, LONGEST_WAIT) if READ in self._troubles else FIRST_WAIT
+            now = time.monotonic()
+            hurried = self._wanted.is_set()
+            if hurried or now - told_at >= PACE:
+                self._wanted.clear()
+                self._try("What was asked cannot be read", self.acts.look)
+                aside = self.inside.version, self.acts.version, self.examples.version, self._try_running()
+                mark = self.state.changes, self._again, self.stale, aside
+                if mark != told or hurried:
+                    told = mark
+                    self._tell()
+                told_at = time.monotonic()
+            if not more:
+                self._wanted.wait(TURN)
+
+    def _try(self, what: str, act: Callable[[], Any]) -> Any:
+        """Do something whose failure, whatever it is, makes the page stale and does not end the thread."""
+        try:
+            done = act()
+        except Exception as error:
+            if what not in self._troubles:
+                if not isinstance(error, StreamOSRError | OSError):
+                    logger.exception("%s", what)
+                since = _moment(self._good.get(what, self._began))
+                self._troubles[what] = Stale(since, f"{what}, and is tried again: {_said(error)}")
+            return None
+        self._troubles.pop(what, None)
+        self._good[what] = time.time()
+        return done
+
+    def _try_running(self) -> bool:
+        return bool(self._try("What is followed cannot be looked at", self.feed.running))
+
+    def _read(self) -> bool:
+        """Take in what has come; say whether there is more."""
+        try:
+            came = self.feed.poll(self._refuse)
+        except CutBack:
+            self._again += 1
+            with self.lock:
+                self.state = State(self.feed.prefixes, events=self.feed.has_events)
+            self.examples.begin()
+            return True
+        state = self.state
+        with self.lock:
+            for track, event in came.events:
+                try:
+                    state.event(track, event)
+                except Exception as error:  # one event that nobody foresaw costs no other
+                    state.refuse("event", error)
+        for begin in range(0, len(came.decisions), ORDINARY):
+            with self.lock:
+                for track, number, place, decision in came.decisions[begin : begin + ORDINARY]:
+                    try:
+                        state.decision(track, number, place, decision)
+                    except Exception as error:
+                        state.refuse("decision", error)
+        if not came.more:
+            with self.lock:
+                state.caught_up()
+        return came.more
+
+    def _refuse(self, kind: str, error: BaseException) -> None:
+        self.state.refuse(kind, error)
+
+    def _tell(self) -> None:
+        """Put what is known into the form of the page, or the last page again if that fails: it then says so."""
+        made = self._try(SHOW, self._page)
+        if made is None:
+            made = self._written({**(self._last or self._blank())})
+        self._last, body = made
+        self.seen = Seen(self._last["seq"], body, self._last["inbox"])
+        self.examples.want(self._last["inbox"])
+        self._told()
+
+    def _page(self) -> tuple[dict[str, Any], bytes]:
+        notes = [*self.feed.notes(), *self.inside.notes(), *self.acts.notes(), *self.examples.notes()]
+        if self._again:
+            notes.append(
+                "The decisions were cut back by a run that went on from its checkpoint; they were read again."
+            )
+        stream = {**self._stream(), "running": self.feed.running(), "behind": self.feed.behind()}
+        with self.lock:
+            page = shown(self.state, stream, self.inside.told(), self.acts.named(), notes)
+        for card in page["inbox"]:
+            card["examples"] = self.examples.of(card)
+        page["history"] = self.acts.history()
+        page["commands"] = {"allowed": self.acts.allowed, "labels": [row["label"] for row in page["known"]]}
+        self._troubles.pop(SHOW, None)
+        return self._written(page)
+
+    def _written(self, page: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Give a page its number, and write it as JSON."""
+        stale = self.stale
+        page |= {"seq": self.seen.seq + 1, "stale": None if stale is None else stale._asdict()}
+        return page, orjson.dumps(page, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+
+    def _stream(self) -> dict[str, Any]:
+        return {"name": self.feed.name, "source": self.feed.name, "kind": self.feed.kind}
+
+    def _blank(self) -> dict[str, Any]:
+        """Make a page of nothing, for the time until there is one that can be shown."""
+        stream = {**self._stream(), "running": False, "behind": None}
+        page = shown(State(self.feed.prefixes, events=self.feed.has_events), stream, {}, {}, [])
+        return {**page, "history": [], "commands": {"allowed": self.acts.allowed, "labels": []}}
+
+    # Looking up.
+
+    def instances(self, id: str, before: int | None, most: int = PAGE) -> tuple[list[Found], bool] | None:
+        """Find the latest instances of a class or a subclass, before one if that is given; None: there is no such.
+
+        Returns
+        -------
+        The instances, the latest first, and whether there are more.
+        """
+        with self.lock:
+            some = self.state.find_all(id)
+            if not some:
+                return None
+            tracks = self.state.tracks
+            spans = []
+            for track in dict.fromkeys(track for held in some for track in held.blocks):
+                blocks, bits = tracks[track].blocks, 0
+                for held in some:
+                    bits |= held.blocks.get(track, 0)
+                for block in newest_first(bits):
+                    number, place, after = blocks.span(block)
+                    first = number * len(tracks) + track
+                    if before is None or first < before:
+                        spans.append((first, track, number, place, after))
+            keys = {key for held in some for key in (getattr(held, "key", None), *getattr(held, "also", ()))}
+        spans.sort(reverse=True)
+        out: list[Found] = []
+        for done, (_, track, number, place, after) in enumerate(spans):
+            if len(out) > most or done >= MOST_BLOCKS:
+                return out[:most], True
+            for n, decision in reversed(self.feed.block(track, number, place, after)):
+                n = n * len(tracks) + track
+                if before is not None and n >= before:
+                    continue
+                own = str(decision.get("label")) == some[0].id if id.startswith("class:") else None
+                if own or (own is None and decision.get("subclass_id") in keys):
+                    out.append(Found(n, decision))
+        return out[:most], len(out) > most
+
+    def instance(self, n: int) -> Found | None:
+        """Find a decision by its number."""
+        with self.lock:
+            count = len(self.state.tracks)
+            number, track = divmod(n, count)
+            blocks = self.state.tracks[track].blocks
+            block = blocks.holding(number)
+            if block is None:
+                return None
+            span = blocks.span(block)
+        for found in self.feed.block(track, *span):
+            if found.n == number:
+                return Found(n, found.decision)
+        return None
+
+    def remembered(self, id: str) -> list[Found]:
+        """Find a sample of the instances of a class or a subclass, and its latest one."""
+        wanted: dict[tuple[int, int, int, int | None], set[int]] = {}
+        with self.lock:
+            some = self.state.find_all(id)
+            tracks = self.state.tracks
+            last = [held.last for held in some if held.last is not None]
+            for n in {*chain.from_iterable(held.kept for held in some), *last}:
+                number, track = divmod(n, len(tracks))
+                block = tracks[track].blocks.holding(number)
+                if block is not None:
+                    wanted.setdefault((track, *tracks[track].blocks.span(block)), set()).add(number)
+        out = []
+        for (track, number, place, after), numbers in sorted(wanted.items(), key=lambda each: each[0][:3]):
+            for found in self.feed.block(track, number, place, after, only=numbers):
+                out.append(Found(found.n * len(tracks) + track, found.decision))
+        return out
+
+
+def _said(error: Exception) -> str:
+    """Say what went wrong.
+
+    >>> _said(IsADirectoryError(21, "it is a folder", "d.jsonl")), _said(KeyError("seq"))
+    ('d.jsonl: it is a folder', "KeyError: 'seq'")
+    """
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error) if isinstance(error, StreamOSRError) else f"{type(error).__name__}: {error}"
+
+
+def _moment(at: float) -> str:
+    """Write a time.
+
+    >>> _moment(0.0)
+    '1970-01-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

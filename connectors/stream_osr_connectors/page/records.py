@@ -1,0 +1,249 @@
+"""The records that a run wrote, JSON Lines or a table of any kind, each with the place where it stood."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from stream_osr.errors import ConnectorError
+from stream_osr.showing import printable, shown
+from stream_osr_connectors.files.arrow import ParquetRows
+from stream_osr_connectors.files.csv_rows import RowReader
+from stream_osr_connectors.files.lines import Line, LineReader
+from stream_osr_connectors.files.opening import is_gzip
+from stream_osr_connectors.values import DecodeError
+
+LONGEST_LINE = 1 << 26
+"""Bytes of a record: it has a probability for each class, and names of classes may be long."""
+
+LARGEST = 1 << 53
+"""Positions, identities and numbers of instances are below: beyond, a drawing cannot tell them apart."""
+
+PARQUET = b"PAR1"
+"""How a Parquet file begins."""
+
+FEW = 100
+"""Lines that one row of a table may have."""
+
+_STOPPED = ", as a run leaves it that was stopped or goes on: what is missing is left out"
+
+UNUSABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+"""What reading a record raises that is not what it is taken for."""
+
+_TEXT = frozenset({"type", "model", "key", "label", "first_label", "nearest_class"})
+"""Columns of a table whose cells are text, whatever they look like."""
+
+
+class Read(dict[str, Any]):
+    """A record, and the place where it stood, as a message names it."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, record: Mapping[str, Any], place: str) -> None:
+        super().__init__(record)
+        self.place = place
+
+
+@contextmanager
+def reading(record: Mapping[str, Any], kind: Literal["decision", "event"], number: int) -> Iterator[None]:
+    """Read a record in a ``with`` block: if it is not what it is taken for, a line says so.
+
+    Parameters
+    ----------
+    record
+        The record.
+    kind
+        What it should be.
+    number
+        From 0, by which it is named unless it stood in a file.
+
+    Raises
+    ------
+    ConnectorError
+        If the block raises one of ``UNUSABLE``.
+    """
+    try:
+        yield
+    except UNUSABLE as error:
+        why = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
+        what, option = {"decision": ("record", "--output"), "event": ("event", "--events")}[kind]
+        raise ConnectorError(
+            f"{getattr(record, 'place', f'{what} {number + 1}')} is no {kind} ({printable(why, 300)}); "
+            f"give the file that `stream-osr run {option}` wrote"
+        ) from None
+
+
+def whole(value: object, name: str) -> int:
+    """Read a position, an identity or a number of instances.
+
+    >>> whole("12", "seq"), whole(12.0, "seq")
+    (12, 12)
+    >>> whole(2**70, "seq")
+    Traceback (most recent call last):
+    ...
+    ValueError: seq is 1180591620717411303424, not a whole number from 0 to 2^53
+    """
+    number = real(value, name) if isinstance(value, float | str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1:
+        raise ValueError(f"{name} is {shown(value)}, not a whole number")
+    if not 0 <= number < LARGEST:
+        raise ValueError(f"{name} is {shown(value)}, not a whole number from 0 to 2^53")
+    return int(number)
+
+
+def real(value: object, name: str) -> float:
+    """Read a finite number.
+
+    >>> real("0.25", "p_unknown")
+    0.25
+    >>> real("much", "p_unknown")
+    Traceback (most recent call last):
+    ...
+    ValueError: p_unknown is 'much', not a finite number
+    """
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            if math.isfinite(number := float(value)):
+                return number
+        except (ValueError, OverflowError):
+            pass
+    raise ValueError(f"{name} is {shown(value)}, not a finite number")
+
+
+def read_records(path: Path, notes: list[str]) -> Iterator[Read]:
+    """Read a file record by record, whichever form it has.
+
+    Parameters
+    ----------
+    path
+        The file; one that ends in ``.gz`` is decompressed. Of Parquet it is the folder of the parts, or one of them.
+    notes
+        Takes a sentence about what is left out: an end that was not written to its end.
+
+    Raises
+    ------
+    ConnectorError
+        Naming file and line, if it is of none.
+    """
+    if is_parquet(path):
+        yield from _parquet(path)
+        return
+    lines = LineReader(path, LONGEST_LINE)
+    try:
+        first = next((line for line in _lines(lines, notes) if not line.is_blank()), None)
+        if first is None:
+            return
+        lines.give_back([first])
+        table = first.data.lstrip()[:1] not in (b"{", b"[", b"") and (b"," in first.data or b"\t" in first.data)
+        yield from _rows(lines, path, notes) if table else _objects(lines, notes)
+    finally:
+        lines.close()
+
+
+def is_parquet(path: Path) -> bool:
+    """Say whether it is a Parquet file, or a folder, as a run writes Parquet."""
+    if path.is_dir():
+        return True
+    with path.open("rb") as file:
+        return file.read(len(PARQUET)) == PARQUET
+
+
+def _parquet(path: Path) -> Iterator[Read]:
+    """Read the parts in their order."""
+    parts = sorted(each for each in path.iterdir() if not each.name.startswith(".")) if path.is_dir() else [path]
+    for part in parts:
+        rows = ParquetRows(part)
+        try:
+            for number, row in enumerate(rows.rows(list(rows.types)), start=1):
+                place = f"{part}, row {number}"
+                cells = row.items()
+                record = {name: _cell(name, its, place) if isinstance(its, str) else its for name, its in cells}
+                yield Read(_of_its_type(record), place)
+        finally:
+            rows.close()
+
+
+def _lines(lines: LineReader, notes: list[str]) -> Iterator[Line]:
+    """Read lines, to the end of what can be decompressed."""
+    try:
+        for line in lines:  # noqa: UP028  # `yield from` would close them
+            yield line
+    except ConnectorError:
+        if not is_gzip(lines.name):
+            raise
+        notes.append(f"{lines.name} cannot be decompressed to its end{_STOPPED}")
+
+
+def _objects(lines: LineReader, notes: list[str]) -> Iterator[Read]:
+    for line in _lines(lines, notes):
+        if line.is_blank():
+            continue
+        place = f"{lines.name}, line {line.row}"
+        try:
+            record = json.loads(line.text())
+        except DecodeError as error:
+            raise ConnectorError(f"{place}: {error}") from None
+        except (ValueError, RecursionError) as error:
+            if not line.data.endswith(b"\n"):
+                notes.append(f"{place} is not whole{_STOPPED}")
+                return
+            why = "nested too deeply" if isinstance(error, RecursionError) else error
+            raise ConnectorError(f"{place} is not JSON ({why}); give what `stream-osr run` wrote") from None
+        if not isinstance(record, dict):
+            raise ConnectorError(f"{place} is no JSON object; give decisions or events")
+        yield Read(record, place)
+
+
+def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[Read]:
+    tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
+    rows = RowReader(lines, "\t" if tabs else ",", LONGEST_LINE)
+    header: list[str] | None = None
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except ConnectorError:
+            if not is_gzip(lines.name):
+                raise
+            notes.append(f"{lines.name} cannot be decompressed to its end{_STOPPED}")
+            return
+        except DecodeError as error:
+            place = f"{lines.name}, line {rows.taken[0].row}"
+            if not _ends_open(list(_lines(lines, notes))):
+                raise ConnectorError(f"{place}: {error}") from None
+            notes.append(f"{place} is not whole{_STOPPED}")
+            return
+        place = f"{lines.name}, line {rows.taken[0].row}"
+        if header is None:
+            header = row
+        elif not rows.taken[-1].data.endswith(b"\n"):
+            notes.append(f"{place} is not whole{_STOPPED}")
+        elif len(row) != len(header):
+            raise ConnectorError(f"{place} has {len(row)} fields, the header {len(header)}; give what a run wrote")
+        else:
+            cells = zip(header, row, strict=True)
+            yield Read(_of_its_type({name: _cell(name, text, place) for name, text in cells}), place)
+
+
+def _of_its_type(record: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the columns of a table of events that those of its type have nothing of."""
+    return {name: its for name, its in record.items() if its is not None} if "type" in record else record
+
+
+def _ends_open(rest: Sequence[Line]) -> bool:
+    """Tell whether these lines, after the first of a row that is not closed, are the rest of it at the file's end."""
+    return not rest or (len(rest) < FEW and not rest[-1].data.endswith(b"\n"))
+
+
+def _cell(name: str, text: str, place: str) -> Any:
+    if name in _TEXT or text[:1] not in ("{", "["):
+        return text or None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ConnectorError(f"{place}: column {name!r} holds {shown(text)}, which is not JSON") from None

@@ -1,0 +1,169 @@
+"""Known and new subclasses on two discriminant axes: the plane in which classes lie furthest apart.
+
+Distances in the plane are in standard deviations within a known class. Two subclasses that overlap in the plane may
+still be far apart in other directions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from stream_osr.model.middles import means_and_scales
+from stream_osr.stream import Stream
+from stream_osr_connectors.page.report.emerged import emerged_slots
+
+HELD = 0.9
+"""Share of a subclass that its ellipse holds."""
+CORNERS = 36
+"""Points of an outline."""
+DOTS = 1500
+"""Instances drawn at most."""
+
+
+class Spot(NamedTuple):
+    """A subclass in the plane.
+
+    Attributes
+    ----------
+    id
+        Its identity.
+    label
+        Label of its known class, ``None`` if it is new.
+    size
+        Instances in it.
+    centre
+        Its mean, shape (2,).
+    outline
+        Corners of the ellipse that holds ``HELD`` of it by its posterior mean covariance, shape (``CORNERS``, 2).
+    """
+
+    id: int
+    label: str | None
+    size: int
+    centre: NDArray[np.float64]
+    outline: NDArray[np.float64]
+
+
+class Plane(NamedTuple):
+    """Subclasses, class means and instances in one plane.
+
+    Attributes
+    ----------
+    spots
+        Known subclasses, then new ones.
+    classes
+        Mean of each known class, shape (2,) each.
+    dots
+        Instances of the stream, shape (n, 2).
+    seats
+        Emerged subclass that each sits in, -1: none, shape (n,).
+    """
+
+    spots: tuple[Spot, ...]
+    classes: dict[str, NDArray[np.float64]]
+    dots: NDArray[np.float64]
+    seats: NDArray[np.int64]
+
+
+def planes(stream: Stream) -> tuple[Plane, ...]:
+    """Draw the model in the plane of its known classes, and in that of known classes and new subclasses.
+
+    Returns
+    -------
+    tuple of Plane
+        None with a single feature; without the second if nothing has emerged.
+    """
+    known = stream.known
+    if known.prior.n_features < 2:
+        return ()
+    kept = np.isfinite(stream.chains[0].frozen.log_weight).any(axis=0)
+    means, covariances = means_and_scales(known.dishes, known.prior)
+    means, covariances, seated = means[kept], covariances[kept], known.seated[:, kept]
+    fresh_means, fresh_covariances = means_and_scales(stream.state.dishes, known.prior)
+    slots = emerged_slots(stream)
+    at = np.array(list(slots.values()), dtype=np.int64)
+    fresh_means, fresh_covariances = fresh_means[at], fresh_covariances[at]
+
+    class_means = seated @ means / np.maximum(seated.sum(axis=1, keepdims=True), 1e-300)
+    whole = seated.sum(axis=1) > 0  # a class none of whose subclasses is kept has no place
+    owner = seated.argmax(axis=0)
+    weight, off = seated.max(axis=0), means - class_means[owner]
+    within = np.einsum("k,kab->ab", weight, covariances) + np.einsum("k,ka,kb->ab", weight, off, off)
+    within /= weight.sum()
+    middle = means[weight > 0].mean(axis=0)
+    past = np.unique(np.linspace(0, len(stream.past.keys) - 1, min(DOTS, len(stream.past.keys))).astype(np.int64))
+    dots, seats = stream.past.rows[past, len(known.prior.first) :] - middle, stream.past.subclass[0, past]
+    seats = np.where(np.isin(seats, list(slots)), seats, -1)
+    labels = [str(label) for label in stream.labels]
+    clouds = [points - middle for points in (class_means[whole], fresh_means, means)]
+    views = [clouds, [np.concatenate(clouds[:2]), *clouds[1:]]][: 2 if slots else 1]
+    ids, sizes = [*known.ids[kept].tolist(), *slots], [*known.dishes.size[kept], *stream.state.dishes.size[at]]
+    centres, shapes = np.concatenate([means, fresh_means]) - middle, np.concatenate([covariances, fresh_covariances])
+    names = [labels[j] for j in owner] + [None] * len(slots)
+    out = []
+    for cloud in views:
+        axes = discriminants(cloud, within)
+        spots = [
+            Spot(key, name, int(size), *_ellipse(centre, covariance, axes))
+            for key, name, size, centre, covariance in zip(ids, names, sizes, centres, shapes, strict=True)
+        ]
+        classes = {labels[j]: (class_means[j] - middle) @ axes for j in np.flatnonzero(whole)}
+        out.append(Plane(tuple(spots), classes, dots @ axes, seats))
+    return tuple(out)
+
+
+def discriminants(clouds: list[NDArray[np.float64]], within: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Find the two axes on which points lie furthest apart, measured by the covariance within classes.
+
+    Parameters
+    ----------
+    clouds
+        Points to part, and others to turn to where those leave an axis open, shape (n, d) each.
+    within
+        Covariance within classes, shape (d, d).
+
+    Returns
+    -------
+    NDArray
+        Coordinates of points are ``points @ axes``, shape (d, 2), d >= 2. ``axes.T @ within @ axes`` is the identity.
+
+    Examples
+    --------
+    >>> axes = discriminants([np.array([[0.0, 0.0], [4.0, 0.0]])], np.diag([4.0, 1.0]))
+    >>> (abs(axes) + 0.0).round(3).tolist()
+    [[0.5, 0.0], [0.0, 1.0]]
+    """
+    lower = np.linalg.cholesky(within)
+    straight = [solve_triangular(lower, points.T, lower=True).T for points in clouds]
+    return np.asarray(solve_triangular(lower, _directions(straight, len(within)), lower=True, trans="T"))
+
+
+def _directions(clouds: list[NDArray[np.float64]], d: int) -> NDArray[np.float64]:
+    """Find two orthonormal directions: the widest of the first cloud, where it has two, else of the next ones.
+
+    Two known classes differ along one line only; the second axis is then where new subclasses, or known ones, spread.
+    """
+    found = np.zeros((d, 0))
+    for points in [*clouds, np.eye(d)]:
+        rest = points - points.mean(axis=0) if len(points) else points
+        rest = rest - rest @ found @ found.T
+        _, width, axes = np.linalg.svd(rest, full_matrices=False)
+        wide = axes[width > 1e-6 * max(1.0, float(np.abs(points).max(initial=0.0)))][: 2 - found.shape[1]]
+        found = np.concatenate([found, wide.T], axis=1)
+        if found.shape[1] == 2:
+            break
+    return np.asarray(found * np.where(np.take_along_axis(found, abs(found).argmax(0)[None], 0) < 0, -1.0, 1.0))
+
+
+def _ellipse(
+    mean: NDArray[np.float64], covariance: NDArray[np.float64], axes: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    centre = mean @ axes
+    power, turned = np.linalg.eigh(axes.T @ covariance @ axes)
+    angle = np.linspace(0.0, 2.0 * np.pi, CORNERS, endpoint=False)
+    circle = np.sqrt(-2.0 * np.log1p(-HELD)) * np.column_stack([np.cos(angle), np.sin(angle)])
+    return centre, centre + circle * np.sqrt(np.maximum(power, 0.0)) @ turned.T

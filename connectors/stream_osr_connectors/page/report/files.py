@@ -1,0 +1,222 @@
+"""Reading what a report is made of: which file is what is told by what is in it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.showing import counted, shown
+from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
+from stream_osr_connectors.files.loop import load_checkpoint, load_model
+from stream_osr_connectors.page.records import Read, read_records
+from stream_osr_connectors.page.report.candidates import in_python
+
+ARCHIVE = b"PK"
+"""How an archive begins."""
+
+
+class Inputs(NamedTuple):
+    """What the given files hold.
+
+    Attributes
+    ----------
+    model
+        The model, or that of a checkpoint.
+    decisions
+        Decisions, read while they are asked for; ``None``: there is no such file.
+    events
+        Events.
+    notes
+        Sentences about what is left out; complete when all is read.
+    checkpoint
+        Where the model is, if that is the checkpoint of a run.
+    """
+
+    model: OpenSetRecognizer | None
+    decisions: Iterator[dict[str, Any]] | None
+    events: list[dict[str, Any]]
+    notes: list[str]
+    checkpoint: Path | None = None
+
+
+def read_inputs(paths: Sequence[Path]) -> Inputs:
+    """Open a model or checkpoint, a file of decisions and a file of events, whichever are given, in any order.
+
+    Raises
+    ------
+    ConnectorError, PersistenceError
+        If a file cannot be read, is none of these, or there are two of a kind.
+    """
+    found: dict[str, Any] = {}
+    checkpoint: Path | None = None
+    notes: list[str] = []
+    for path in paths:
+        kind, content = _open(path, notes)
+        if kind == "nothing":
+            continue
+        if kind in found:
+            raise ConnectorError(f"{path} holds {kind}, and so does another file; give one of each kind")
+        found[kind] = content
+        if kind == "a model" and not isinstance(content, OpenSetRecognizer):
+            found[kind], checkpoint = content.model, path
+    return Inputs(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes, checkpoint)
+
+
+def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
+    try:
+        archive = False
+        if not path.is_dir():
+            with path.open("rb") as file:
+                archive = file.read(len(ARCHIVE)) == ARCHIVE
+    except OSError as error:
+        raise ConnectorError(f"cannot read {path}: {error.strerror}; check the path") from None
+    if archive:
+        try:
+            return "a model", load_checkpoint(path)
+        except PersistenceError:
+            return "a model", load_model(path)
+    records = read_records(path, notes)
+    first = next(records, None)
+    if first is None:
+        return "nothing", None  # a run without events leaves an empty file
+    records = _after(first, records)
+    if "p_unknown" in first:
+        return "decisions", records
+    if "type" in first:
+        return "events", records
+    raise ConnectorError(
+        f"{path} is no model, and its first line is neither a decision nor an event; give a saved model, "
+        "a checkpoint, or what `stream-osr run` wrote"
+    )
+
+
+def _after(first: Read, rest: Iterator[Read]) -> Iterator[Read]:
+    yield first
+    yield from rest
+
+
+def read_instances(
+    path: Path, notes: list[str], key: str | None = None, format: Format | None = None
+) -> Iterator[tuple[str | int | None, Mapping[str, Any]]]:
+    """Read keys and features, whatever the columns are; records that cannot be read are counted among the notes.
+
+    Raises
+    ------
+    ConnectorError
+        If the file cannot be read, or has no such column.
+    """
+    bad = 0
+    with open_source(path, format=format, key=key) as source:
+        if isinstance(source, CsvSource | FolderSource):
+            source.categorical = frozenset(source.feature_columns)  # text, as it stands there
+            source.seek(None)
+        for record in source:
+            if isinstance(record, BadRecord):
+                bad += 1
+                yield None if key is None else "", {}
+            else:
+                yield (None if key is None else record.key or ""), record.features
+    if bad:
+        whose = "its instance is" if bad == 1 else "their instances are"
+        notes.append(f"{path}: {bad:,} record{'s' * (bad != 1)} cannot be read; {whose} shown without values")
+
+
+def naming(checkpoint: Path | None) -> Callable[[Sequence[int]], str]:
+    """Give what names a candidate: a command onto a checkpoint, or a line of a program.
+
+    >>> naming(Path("a b.checkpoint"))([11, 12])
+    "stream-osr promote 11,12 NAME --checkpoint 'a b.checkpoint'"
+    """
+    if checkpoint is None:
+        return in_python
+    text = str(checkpoint)
+    text = f"./{text}" if text.startswith("-") else text
+    where = shlex.quote(text) if text.isprintable() else "CHECKPOINT"  # nobody can type what has no shape
+    return lambda ids: f"stream-osr promote {','.join(map(str, ids))} NAME --checkpoint {where}"
+
+
+class Truth(NamedTuple):
+    """True labels.
+
+    Attributes
+    ----------
+    of
+        Gives the true label, or ``None``, from the key of a decision and its number.
+    rows
+        How many decisions they belong to, one by one; ``None``: they are found by key.
+    name
+        Of their file.
+    key
+        One of their keys, if they have some.
+    """
+
+    of: Callable[[Any, int], str | None]
+    rows: int | None
+    name: str
+    key: str | int | None = None
+
+    def beside(self, decisions: Iterator[dict[str, Any]], notes: list[str]) -> Iterator[dict[str, Any]]:
+        """Pass decisions on, and fail if there are more or fewer of them than rows.
+
+        The notes take a sentence if not all of them have a label.
+        """
+        number = labelled = 0
+        key: Any = None
+        for number, decision in enumerate(decisions, start=1):
+            yield decision
+            key = decision.get("key") if number == 1 else key
+            labelled += self.of(decision.get("key"), number - 1) is not None
+        if number and not labelled:
+            keys = "" if self.rows is not None else f" (keys there {shown(self.key)}, here {shown(key)})"
+            notes.append(f"none of the {counted(number, 'decision')} has a label in {self.name}{keys}")
+        elif labelled < number and self.rows is None:
+            notes.append(f"{labelled} of {counted(number, 'decision')} have a label in {self.name}")
+        if self.rows is not None and number != self.rows:
+            raise ConnectorError(
+                f"found {counted(number, 'decision')} and {counted(self.rows, 'row')} of true labels; "
+                "say --key COLUMN, so that each label is found by the key of its decision"
+            )
+
+
+def read_truth(path: Path, label: str, key: str | None = None, format: Format | None = None) -> Truth:
+    """Read true labels: by key, or, without one, in the order of the decisions.
+
+    Parameters
+    ----------
+    path
+        A file of records, as `stream_osr_connectors.files.open_source` reads them.
+    label, key
+        Names of its columns.
+    format
+        As for `stream_osr_connectors.files.open_source`.
+
+    Raises
+    ------
+    ConnectorError
+        If the file cannot be read, has no labels, or a key has two of them.
+    """
+    by_key: dict[str, str] = {}
+    first: str | int | None = None
+    in_order: list[str | None] = []
+    with open_source(path, format=format, key=key, label=label, features=[]) as source:
+        for record in source:
+            if isinstance(record, BadRecord):
+                raise ConnectorError(f"{path}, row {record.row}: {record.reason}")
+            text = None if record.label is None else str(record.label)
+            in_order.append(text)
+            first = record.key if first is None else first
+            if record.key is not None and text is not None and by_key.setdefault(str(record.key), text) != text:
+                raise ConnectorError(
+                    f"{path}: key {record.key!r} has the labels {by_key[str(record.key)]!r} and {text!r}; "
+                    "a key has to name one instance, or leave out --key and give one row for each decision"
+                )
+    if not any(text is not None for text in in_order):
+        raise ConnectorError(f"{path} holds no label in column {label!r}; name the column that has them")
+    if key is not None:
+        return Truth(lambda name, number: by_key.get(str(name)), None, str(path), first)
+    rows = len(in_order)
+    return Truth(lambda name, number: in_order[number] if number < rows else None, rows, str(path))

@@ -1,0 +1,196 @@
+"""The page: one HTML file that needs nothing else.
+
+Drawn by Vega-Lite, through Altair. Next to matplotlib's SVG it fits any width without shrinking its letters, and says
+what is under the pointer; bokeh's canvas cannot follow the page's colours from light to dark; plotly is five times as
+large. The libraries (0.9 MB) are in the page, which loads nothing and, by its own policy, could not; nor does it run
+anything but them, or read code out of text: Vega's expressions are interpreted.
+
+All text of the data leaves by :func:`page_text`: into HTML by way of Jinja, into drawings by way of :func:`plain`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache, partial
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+import altair as alt
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from stream_osr.evaluation.calibration import reliability_curve
+from stream_osr.evaluation.composition import main_class
+from stream_osr.showing import counted, printable
+from stream_osr_connectors.page.glossary import WORDS
+from stream_osr_connectors.page.report.candidates import LARGEST, Instance
+from stream_osr_connectors.page.report.charts import plane, shifts, stream, truth
+from stream_osr_connectors.page.report.content import Content
+from stream_osr_connectors.page.report.lookout import MOST
+from stream_osr_connectors.page.report.plain import page_text, plain
+from stream_osr_connectors.page.report.timeline import subclass_name
+
+CARDS = 12
+"""New subclasses that get a drawing of their own."""
+OTHERS = 100
+"""Settled subclasses that are named, at most."""
+IN_WORDS = 3
+"""Changes of the paper's Delta that are told in words: more are drawn."""
+DIGITS = 7
+"""Characters from which on a number is rounded."""
+CELL = 40
+"""Characters of a value."""
+WHOLE = 10_000
+"""Characters of a command, which is never cut in practice."""
+AXES = (("of the known classes", "known"), ("of known classes and new subclasses", "all"))
+
+
+def render(content: Content) -> str:
+    """Write the page."""
+    specs: dict[str, Any] = {}
+    for drawn, (_, name) in zip(content.planes, AXES, strict=False):
+        specs[f"plane-{name}"] = plane.plane(drawn)
+    if content.timeline is not None:
+        specs["share"] = stream.unknown_share(content.timeline)
+        specs["arrivals"] = stream.arrivals(content.timeline)
+        if len(content.timeline.estimates) > IN_WORDS:
+            specs["estimates"] = stream.estimates(content.timeline)
+    drawn_ones = [each for candidate in content.candidates for each in candidate.subclasses if each.shifts][:CARDS]
+    for subclass in drawn_ones:
+        specs[f"shifts-{subclass.id}"] = shifts.shifts(subclass.shifts)
+    if content.judged is not None:
+        judged = content.told.judged
+        p, unknown = content.told.p_unknown[judged], content.told.truly_unknown[judged]
+        specs["calibration"] = truth.calibration(reliability_curve(p, unknown))
+        specs["spread"] = truth.spread(p, unknown)
+    style, draw = _template("page.css"), _template("page.js")
+    page = _environment().get_template("page.html.j2")
+    return page.render(
+        content=content,
+        specs=plain(specs),
+        parts=_parts(content),
+        large=LARGEST,
+        first=MOST,
+        most_others=OTHERS,
+        linked=_linked(content),
+        listed=[candidate for candidate in content.candidates if candidate.listed],
+        near=_near(content),
+        judged_columns=() if content.judged is None else (content.judged.columns[-1], *content.judged.columns[:-1]),
+        words=WORDS,
+        axes=AXES,
+        signs={} if content.timeline is None else stream.signs(content.timeline),
+        name=subclass_name,
+        style=Markup(style),
+        scripts=[Markup(_libraries()), Markup(draw)],
+        policy=_policy([style], [_libraries(), draw]),
+        version=version("stream-osr"),
+    )
+
+
+def _parts(content: Content) -> dict[str, str]:
+    """Name the parts of the page that there are, in their order, by the identity of each; some have no heading."""
+    held = content.held
+    there = {
+        "candidates": ("What is new, and what it is like", content.candidates or content.others),
+        "when": ("When it came", content.timeline),
+        "held": ("Whether the known classes held", held.promised is not None or held.drops or held.refuted),
+        "where": ("Where it lies", content.planes),
+        "parts": ("What everything is made of", content.groups),
+        "right": ("How right it was", content.judged),
+        "instances": ("Instances", any(candidate.listed for candidate in content.candidates)),
+        "others": ("What else was told", content.happened.others),
+        "left-out": ("What was left out", content.notes),
+        "words": ("Words", True),
+    }
+    headings = {name: heading for name, (heading, given) in there.items() if given}
+    return headings | {f"candidate-{candidate.number}": "" for candidate in content.candidates}
+
+
+def _linked(content: Content) -> set[int]:
+    """Return the subclasses that have a place on the page."""
+    some = [each for candidate in content.candidates[:LARGEST] for each in candidate.subclasses]
+    some += [each for candidate in content.candidates[LARGEST:] for each in candidate.subclasses[:6]]
+    return {each.id for each in (*some, *content.others[:OTHERS])}
+
+
+def _near(content: Content) -> list[tuple[Instance, list[int]]]:
+    """Return the known instances among the examples, in the order of the stream, and whose examples they are."""
+    found: dict[int, tuple[Instance, list[int]]] = {}
+    for candidate in content.candidates[:LARGEST]:
+        for one in () if candidate.examples is None else candidate.examples.known:
+            found.setdefault(one.seq, (one, []))[1].append(candidate.number)
+    return [found[seq] for seq in sorted(found)]
+
+
+def _probability(p: float) -> str:
+    """Write a probability, and never say that something is certain.
+
+    >>> _probability(0.99996), _probability(0.25), _probability(1e-9)
+    ('>.999', '.250', '<.001')
+    """
+    return ">.999" if p > 0.999 else "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def _value(value: Any) -> str:
+    """Write the value of a feature.
+
+    >>> _value(None), _value(1234567.8), _value("1.50"), _value("119.55556000000001"), _value("tcp")
+    ('–', '1.2346e+06', '1.50', '119.56', 'tcp')
+    """
+    if value is None or value != value:
+        return "\N{EN DASH}"
+    text = f"{value:.5g}" if isinstance(value, float) else str(value)
+    if len(text) > DIGITS and "." in text:
+        with suppress(ValueError):
+            text = f"{float(text):.5g}"
+    return str(page_text(text if len(text) <= CELL else f"{text[:CELL]}…"))
+
+
+def _policy(styles: Sequence[str], scripts: Sequence[str]) -> Markup:
+    """Allow these styles and scripts in the page, by their hashes, and nothing else."""
+
+    def hashes(texts: Sequence[str]) -> str:
+        digests = [hashlib.sha256(text.encode()).digest() for text in texts]
+        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+
+    return Markup(
+        f"default-src 'none'; style-src {hashes(styles)}; script-src {hashes(scripts)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _template(name: str) -> str:
+    return files("stream_osr_connectors.page.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _libraries() -> str:
+    """Return Vega, Vega-Lite and vega-embed, of the version that Altair writes for."""
+    major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
+    return str(vl_convert.javascript_bundle("Object.assign(window, {vegaEmbed})", vl_version=f"{major}.{minor}"))
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("stream_osr_connectors.page.report", "templates"),
+        autoescape=True,
+        finalize=page_text,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["percent"] = lambda share: "n/a" if share is None or share != share else f"{100 * share:.1f} %"
+    made.filters["count"] = lambda number: f"{number:,}"
+    made.filters["counted"] = partial(counted, form=",")
+    made.filters["slug"] = lambda word: word.replace(" ", "-")
+    made.filters["command"] = lambda text: Markup(escape(printable(text, WHOLE)))
+    made.filters["probability"] = _probability
+    made.filters["value"] = _value
+    made.filters["main_class"] = main_class
+    made.filters["figure"] = lambda value: "n/a" if value != value else f"{value:.3f}"
+    return made

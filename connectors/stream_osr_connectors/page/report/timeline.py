@@ -1,0 +1,137 @@
+"""Arrivals along the stream, in bins, and where events fell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_osr_connectors.page.report.told import Decided
+
+BINS = 100
+"""Bins of the stream, at most."""
+ROWS = 30
+"""Rows of new subclasses, and of known classes, at most."""
+
+MARKS = {"SubclassEmerged": "announced", "SubclassGrew": "doubled", "SubclassForgotten": "forgotten"}
+"""What events are called; others by the end of their name."""
+
+
+class Row(NamedTuple):
+    """A row of the timeline: its name, whether it is of something new, and its arrivals in each bin."""
+
+    name: str
+    new: bool
+    arrivals: NDArray[np.int64]
+
+
+class Mark(NamedTuple):
+    """An event on a row."""
+
+    name: str
+    seq: int
+    what: str
+    size: int | None
+
+
+class Timeline(NamedTuple):
+    """Arrivals and events.
+
+    Attributes
+    ----------
+    edges
+        Borders of the bins, positions in the stream, shape (n_bins + 1,).
+    rows
+        New subclasses in order of appearance, unknown instances in none of them, known classes.
+    left_out
+        New subclasses and known classes for which there was no room.
+    total, unknown
+        Decisions in each bin, and how many of them were *unknown*, shape (n_bins,).
+    judged, truly_unknown
+        Decisions with a true label, and how many of these labels were of no known class, shape (n_bins,).
+    marks
+        Events of the rows.
+    estimates
+        Where the paper's Delta changed, and to what, in order.
+    drops
+        Where the recall of the known classes fell below the promise.
+    """
+
+    edges: NDArray[np.int64]
+    rows: tuple[Row, ...]
+    left_out: tuple[int, int]
+    total: NDArray[np.int64]
+    unknown: NDArray[np.int64]
+    judged: NDArray[np.int64]
+    truly_unknown: NDArray[np.int64]
+    marks: tuple[Mark, ...]
+    estimates: tuple[tuple[int, int], ...]
+    drops: tuple[int, ...] = ()
+
+
+def subclass_name(key: int) -> str:
+    """Name a subclass as the paper does."""
+    return f"S{key}"
+
+
+def _called(kind: str) -> str:
+    return MARKS.get(kind, kind.removeprefix("Subclass").lower())
+
+
+def lay_out(told: Decided, emerged: Sequence[int], events: Sequence[Mapping[str, Any]]) -> Timeline:
+    """Lay decisions and events out along the stream.
+
+    Parameters
+    ----------
+    told
+        At least one decision.
+    emerged
+        Identities of the subclasses that have emerged.
+    events
+        Events, as :func:`.happened.sort_out` gives them.
+    """
+    begin, end = int(told.seq.min()), int(told.seq.max()) + 1
+    edges = np.unique(np.linspace(begin, end, min(BINS, end - begin) + 1).astype(np.int64))
+    bins = np.searchsorted(edges, told.seq, side="right") - 1
+
+    def count(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(bins[chosen], minlength=len(edges) - 1)
+
+    def seated(key: int) -> NDArray[np.bool_]:
+        return np.asarray(told.unknown & (told.subclass == key))
+
+    sizes = dict(zip(*np.unique(told.subclass[told.unknown], return_counts=True), strict=True))
+    largest = sorted((key for key in emerged if key in sizes), key=lambda key: -int(sizes[key]))
+    shown = sorted(largest[:ROWS], key=lambda key: int(told.seq[seated(key)].min()))
+    rows = [Row(subclass_name(key), True, count(seated(key))) for key in shown]
+    loose = told.unknown & ~np.isin(told.subclass, list(emerged))
+    if loose.any():
+        rows.append(Row("not grouped", True, count(loose)))
+    of_class = np.bincount(told.label[~told.unknown], minlength=len(told.names)).tolist()
+    common = sorted((code for code, n in enumerate(of_class) if n), key=lambda code: -of_class[code])
+    taken, codes = {row.name for row in rows}, {told.names[code]: code for code in common[:ROWS]}
+    rows += [
+        Row(f"class {name}" if name in taken else name, False, count(~told.unknown & (told.label == codes[name])))
+        for name in told.known
+        if name in codes
+    ]
+    return Timeline(
+        edges=edges,
+        rows=tuple(rows),
+        left_out=(len(largest[ROWS:]), len(common[ROWS:])),
+        total=count(np.ones(len(bins), dtype=bool)),
+        unknown=count(told.unknown),
+        judged=count(told.judged),
+        truly_unknown=count(told.truly_unknown),
+        marks=tuple(
+            Mark(subclass_name(event["subclass_id"]), event["seq"], _called(event["type"]), event.get("size"))
+            for event in events
+            if event.get("subclass_id") in shown and "seq" in event
+        ),
+        estimates=tuple(
+            (event["seq"], event["delta"]) for event in events if event.get("type") == "NewClassesChanged"
+        ),
+        drops=tuple(event["seq"] for event in events if event.get("type") == "RecallDropped"),
+    )

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.paper.protocol import Split, split, validation_split
+from stream_osr.errors import InvalidParameter
+from tests.data import need_data
+
+
+def numbered(sizes: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Classes of the given sizes, mixed; the only feature of an instance is its row number."""
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    return np.arange(len(y))[:, None], np.random.default_rng(seed).permutation(y)
+
+
+def row_numbers(X: np.ndarray) -> list[int]:
+    return X[:, 0].tolist()
+
+
+problems = st.tuples(
+    st.lists(st.integers(2, 12), min_size=2, max_size=8),
+    st.integers(0, 2**32),
+    st.data(),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(problems)
+def test_split_uses_each_instance_of_the_chosen_classes_once(problem):
+    sizes, seed, data = problem
+    n_known = data.draw(st.integers(1, len(sizes)))
+    n_unknown = data.draw(st.integers(0, len(sizes) - n_known))
+    X, y = numbered(sizes)
+    parts = split(X, y, n_known, n_unknown, seed)
+    assert (len(parts.known), len(parts.unknown)) == (n_known, n_unknown)
+    assert not set(parts.known) & set(parts.unknown)
+    used = np.flatnonzero(np.isin(y, [*parts.known, *parts.unknown]))
+    assert sorted(row_numbers(parts.X_train) + row_numbers(parts.X_test)) == used.tolist()
+    for part_X, part_y in ((parts.X_train, parts.y_train), (parts.X_test, parts.y_test)):
+        np.testing.assert_array_equal(y[part_X[:, 0]], part_y)
+    for label in parts.known:
+        n = int((y == label).sum())
+        assert int((parts.y_train == label).sum()) == math.floor(0.6 * n + 0.5)
+    assert not set(parts.y_train.tolist()) & set(parts.unknown)
+
+
+@settings(max_examples=50, deadline=None)
+@given(problems)
+def test_more_unknown_classes_change_nothing_but_what_they_add(problem):
+    sizes, seed, data = problem
+    n_known = data.draw(st.integers(1, len(sizes)))
+    X, y = numbered(sizes)
+    widest = split(X, y, n_known, len(sizes) - n_known, seed)
+    for n_unknown in range(len(sizes) - n_known):
+        parts = split(X, y, n_known, n_unknown, seed)
+        assert parts.known == widest.known
+        assert parts.unknown == widest.unknown[:n_unknown]
+        np.testing.assert_array_equal(parts.X_train, widest.X_train)
+        stays = np.isin(widest.y_test, [*parts.known, *parts.unknown])
+        np.testing.assert_array_equal(parts.X_test, widest.X_test[stays])
+
+
+def test_same_seed_same_split_and_another_seed_another():
+    X, y = numbered([20] * 6)
+    first, again, other = (split(X, y, 3, 2, seed) for seed in (4, 4, 5))
+    for one, two in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert first.known != other.known or row_numbers(first.X_train) != row_numbers(other.X_train)
+
+
+def test_every_class_gets_its_turn_at_being_known():
+    X, y = numbered([5] * 6)
+    seeds = range(60)
+    assert {label for seed in seeds for label in split(X, y, 2, 0, seed).known} == set(range(6))
+    assert {label for seed in seeds for label in split(X, y, 2, 1, seed).unknown} == set(range(6))
+
+
+def test_instances_are_chosen_and_ordered_at_random():
+    # Sorted by class, as some of the files are: order must not leak into the split.
+    X = np.arange(400)[:, None]
+    y = np.repeat([0, 1], 200)
+    parts = split(X, y, 1, 1, seed=0)
+    trained = np.array(row_numbers(parts.X_train)) % 200
+    assert abs(trained.mean() - 99.5) < 15
+    changes = (np.diff(parts.y_test) != 0).sum()
+    assert changes > 80
+
+
+@pytest.mark.parametrize(("n", "n_train"), [(2, 1), (3, 2), (5, 3), (64, 38), (72, 43)])
+def test_sixty_per_cent_is_rounded_to_the_nearest(n, n_train):
+    X, y = numbered([n, 4])
+    parts = next(parts for seed in range(50) if (parts := split(X, y, 1, 0, seed)).known == (0,))
+    assert len(parts.X_train) == n_train
+
+
+def test_labels_come_back_as_pythons_own():
+    X, y = numbered([4, 4, 4])
+    assert all(type(label) is int for label in split(X, y, 2, 1, 0).known)
+    names = np.array(["a", "b", "c"])[y]
+    assert all(type(label) is str for label in split(X, names, 2, 1, 0).unknown)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_known": 0}, "n_known is 0"),
+        ({"n_unknown": -1}, "n_unknown is -1"),
+        ({"n_unknown": 3}, "2 known and 3 unknown classes were asked for, but y has 4"),
+        ({"train_share": 1.0}, "train_share is 1.0"),
+        ({"train_share": 0.1}, "leaves none to train on"),
+        ({"y": [0, 1]}, "y of shape"),
+        ({"X": np.zeros(16)}, "X is of shape"),
+    ],
+)
+def test_impossible_splits_are_refused_with_the_reason(changes, message):
+    X, y = numbered([4] * 4)
+    arguments = {"X": X, "y": y, "n_known": 2, "n_unknown": 1, "seed": 0} | changes
+    with pytest.raises(InvalidParameter, match=message):
+        split(**arguments)
+
+
+@pytest.mark.parametrize(("n_classes", "n_known"), [(1, 1), (2, 1), (3, 2), (5, 3), (10, 5)])
+def test_validation_split_plays_half_of_the_classes_known(n_classes, n_known):
+    X, y = numbered([10] * n_classes)
+    parts = validation_split(X, y, seed=3)
+    assert (len(parts.known), len(parts.unknown)) == (n_known, n_classes - n_known)
+    assert set(parts.y_fit.tolist()) == set(parts.y_closed.tolist()) == set(parts.known)
+    assert set(parts.y_open.tolist()) == set(range(n_classes))
+    assert (len(parts.X_fit), len(parts.X_closed)) == (6 * n_known, 4 * n_known)
+    assert sorted(row_numbers(parts.X_fit) + row_numbers(parts.X_open)) == list(range(10 * n_classes))
+    assert set(row_numbers(parts.X_closed)) < set(row_numbers(parts.X_open)) or n_classes == 1
+    np.testing.assert_array_equal(y[parts.X_open[:, 0]], parts.y_open)
+    np.testing.assert_array_equal(y[parts.X_closed[:, 0]], parts.y_closed)
+
+
+def test_validation_split_may_share_the_seed_of_the_split():
+    # If both drew from one stream, the classes first drawn as known would always play known again.
+    X, y = numbered([4] * 6)
+    same = [split(X, y, 3, 0, seed).known == validation_split(X, y, seed).known for seed in range(20)]
+    assert sum(same) < 5
+
+
+@pytest.mark.parametrize(
+    ("name", "n_known", "n_unknown", "n_train"), [("COIL20", 10, 6, 430), ("PENDIGITS", 5, 5, None)]
+)
+def test_split_of_the_papers_data(name, n_known, n_unknown, n_train):
+    X, y = need_data(name)
+    parts: Split = split(X, y, n_known, n_unknown, seed=0)
+    assert n_train is None or len(parts.X_train) == n_train
+    used = np.isin(y, [*parts.known, *parts.unknown]).sum()
+    assert len(parts.X_train) + len(parts.X_test) == used
+
+
+def test_given_classes_are_the_known_ones():
+    X, y = numbered([6, 7, 8, 9])
+    part = split(X, y, 2, 2, seed=3, known=[3, 1])
+    assert part.known == (3, 1)
+    assert set(part.unknown) == {0, 2}
+    assert set(part.y_train.tolist()) == {3, 1}
+    one = split(X, y, 2, 1, seed=3, known=[3, 1])
+    assert one.unknown == part.unknown[:1]
+    np.testing.assert_array_equal(one.X_train, part.X_train)
+
+
+@pytest.mark.parametrize("known", [[1], [1, 1], [1, 9]])
+def test_given_classes_must_be_as_many_classes_of_the_data(known):
+    X, y = numbered([6, 7, 8])
+    with pytest.raises(InvalidParameter, match="expected 2 different classes"):
+        split(X, y, 2, 1, seed=0, known=known)

@@ -1,0 +1,93 @@
+"""Choosing nu and scale on a simulation of closed and open sets among the training instances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.paper.selection import select_by_validation
+from stream_osr.config import Parameters
+from stream_osr.errors import InvalidParameter
+from stream_osr.features import Features
+from stream_osr.trained import train_model
+
+GRID = {"nu_above_dimension": (2, 15), "scale": (1e-4, 0.5)}
+PARAMETERS = Parameters(training_sweeps=3, batch_size=32, sweeps=2, seed=1)
+
+
+def classes(count: int, n: int = 30) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(count)
+    group = np.repeat(np.arange(count), n)
+    return rng.normal(scale=12.0, size=(count, 3))[group] + rng.normal(size=(len(group), 3)), group
+
+
+def select(X: np.ndarray, group: np.ndarray, parameters: Parameters = PARAMETERS, **grid: tuple) -> Parameters:
+    return select_by_validation(Features(("a", "b", "c")), X, group, parameters, **{**GRID, **grid})
+
+
+def test_picks_a_point_of_the_grid_and_changes_nothing_else():
+    X, group = classes(4)
+    chosen = select(X, group)
+    assert chosen.nu in (5.0, 18.0)
+    assert chosen.scale in GRID["scale"]
+    assert chosen == PARAMETERS.model_copy(
+        update={"nu": chosen.nu, "scale": chosen.scale, "beta": 1.0, "ensemble": "drawn"}
+    )
+    assert select(X, group) == chosen
+
+
+def test_picks_the_point_that_does_best():
+    # with covariances of 1e-9 of what they are, everything is unknown
+    X, group = classes(4)
+    assert select(X, group, nu_above_dimension=(500,), scale=(1e-9, 0.5, 1e-8)).scale == 0.5
+
+
+def test_values_that_are_given_stay():
+    X, group = classes(3)
+    given = PARAMETERS.model_copy(update={"nu": 7.0, "beta": 0.3})
+    chosen = select(X, group, given)
+    assert (chosen.nu, chosen.beta) == (7.0, 0.3)
+    assert chosen.scale in GRID["scale"]
+    assert select(X, group, given.model_copy(update={"scale": 0.2})).scale == 0.2
+
+
+@pytest.mark.parametrize("changes", [{"unknown": "new"}, {"unknown": 0}, {"decision_delay": 40}], ids=str)
+def test_how_the_stream_will_be_told_does_not_matter(changes):
+    X, group = classes(3)
+    chosen = select(X, group, PARAMETERS.model_copy(update=changes))
+    expected = select(X, group)
+    assert (chosen.nu, chosen.scale) == (expected.nu, expected.scale)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_two_classes_do_not_suffice(count):
+    X, group = classes(count)
+    with pytest.raises(InvalidParameter, match=f"there are {count} classes, and the simulation needs 3; give nu"):
+        select(X, group)
+
+
+@pytest.mark.parametrize("n", [30, 9], ids=["flags in the simulation", "none there: too few rows"])
+def test_flags_are_no_dimensions_when_selecting_either(n):
+    """The simulation and the training that follows each have so many degrees of freedom more than coordinates."""
+    X, group = classes(3, n)
+    rng = np.random.default_rng(1)
+    flags = rng.random((len(X), 3)) < [[0.5, 0.3, 0.4]]
+    X = np.column_stack([X, 2.0 * flags, np.eye(3)[rng.integers(3, size=len(X))]])
+    features = Features(tuple(f"f{at}" for at in range(X.shape[1])))
+    chosen = select_by_validation(features, X, group, PARAMETERS, **GRID)
+    trained = train_model(features, X, group, ("one", "two", "three"), chosen, draws=1)
+    assert trained.report.two_valued_features == ("f3", "f4", "f5")
+    assert trained.report.dimensions == 3
+    assert chosen.nu in (5.0, 18.0)
+
+
+def test_degrees_of_freedom_are_those_of_the_space_that_is_trained_in():
+    """Tied covariances keep all directions, others those that are chosen: each has enough for its own."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([classes(3, 10)[0], rng.normal(size=(30, 20))])
+    names = tuple(f"f{a:02d}" for a in range(23))
+    for covariance, least in (("tied", 23.0), ("full", 1.0)):
+        parameters = PARAMETERS.model_copy(update={"covariance": covariance})
+        chosen = select_by_validation(Features(names), X, classes(3, 10)[1], parameters, **GRID)
+        assert chosen.nu is not None
+        assert chosen.nu >= least
