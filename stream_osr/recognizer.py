@@ -47,7 +47,7 @@ from stream_osr.stream.carry_over import carry_over, opened_since
 from stream_osr.stream.discovery_table import lines, summarize
 from stream_osr.stream.faults import faulty_columns
 from stream_osr.stream.intake import (
-    Read,
+    CheckedInstance,
     count,
     count_unlike,
     late_label,
@@ -319,7 +319,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             self.value = before
             raise
 
-    def _learn(self, instance: Read) -> None:
+    def _learn(self, instance: CheckedInstance) -> None:
         features, row, label, t, key, x = instance
         state = self.value
         if row is not None and label is not None and state.training is not None:
@@ -1034,7 +1034,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         Returns
         -------
         The subclasses of each known class, then the emerging ones, the largest first, a column for each field of
-        :class:`stream_osr.stream.discovery_table.Line`.
+        :class:`stream_osr.stream.discovery_table.SubclassRow`.
 
         Raises
         ------

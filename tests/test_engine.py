@@ -17,7 +17,7 @@ from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
 from tests.doors.stream import (
     Arrived,
     BatchOutput,
-    Decided,
+    DecidedBatch,
     Evidence,
     Stream,
     as_batches,
@@ -267,9 +267,9 @@ def test_a_late_label_leaves_statistics_as_if_the_instance_had_never_been_there(
 # What is remembered of the past
 
 
-def chunk(seq: int, *keys: Any) -> Decided:
+def chunk(seq: int, *keys: Any) -> DecidedBatch:
     n = len(keys)
-    return Decided(np.full((n, 2), float(seq)), keys, (None,) * n, seq, np.full((1, n), -1), np.zeros(n))
+    return DecidedBatch(np.full((n, 2), float(seq)), keys, (None,) * n, seq, np.full((1, n), -1), np.zeros(n))
 
 
 def test_the_latest_instance_of_a_key_is_recalled():

@@ -35,9 +35,9 @@ from tests.doors.stream import (
     REMEMBERED,
     TYPICAL,
     Chain,
-    Guard,
     IdentityChanges,
-    Parted,
+    ReferenceCheck,
+    SplitOff,
     Stream,
     _take_in,
     fit_guard,
@@ -64,7 +64,7 @@ def stream_of(model: OpenSetRecognizer) -> Stream:
     return model.value.stream
 
 
-def guard_of(model: OpenSetRecognizer, number: int = 0) -> Guard:
+def guard_of(model: OpenSetRecognizer, number: int = 0) -> ReferenceCheck:
     guard = stream_of(model).chains[number].guard
     assert guard is not None
     return guard
@@ -210,7 +210,7 @@ def test_what_is_new_stays_unknown_and_what_is_known_goes_to_its_owner() -> None
 # Books that follow what they are about
 
 
-def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> Guard:
+def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> ReferenceCheck:
     """Make a guard with something in all its books."""
     rng = np.random.default_rng(seed)
     count = n_classes + len(ids) + 1
@@ -226,10 +226,10 @@ def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> Guard:
     even = np.full((n_classes, len(ids) + 1), 1 / n_classes)
     shares = Shares(known, even, np.full(n_classes, 1 / n_classes), 0.7)
     owner = np.array([j % (n_classes + 1) - 1 for j in range(len(ids))])
-    return Guard(np.array(ids, int), books, shares, owner, rng.random(len(ids)), 100)
+    return ReferenceCheck(np.array(ids, int), books, shares, owner, rng.random(len(ids)), 100)
 
 
-def check_fits(guard: Guard, n_classes: int) -> None:
+def check_fits(guard: ReferenceCheck, n_classes: int) -> None:
     count, books = n_classes + len(guard.ids) + 1, guard.books
     assert books.stream.shape == guard.shares.known.shape == (count, N_LEVELS)
     assert books.seen.shape == (count,)
@@ -337,7 +337,7 @@ def test_joined_subclasses_have_the_counts_of_both() -> None:
 
 def test_parts_share_what_was_counted_of_the_whole() -> None:
     guard = counted([10, 11])
-    after = follow_identities(guard, IdentityChanges({}, {20: Parted(11, np.arange(3))}))
+    after = follow_identities(guard, IdentityChanges({}, {20: SplitOff(11, np.arange(3))}))
     assert after is not None
     check_fits(after, 2)
     assert after.ids.tolist() == [10, 11, 20]

@@ -29,7 +29,7 @@ from benchmarks.discovery.streams import Problem, announced, prepare, recognizer
 from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.discovery.events import Event, SubclassMerged
 from stream_osr.discovery.reconcile import Local, Reconciled, Summary, reconcile, restore
-from stream_osr.stream.summaries import Said, to_say
+from stream_osr.stream.summaries import SubclassSums, to_say
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.partition import seed_of
 
@@ -43,7 +43,7 @@ class Heard(NamedTuple):
 
     decisions: list[Decision]
     events: list[Event]
-    said: list[list[Said]]
+    said: list[list[SubclassSums]]
     alive: int
 
 

@@ -27,7 +27,13 @@ VERSION = 9
 
 ROWS = read_table()
 
-RENAMED = {"Past": "Decided"}
+RENAMED = {
+    "Past": "DecidedBatch",
+    "Waiting": "DelayedDecisions",
+    "Following": "ClassShift",
+    "Telling": "EventBudget",
+    "Guard": "ReferenceCheck",
+}
 """Records that have another name in memory than in archives."""
 
 

@@ -15,7 +15,7 @@ from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.life import trend
 from stream_osr.discovery.lifecycle import EXEMPLARS, estimate_new_classes, worth_telling
 from stream_osr.model.restaurant import StreamState
-from stream_osr.stream.chain import Chain, Followed, sizes_of
+from stream_osr.stream.chain import Chain, LifecycleUpdate, sizes_of
 from stream_osr.trained import TrainedModel
 
 
@@ -25,7 +25,7 @@ def about(trained: TrainedModel, state: StreamState) -> dict[str, Any]:
 
 
 def tell(
-    trained: TrainedModel, labels: Sequence[Label], followed: Followed, before: int
+    trained: TrainedModel, labels: Sequence[Label], followed: LifecycleUpdate, before: int
 ) -> tuple[Chain, list[ev.Event]]:
     """Turn what happened to the emerging subclasses of the leader into events.
 
@@ -143,7 +143,7 @@ _UNIT = 1000
 """Budgets are counted in thousandths of an event."""
 
 
-class Telling(NamedTuple):
+class EventBudget(NamedTuple):
     """What has been told lately, and what waits to be summed up.
 
     Attributes
@@ -172,8 +172,8 @@ class Telling(NamedTuple):
 
 
 def tell_within_budgets(
-    telling: Telling, events: Sequence[ev.Event], seen: int, announced: Collection[int]
-) -> tuple[Telling, list[ev.Event]]:
+    telling: EventBudget, events: Sequence[ev.Event], seen: int, announced: Collection[int]
+) -> tuple[EventBudget, list[ev.Event]]:
     """Choose what a batch tells one by one; the rest waits to be summed up.
 
     Parameters
@@ -211,7 +211,9 @@ def tell_within_budgets(
     ), told
 
 
-def sum_up(telling: Telling, told: dict[str, Any], *, end: bool = False) -> tuple[Telling, list[ev.EventsSummed]]:
+def sum_up(
+    telling: EventBudget, told: dict[str, Any], *, end: bool = False
+) -> tuple[EventBudget, list[ev.EventsSummed]]:
     """Tell of what waits to be summed up, when it is time.
 
     Parameters

@@ -42,11 +42,11 @@ PLAUSIBLE_FROM = 0.02
 """The same share from which on an instance counts in the test."""
 ELSEWHERE = 3.0
 """Standard errors by which neighbours of the classes without the strongest are correlated in a dependent stream."""
-HALF_LIFE = 2000.0
+PAIRS_HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""
 USUAL_HALF_LIFE = 10_000.0
 """Instances after which one counts half in where its class is usually."""
-TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY, AT_ONCE = 0.2, 0.4, 12.0, 50, 3
+TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY_REFERENCES, AT_ONCE = 0.2, 0.4, 12.0, 50, 3
 """An instance is typical of a class from this share of its references on. Where so large a share of its typical
 instances, at least so many, is called unknown, a class with so many references dissolves. Where so many classes do,
 and most of all, the collective decision departs from the known classes in bulk; a new class takes one's place."""
@@ -224,7 +224,7 @@ def test(
     near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
     density = log_density[np.arange(len(near)), near]
     typical = density >= _least(references, n_classes, TYPICAL_FROM)[near]
-    many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY
+    many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY_REFERENCES
     arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
     plausible = density >= _least(references, n_classes, PLAUSIBLE_FROM, always=True)[near]
     plausible &= ~incomplete & ~unknown  # a new class that begins beside a known one is no dependence
@@ -236,7 +236,7 @@ def test(
     middle = np.where(count >= LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
     usual = arrival.usual * 0.5 ** (len(rows) / USUAL_HALF_LIFE)
     np.add.at(usual, near[plausible], np.hstack([np.ones((len(z), 1)), z])[plausible])
-    pairs, dependent = faded_pairs(arrival.pairs, 0.5 ** (len(rows) / HALF_LIFE)), arrival.process is not None
+    pairs, dependent = faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE)), arrival.process is not None
     suspicious = dependent or correlation_of(pairs)[0] > STILL_CORRELATED
     pairs = count_pairs(pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious)
     last = slice(-int(LAGS[-1]), None)

@@ -14,14 +14,13 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.model.gaps import NOTHING, Gaps, filled_in
 from stream_osr.parallel import one_thread
-from stream_osr.stream import lifecycle as lives
-from stream_osr.stream import seating as step
+from stream_osr.stream import lifecycle, seating
 from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
 from stream_osr.stream.arrival_order import Arrival, predict, test
-from stream_osr.stream.chain import Followed
+from stream_osr.stream.chain import LifecycleUpdate
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
-from stream_osr.stream.faults import Noticed, as_first, decided_as_first, settle_faults
+from stream_osr.stream.faults import BatchFaults, as_first, decided_as_first, settle_faults
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.monitoring import (
     follow_dependence,
@@ -32,23 +31,23 @@ from stream_osr.stream.monitoring import (
     tally,
 )
 from stream_osr.stream.new_class_references import with_references
-from stream_osr.stream.recent_instances import Decided
+from stream_osr.stream.recent_instances import DecidedBatch
 from stream_osr.stream.reference_check import ask_references, keep_promise, recounted
-from stream_osr.stream.seating import Judged, Seated
+from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Arrived, Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, learn_odds, shift_odds
 
 
 class BatchOutput(NamedTuple):
-    """Final decisions, events, and what to count of a closed batch, or of another step."""
+    """Final decisions, events, and what to count of a closed batch, or of another seating."""
 
     decisions: Sequence[Decision] = ()
     events: Sequence[ev.Event] = ()
     counts: Mapping[str, int] = MappingProxyType({})
 
     def then(self, later: BatchOutput) -> BatchOutput:
-        """Join this output and that of a later step."""
+        """Join this output and that of a later seating."""
         counts = Counter(self.counts)
         counts.update(later.counts)
         return BatchOutput([*self.decisions, *later.decisions], [*self.events, *later.events], counts)
@@ -64,7 +63,7 @@ class Arrivals(NamedTuple):
     times: Sequence[float | None]
     keys: Sequence[Any]
     gaps: Gaps | None = None
-    noticed: Noticed | None = None
+    noticed: BatchFaults | None = None
 
 
 def close_batch(
@@ -133,7 +132,7 @@ def _go_through(
     """Take a batch through its stages; its decisions are final when they are released."""
     noticed, gaps = arrived.noticed, arrived.gaps
     repeats = [] if noticed is None else list(noticed.repeats)
-    rows = step.complete(stream.chains, arrived.rows, parameters, gaps)
+    rows = seating.complete(stream.chains, arrived.rows, parameters, gaps)
     if repeats and gaps is not None:
         rows, gaps = without_repeats(stream, rows, gaps, repeats, parameters)
     seated, arrival = seat(trained, stream, rows, parameters, gaps, repeats)
@@ -160,7 +159,7 @@ def without_repeats(
 ) -> tuple[np.ndarray, Gaps]:
     """Put rows that the known classes draw in the place of those that repeat: no evidence of anything new."""
     rows, known, theirs = rows.copy(), range(len(stream.labels)), gaps._replace(pattern=gaps.pattern[repeats])
-    rows[repeats] = step.complete(stream.chains, rows[repeats], parameters, theirs, asked=-1, only=known)
+    rows[repeats] = seating.complete(stream.chains, rows[repeats], parameters, theirs, asked=-1, only=known)
     return rows, filled_in(gaps, repeats)
 
 
@@ -175,7 +174,7 @@ def seat(
     parameters: Parameters,
     gaps: Gaps | None = None,
     repeats: Sequence[int] = (),
-) -> tuple[list[Seated], Arrival | None]:
+) -> tuple[list[ChainResult], Arrival | None]:
     """Let every chain seat the batch; references are asked beside it, and what is promised is kept.
 
     ``repeats`` are rows that were drawn in the place of others: neighbours of nobody.
@@ -194,7 +193,7 @@ def seat(
             order = order._replace(residuals=order.residuals._replace(mean=order.residuals.mean + moved))
         kept = parameters.window_after(len(rows))
         arrival, gain = predict(arrival, order.residuals, stream.chains, references, rows, incomplete, kept)
-    seated = step.seat(stream.chains, rows, parameters, gaps, gain)
+    seated = seating.seat(stream.chains, rows, parameters, gaps, gain)
     if references is None:
         return seated, arrival
     independent = arrival.independent if arrival is not None and _typical(arrival) else None
@@ -214,38 +213,44 @@ def seat(
     return keep_promise(balanced, references, parameters.max_false_unknown), arrival
 
 
-def average(odds: Odds, seated: Sequence[Seated], rows: np.ndarray, parameters: Parameters) -> tuple[Judged, Odds]:
+def average(
+    odds: Odds, seated: Sequence[ChainResult], rows: np.ndarray, parameters: Parameters
+) -> tuple[BatchPosterior, Odds]:
     """Average what the chains say, learn the shift of the odds of unknown, and apply it."""
-    judged = step.average(seated, rows)
+    judged = seating.average(seated, rows)
     if parameters.learn_odds:
         odds = learn_odds(odds, judged.raw, judged.mean_rank, parameters.half_life)
     return judged._replace(probabilities=shift_odds(odds, judged.raw)), odds
 
 
 def settle_identities(
-    stream: Stream, arrived: Arrivals, judged: Judged, parameters: Parameters
-) -> tuple[Stream, Decided]:
+    stream: Stream, arrived: Arrivals, judged: BatchPosterior, parameters: Parameters
+) -> tuple[Stream, DecidedBatch]:
     """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
     seen, nowhere = stream.chains[0].state.seen, np.zeros((0, len(arrived.keys)), np.int64)
-    batch = Decided(judged.rows, arrived.keys, arrived.times, seen, nowhere, judged.probabilities[:, -1])
-    chains, past = step.settle(judged, stream.past, batch, parameters.label_horizon)
+    batch = DecidedBatch(judged.rows, arrived.keys, arrived.times, seen, nowhere, judged.probabilities[:, -1])
+    chains, past = seating.settle(judged, stream.past, batch, parameters.label_horizon)
     return stream._replace(chains=chains, past=past), batch
 
 
 def follow(
-    trained: TrainedModel, stream: Stream, judged: Judged, batch: Decided, parameters: Parameters
-) -> tuple[Stream, Followed, list[ev.Event]]:
+    trained: TrainedModel, stream: Stream, judged: BatchPosterior, batch: DecidedBatch, parameters: Parameters
+) -> tuple[Stream, LifecycleUpdate, list[ev.Event]]:
     """Follow the emerging subclasses, and the share of the stream that is unknown."""
     rate, jumped = follow_unknown(trained, stream, judged.probabilities)
     share = max(rate.rate, float(batch.p_unknown.mean()))
     arrival = stream.arrival
     announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
-    terms = lives.Terms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)
-    chains, past, told = lives.follow(stream.chains, judged, stream.past, batch, terms)
+    terms = lifecycle.LifecycleTerms(
+        parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces
+    )
+    chains, past, told = lifecycle.follow(stream.chains, judged, stream.past, batch, terms)
     return stream._replace(chains=chains, past=past, unknown_rate=rate), told, jumped
 
 
-def announce(trained: TrainedModel, before: Stream, stream: Stream, told: Followed) -> tuple[Stream, list[ev.Event]]:
+def announce(
+    trained: TrainedModel, before: Stream, stream: Stream, told: LifecycleUpdate
+) -> tuple[Stream, list[ev.Event]]:
     """Tell what happened to the leader's subclasses."""
     leader, events = tell(trained, stream.labels, told, before.chains[0].state.next_id)
     return stream.led_by(leader), events
@@ -255,7 +260,7 @@ def watch(
     trained: TrainedModel,
     before: Stream,
     stream: Stream,
-    judged: Judged,
+    judged: BatchPosterior,
     told: tuple[list[ev.Event], list[ev.Event], int],
     parameters: Parameters,
     repeats: Sequence[int] = (),
@@ -270,6 +275,6 @@ def watch(
     return (follow_classes(stream, judged) if parameters.follow_drift else stream), events
 
 
-def hold(stream: Stream, decisions: Sequence[Decision], judged: Judged, told: Followed) -> Stream:
+def hold(stream: Stream, decisions: Sequence[Decision], judged: BatchPosterior, told: LifecycleUpdate) -> Stream:
     """Hold decisions back, those of batches before as they look now."""
     return stream._replace(waiting=wait(stream.waiting, decisions, judged, told.identities))

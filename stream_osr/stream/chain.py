@@ -26,7 +26,7 @@ PRIOR_SEATS = 50.0
 """Seats that the known classes hold when a stream begins; they fade like all others."""
 
 
-class Guard(NamedTuple):
+class ReferenceCheck(NamedTuple):
     """What guards the known classes of one chain: counts of the stream and of references, and what they say.
 
     Attributes
@@ -78,14 +78,14 @@ class Chain(NamedTuple):
     state: StreamState
     life: Lifecycle
     aside: Aside
-    guard: Guard | None = None
+    guard: ReferenceCheck | None = None
 
 
 Chains = tuple[Chain, ...]
 """The ensemble: a leader, whose ids, lives and names are told, and followers, which give probabilities and seats."""
 
 
-class Parted(NamedTuple):
+class SplitOff(NamedTuple):
     """Where a new subclass comes from: the one it was parted from, and the positions of its instances, shape (n,)."""
 
     old: int
@@ -106,7 +106,7 @@ class IdentityChanges(NamedTuple):
     """
 
     joined: Mapping[int, int] = {}
-    parted: Mapping[int, Parted] = {}
+    parted: Mapping[int, SplitOff] = {}
     moved: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def then(self, later: IdentityChanges) -> IdentityChanges:
@@ -119,7 +119,7 @@ class IdentityChanges(NamedTuple):
         )
 
 
-class Followed(NamedTuple):
+class LifecycleUpdate(NamedTuple):
     """The emerging subclasses of one chain after a batch, and what happened to them.
 
     Attributes
@@ -151,7 +151,7 @@ class Followed(NamedTuple):
     refuted: tuple[int, ...] = ()
     regained: int = 0
 
-    def then(self, later: IdentityChanges, chain: Chain) -> Followed:
+    def then(self, later: IdentityChanges, chain: Chain) -> LifecycleUpdate:
         """Go on with more changes of the leader's identities: what is remembered follows them."""
         past = relabel(self.past, 0, later.joined)
         for new, (_, seqs) in later.parted.items():
@@ -211,7 +211,7 @@ def move_classes(chains: Chains, move: np.ndarray) -> Chains:
     return tuple(chain._replace(known=k, frozen=densities(k)) for chain, k in zip(chains, known, strict=True))
 
 
-def follow_identities(guard: Guard | None, changes: IdentityChanges) -> Guard | None:
+def follow_identities(guard: ReferenceCheck | None, changes: IdentityChanges) -> ReferenceCheck | None:
     """Go on after subclasses were joined, and others parted off the one that they were part of."""
     if guard is None or not (changes.joined or changes.parted):
         return guard
@@ -224,7 +224,7 @@ def follow_identities(guard: Guard | None, changes: IdentityChanges) -> Guard | 
     return guard
 
 
-def _join(guard: Guard, younger: int, older: int, n_classes: int) -> Guard:
+def _join(guard: ReferenceCheck, younger: int, older: int, n_classes: int) -> ReferenceCheck:
     ids = guard.ids.tolist()
     if younger in ids and older in ids:
         one, other = n_classes + ids.index(younger), n_classes + ids.index(older)
@@ -233,7 +233,7 @@ def _join(guard: Guard, younger: int, older: int, n_classes: int) -> Guard:
     return guard._replace(ids=np.where(guard.ids == younger, -1 if older in ids else older, guard.ids))
 
 
-def _part(guard: Guard, new: int, old: int, n_classes: int) -> Guard:
+def _part(guard: ReferenceCheck, new: int, old: int, n_classes: int) -> ReferenceCheck:
     """Let both parts have half of what was counted: the next batches tell them apart."""
     ids = guard.ids.tolist()
     if old not in ids or new in ids:

@@ -9,9 +9,9 @@ are, so that outliers and what is new at some distance do not. Whoever is more u
 pulls, whatever it is called: an emerging subclass in the midst of a known class is most probably the class, which
 would stay behind without those that it has lost.
 
-The ways fade with ``HALF_LIFE`` instances of the class. A class moves only when their mean is more than ``STEP``
-standard deviations of the class (root mean square over the dimensions), and by no more than ``PACE`` for each of its
-instances; so it moves once in some tens of them, and costs little.
+The ways fade with ``SHIFT_HALF_LIFE`` instances of the class. A class moves only when their mean is more than
+``STEP`` standard deviations of the class (root mean square over the dimensions), and by no more than ``PACE`` for each
+of its instances; so it moves once in some tens of them, and costs little.
 
 What it risks: without a label nobody can tell a class that moves from a new one that takes its place step by step. A
 new class that overlaps a known one pulls it, too, until it is found, and goes on pulling with what is taken for the
@@ -30,10 +30,10 @@ from stream_osr.model.known import Densities, Known
 from stream_osr.model.middles import means_and_scales
 from stream_osr.model.prior import homogeneous
 from stream_osr.stream.chain import move_classes
-from stream_osr.stream.seating import Judged
-from stream_osr.stream.state import Following, Stream
+from stream_osr.stream.seating import BatchPosterior
+from stream_osr.stream.state import ClassShift, Stream
 
-HALF_LIFE = 100.0
+SHIFT_HALF_LIFE = 100.0
 """Instances of a class after which one counts half in where the class lies."""
 PRIOR_WEIGHT = 20.0
 """Instances that say that a class has stayed where it is, when nothing has come yet."""
@@ -77,7 +77,7 @@ def class_shifts(stream: Stream) -> np.ndarray:
     return np.hstack([np.zeros((len(shift), len(prior.first))), shift]) if len(prior.first) else shift
 
 
-def follow_classes(stream: Stream, judged: Judged) -> Stream:
+def follow_classes(stream: Stream, judged: BatchPosterior) -> Stream:
     """Let the known classes follow a batch, as the leader judges it; the stream is the one after it."""
     (leader, *_), probabilities, rank = stream.chains, judged.probabilities, judged.rank
     log_density, d = judged.leader.log_density, leader.known.prior.n_features
@@ -129,9 +129,9 @@ def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.n
     return Ways(counted.sum(axis=0), sums, spread)
 
 
-def _weigh(following: Following, ways: Ways) -> tuple[Following, np.ndarray]:
+def _weigh(following: ClassShift, ways: Ways) -> tuple[ClassShift, np.ndarray]:
     """Take ways in, and say by how much each class is to be moved now, shape (J, d)."""
-    fade = 0.5 ** (ways.weight / HALF_LIFE)
+    fade = 0.5 ** (ways.weight / SHIFT_HALF_LIFE)
     weight = fade * following.weight + ways.weight
     sums = fade[:, None] * following.sums + ways.sums
     saved = np.minimum(following.saved + ways.weight, MOST_SAVED)
@@ -142,21 +142,21 @@ def _weigh(following: Following, ways: Ways) -> tuple[Following, np.ndarray]:
     moves = (far > STEP) & ((share == 1.0) | (saved >= 0.5 * MOST_SAVED))
     move = np.where(moves, share, 0.0)[:, None] * off
     saved = np.where(moves, np.maximum(saved - share * length / PACE, 0.0), saved)
-    return Following(following.shift, weight, sums - weight[:, None] * move, saved), move
+    return ClassShift(following.shift, weight, sums - weight[:, None] * move, saved), move
 
 
-def without_class(following: Following | None, j: int) -> Following | None:
+def without_class(following: ClassShift | None, j: int) -> ClassShift | None:
     """Forget a class that is closed."""
     if following is None or j >= len(following.weight):
         return following
-    return Following(*(np.delete(v, j, axis=0) for v in following))
+    return ClassShift(*(np.delete(v, j, axis=0) for v in following))
 
 
-def _start(n_features: int) -> Following:
-    return Following(np.zeros((0, n_features)), np.zeros(0), np.zeros((0, n_features)), np.zeros(0))
+def _start(n_features: int) -> ClassShift:
+    return ClassShift(np.zeros((0, n_features)), np.zeros(0), np.zeros((0, n_features)), np.zeros(0))
 
 
-def _fit(following: Following, n_classes: int) -> Following:
+def _fit(following: ClassShift, n_classes: int) -> ClassShift:
     """Make room for classes that have been opened."""
     added = n_classes - len(following.weight)
-    return Following(*(np.concatenate([v, np.zeros((added, *v.shape[1:]))]) for v in following))
+    return ClassShift(*(np.concatenate([v, np.zeros((added, *v.shape[1:]))]) for v in following))

@@ -13,13 +13,13 @@ from stream_osr.decision import Decision
 from stream_osr.labels import unknown_label
 from stream_osr.model.known import Known
 from stream_osr.stream.chain import IdentityChanges
-from stream_osr.stream.seating import Judged, window_together
-from stream_osr.stream.state import Stream, Waiting
+from stream_osr.stream.seating import BatchPosterior, window_together
+from stream_osr.stream.state import DelayedDecisions, Stream
 from stream_osr.trust.odds import shift_odds
 
 
 def decide(
-    stream: Stream, times: Sequence[float | None], keys: Sequence[Any], judged: Judged, parameters: Parameters
+    stream: Stream, times: Sequence[float | None], keys: Sequence[Any], judged: BatchPosterior, parameters: Parameters
 ) -> list[Decision]:
     """Decide for now; why, and the subclass, are told from the leader."""
     n, state, result = len(keys), stream.state, judged.leader
@@ -64,7 +64,9 @@ def subclasses_told(
     return [key if key >= 0 else None for key in told.tolist()]
 
 
-def wait(waiting: Waiting, decisions: Sequence[Decision], judged: Judged, changes: IdentityChanges) -> Waiting:
+def wait(
+    waiting: DelayedDecisions, decisions: Sequence[Decision], judged: BatchPosterior, changes: IdentityChanges
+) -> DelayedDecisions:
     """Append a batch to the decisions held back; the others are what they look like after it.
 
     Parameters
@@ -85,11 +87,11 @@ def wait(waiting: Waiting, decisions: Sequence[Decision], judged: Judged, change
         moved, now = changes.moved
         subclass[moved[moved >= begin] - begin] = now[moved >= begin]
     arrays = (probabilities, judged.raw), (subclass, leader.subclass), (waiting.responsible, leader.responsible)
-    waiting = Waiting((*waiting.decisions, *decisions), *map(np.concatenate, arrays))
+    waiting = DelayedDecisions((*waiting.decisions, *decisions), *map(np.concatenate, arrays))
     return _follow_identities(waiting, changes)
 
 
-def _follow_identities(waiting: Waiting, changes: IdentityChanges) -> Waiting:
+def _follow_identities(waiting: DelayedDecisions, changes: IdentityChanges) -> DelayedDecisions:
     """Tell of the subclasses that were joined and parted after the instances had been seated."""
     joined, parted = changes.joined, changes.parted
     if not joined and not parted:
@@ -114,7 +116,9 @@ def release_ready(stream: Stream, delay: int, parameters: Parameters) -> tuple[l
     ready = sum(seen - decision.seq > delay for decision in stream.waiting.decisions)
     if not ready:
         return [], stream
-    now, rest = (Waiting._make(part[some] for part in stream.waiting) for some in (slice(ready), slice(ready, None)))
+    now, rest = (
+        DelayedDecisions._make(part[some] for part in stream.waiting) for some in (slice(ready), slice(ready, None))
+    )
     out, counts = list(now.decisions), list(stream.decided)
     if parameters.decision_delay:
         columns = _told(stream, shift_odds(stream.odds, now.probabilities), now.responsible, now.subclass, parameters)

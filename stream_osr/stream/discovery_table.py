@@ -19,7 +19,7 @@ from stream_osr.stream.state import Stream
 from stream_osr.trust.recall import ExpectedRecall
 
 
-class Line(NamedTuple):
+class SubclassRow(NamedTuple):
     """A subclass.
 
     Attributes
@@ -99,16 +99,16 @@ def _sizes(stream: Stream) -> list[tuple[int, int, bool]]:
     return there + [(int(key), int(size), True) for key, size in zip(aside.ids, aside.statistics.size, strict=True)]
 
 
-def lines(stream: Stream, found: NewClasses) -> list[Line]:
+def lines(stream: Stream, found: NewClasses) -> list[SubclassRow]:
     """List the subclasses: those of the known classes, class by class, then the emerging ones, the largest first."""
-    known, out = stream.known, list[Line]()
+    known, out = stream.known, list[SubclassRow]()
     for label, seated, size in zip(stream.labels, known.seated, known.size.tolist(), strict=True):
         own = sorted(np.flatnonzero(seated > 0), key=lambda k: -seated[k])
-        out += [Line(int(known.ids[k]), "known", label, int(seated[k]), float(seated[k] / size)) for k in own]
+        out += [SubclassRow(int(known.ids[k]), "known", label, int(seated[k]), float(seated[k] / size)) for k in own]
     return out + sorted(_emerging(stream, found), key=lambda line: (-line.size, line.subclass_id))
 
 
-def _emerging(stream: Stream, found: NewClasses) -> list[Line]:
+def _emerging(stream: Stream, found: NewClasses) -> list[SubclassRow]:
     chain, seen = stream.chains[0], max(stream.state.seen, 1)
     stage = dict(zip(chain.life.ids.tolist(), stream.stage.tolist(), strict=True))
     new_class = {key: number for number, each in enumerate(found.candidates) for key in each.subclasses}
@@ -120,7 +120,7 @@ def _emerging(stream: Stream, found: NewClasses) -> list[Line]:
         first, last = (lives[key].first.seq, lives[key].last.seq) if key in stage else (None, None)
         beside = stream.labels[near.owner], near.distance
         at = stage.get(key, "candidate")
-        out.append(Line(key, "new", None, size, size / seen, at, first, last, *beside, new_class.get(key)))
+        out.append(SubclassRow(key, "new", None, size, size / seen, at, first, last, *beside, new_class.get(key)))
     return out
 
 

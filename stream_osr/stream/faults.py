@@ -17,7 +17,7 @@ from stream_osr.stream.state import Copy, Faults, Stream
 from stream_osr.trained import TrainedModel
 
 
-class Noticed(NamedTuple):
+class BatchFaults(NamedTuple):
     """What the raw rows of a batch show.
 
     Attributes
@@ -41,7 +41,7 @@ class Noticed(NamedTuple):
     repeats: dict[int, int | Copy]
 
 
-def notice(usual: Usual, stream: Stream, values: np.ndarray, *, hides_rows: bool) -> Noticed:
+def notice(usual: Usual, stream: Stream, values: np.ndarray, *, hides_rows: bool) -> BatchFaults:
     """Look at raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
 
     A row that repeats is missing altogether; with ``hides_rows`` False it stays.
@@ -55,7 +55,7 @@ def notice(usual: Usual, stream: Stream, values: np.ndarray, *, hides_rows: bool
         hidden[list(repeats)] = True
     if hidden.any():
         values = np.where(hidden, np.nan, values)
-    return Noticed(values, columns, begun, rows, repeats)
+    return BatchFaults(values, columns, begun, rows, repeats)
 
 
 def _repeats(once: int, before: Faults, rows: np.ndarray, n_classes: int) -> dict[int, int | Copy]:
@@ -94,7 +94,7 @@ def faulty_columns(trained: TrainedModel, stream: Stream) -> tuple[Name, ...]:
     return tuple(trained.names[at] for at in np.flatnonzero(stream.faults.columns.kind))
 
 
-def as_first(noticed: Noticed, raw: np.ndarray) -> np.ndarray:
+def as_first(noticed: BatchFaults, raw: np.ndarray) -> np.ndarray:
     """Give rows that repeat what their first copies got: probabilities before the shift of the odds, (b, J + 1)."""
     if not noticed.repeats:
         return raw
@@ -109,7 +109,7 @@ def _widened(raw: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([raw[:-1], np.zeros(size - len(raw)), raw[-1:]]) if len(raw) < size else raw
 
 
-def decided_as_first(noticed: Noticed, decisions: list[Decision]) -> list[Decision]:
+def decided_as_first(noticed: BatchFaults, decisions: list[Decision]) -> list[Decision]:
     """Give rows that repeat the reasons of their first copies."""
     out = decisions.copy()
     for at, first in noticed.repeats.items():
@@ -120,7 +120,12 @@ def decided_as_first(noticed: Noticed, decisions: list[Decision]) -> list[Decisi
 
 
 def settle_faults(
-    trained: TrainedModel, before: Stream, after: Stream, noticed: Noticed, raw: np.ndarray, decisions: list[Decision]
+    trained: TrainedModel,
+    before: Stream,
+    after: Stream,
+    noticed: BatchFaults,
+    raw: np.ndarray,
+    decisions: list[Decision],
 ) -> tuple[Stream, list[ev.Event]]:
     """Write down how columns and rows are after a batch, and tell what has gone wrong with it.
 

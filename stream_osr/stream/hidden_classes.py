@@ -14,7 +14,7 @@ from stream_osr.discovery.lives import places_of, with_lives, without_lives
 from stream_osr.model.background import Noise, is_broad
 from stream_osr.model.between import Gathered, gather
 from stream_osr.model.strangers import Around, Strangers, outweighs_noise
-from stream_osr.stream.chain import Chain, Followed, IdentityChanges, Parted, without
+from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, without
 from stream_osr.stream.recent_instances import RecentInstances, members, places, since
 
 EVIDENCE = 81.0
@@ -64,7 +64,7 @@ def stands_out(
     return outweighs_noise(around, key, int((places_of(_settled(chain, noise), others) < 0).sum()))
 
 
-def find_core(followed: Followed, noise: Noise, least: float) -> Followed:
+def find_core(followed: LifecycleUpdate, noise: Noise, least: float) -> LifecycleUpdate:
     """Announce a class that is hidden among the strangers, if one of those that have just arrived is of it.
 
     Parameters
@@ -103,7 +103,7 @@ def _unknown(past: RecentInstances, number: int, least: float) -> np.ndarray:
     return np.flatnonzero((past.p_unknown >= least) & (past.subclass[number] >= 0))
 
 
-def _announce(followed: Followed, gathered: Gathered) -> Followed:
+def _announce(followed: LifecycleUpdate, gathered: Gathered) -> LifecycleUpdate:
     """Announce the core, and what else of the strangers is rather of it, which are a subclass now."""
     chain, (state, new, core, absorbed, left) = followed.chain, gathered
     life, most, largest = without_lives(chain.life, absorbed), -1, 0
@@ -113,7 +113,7 @@ def _announce(followed: Followed, gathered: Gathered) -> Followed:
         if len(own) > largest:
             most, largest = key, len(own)
     life = begin_emerged(life, new, *members(followed.past, places(followed.past, core.seqs)))
-    identities = IdentityChanges(dict.fromkeys(absorbed, new), {new: Parted(most, core.seqs)})
+    identities = IdentityChanges(dict.fromkeys(absorbed, new), {new: SplitOff(most, core.seqs)})
     followed = followed.then(identities, chain._replace(state=state, life=life))
     changes = without(followed.changes, followed.identities.joined)
     return followed._replace(

@@ -24,7 +24,7 @@ from stream_osr.unlike import difference, least_features
 logger = logging.getLogger("stream_osr")
 
 
-class Read(NamedTuple):
+class CheckedInstance(NamedTuple):
     """An instance that has been checked; nothing has changed yet. ``row`` is None: it is to be skipped."""
 
     features: Features
@@ -45,7 +45,7 @@ def read(
     earlier: Sequence[Label] = (),
     before: Features | None = None,
     declared: Collection[Name] = (),
-) -> Read:
+) -> CheckedInstance:
     """Check an instance; one with a value that cannot be used is counted.
 
     Parameters
@@ -78,15 +78,15 @@ def read(
         raise
     if row is not None and row.missing and state.parameters.on_missing == "skip":
         row = None
-    return Read(features, row, label, time_of(t), key_of(key), x)
+    return CheckedInstance(features, row, label, time_of(t), key_of(key), x)
 
 
-def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
+def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any) -> list[CheckedInstance]:
     """Check the rows of a data frame or array; an error names the row."""
     _, records = frame_rows(X, state.features)
     declared = categorical_columns(X) if state.training is not None else ()
     columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
-    out: list[Read] = []
+    out: list[CheckedInstance] = []
     earlier: list[Label] = []
     before: Features | None = None
     for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):

@@ -17,11 +17,19 @@ from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside
 from stream_osr.model.books import slot_of, tables_of
 from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
-from stream_osr.stream.chain import Chain, Chains, Followed, IdentityChanges, Parted, follow_identities, sizes_of
+from stream_osr.stream.chain import (
+    Chain,
+    Chains,
+    IdentityChanges,
+    LifecycleUpdate,
+    SplitOff,
+    follow_identities,
+    sizes_of,
+)
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.recent_instances import (
-    Decided,
+    DecidedBatch,
     RecentInstances,
     arrivals,
     members,
@@ -31,7 +39,7 @@ from stream_osr.stream.recent_instances import (
     since,
 )
 from stream_osr.stream.reference_check import owned_by
-from stream_osr.stream.seating import Judged, Seated
+from stream_osr.stream.seating import BatchPosterior, ChainResult
 
 TRIED_AGAIN = 1.25
 """A subclass that stayed whole is tried again when it has grown by so much."""
@@ -41,7 +49,7 @@ Came = tuple[Members, np.ndarray]
 """What lives remember of some instances, and the times and keys of these."""
 
 
-class Terms(NamedTuple):
+class LifecycleTerms(NamedTuple):
     """By what subclasses are followed.
 
     Attributes
@@ -64,8 +72,8 @@ class Terms(NamedTuple):
 
 
 def follow(
-    chains: Chains, judged: Judged, past: RecentInstances, batch: Decided, terms: Terms
-) -> tuple[Chains, RecentInstances, Followed]:
+    chains: Chains, judged: BatchPosterior, past: RecentInstances, batch: DecidedBatch, terms: LifecycleTerms
+) -> tuple[Chains, RecentInstances, LifecycleUpdate]:
     """Follow the emerging subclasses of every chain through a batch.
 
     Those of the leader are told of: samples of their rows are kept, they are joined, parted and set aside. In the
@@ -102,7 +110,9 @@ def follow(
     return tuple(after), past, told[0]
 
 
-def _follow(chain: Chain, number: int, seated: Seated, past: RecentInstances, came: Came, terms: Terms) -> Followed:
+def _follow(
+    chain: Chain, number: int, seated: ChainResult, past: RecentInstances, came: Came, terms: LifecycleTerms
+) -> LifecycleUpdate:
     """Follow the subclasses of one chain."""
     result, joined = seated.result, seated.identities.joined
     life, state = chain.life, chain.state
@@ -116,7 +126,7 @@ def _follow(chain: Chain, number: int, seated: Seated, past: RecentInstances, ca
         return terms.announces and stands_out(key, first, chain, number, past, background, least)
 
     life, changes = lifecycle.observe(life, coming, menu, is_class, seated.mostly_new)
-    followed = Followed(chain._replace(life=life), past, seated.identities, changes, {}, state)
+    followed = LifecycleUpdate(chain._replace(life=life), past, seated.identities, changes, {}, state)
     if number:
         return _keep_within_bounds(followed, terms.most, 0)
     followed = find_core(followed, background, least)
@@ -140,7 +150,7 @@ def _coming(result: BatchResult, past: RecentInstances, came: Came) -> Coming:
     return Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
 
 
-def _sample(life: Lifecycle, followed: Followed, result: BatchResult) -> Lifecycle:
+def _sample(life: Lifecycle, followed: LifecycleUpdate, result: BatchResult) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
     past, ids, kept = followed.past, life.ids, life.kept.copy()
     fresh = places_of(ids, np.array(followed.changes.emerged, np.int64))
@@ -164,7 +174,7 @@ def _sample(life: Lifecycle, followed: Followed, result: BatchResult) -> Lifecyc
     return life._replace(kept=kept)
 
 
-def _join_same(followed: Followed, key: int) -> Followed:
+def _join_same(followed: LifecycleUpdate, key: int) -> LifecycleUpdate:
     """Join a subclass with the emerged one that it is most probably the same as, on the menu or set aside, if any is.
 
     One that comes anew may be a dormant one, if that has as many instances as there are dimensions. Otherwise both
@@ -189,7 +199,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
     return followed.then(IdentityChanges({younger: older}), chain)._replace(changes=changes)
 
 
-def _part_each(followed: Followed) -> Followed:
+def _part_each(followed: LifecycleUpdate) -> LifecycleUpdate:
     """Part those told of that have grown enough since they were last tried, if they are two."""
     life, state = followed.chain.life, followed.chain.state
     size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
@@ -207,7 +217,7 @@ def _part_each(followed: Followed) -> Followed:
     return followed._replace(chain=chain._replace(life=tried))
 
 
-def _part(followed: Followed, key: int) -> Followed | None:
+def _part(followed: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
     chain, life = followed.chain, followed.chain.life
     own, new = life.ids == key, chain.state.next_id
@@ -231,7 +241,7 @@ def _part(followed: Followed, key: int) -> Followed | None:
         key: _of_part(one, sizes[key] / whole, sizes[key], rest),
     }
     chain = chain._replace(state=state, life=with_lives(life, parts))
-    followed = followed.then(IdentityChanges({}, {new: Parted(key, seqs[smaller])}), chain)
+    followed = followed.then(IdentityChanges({}, {new: SplitOff(key, seqs[smaller])}), chain)
     grew = tuple(one for one in followed.changes.grew if one != key)
     return followed._replace(changes=followed.changes._replace(grew=grew))
 
@@ -242,7 +252,7 @@ def _of_part(life: Subclass, share: float, size: int, kept: Reservoir) -> Subcla
     return life._replace(announced_size=size, tried_size=0, kept=kept)
 
 
-def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Followed:
+def _keep_within_bounds(followed: LifecycleUpdate, most: int, most_aside: int) -> LifecycleUpdate:
     """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
     chain = followed.chain
     life, state, sizes = chain.life, chain.state, chain.state.dishes.size
@@ -261,7 +271,7 @@ def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Follo
     return followed._replace(chain=after, ended=ended, seated=chain.state)
 
 
-def _without_owned(followed: Followed) -> Followed:
+def _without_owned(followed: LifecycleUpdate) -> LifecycleUpdate:
     """Take the subclasses that have an owner out of what is told."""
     chain, changes = followed.chain, followed.changes
     owned = owned_by(chain)

@@ -24,7 +24,7 @@ from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.decisions import most_probable
 from stream_osr.stream.reference_check import asked_together, once
-from stream_osr.stream.seating import Judged, Seated
+from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.conformal import call_known, plausible
@@ -47,7 +47,7 @@ def follow_known(
     trained: TrainedModel,
     stream: Stream,
     after: Stream,
-    judged: Judged,
+    judged: BatchPosterior,
     parameters: Parameters,
     repeats: Sequence[int] = (),
 ) -> tuple[Drift, list[ev.Event]]:
@@ -109,7 +109,7 @@ def follow_unknown(
 
 
 def follow_recall(
-    trained: TrainedModel, stream: Stream, judged: Judged, parameters: Parameters
+    trained: TrainedModel, stream: Stream, judged: BatchPosterior, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Note what the references were called beside a batch, and tell when the recall has dropped below the promise.
 
@@ -149,7 +149,7 @@ def follow_recall(
     return stream, [ev.RecallDropped(**told)]
 
 
-def _doubts(stream: Stream, judged: Judged) -> tuple[int, int, int]:
+def _doubts(stream: Stream, judged: BatchPosterior) -> tuple[int, int, int]:
     """Count the instances of a batch that are surely known, disputed, and unknown without an announced subclass."""
     unknown = judged.probabilities.argmax(axis=1) == judged.probabilities.shape[1] - 1
     disputed = ~unknown & (np.mean([_log_odds_of_new(each) for each in judged.seated], axis=0) > 0.0)
@@ -158,7 +158,7 @@ def _doubts(stream: Stream, judged: Judged) -> tuple[int, int, int]:
     return int((~unknown & ~disputed).sum()), int(disputed.sum()), int(unplaced.sum())
 
 
-def _log_odds_of_new(seated: Seated) -> np.ndarray:
+def _log_odds_of_new(seated: ChainResult) -> np.ndarray:
     """Log odds, by the frozen classes alone, that the instances of a batch are new, shape (b,)."""
     chain, result = seated.before, seated.result
     log_density = result.log_density
@@ -229,7 +229,7 @@ def dependence(trained: TrainedModel, stream: Stream) -> dict[Label, float]:
 
 
 def follow_dependence(
-    trained: TrainedModel, before: Stream, stream: Stream, judged: Judged
+    trained: TrainedModel, before: Stream, stream: Stream, judged: BatchPosterior
 ) -> tuple[Stream, list[ev.Event]]:
     """Note since when a stream is treated as dependent, and tell when that begins and training was not dependent.
 

@@ -48,7 +48,7 @@ class ColumnBuffer:
         self.rows[at:till], self.times[at:till], self.p_unknown[at:till] = rows, times, p_unknown
 
 
-class Decided(NamedTuple):
+class DecidedBatch(NamedTuple):
     """A decided batch.
 
     Rows of shape (b, d), keys, times, first position in the stream, subclass ids in each of R chains, (R, b), and
@@ -113,12 +113,12 @@ class RecentInstances(NamedTuple):
         return self.room.p_unknown[self.start : self.start + len(self.keys)]
 
 
-def as_batches(past: RecentInstances) -> tuple[Decided, ...]:
+def as_batches(past: RecentInstances) -> tuple[DecidedBatch, ...]:
     """Cut what is remembered into batches, as archives hold it."""
     ends = [*past.batches.tolist(), past.seq + len(past.keys)]
     cut = [(first, slice(first - past.seq, last - past.seq)) for first, last in pairwise(ends)]
     return tuple(
-        Decided(
+        DecidedBatch(
             past.rows[at].copy(),
             tuple(past.keys[at].tolist()),
             tuple(past.times[at].tolist()),
@@ -130,7 +130,7 @@ def as_batches(past: RecentInstances) -> tuple[Decided, ...]:
     )
 
 
-def from_batches(batches: Sequence[Decided], n_chains: int, width: int) -> RecentInstances:
+def from_batches(batches: Sequence[DecidedBatch], n_chains: int, width: int) -> RecentInstances:
     """Remember batches that :func:`written` has made; their rows are of this width."""
     first = np.array([batch.seq for batch in batches], np.int64)
     keys = objects([key for batch in batches for key in batch.keys])
@@ -143,7 +143,7 @@ def from_batches(batches: Sequence[Decided], n_chains: int, width: int) -> Recen
 
 
 def remember(
-    past: RecentInstances, batch: Decided, horizon: int, results: Sequence[sampler.BatchResult] = ()
+    past: RecentInstances, batch: DecidedBatch, horizon: int, results: Sequence[sampler.BatchResult] = ()
 ) -> RecentInstances:
     """Append a batch, note where it has moved earlier instances, and drop what lies wholly beyond the horizon."""
     n, count = len(past.keys), len(batch.keys)
@@ -190,7 +190,7 @@ def members(past: RecentInstances, at: np.ndarray) -> tuple[Members, np.ndarray]
     return Members(past.seq + at, past.p_unknown[at], began(past, at)), moments_of(past.times[at], past.keys[at])
 
 
-def arrivals(batch: Decided) -> tuple[Members, np.ndarray]:
+def arrivals(batch: DecidedBatch) -> tuple[Members, np.ndarray]:
     """Say the same of the instances of a batch."""
     seq, p_unknown = batch.seq + np.arange(len(batch.keys)), np.ascontiguousarray(batch.p_unknown)
     return Members(seq, p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))

@@ -25,9 +25,9 @@ from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.step import BatchResult
 from stream_osr.parallel import each
-from stream_osr.stream.chain import Chain, Chains, Guard, opening_seats
+from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.recent_instances import RecentInstances
-from stream_osr.stream.seating import Judged, Seated, mean_of
+from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
 from stream_osr.trust.balance import Shares, class_shares, share_of_cells
 from stream_osr.trust.books import Books, counted
 from stream_osr.trust.conformal import call_known, plausible
@@ -236,14 +236,14 @@ def typicality_of(references: References) -> tuple[Typical, np.ndarray]:
 
 
 def ask_references(
-    seated: Sequence[Seated],
+    seated: Sequence[ChainResult],
     references: References,
     rows: np.ndarray,
     parameters: Parameters,
     shifts: np.ndarray | None = None,
     *,
     independent: float | None = None,
-) -> list[Seated]:
+) -> list[ChainResult]:
     """Ask the references in each chain, in threads, and balance what the sampler has found.
 
     Parameters
@@ -344,8 +344,8 @@ class _Sides(NamedTuple):
 
 
 def _follow_balance(
-    seated: Seated, number: int, references: References, turn: _Turn, parameters: Parameters
-) -> Seated:
+    seated: ChainResult, number: int, references: References, turn: _Turn, parameters: Parameters
+) -> ChainResult:
     """Take a batch into the books of a chain, and balance its probabilities."""
     chain, state, result = seated[:3]
     known, (at, stay, rows, ours, level, tail, independent) = chain.known, turn
@@ -397,7 +397,7 @@ def _follow_balance(
 
 @kernel
 def _take_in(
-    guard: Guard,
+    guard: ReferenceCheck,
     state: StreamState,
     sides: _Sides,
     levels: ReferenceLevels,
@@ -410,7 +410,7 @@ def _take_in(
     tail: np.ndarray,
     independent: float,
     prior: Prior,
-) -> tuple[Guard, np.ndarray]:
+) -> tuple[ReferenceCheck, np.ndarray]:
     """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
 
     ``trained`` are the shares of the training set, shape (J,), ``opening`` the log weights with which a stream opens,
@@ -457,7 +457,7 @@ def _take_in(
             books.votes[j] += weight * vote[i, j]
     owner, part = owners_of(guard.owner, guard.known, books.stream, shares)
     estimated_at = state.seen if due else guard.estimated_at
-    return Guard(guard.ids, books, shares, owner, part, estimated_at, dependent), probabilities
+    return ReferenceCheck(guard.ids, books, shares, owner, part, estimated_at, dependent), probabilities
 
 
 def recounted(chains: Chains, past: RecentInstances, references: References) -> Chains:
@@ -486,14 +486,16 @@ def recounted(chains: Chains, past: RecentInstances, references: References) -> 
     return tuple(out)
 
 
-def asked_together(judged: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def asked_together(judged: BatchPosterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Average what the chains say of the references: their numbers, probabilities, and the shares of the classes."""
     shares = [one.guard.shares.classes for one in judged.seated if one.guard is not None]
     probabilities = mean_of([one.probabilities for one in judged.seated])
     return judged.seated[0].references, probabilities, mean_of(shares)
 
 
-def keep_promise(seated: Sequence[Seated], references: References, max_false_unknown: float | None) -> list[Seated]:
+def keep_promise(
+    seated: Sequence[ChainResult], references: References, max_false_unknown: float | None
+) -> list[ChainResult]:
     """Call nobody unknown who is plausible for a known class, if that is promised."""
     results = [one.result for one in seated]
     if max_false_unknown is None:
@@ -521,7 +523,7 @@ def owned_by(chain: Chain) -> set[int]:
 
 
 @kernel
-def mostly_new(guard: Guard, many: np.ndarray) -> np.ndarray:
+def mostly_new(guard: ReferenceCheck, many: np.ndarray) -> np.ndarray:
     """Identities of the subclasses of which little is known, by what references say of many members, shape (m,).
 
     Members are many if they would be ``EXPECTED`` references, were they of the class that has the fewest and has its
@@ -545,17 +547,17 @@ def mostly_new(guard: Guard, many: np.ndarray) -> np.ndarray:
     return guard.ids[out]
 
 
-def start_guard(n_classes: int) -> Guard:
+def start_guard(n_classes: int) -> ReferenceCheck:
     """Begin with nothing counted."""
     n_levels, cells = N_LEVELS, n_classes + 1
     shapes = (cells, n_levels), (cells,), (n_classes, cells, n_levels), (n_classes, cells), (n_classes,)
     books = Books(*(np.zeros(shape) for shape in shapes))
     even = np.full(n_classes, 1.0 / n_classes)
     shares = Shares(np.ones((cells, n_levels)), even[:, None].copy(), even, 1.0)
-    return Guard(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
+    return ReferenceCheck(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
 
 
-def fit_guard(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
+def fit_guard(guard: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
     """Make room for subclasses and classes that have come, and forget those that have gone.
 
     Until the next batch a subclass that has come is what new ones are, and a class has the mean share.
@@ -566,7 +568,7 @@ def fit_guard(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
 
 
 @kernel
-def fitted(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
+def fitted(guard: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
     """Do what :func:`fit_guard` does where something has changed."""
     books, shares, before, new = guard.books, guard.shares, len(guard.books.votes), len(guard.ids)
     levels, count = books.stream.shape[1], n_classes + len(ids) + 1
@@ -603,7 +605,7 @@ def fitted(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
                 whose[j, c - n_classes] = old_whose[j, place - before if place >= 0 else new]
     for j in range(n_classes):
         classes[j] = classes[j] if classes[j] > 0.0 else 1.0 / n_classes
-    return Guard(
+    return ReferenceCheck(
         ids,
         Books(stream, seen, taken, asked_of, votes_of),
         Shares(known, whose, classes / classes.sum(), shares.kappa),
@@ -643,7 +645,7 @@ def owners_of(
     return owner, known
 
 
-def without_openings(state: StreamState, guard: Guard, n_classes: int) -> StreamState:
+def without_openings(state: StreamState, guard: ReferenceCheck, n_classes: int) -> StreamState:
     """Forget who opened the tables of subclasses that have an owner: nothing new has come with them."""
     owned = np.append(guard.owner != NOBODY, False)
     if not owned.any():

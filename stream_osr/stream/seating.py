@@ -19,14 +19,14 @@ from stream_osr.model.predictive import view
 from stream_osr.model.prior import FULL
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
-from stream_osr.stream.chain import Chain, Chains, Guard, IdentityChanges, refreshed, sizes_of
-from stream_osr.stream.recent_instances import Decided, RecentInstances, places, relabel, remember
+from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
+from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
 
 COMPLETING = 2**31
 """Number, beside those of the chains, of the generator that completes rows of which something is missing."""
 
 
-class Seated(NamedTuple):
+class ChainResult(NamedTuple):
     """A chain and what a batch makes of it.
 
     Attributes
@@ -52,14 +52,14 @@ class Seated(NamedTuple):
     state: StreamState
     result: sampler.BatchResult
     identities: IdentityChanges
-    guard: Guard | None = None
+    guard: ReferenceCheck | None = None
     references: np.ndarray = np.zeros(0, np.int64)
     probabilities: np.ndarray = np.zeros((0, 0))
     mostly_new: np.ndarray = np.zeros(0, np.int64)
     outliers: int = 0
 
 
-class Judged(NamedTuple):
+class BatchPosterior(NamedTuple):
     """What the chains say together of the b instances of a batch; the leader says why.
 
     Attributes
@@ -85,7 +85,7 @@ class Judged(NamedTuple):
     nearest: np.ndarray
     rank: np.ndarray
     distance: np.ndarray
-    seated: Sequence[Seated]
+    seated: Sequence[ChainResult]
 
     @property
     def leader(self) -> sampler.BatchResult:
@@ -119,13 +119,13 @@ def seat(
     parameters: Parameters,
     gaps: Gaps | None = None,
     gain: np.ndarray | None = None,
-) -> list[Seated]:
+) -> list[ChainResult]:
     """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
     settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
     window = chains[0].state.window.rows
     guests = sampler.guests_of(chains[0].state, rows, chains[0].known.prior)
 
-    def step(number: int) -> Seated:
+    def step(number: int) -> ChainResult:
         chain = chains[number]
         same = np.array_equal(chain.state.window.rows, window)
         rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
@@ -133,19 +133,19 @@ def seat(
             chain.known, chain.frozen, chain.state, rows, rng, settings, gaps, guests if same else None, gain
         )
         outliers = 0 if number else _count_outliers(chain, state, result)
-        return _keep_identities(Seated(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))
+        return _keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))
 
     return each(step, range(len(chains)), parameters.n_jobs)
 
 
-def average(seated: Sequence[Seated], rows: np.ndarray) -> Judged:
+def average(seated: Sequence[ChainResult], rows: np.ndarray) -> BatchPosterior:
     """Average what the chains say; the odds are not shifted yet."""
     found = [
         nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
         for number, one in enumerate(seated)
     ]
     raw = shares_of([one.result.probabilities for one in seated])
-    return Judged(rows, raw, raw, mean_of([one.rank for one in found]), *found[0], seated)
+    return BatchPosterior(rows, raw, raw, mean_of([one.rank for one in found]), *found[0], seated)
 
 
 def mean_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -169,12 +169,14 @@ def shares_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return shares
 
 
-def window_together(judged: Judged) -> np.ndarray:
+def window_together(judged: BatchPosterior) -> np.ndarray:
     """Average what the chains say now of the window's instances, shape (w, J + 1)."""
     return shares_of([one.result.window_probabilities for one in judged.seated])
 
 
-def settle(judged: Judged, past: RecentInstances, batch: Decided, horizon: int) -> tuple[Chains, RecentInstances]:
+def settle(
+    judged: BatchPosterior, past: RecentInstances, batch: DecidedBatch, horizon: int
+) -> tuple[Chains, RecentInstances]:
     """Write down where everybody sits now: identities that were joined, instances that moved, those of the batch.
 
     Parameters
@@ -225,7 +227,7 @@ def _let_go(past: RecentInstances, chains: Chains, results: Sequence[sampler.Bat
     return tuple(out)
 
 
-def _keep_identities(seated: Seated) -> Seated:
+def _keep_identities(seated: ChainResult) -> ChainResult:
     """Follow the emerged subclasses most of whose instances moved to one other emerging subclass in a batch.
 
     Those that are left in it, if there are any, are fewer than hold a subclass, and go along. The identity that goes

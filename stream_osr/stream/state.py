@@ -21,7 +21,7 @@ from stream_osr.model.known import Known
 from stream_osr.model.prior import width_of
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import one_thread
-from stream_osr.stream.announcements import Telling
+from stream_osr.stream.announcements import EventBudget
 from stream_osr.stream.arrival_order import Arrival, begin
 from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
 from stream_osr.stream.recent_instances import RecentInstances, from_batches
@@ -91,7 +91,7 @@ class Stages(NamedTuple):
     refuted: int
 
 
-class Waiting(NamedTuple):
+class DelayedDecisions(NamedTuple):
     """Decisions that are held back while later batches re-seat their instances.
 
     Attributes
@@ -112,7 +112,7 @@ class Waiting(NamedTuple):
     responsible: np.ndarray
 
 
-class Following(NamedTuple):
+class ClassShift(NamedTuple):
     """How known classes have followed their instances (:mod:`stream_osr.stream.class_shift`).
 
     Attributes
@@ -215,16 +215,16 @@ class Stream(NamedTuple):
     chains: Chains
     odds: Odds
     past: RecentInstances
-    waiting: Waiting
+    waiting: DelayedDecisions
     decided: tuple[int, ...]
     drift: Drift
     signals: Signals
     actions: tuple[Action, ...] = ()
     references: References | None = None
     called: Called | None = None
-    following: Following | None = None
+    following: ClassShift | None = None
     unknown_rate: UnknownRate | None = None
-    telling: Telling = Telling()
+    telling: EventBudget = EventBudget()
     arrival: Arrival | None = None
     faults: Faults | None = None
 
@@ -272,7 +272,7 @@ class Stream(NamedTuple):
         return self.chains[0].life
 
 
-def widen(waiting: Waiting, n_classes: int) -> Waiting:
+def widen(waiting: DelayedDecisions, n_classes: int) -> DelayedDecisions:
     """Make room for classes that have been opened."""
     old = waiting.responsible.shape[1]
     return waiting._replace(
@@ -293,7 +293,9 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         chains=open_chains(trained, parameters.chains, PRIOR_SEATS),
         odds=start_odds(parameters.learn_odds, trained.references is not None),
         past=from_batches((), parameters.chains, width_of(trained.known.prior)),
-        waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
+        waiting=DelayedDecisions(
+            (), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)
+        ),
         decided=(0,) * (n_classes + 1),
         drift=start_drift(n_classes, trained.known.prior.n_features),
         signals=Signals(),

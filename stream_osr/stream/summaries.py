@@ -25,7 +25,7 @@ LARGEST_SUM = 1e60
 """No sum over whitened rows comes near."""
 
 
-class Said(NamedTuple):
+class SubclassSums(NamedTuple):
     """What is to be said of an emerged subclass.
 
     Attributes
@@ -58,7 +58,7 @@ def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
 
 def to_say(
     before: Mapping[int, Statistics], after: Mapping[int, Statistics], events: Iterable[ev.Event]
-) -> list[Said]:
+) -> list[SubclassSums]:
     """Choose of which subclasses a micro-batch has made something new to say; those that have ended come last.
 
     Nothing has to be remembered but the statistics before and after it, so a replay says the same again.
@@ -77,8 +77,8 @@ def to_say(
             absorbed[event.into] = (*absorbed.get(event.into, ()), event.subclass_id)
         told.update(getattr(event, name) for name in ("subclass_id", "new_id", "into") if hasattr(event, name))
     told |= {key for key, now in after.items() if key not in before or _level(before[key]) != _level(now)}
-    out = [Said(key, now, absorbed.get(key, ())) for key, now in after.items() if key in told]
-    return [*out, *(Said(key, None) for key in before if key not in after)]
+    out = [SubclassSums(key, now, absorbed.get(key, ())) for key, now in after.items() if key in told]
+    return [*out, *(SubclassSums(key, None) for key in before if key not in after)]
 
 
 def _level(statistics: Statistics) -> int:

@@ -29,8 +29,8 @@ from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
 from tests.doors.stream import (
     Chain,
-    Followed,
     IdentityChanges,
+    LifecycleUpdate,
     Stream,
     _join_same,
     as_batches,
@@ -311,7 +311,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     past = reseat(stream.past, 0, seqs[half], new)
     check_statistics(stream._replace(chains=(apart,), past=past))
     grown = Changes((), (new,), (), ())
-    followed = _join_same(Followed(apart, past, IdentityChanges(), grown, {}, state), new)
+    followed = _join_same(LifecycleUpdate(apart, past, IdentityChanges(), grown, {}, state), new)
     assert followed.identities.joined == {new: key}
     assert followed.changes == Changes((), (), (), ())
     joined = stream._replace(chains=(followed.chain,), past=followed.past)
@@ -323,7 +323,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     far = fitted(batch_size=32, chains=1, ensemble="drawn")
     run(far, [(150, []), (300, [NEW, (-12.0, -12.0)])])
     both = far.value.stream.chains[0]
-    alone = Followed(both, far.value.stream.past, IdentityChanges(), grown, {}, both.state)
+    alone = LifecycleUpdate(both, far.value.stream.past, IdentityChanges(), grown, {}, both.state)
     assert _join_same(alone, largest(both)[0]) is alone
 
 

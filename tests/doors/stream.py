@@ -1,13 +1,20 @@
 """Names inside `stream_osr.stream` that tests reach for: they import them from here, and from nowhere else."""
 
 from stream_osr.stream import announcements, batch, recognizer_state
-from stream_osr.stream.announcements import BUDGETS, Telling, sum_up, tell_within_budgets
-from stream_osr.stream.arrival_order import HALF_LIFE, MANY
+from stream_osr.stream.announcements import BUDGETS, EventBudget, sum_up, tell_within_budgets
 from stream_osr.stream.batch import BatchOutput, close_batch
-from stream_osr.stream.chain import Chain, Followed, Guard, IdentityChanges, Parted, follow_identities
+from stream_osr.stream.chain import (
+    Chain,
+    IdentityChanges,
+    LifecycleUpdate,
+    ReferenceCheck,
+    SplitOff,
+    follow_identities,
+)
 from stream_osr.stream.class_shift import (
     PACE,
     PRIOR_WEIGHT,
+    SHIFT_HALF_LIFE,
     STEP,
     Ways,
     _weigh,
@@ -15,7 +22,7 @@ from stream_osr.stream.class_shift import (
     measure_ways,
     without_class,
 )
-from stream_osr.stream.discovery_table import Line
+from stream_osr.stream.discovery_table import SubclassRow
 from stream_osr.stream.hidden_classes import ASKED
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import _join_same
@@ -23,7 +30,7 @@ from stream_osr.stream.monitoring import dependence, follow_dependence
 from stream_osr.stream.naming import counterparts
 from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.stream.recent_instances import (
-    Decided,
+    DecidedBatch,
     RecentInstances,
     as_batches,
     from_batches,
@@ -39,6 +46,7 @@ from stream_osr.stream.reference_check import (
     DEPENDENT,
     EXPECTED,
     LEAST_SUPPORT,
+    MANY,
     MOSTLY_NEW,
     NOBODY,
     REMEMBERED,
@@ -52,8 +60,8 @@ from stream_osr.stream.reference_check import (
     start_guard,
     without_openings,
 )
-from stream_osr.stream.seating import Judged
-from stream_osr.stream.state import Arrived, Following, Stream, open_stream
+from stream_osr.stream.seating import BatchPosterior
+from stream_osr.stream.state import Arrived, ClassShift, Stream, open_stream
 from stream_osr.stream.summaries import as_sums, from_sums, to_say
 
 __all__ = [
@@ -61,7 +69,6 @@ __all__ = [
     "BUDGETS",
     "DEPENDENT",
     "EXPECTED",
-    "HALF_LIFE",
     "LEAST_SUPPORT",
     "MANY",
     "MOSTLY_NEW",
@@ -69,24 +76,25 @@ __all__ = [
     "PACE",
     "PRIOR_WEIGHT",
     "REMEMBERED",
+    "SHIFT_HALF_LIFE",
     "STEP",
     "TYPICAL",
     "Arrived",
     "BatchOutput",
+    "BatchPosterior",
     "Chain",
-    "Decided",
+    "ClassShift",
+    "DecidedBatch",
+    "EventBudget",
     "Evidence",
-    "Followed",
-    "Following",
-    "Guard",
     "IdentityChanges",
-    "Judged",
-    "Line",
-    "Parted",
+    "LifecycleUpdate",
     "PredictiveCache",
     "RecentInstances",
+    "ReferenceCheck",
+    "SplitOff",
     "Stream",
-    "Telling",
+    "SubclassRow",
     "Ways",
     "_join_same",
     "_take_in",
