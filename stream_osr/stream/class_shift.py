@@ -10,8 +10,8 @@ pulls, whatever it is called: an emerging subclass in the midst of a known class
 would stay behind without those that it has lost.
 
 The ways fade with ``SHIFT_HALF_LIFE`` instances of the class. A class moves only when their mean is more than
-``STEP`` standard deviations of the class (root mean square over the dimensions), and by no more than ``PACE`` for each
-of its instances; so it moves once in some tens of them, and costs little.
+``STEP`` standard deviations of the class (root mean square over the dimensions), and by no more than ``PACE`` for
+each of its instances; so it moves once in some tens of them, and costs little.
 
 What it risks: without a label nobody can tell a class that moves from a new one that takes its place step by step. A
 new class that overlaps a known one pulls it, too, until it is found, and goes on pulling with what is taken for the
