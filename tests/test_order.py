@@ -232,7 +232,7 @@ def test_smaller_batches_decide_alike():
     assert np.mean(small.labels == usual.labels) > 0.95
 
 
-@pytest.mark.parametrize("stage", ["average", "follow", "hold"])
+@pytest.mark.parametrize("stage", ["decide", "follow", "wait"])
 def test_a_batch_that_fails_leaves_nothing_behind(stage, monkeypatch):
     """By then the known classes have followed the batch."""
     X, calls, original = pd.DataFrame(beginning("noisy/open", 0, 320).X), [], getattr(engine, stage)

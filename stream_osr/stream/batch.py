@@ -14,29 +14,22 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.model.gaps import NOTHING, Gaps, filled_in
 from stream_osr.parallel import one_thread
-from stream_osr.stream import lifecycle, seating
+from stream_osr.stream import seating
 from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
 from stream_osr.stream.arrival_order import Arrival, predict, test
-from stream_osr.stream.chain import LifecycleUpdate
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, decided_as_first, settle_faults
 from stream_osr.stream.late_labels import Evidence, learn_evidence
-from stream_osr.stream.monitoring import (
-    follow_dependence,
-    follow_known,
-    follow_recall,
-    follow_unknown,
-    references_of,
-    tally,
-)
+from stream_osr.stream.lifecycle import follow
+from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
 from stream_osr.stream.reference_check import ask_references, keep_promise, recounted
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Arrived, Stream
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.odds import Odds, learn_odds, shift_odds
+from stream_osr.trust.odds import shift_odds
 
 
 class BatchOutput(NamedTuple):
@@ -136,22 +129,29 @@ def _go_through(
     if repeats and gaps is not None:
         rows, gaps = without_repeats(stream, rows, gaps, repeats, parameters)
     seated, arrival = seat(trained, stream, rows, parameters, gaps, repeats)
-    judged, odds = average(stream.odds, seated, rows, parameters)
+    judged, odds = seating.average(seated, rows, stream.odds, parameters)
     shown = judged
     if noticed is not None and repeats:
         raw = as_first(noticed, judged.raw)
         shown = judged._replace(raw=raw, probabilities=shift_odds(odds, raw))
     decisions = decide(stream, arrived.times, arrived.keys, shown, parameters)
-    after, batch = settle_identities(stream._replace(odds=odds, arrival=arrival), arrived, judged, parameters)
+    after, batch = settle(stream._replace(odds=odds, arrival=arrival), arrived, judged, parameters)
     failed = list[ev.Event]()
     if noticed is not None:
         decisions = decided_as_first(noticed, decisions)
         after, failed = settle_faults(trained, stream, after, noticed, shown.raw, decisions)
-    after, told, jumped = follow(trained, after, judged, batch, parameters)
-    after, events = announce(trained, stream, after, told)
-    said = [*failed, *events], jumped, told.regained
-    after, events = watch(trained, stream, after, judged, said, parameters, repeats)
-    return hold(after, decisions, shown, told), events
+    after, update, jumped = follow(trained, after, judged, batch, parameters)
+    leader, events = tell(trained, after.labels, update, stream.state.next_id)
+    after = after.led_by(leader)
+    drift, drifted = follow_known(trained, stream, after, judged, parameters, repeats)
+    after, dropped = follow_recall(trained, after._replace(drift=drift), judged, parameters)
+    after, found = follow_dependence(trained, stream, after, judged)
+    events = [*failed, *events, *drifted, *jumped, *dropped, *found]
+    after = after._replace(
+        signals=tally(after.signals, events, judged.seated[0].outliers - update.regained),
+        waiting=wait(after.waiting, decisions, shown, update.identities),
+    )
+    return (follow_classes(after, judged) if parameters.follow_drift else after), events
 
 
 def without_repeats(
@@ -213,68 +213,11 @@ def seat(
     return keep_promise(balanced, references, parameters.max_false_unknown), arrival
 
 
-def average(
-    odds: Odds, seated: Sequence[ChainResult], rows: np.ndarray, parameters: Parameters
-) -> tuple[BatchPosterior, Odds]:
-    """Average what the chains say, learn the shift of the odds of unknown, and apply it."""
-    judged = seating.average(seated, rows)
-    if parameters.learn_odds:
-        odds = learn_odds(odds, judged.raw, judged.mean_rank, parameters.half_life)
-    return judged._replace(probabilities=shift_odds(odds, judged.raw)), odds
-
-
-def settle_identities(
+def settle(
     stream: Stream, arrived: Arrivals, judged: BatchPosterior, parameters: Parameters
 ) -> tuple[Stream, DecidedBatch]:
     """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
-    seen, nowhere = stream.chains[0].state.seen, np.zeros((0, len(arrived.keys)), np.int64)
+    seen, nowhere = stream.state.seen, np.zeros((0, len(arrived.keys)), np.int64)
     batch = DecidedBatch(judged.rows, arrived.keys, arrived.times, seen, nowhere, judged.probabilities[:, -1])
     chains, past = seating.settle(judged, stream.past, batch, parameters.label_horizon)
     return stream._replace(chains=chains, past=past), batch
-
-
-def follow(
-    trained: TrainedModel, stream: Stream, judged: BatchPosterior, batch: DecidedBatch, parameters: Parameters
-) -> tuple[Stream, LifecycleUpdate, list[ev.Event]]:
-    """Follow the emerging subclasses, and the share of the stream that is unknown."""
-    rate, jumped = follow_unknown(trained, stream, judged.probabilities)
-    share = max(rate.rate, float(batch.p_unknown.mean()))
-    arrival = stream.arrival
-    announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
-    terms = lifecycle.LifecycleTerms(
-        parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces
-    )
-    chains, past, told = lifecycle.follow(stream.chains, judged, stream.past, batch, terms)
-    return stream._replace(chains=chains, past=past, unknown_rate=rate), told, jumped
-
-
-def announce(
-    trained: TrainedModel, before: Stream, stream: Stream, told: LifecycleUpdate
-) -> tuple[Stream, list[ev.Event]]:
-    """Tell what happened to the leader's subclasses."""
-    leader, events = tell(trained, stream.labels, told, before.chains[0].state.next_id)
-    return stream.led_by(leader), events
-
-
-def watch(
-    trained: TrainedModel,
-    before: Stream,
-    stream: Stream,
-    judged: BatchPosterior,
-    told: tuple[list[ev.Event], list[ev.Event], int],
-    parameters: Parameters,
-    repeats: Sequence[int] = (),
-) -> tuple[Stream, list[ev.Event]]:
-    """Watch the known classes: which drift, whether the promise holds; count, and let them follow if asked."""
-    events, jumped, regained = told
-    drift, drifted = follow_known(trained, before, stream, judged, parameters, repeats)
-    stream, dropped = follow_recall(trained, stream._replace(drift=drift), judged, parameters)
-    stream, found = follow_dependence(trained, before, stream, judged)
-    events = [*events, *drifted, *jumped, *dropped, *found]
-    stream = stream._replace(signals=tally(stream.signals, events, judged.seated[0].outliers - regained))
-    return (follow_classes(stream, judged) if parameters.follow_drift else stream), events
-
-
-def hold(stream: Stream, decisions: Sequence[Decision], judged: BatchPosterior, told: LifecycleUpdate) -> Stream:
-    """Hold decisions back, those of batches before as they look now."""
-    return stream._replace(waiting=wait(stream.waiting, decisions, judged, told.identities))

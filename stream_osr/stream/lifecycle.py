@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.config import Parameters
+from stream_osr.discovery import events as ev
 from stream_osr.discovery import lifecycle
 from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import OnMenu
@@ -19,7 +21,6 @@ from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
 from stream_osr.stream.chain import (
     Chain,
-    Chains,
     IdentityChanges,
     LifecycleUpdate,
     SplitOff,
@@ -28,6 +29,7 @@ from stream_osr.stream.chain import (
 )
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
+from stream_osr.stream.monitoring import follow_unknown
 from stream_osr.stream.recent_instances import (
     DecidedBatch,
     RecentInstances,
@@ -40,6 +42,8 @@ from stream_osr.stream.recent_instances import (
 )
 from stream_osr.stream.reference_check import owned_by
 from stream_osr.stream.seating import BatchPosterior, ChainResult
+from stream_osr.stream.state import Stream
+from stream_osr.trained import TrainedModel
 
 TRIED_AGAIN = 1.25
 """A subclass that stayed whole is tried again when it has grown by so much."""
@@ -72,42 +76,40 @@ class LifecycleTerms(NamedTuple):
 
 
 def follow(
-    chains: Chains, judged: BatchPosterior, past: RecentInstances, batch: DecidedBatch, terms: LifecycleTerms
-) -> tuple[Chains, RecentInstances, LifecycleUpdate]:
-    """Follow the emerging subclasses of every chain through a batch.
+    trained: TrainedModel, stream: Stream, judged: BatchPosterior, batch: DecidedBatch, parameters: Parameters
+) -> tuple[Stream, LifecycleUpdate, list[ev.Event]]:
+    """Follow the emerging subclasses of every chain through a batch, and the share of the stream that is unknown.
 
-    Those of the leader are told of: samples of their rows are kept, they are joined, parted and set aside. In the
+    Those of the leader are reported: samples of their rows are kept, they are joined, parted and set aside. In the
     others what has emerged is held on the menu, or forgotten.
 
     Parameters
     ----------
-    chains
-        The chains, with the states after the batch.
-    judged
-        What the batch has made of them.
-    past
-        The remembered instances, those of the batch included.
-    batch
-        Those of the batch.
-    terms
-        Caps, and what says that a candidate is more than noise.
+    trained, stream
+        The model, and the stream with the chains and what is remembered after the batch.
+    judged, batch
+        What the chains have made of the batch, and its instances.
+    parameters
+        Settings.
 
     Returns
     -------
-    The chains and what is remembered then, and what happened to the leader's subclasses.
+    The stream then, what happened to the leader's subclasses, and an event if the share of unknown has jumped.
     """
-    after, told = [], []
-    came = arrivals(batch)
-    for number, (chain, one) in enumerate(zip(chains, judged.seated, strict=True)):
-        followed = _follow(chain, number, one, past, came, terms)
+    rate, jumped = follow_unknown(trained, stream, judged.probabilities)
+    arrival, share = stream.arrival, max(rate.rate, float(batch.p_unknown.mean()))
+    announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
+    terms = LifecycleTerms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)
+    past, came, updates = stream.past, arrivals(batch), list[LifecycleUpdate]()
+    for number, (chain, one) in enumerate(zip(stream.chains, judged.seated, strict=True)):
+        update = _follow(chain, number, one, past, came, terms)
         if chain.guard is not None:
-            chain = followed.chain
-            chain = chain._replace(guard=follow_identities(chain.guard, followed.identities))
-            followed = _without_owned(followed._replace(chain=chain))
-        past = followed.past
-        after.append(followed.chain)
-        told.append(followed)
-    return tuple(after), past, told[0]
+            guard = follow_identities(update.chain.guard, update.identities)
+            update = _without_owned(update._replace(chain=update.chain._replace(guard=guard)))
+        past = update.past
+        updates.append(update)
+    chains = tuple(update.chain for update in updates)
+    return stream._replace(chains=chains, past=past, unknown_rate=rate), updates[0], jumped
 
 
 def _follow(

@@ -21,6 +21,7 @@ from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
+from stream_osr.trust.odds import Odds, learn_odds, shift_odds
 
 COMPLETING = 2**31
 """Number, beside those of the chains, of the generator that completes rows of which something is missing."""
@@ -68,10 +69,8 @@ class BatchPosterior(NamedTuple):
         Whitened rows, shape (b, d).
     raw, probabilities
         Of each known class and, last, unknown, before and after the shift of the odds, shape (b, J + 1).
-    mean_rank
-        Density rank in the nearest known class, averaged over the chains, shape (b,).
     nearest, rank
-        Number of that class in the leader, and the density rank there, shape (b,).
+        Number of the nearest known class in the leader, and the density rank there, shape (b,).
     distance
         Mahalanobis distance from its most responsible subclass, shape (b,).
     seated
@@ -81,7 +80,6 @@ class BatchPosterior(NamedTuple):
     rows: np.ndarray
     raw: np.ndarray
     probabilities: np.ndarray
-    mean_rank: np.ndarray
     nearest: np.ndarray
     rank: np.ndarray
     distance: np.ndarray
@@ -138,14 +136,18 @@ def seat(
     return each(step, range(len(chains)), parameters.n_jobs)
 
 
-def average(seated: Sequence[ChainResult], rows: np.ndarray) -> BatchPosterior:
-    """Average what the chains say; the odds are not shifted yet."""
+def average(
+    seated: Sequence[ChainResult], rows: np.ndarray, odds: Odds, parameters: Parameters
+) -> tuple[BatchPosterior, Odds]:
+    """Average what the chains say, learn the shift of the odds of unknown, and apply it."""
     found = [
         nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
         for number, one in enumerate(seated)
     ]
-    raw = shares_of([one.result.probabilities for one in seated])
-    return BatchPosterior(rows, raw, raw, mean_of([one.rank for one in found]), *found[0], seated)
+    raw, mean_rank = shares_of([one.result.probabilities for one in seated]), mean_of([one.rank for one in found])
+    if parameters.learn_odds:
+        odds = learn_odds(odds, raw, mean_rank, parameters.half_life)
+    return BatchPosterior(rows, raw, shift_odds(odds, raw), *found[0], seated), odds
 
 
 def mean_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
