@@ -6,28 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model import dependence
 from stream_osr.model.cells import asked
-from stream_osr.model.dependence import (
-    CORRELATED_STREAM,
-    LAGS,
-    LEAST_EARLIER,
-    LEAST_STREAM_PAIRS,
-    STILL_CORRELATED,
-    Order,
-    Pairs,
-    Process,
-    Residuals,
-    correlation_of,
-    count_pairs,
-    effective_share,
-    faded_pairs,
-    fit_process,
-    is_dependent,
-    no_pairs,
-    shortened,
-    whitened,
-    without_strongest,
-)
+from stream_osr.model.dependence import LAGS, Order, Pairs, Process, Residuals
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
 from stream_osr.stream.chain import Chains, opening_seats
@@ -126,7 +107,7 @@ def begin(order: Order) -> Arrival:
     n_classes, d = order.residuals.mean.shape
     nothing = np.zeros(0, np.int64)
     arrival = Arrival(
-        no_pairs(n_classes, d),
+        dependence.no_pairs(n_classes, d),
         np.zeros((0, d)),
         nothing,
         nothing,
@@ -140,7 +121,7 @@ def begin(order: Order) -> Arrival:
 
 
 def _fitted(arrival: Arrival, process: Process, pairs: Pairs) -> Arrival:
-    return arrival._replace(process=process, independent=effective_share(pairs, process))
+    return arrival._replace(process=process, independent=dependence.effective_share(pairs, process))
 
 
 def predict(
@@ -228,32 +209,35 @@ def test(
     arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
     plausible = density >= _least(references, n_classes, PLAUSIBLE_FROM, always=True)[near]
     plausible &= ~incomplete & ~unknown  # a new class that begins beside a known one is no dependence
-    z = shortened(whitened(order.residuals, rows, near))
+    z = dependence.shortened(dependence.whitened(order.residuals, rows, near))
     group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
     residual = np.concatenate([arrival.residual, z])
     at = np.concatenate([arrival.at, first + np.arange(len(rows))])
     count = arrival.usual[:, :1]
-    middle = np.where(count >= LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
+    middle = np.where(count >= dependence.LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
     usual = arrival.usual * 0.5 ** (len(rows) / USUAL_HALF_LIFE)
     np.add.at(usual, near[plausible], np.hstack([np.ones((len(z), 1)), z])[plausible])
-    pairs, dependent = faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE)), arrival.process is not None
-    suspicious = dependent or correlation_of(pairs)[0] > STILL_CORRELATED
-    pairs = count_pairs(pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious)
+    pairs, dependent = (
+        dependence.faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE)),
+        arrival.process is not None,
+    )
+    suspicious = dependent or dependence.correlation_of(pairs)[0] > dependence.STILL_CORRELATED
+    pairs = dependence.count_pairs(pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious)
     last = slice(-int(LAGS[-1]), None)
     arrival = arrival._replace(pairs=pairs, usual=usual, residual=residual[last], group=group[last], at=at[last])
     if order.process is not None:
         return arrival
-    found = is_dependent(pairs, LEAST_STREAM_PAIRS, CORRELATED_STREAM, was=dependent)
+    found = dependence.is_dependent(pairs, dependence.LEAST_STREAM_PAIRS, dependence.CORRELATED_STREAM, was=dependent)
     if found and not dependent and n_classes > 1:
-        rest, errors, _ = correlation_of(without_strongest(pairs))
-        found = rest > CORRELATED_STREAM and errors > ELSEWHERE
+        rest, errors, _ = dependence.correlation_of(dependence.without_strongest(pairs))
+        found = rest > dependence.CORRELATED_STREAM and errors > ELSEWHERE
     if not found:
         return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
     if not dependent:
-        process = fit_process(pairs)
+        process = dependence.fit_process(pairs)
         return _fitted(arrival, process, pairs)._replace(tracked=start(process, n_classes), since=now, fitted=now)
     if now - arrival.fitted >= (FITTED_AGAIN if pairs.number[0] >= FITTED_AGAIN else FITTED_OFTEN):
-        return _fitted(arrival, fit_process(pairs), pairs)._replace(fitted=now)
+        return _fitted(arrival, dependence.fit_process(pairs), pairs)._replace(fitted=now)
     return arrival
 
 

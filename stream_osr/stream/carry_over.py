@@ -213,10 +213,7 @@ def _carry(
     made = [_made_since(its, earlier, source, labels.index(label)) for label in opened]
     slots = np.concatenate([np.zeros(0, np.int64), *made])
     ids = np.append(old.state.ids[kept], old.known.ids[slots])
-    statistics = both(
-        of_slots(here, kept),
-        restate(statistics_of(old.known.dishes, slots), way, prior, other),
-    )
+    statistics = both(of_slots(here, kept), restate(statistics_of(old.known.dishes, slots), way, prior, other))
     dish = np.full(len(old.state.franchise.menu), CLOSED)
     for j, label in enumerate(labels):
         if label in trained.labels:

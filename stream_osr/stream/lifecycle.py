@@ -19,14 +19,7 @@ from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside
 from stream_osr.model.books import slot_of, tables_of
 from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
-from stream_osr.stream.chain import (
-    Chain,
-    IdentityChanges,
-    LifecycleUpdate,
-    SplitOff,
-    follow_identities,
-    sizes_of,
-)
+from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.monitoring import follow_unknown

@@ -14,12 +14,7 @@ from stream_osr.discovery.lifecycle import comes_as_usual
 from stream_osr.discovery.lives import places_of
 from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
 from stream_osr.discovery.summaries import Signals
-from stream_osr.model.dependence import (
-    CORRELATED_STREAM,
-    LEAST_STREAM_PAIRS,
-    correlation_by_class,
-    correlation_of,
-)
+from stream_osr.model.dependence import CORRELATED_STREAM, LEAST_STREAM_PAIRS, correlation_by_class, correlation_of
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.decisions import most_probable

@@ -22,6 +22,7 @@ from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
 from stream_osr.stream.monitoring import references_of
 from stream_osr.stream.reference_check import current_shares, model_of, typicality_of
+from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.conformal import call_known, plausible
@@ -110,7 +111,7 @@ class PredictiveCache:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict bent rows that lack the same; ``middle`` is their likeliest completion, ``excess`` above most."""
         if not self._closely:
-            return _mean([look(values, each) for each in views]), None
+            return mean_of([look(values, each) for each in views]), None
         looked, densities = [], []
         for chain, own in zip(self._chains, views, strict=True):
             cells, log_weight = look_closely(values, own, len(chain.state.ids))
@@ -120,13 +121,13 @@ class PredictiveCache:
             densities.append(whole)
             looked.append((cells, whole, density))
         mean = np.asarray(np.mean(densities, axis=0))
-        return _mean([self._balanced(number, *each, mean) for number, each in enumerate(looked)]), mean
+        return mean_of([self._balanced(number, *each, mean) for number, each in enumerate(looked)]), mean
 
     def _of_whitened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict whitened rows: probabilities, and mean log densities of classes if these are asked for."""
         chains = self._chains
         if not self._closely:
-            return _mean([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
+            return mean_of([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
         who = asked(rows, chains[0].known.prior)
         densities = [log_class_densities(c.known, c.frozen, who.rows)[0] for c in chains]
         mean = np.asarray(np.mean(densities, axis=0))
@@ -134,7 +135,7 @@ class PredictiveCache:
             self._balanced(number, cells_of(chain.known, chain.state, who, density), density, density, mean)
             for number, (chain, density) in enumerate(zip(chains, densities, strict=True))
         ]
-        return _mean(found), mean
+        return mean_of(found), mean
 
     def _balanced(
         self, number: int, cells: np.ndarray, log_density: np.ndarray, without_gaps: np.ndarray, mean: np.ndarray
@@ -154,7 +155,3 @@ class PredictiveCache:
             seats = opening_seats(chain.known, chain.frozen)
             odds = odds_of_new(without_gaps, log_new, seats, self._references.tempered)
         return balance(shares, np.full(len(cells), np.nan), cells, level, votes(without_gaps), odds)
-
-
-def _mean(found: Sequence[np.ndarray]) -> np.ndarray:
-    return found[0] if len(found) == 1 else np.asarray(np.mean(found, axis=0))

@@ -112,11 +112,7 @@ def complete(
 
 
 def seat(
-    chains: Chains,
-    rows: np.ndarray,
-    parameters: Parameters,
-    gaps: Gaps | None = None,
-    gain: np.ndarray | None = None,
+    chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None, gain: np.ndarray | None = None
 ) -> list[ChainResult]:
     """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
     settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
