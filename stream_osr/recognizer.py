@@ -178,7 +178,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def counters(self) -> Counter[str]:
-        """What happened to the data."""
+        """Counts of what happened to the data."""
         return self.value.counters
 
     @property
@@ -907,7 +907,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def signals(self) -> Signals:
-        """What goes on beside the known, counted, and the recall to be expected (see :class:`stream_osr.Signals`).
+        """Counts of what goes on beside the known, and the recall to be expected (see :class:`stream_osr.Signals`).
 
         Examples
         --------

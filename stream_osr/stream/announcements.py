@@ -1,4 +1,4 @@
-"""What is told of a batch: what happened to the leader's emerging subclasses, as events, within budgets.
+"""Events of a batch: what happened to the leader's emerging subclasses, within budgets.
 
 Beyond a budget events are summed up, and none is lost from the counts. Time is counted in instances, so that a replay
 tells the same.
@@ -144,7 +144,7 @@ _UNIT = 1000
 
 
 class EventBudget(NamedTuple):
-    """What has been told lately, and what waits to be summed up.
+    """Events reported lately, and those that wait to be summed up.
 
     Attributes
     ----------

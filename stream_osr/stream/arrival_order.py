@@ -93,12 +93,12 @@ class Arrival(NamedTuple):
 
     @property
     def counts_typicality(self) -> bool:
-        """Whether typicality says what is known, and not location."""
+        """True if typicality says what is known, and not location."""
         return self.process is not None or self.departed >= 0
 
     @property
     def has_left(self) -> bool:
-        """Whether next to nothing of the latest instances is typical of any known class."""
+        """True if next to nothing of the latest instances is typical of any known class."""
         return self.lately >= LATELY and bool(self.typical[:, 0].sum() < GONE * self.lately)
 
 

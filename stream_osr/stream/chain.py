@@ -27,7 +27,7 @@ PRIOR_SEATS = 50.0
 
 
 class ReferenceCheck(NamedTuple):
-    """What guards the known classes of one chain: counts of the stream and of references, and what they say.
+    """Reference check of one chain: counts of the stream and of references, and the shares that they give.
 
     Attributes
     ----------
@@ -86,14 +86,14 @@ Chains = tuple[Chain, ...]
 
 
 class SplitOff(NamedTuple):
-    """Where a new subclass comes from: the one it was parted from, and the positions of its instances, shape (n,)."""
+    """Origin of a new subclass: the one it was split off, and the positions of its instances, shape (n,)."""
 
     old: int
     seqs: np.ndarray
 
 
 class IdentityChanges(NamedTuple):
-    """What has happened to identities of emerging subclasses in a chain: made once, and followed by all who hold any.
+    """Changes of identities of emerging subclasses in a chain: made once, and followed by all who hold any.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ LEAST_PROBABILITY = 1e-3
 
 
 class Ways(NamedTuple):
-    """How far the rows of a batch lie from where a class expects them.
+    """Distances of the rows of a batch from where a class expects them.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is decided of a batch, and how decisions wait while later batches re-seat their instances."""
+"""Decisions of a batch, and decisions that wait while later batches re-seat their instances."""
 
 from __future__ import annotations
 

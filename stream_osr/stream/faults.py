@@ -18,7 +18,7 @@ from stream_osr.trained import TrainedModel
 
 
 class BatchFaults(NamedTuple):
-    """What the raw rows of a batch show.
+    """Faults that the raw rows of a batch show.
 
     Attributes
     ----------

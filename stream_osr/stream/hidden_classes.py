@@ -28,7 +28,7 @@ MOST = 1024
 
 
 def least_unknown(share: float) -> float:
-    """How probable it must be that an instance is unknown for it to be a stranger, where this share of all is.
+    """Least probability of unknown that makes an instance a stranger, where this share of all is unknown.
 
     Examples
     --------

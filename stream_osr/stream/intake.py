@@ -1,4 +1,4 @@
-"""What comes in: instances and labels, read and checked wholly before anything changes, and counted."""
+"""Instances and labels that come in: read and checked wholly before anything changes, and counted."""
 
 from __future__ import annotations
 

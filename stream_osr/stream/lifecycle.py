@@ -1,4 +1,4 @@
-"""What a batch says about the emerging subclasses, in each chain; the leader's are told."""
+"""Emerging subclasses through a batch, in each chain; the leader's are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is watched beside decisions and subclasses: drift, the share of unknown, recall, dependence, counts."""
+"""Monitoring beside decisions and subclasses: drift, the share of unknown, recall, dependence, counts."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class RecentInstances(NamedTuple):
 
     @property
     def p_unknown(self) -> np.ndarray:
-        """How probable it was at once that each is unknown, shape (n,)."""
+        """Probability of unknown that each had at once, shape (n,)."""
         return self.room.p_unknown[self.start : self.start + len(self.keys)]
 
 

@@ -96,7 +96,7 @@ def once(function: Callable[Concatenate[References, P], R]) -> Callable[Concaten
 
 
 class ReferenceLevels(NamedTuple):
-    """How dense the references of J classes are, by L levels.
+    """Densities of the references of J classes, by L levels.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class ReferenceLevels(NamedTuple):
 
 
 class ReferenceModel(NamedTuple):
-    """What the references say of the frozen densities of one chain alone.
+    """References under the frozen densities of one chain alone.
 
     Columns over the R references go on with those of the first :data:`ASKED`, so that all who are asked with a batch
     lie side by side.
@@ -168,7 +168,7 @@ class ReferenceModel(NamedTuple):
 
 
 class Theirs(NamedTuple):
-    """What is known of n references.
+    """Columns over n references.
 
     Attributes
     ----------
@@ -303,7 +303,7 @@ def _levels(results: Sequence[BatchResult], waiting: int, typical: Typical) -> n
 
 
 class _Turn(NamedTuple):
-    """Who is asked with a batch in every chain: Q references, the batch, and the window where decisions wait.
+    """Instances that are asked with a batch in every chain: Q references, the batch, and the window if decisions wait.
 
     Attributes
     ----------

@@ -61,7 +61,7 @@ class ChainResult(NamedTuple):
 
 
 class BatchPosterior(NamedTuple):
-    """What the chains say together of the b instances of a batch; the leader says why.
+    """Posterior of the b instances of a batch over all chains; the leader says why.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class BatchPosterior(NamedTuple):
 
     @property
     def leader(self) -> sampler.BatchResult:
-        """What the leader found out."""
+        """Result of the leader."""
         return self.seated[0].result
 
 

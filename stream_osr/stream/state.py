@@ -41,7 +41,7 @@ class Arrived(NamedTuple):
 
 
 class Menu(NamedTuple):
-    """What the leader chooses from, in figures.
+    """Numbers of subclasses that the leader chooses from, and its concentrations.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Menu(NamedTuple):
 
 
 class Stages(NamedTuple):
-    """How many emerging subclasses are at which stage of their lives; each is counted once.
+    """Numbers of emerging subclasses by the stage of their lives; each is counted once.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class DelayedDecisions(NamedTuple):
 
 
 class ClassShift(NamedTuple):
-    """How known classes have followed their instances (:mod:`stream_osr.stream.class_shift`).
+    """Movement of known classes that follow their instances (:mod:`stream_osr.stream.class_shift`).
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class Copy(NamedTuple):
 
 
 class Faults(NamedTuple):
-    """What is wrong with the data (:mod:`stream_osr.stream.faults`).
+    """Faults of the data (:mod:`stream_osr.stream.faults`).
 
     Attributes
     ----------
@@ -244,19 +244,19 @@ class Stream(NamedTuple):
 
     @property
     def menu(self) -> Menu:
-        """What there is to choose from."""
+        """Numbers of subclasses, and concentrations."""
         books, ids, life = self.state.franchise, self.state.ids, self.life
         active = int(np.isin(ids, life.ids[life.emerged & ~life.dormant]).sum())
         return Menu(len(self.known.ids), len(ids), active, float(books.alpha[0]), float(books.gamma[0]))
 
     @property
     def stages(self) -> Stages:
-        """How many emerging subclasses of the leader are at which stage, those that are set aside among them."""
+        """Numbers of emerging subclasses of the leader by stage, those that are set aside among them."""
         return Stages(**{name: int((self.stage == name).sum()) for name in Stages._fields})
 
     @property
     def stage(self) -> np.ndarray:
-        """At which of the :class:`Stages` each emerging subclass of the leader is, in the order of ``life.ids``."""
+        """Name of the stage (:class:`Stages`) of each emerging subclass of the leader, in the order of ``life.ids``."""
         life = self.life
         by_rank = {
             "muted": life.muted,

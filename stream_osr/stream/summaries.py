@@ -1,4 +1,4 @@
-"""What sums up the emerged subclasses of a stream, for others to compare with, and when to say it again."""
+"""Sums over the emerged subclasses of a stream, for others to compare with, and when to publish them again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST_SUM = 1e60
 
 
 class SubclassSums(NamedTuple):
-    """What is to be said of an emerged subclass.
+    """Sums of an emerged subclass that are to be published.
 
     Attributes
     ----------

@@ -186,7 +186,7 @@ def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> St
 
 
 def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]) -> Seat | None:
-    """Where a labelled instance may sit again in one chain; None if what held it has gone."""
+    """Find the seat that a labelled instance may have again in one chain; None if what held it has gone."""
     home, seat, label = action.subclass[number], action.seats[number], action.classes[number]
     if home in chain.state.ids:
         return seat._replace(subclass=home, j=-1)

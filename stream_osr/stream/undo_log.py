@@ -1,4 +1,4 @@
-"""What people have asked of a stream, written down so that it can be taken back: small records, no models.
+"""Log of what people have asked of a stream, so that it can be taken back: small records, no models.
 
 An action is undone by its inverse, not by going back to an earlier state: what the stream has learnt since stays.
 """
