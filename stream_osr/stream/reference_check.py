@@ -303,7 +303,7 @@ def _levels(results: Sequence[BatchResult], waiting: int, typical: Typical) -> n
 
 
 class _Turn(NamedTuple):
-    """Instances that are asked with a batch in every chain: Q references, the batch, and the window if decisions wait.
+    """Instances asked with a batch in every chain: Q references, the batch, and the window if decisions wait.
 
     Attributes
     ----------

@@ -256,7 +256,7 @@ class Stream(NamedTuple):
 
     @property
     def stage(self) -> np.ndarray:
-        """Name of the stage (:class:`Stages`) of each emerging subclass of the leader, in the order of ``life.ids``."""
+        """Name of the stage (:class:`Stages`) of each emerging subclass of the leader, in order of ``life.ids``."""
         life = self.life
         by_rank = {
             "muted": life.muted,
