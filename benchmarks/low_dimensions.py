@@ -11,7 +11,7 @@ import numpy as np
 from stream_osr import engine
 from stream_osr.config import parameters
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.trained import train_model
 
 TRAINING, STREAM, BATCH = 40, 600, 64

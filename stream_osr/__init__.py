@@ -12,7 +12,6 @@ from stream_osr.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from stream_osr.decision import Decision, FailedDecision
-    from stream_osr.discovery.candidates import CandidateClass, NewClasses
     from stream_osr.discovery.events import (
         ClassDrifted,
         ColumnFailed,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         SubclassSplit,
         UnknownRateJumped,
     )
+    from stream_osr.discovery.new_classes import CandidateClass, NewClasses
     from stream_osr.discovery.summaries import Signals, Summary
     from stream_osr.recognizer import OpenSetRecognizer
     from stream_osr.trained import TrainedModel

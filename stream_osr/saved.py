@@ -13,7 +13,7 @@ import numpy as np
 from stream_osr.archive import check_recognizer, read_archive, write_archive
 from stream_osr.atomic import remove_unfinished
 from stream_osr.config import parameters
-from stream_osr.discovery.unmet import Unmet
+from stream_osr.discovery.summaries import Unmet
 from stream_osr.engine.value import Holder
 from stream_osr.errors import PersistenceError
 from stream_osr.showing import printable

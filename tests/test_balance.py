@@ -13,12 +13,13 @@ from stream_osr.trust.balance import (
     EXTREME,
     MIXED,
     PRIOR_SHARES,
+    Books,
     Shares,
     class_shares,
+    counted,
     known_share,
     share_out,
 )
-from stream_osr.trust.books import Books, counted
 from stream_osr.trust.levels import LEAST_BELOW, LEVELS, N_LEVELS, level_bounds, levels_of, nearest, references_below
 from tests.oracles import balance as oracle
 

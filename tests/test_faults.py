@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from stream_osr import ColumnFailed, Event, OpenSetRecognizer, RowsRepeated, SubclassEmerged
-from stream_osr.discovery.columns import Columns, Usual, follow_columns, start_columns, usual_columns
-from stream_osr.discovery.repeats import WINDOW, usual_copies
+from stream_osr.discovery.data_quality import (
+    WINDOW,
+    Columns,
+    Usual,
+    follow_columns,
+    start_columns,
+    usual_columns,
+    usual_copies,
+)
 
 NAMES = tuple(f"x{at}" for at in range(6))
 TRAINING, BATCH = 400, 32

@@ -23,7 +23,7 @@ from stream_osr.engine.following import (
 )
 from stream_osr.engine.state import Following
 from stream_osr.model.known import densities, log_densities
-from stream_osr.model.middles import means_and_scales
+from stream_osr.model.nearest import means_and_scales
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.transfer import moved
 from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part

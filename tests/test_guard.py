@@ -32,12 +32,10 @@ from stream_osr.ensemble.owners import (
     start_guard,
     without_openings,
 )
-from stream_osr.model.cells import asked, cells_of
 from stream_osr.model.franchise import menu_weights
 from stream_osr.model.known import log_class_densities
-from stream_osr.trust.balance import Shares
-from stream_osr.trust.books import Books
-from stream_osr.trust.division import balance, votes
+from stream_osr.model.responsibilities import asked, cells_of
+from stream_osr.trust.balance import Books, Shares, balance, votes
 from stream_osr.trust.levels import N_LEVELS
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.oracles import balance as oracle

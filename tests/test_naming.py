@@ -24,7 +24,7 @@ from stream_osr.ensemble.naming import counterparts
 from stream_osr.ensemble.past import Past, read, remembered, written
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
 from stream_osr.evaluation import split
-from stream_osr.model.naming import restated
+from stream_osr.model.edit import restated
 from tests.blobs import KNOWN, NEW, check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.data import need_data
 

@@ -13,8 +13,8 @@ from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.known import N_RANKS, log_densities
 from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.space import RIDGE, Space, fit_space, whiten
 from stream_osr.model.training import Training, seat_by_groups, summarize, train
+from stream_osr.model.whitening import RIDGE, Space, fit_space, whiten
 from stream_osr.trust.references import (
     FOLDS,
     LEAST_OF_CLASS,

@@ -14,7 +14,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel, engine
 from stream_osr.features import Features, frame_matrix
-from stream_osr.model.space import HORIZON, whiten
+from stream_osr.model.whitening import HORIZON, whiten
 from stream_osr.parallel import each
 from tests.blobs import fitted, stream_part
 

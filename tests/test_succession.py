@@ -22,7 +22,7 @@ from stream_osr.ensemble.past import remembered, written
 from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
 from stream_osr.model.marginal import of_nobody
 from stream_osr.model.prior import DIAGONAL, TIED, homogeneous
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from tests.blobs import KNOWN, NEW, around, check_stream, learn_all, members, stream_part, told, training_part
 from tests.data import need_data
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from stream_osr import CandidateClass, ClassDrifted, Decision, NewClasses, SubclassEmerged, Summary
-from stream_osr.discovery.candidates import SHOWN
-from stream_osr.discovery.events import Moment
-from stream_osr.discovery.explanation import Explanation, Movement
+from stream_osr.discovery.events import Explanation, Moment, Movement
+from stream_osr.discovery.new_classes import SHOWN
 
 EVIL = "red\x1b[2J\u202e"
 ESCAPED = r"red\x1b[2J\u202e"

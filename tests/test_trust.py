@@ -29,7 +29,7 @@ from stream_osr import (
 from stream_osr.evaluation import expected_calibration_error
 from stream_osr.model.known import log_densities
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 
 SEEDS = range(3)
 

@@ -7,11 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from stream_osr.trust.levels import LEVELS
-from stream_osr.trust.references import References
-from stream_osr.trust.typical import (
+from stream_osr.trust.levels import (
     DEMANDED,
     FROZEN,
+    LEVELS,
     TEMPERED,
     USUAL,
     known_by_typicality,
@@ -20,6 +19,7 @@ from stream_osr.trust.typical import (
     typical_of,
     with_odds,
 )
+from stream_osr.trust.references import References
 
 TAIL = np.array([0.002, *LEVELS, 1.0])
 """Share of known instances up to each level, the lowest below all of 500 references."""

@@ -22,7 +22,7 @@ from stream_osr import ClassDrifted, engine
 from stream_osr.config import Parameters, parameters
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, Split, load, split
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = ("PENDIGITS", "USPS", "LETTER")

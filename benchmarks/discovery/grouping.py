@@ -27,11 +27,10 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from stream_osr import Decision, NewClasses, engine
 from stream_osr.config import Parameters, parameters
-from stream_osr.discovery.candidates import Measured
-from stream_osr.discovery.grouping import LEAST_SIZE, gather, tree
+from stream_osr.discovery.new_classes import LEAST_SIZE, Measured, gather, tree
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = tuple(KNOWN_CLASSES)

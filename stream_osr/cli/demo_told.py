@@ -24,7 +24,7 @@ from stream_osr.showing import counted
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer, TrainingReport
     from stream_osr.cli.demo_files import Files
-    from stream_osr.discovery.candidates import NewClasses
+    from stream_osr.discovery.new_classes import NewClasses
     from stream_osr.evaluation import OpenSetReport
     from stream_osr.terminal import Terminal
 

@@ -11,9 +11,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.life import RECENT, TREND_HALF_LIFE, USUAL_HALF_LIFE, Subclass, faded
-from stream_osr.discovery.lives import LATEST, NEVER, Lifecycle, only, places_of, with_lives
-from stream_osr.discovery.members import Coming, Members, take_in
+from stream_osr.discovery.lives import (
+    LATEST,
+    NEVER,
+    RECENT,
+    TREND_HALF_LIFE,
+    USUAL_HALF_LIFE,
+    Coming,
+    Lifecycle,
+    Members,
+    Subclass,
+    faded,
+    only,
+    places_of,
+    take_in,
+    with_lives,
+)
 from stream_osr.discovery.reservoir import without
 from stream_osr.model.jit import borrowing_kernel, kernel
 
@@ -162,7 +175,7 @@ def comes_as_usual(life: Lifecycle, seq: int) -> np.ndarray:
     One in four, since a while, and since long:
 
     >>> from stream_osr.discovery.lives import lifecycle
-    >>> from stream_osr.discovery.members import NO_MOMENT
+    >>> from stream_osr.discovery.lives import NO_MOMENT
     >>> def coming(life, begin, end):
     ...     seq = np.arange(begin, end, 4)
     ...     came = Coming(seq[:0], 0 * seq + 7, Members(seq, 0.0 * seq, seq), NO_MOMENT.repeat(len(seq), 0))

@@ -24,7 +24,7 @@ from stream_osr.ensemble.arrival import Arrival, predict, test
 from stream_osr.ensemble.chain import Followed, led_by
 from stream_osr.ensemble.past import Decided
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.gaps import NOTHING, Gaps, filled_in
+from stream_osr.model.missing import NOTHING, Gaps, filled_in
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, learn_odds, shift_odds

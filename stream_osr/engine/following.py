@@ -30,7 +30,7 @@ from stream_osr.ensemble.chain import move_classes
 from stream_osr.ensemble.step import Judged
 from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import Densities, Known
-from stream_osr.model.middles import means_and_scales
+from stream_osr.model.nearest import means_and_scales
 from stream_osr.model.prior import homogeneous
 
 HALF_LIFE = 100.0

@@ -10,8 +10,8 @@ from stream_osr.engine.watch import references_of
 from stream_osr.ensemble.views import Views
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.references import call_known, plausible
 
 
 def predict(trained: TrainedModel, stream: Stream, rows: np.ndarray) -> np.ndarray:

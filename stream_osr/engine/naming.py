@@ -20,7 +20,7 @@ from stream_osr.ensemble import naming
 from stream_osr.ensemble.actions import Labelling, Muting, Promotion, record
 from stream_osr.ensemble.chain import led_by
 from stream_osr.errors import InvalidSubclass, NothingToUndo
-from stream_osr.model.naming import owner_of
+from stream_osr.model.edit import owner_of
 from stream_osr.parallel import one_thread
 from stream_osr.showing import typed
 from stream_osr.trained import TrainedModel

@@ -19,7 +19,7 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.evaluation.protocol import validation_split
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel, train_model
 

@@ -10,11 +10,10 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
-from stream_osr.discovery.candidates import Measured, NewClasses
-from stream_osr.discovery.columns import Columns
-from stream_osr.discovery.drift import Drift, start_drift
+from stream_osr.discovery.data_quality import Columns
+from stream_osr.discovery.drift import Drift, UnknownRate, start_drift
 from stream_osr.discovery.lives import Lifecycle
-from stream_osr.discovery.rate import UnknownRate
+from stream_osr.discovery.new_classes import Measured, NewClasses
 from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.announce import Telling
 from stream_osr.ensemble.actions import Action
@@ -22,9 +21,9 @@ from stream_osr.ensemble.arrival import Arrival, begin
 from stream_osr.ensemble.chain import PRIOR_SEATS, Chains, open_chains
 from stream_osr.ensemble.past import Past, read
 from stream_osr.ensemble.views import find_classes
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Known
 from stream_osr.model.prior import width_of
-from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, start_odds

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.candidates import NewClasses
+from stream_osr.discovery.new_classes import NewClasses
 from stream_osr.engine.state import Stream
 from stream_osr.ensemble.chain import sizes_of
 from stream_osr.model.dishes import empty_dishes

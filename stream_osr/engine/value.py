@@ -15,16 +15,16 @@ import numpy as np
 from stream_osr.config import Arguments, Label, Parameters, parameters, refusing
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
-from stream_osr.discovery.unmet import Unmet, begin
+from stream_osr.discovery.summaries import Unmet, begin
 from stream_osr.engine import Arrivals, Arrived, Evidence, Stream, close_arrivals
 from stream_osr.engine.faults import believable, notice
 from stream_osr.ensemble import step
 from stream_osr.errors import NotTrained
 from stream_osr.features import Features
 from stream_osr.kinds import Name
-from stream_osr.model.gaps import gaps_of
+from stream_osr.model.missing import gaps_of
 from stream_osr.model.prior import FULL
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.trained import TrainedModel
 from stream_osr.training_set import TrainingSet
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.candidates import Measured, NewClasses
-from stream_osr.discovery.summaries import Group, Signals, Summary
-from stream_osr.discovery.unmet import ALL_MET
+from stream_osr.discovery.new_classes import Measured, NewClasses
+from stream_osr.discovery.summaries import ALL_MET, Group, Signals, Summary
 from stream_osr.engine import Glance, Menu, Stream, expected_recall, new_classes, references_of
 from stream_osr.engine.faults import faulty_columns
 from stream_osr.engine.intake import logger, row_of, unlike_training

@@ -9,17 +9,18 @@ import numpy as np
 
 from stream_osr.ensemble.asked import Same
 from stream_osr.ensemble.chain import Chains, opening_seats
-from stream_osr.model.cells import asked
 from stream_osr.model.dependence import (
     CORRELATED_STREAM,
     LAGS,
     LEAST_EARLIER,
     LEAST_STREAM_PAIRS,
     STILL_CORRELATED,
+    Came,
     Order,
     Pairs,
     Process,
     Residuals,
+    Tracked,
     correlation_of,
     count_pairs,
     effective_share,
@@ -27,12 +28,14 @@ from stream_osr.model.dependence import (
     fit_process,
     is_dependent,
     no_pairs,
+    predict_in_order,
     shortened,
+    start,
     whitened,
     without_strongest,
 )
 from stream_osr.model.known import log_categories, log_densities
-from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
+from stream_osr.model.responsibilities import asked
 from stream_osr.trust.levels import quantiles
 from stream_osr.trust.references import References
 

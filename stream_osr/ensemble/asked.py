@@ -7,13 +7,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.cells import Asked, asked
 from stream_osr.model.known import Known, log_new
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.trust.division import votes
-from stream_osr.trust.levels import N_LEVELS, level_bounds, levels_of, nearest, references_below
+from stream_osr.model.responsibilities import Asked, asked
+from stream_osr.trust.balance import votes
+from stream_osr.trust.levels import (
+    N_LEVELS,
+    Typical,
+    level_bounds,
+    levels_of,
+    levels_within,
+    nearest,
+    references_below,
+    typical_of,
+)
 from stream_osr.trust.references import References
-from stream_osr.trust.typical import Typical, levels_within, typical_of
 
 ASKED = 256
 """References asked with each batch, those next in order."""

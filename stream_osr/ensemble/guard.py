@@ -21,20 +21,16 @@ from stream_osr.ensemble.chain import Chains, Guard, opening_seats
 from stream_osr.ensemble.owners import fit_guard, fitted, mostly_new, owners_of, start_guard, without_openings
 from stream_osr.ensemble.past import Past
 from stream_osr.ensemble.step import Judged, Seated, mean_of
-from stream_osr.model.cells import Asked, Said, asked, terms_of, weigh_into
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_densities, log_new
 from stream_osr.model.prior import Prior
-from stream_osr.model.restaurant import StreamState
+from stream_osr.model.responsibilities import Asked, Said, asked, terms_of, weigh_into
 from stream_osr.model.step import BatchResult
 from stream_osr.parallel import each
-from stream_osr.trust.balance import Shares, class_shares, share_of_cells
-from stream_osr.trust.books import counted
-from stream_osr.trust.conformal import call_known, plausible
-from stream_osr.trust.division import balance, votes
-from stream_osr.trust.levels import N_LEVELS, levels_of
-from stream_osr.trust.references import References
-from stream_osr.trust.typical import Typical, known_by_typicality, levels_within, odds_of_new
+from stream_osr.trust.balance import Shares, balance, class_shares, counted, share_of_cells, votes
+from stream_osr.trust.levels import N_LEVELS, Typical, known_by_typicality, levels_of, levels_within, odds_of_new
+from stream_osr.trust.references import References, call_known, plausible
 
 REMEMBERED = 1000.0
 """Instances of the stream after which what was counted weighs half."""

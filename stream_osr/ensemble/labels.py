@@ -13,9 +13,9 @@ from stream_osr.discovery.lives import only, places_of
 from stream_osr.ensemble.actions import Labelling
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
 from stream_osr.ensemble.past import Past, places, unshared
-from stream_osr.model import books, naming
+from stream_osr.model import edit
 from stream_osr.model.between import withdraw_aside
-from stream_osr.model.books import Seat
+from stream_osr.model.edit import Seat
 from stream_osr.model.known import Known, learn_labelled
 from stream_osr.model.prior import homogeneous
 
@@ -61,13 +61,13 @@ def _learn(chain: Chain, number: int, rows: Sequence[Labelled], parameters: Para
         if earlier is not None:
             weight = 0.5 ** ((state.seen - earlier.batch_seq) / parameters.half_life)
             home = int(earlier.subclass[number])
-            seat = books.seat_of(state, earlier.seq, home, weight)
-            state = books.withdraw(state, row, earlier.seq, home, weight, before.prior)
+            seat = edit.seat_of(state, earlier.seq, home, weight)
+            state = edit.withdraw(state, row, earlier.seq, home, weight, before.prior)
             life = without_row(life, home, earlier.seq)
             if home in aside.ids:
                 aside = withdraw_aside(aside, home, row, before.prior)
             if home in known.ids:  # it was named meanwhile
-                known = naming.take_out(known, home, row, naming.owner_of(known, home))
+                known = edit.take_out(known, home, row, edit.owner_of(known, home))
         old = known
         known = learn_labelled(known, homogeneous(row[None])[0], j, rng, state.next_id)
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
@@ -96,13 +96,13 @@ def unlearn(chains: Chains, action: Labelling, j: int, row: np.ndarray) -> Chain
 
 def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> Chain:
     if into in chain.known.ids:
-        known = naming.take_out(chain.known, into, row, j, float(opened))
-        slot = naming.slots_of(known.ids, [into])
+        known = edit.take_out(chain.known, into, row, j, float(opened))
+        slot = edit.slots_of(known.ids, [into])
         if not known.dishes.size[slot[0]] and into not in known.named:
-            known = naming.without_subclasses(known, slot)
+            known = edit.without_subclasses(known, slot)
         return refreshed(chain, known)
     if into in chain.state.ids:
-        return chain._replace(state=books.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
+        return chain._replace(state=edit.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
     return chain
 
 
@@ -120,11 +120,11 @@ def seat_again(
     for chain, place, home in zip(chains, seats, action.subclass, strict=True):
         if place is not None:
             if home in chain.known.ids:  # it was named
-                owner = naming.owner_of(chain.known, home)
-                chain = refreshed(chain, naming.put_in(chain.known, home, action.row, owner))
+                owner = edit.owner_of(chain.known, home)
+                chain = refreshed(chain, edit.put_in(chain.known, home, action.row, owner))
             weight = share * place.weight
             prior = chain.known.prior
-            state = books.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
+            state = edit.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
             chain = chain._replace(state=state)
         back.append(chain)
     if (at := int(places(past, np.array(action.seq)))) >= 0:
@@ -139,7 +139,7 @@ def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]
     if home in chain.state.ids:
         return seat._replace(subclass=home, j=-1)
     if home in chain.known.ids:
-        return seat._replace(subclass=-1, j=naming.owner_of(chain.known, home))
+        return seat._replace(subclass=-1, j=edit.owner_of(chain.known, home))
     if home >= 0 or (label is not None and label not in labels):
         return None
     return seat._replace(subclass=-1, j=-1 if label is None else labels.index(label))

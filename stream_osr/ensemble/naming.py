@@ -12,15 +12,14 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.life import Subclass
-from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
+from stream_osr.discovery.lives import Subclass, lifecycle, with_lives, without_lives
 from stream_osr.ensemble.actions import Promotion, Tables
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
 from stream_osr.ensemble.past import Past, began, places, remembered, unshared
-from stream_osr.model import books, naming
+from stream_osr.model import edit
 from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import log_densities
-from stream_osr.model.middles import typical_rows
+from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.step import BatchResult
 
@@ -77,12 +76,12 @@ def with_counterparts(
 
 def _split_off(first: Chain, chain: Chain, number: int, past: Past, key: int, half_life: float) -> tuple[Chain, Past]:
     """Gather the instances of a subclass of the leader, wherever another chain seats them."""
-    state, slot = first.state, int(naming.slots_of(first.state.ids, [key])[0])
-    dishes = naming.restated(state.dishes, slot, first.known.prior, chain.known.prior)
+    state, slot = first.state, int(edit.slots_of(first.state.ids, [key])[0])
+    dishes = edit.restated(state.dishes, slot, first.known.prior, chain.known.prior)
     at = np.flatnonzero((past.subclass[0] == key) & ~np.isin(past.subclass[number], chain.known.ids))
     weight = np.array([0.5 ** ((state.seen - first) / half_life) for first in began(past, at).tolist()], float)
     home, prior = past.subclass[number, at], chain.known.prior
-    moved = books.gather(chain.state, dishes, past.rows[at], past.seq + at, home, weight, prior)
+    moved = edit.gather(chain.state, dishes, past.rows[at], past.seq + at, home, weight, prior)
     past = unshared(past)
     past.subclass[number, at] = chain.state.next_id
     return chain._replace(state=moved), past
@@ -159,9 +158,9 @@ def _adopt(chain: Chain, past: Past, number: int, keys: Sequence[int], j: int) -
     before = chain.known.size[j] if j < len(chain.known.size) else 0.0
     own = np.isin(past.subclass[number], keys)
     rows, held_by = past.rows[own], past.subclass[number, own]
-    known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, rows)
+    known, frozen, state = edit.adopt(chain.known, chain.state, keys, j, rows)
     ranks, new = known.ranks.copy(), float(known.size[j] - before)
-    ranks[j] = naming.rank_levels(known, frozen, j, rows, held_by, new)
+    ranks[j] = edit.rank_levels(known, frozen, j, rows, held_by, new)
     life = without_lives(chain.life, keys)
     return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
 
@@ -186,14 +185,14 @@ def _give_back(chain: Chain, number: int, past: Past, action: Promotion, j: int)
     goes = home[window.table]
     member = sits == goes
     for i in np.flatnonzero(np.isin(sits, keys) & ~member):  # it has sat down elsewhere since
-        known = naming.take_out(known, int(sits[i]), window.rows[i, :-1], j)
+        known = edit.take_out(known, int(sits[i]), window.rows[i, :-1], j)
     changed = (np.isin(sits, keys) | (goes >= 0)) & ~member & (at >= 0)
     past = unshared(past)
     past.subclass[number, at[changed]] = goes[changed]
-    size = known.dishes.size[naming.slots_of(known.ids, keys)]
+    size = known.dishes.size[edit.slots_of(known.ids, keys)]
     empty = [key for key, n in zip(keys, size.tolist(), strict=True) if not n and key not in goes]
     if empty:
-        known = naming.without_subclasses(known, naming.slots_of(known.ids, empty))
+        known = edit.without_subclasses(known, edit.slots_of(known.ids, empty))
         home = np.where(np.isin(home, empty), -1, home)
     keys = [key for key in keys if key not in empty]
     lives = {key: life for key, life in action.lives[number].items() if key in keys}
@@ -202,7 +201,7 @@ def _give_back(chain: Chain, number: int, past: Past, action: Promotion, j: int)
         ranks = known.ranks.copy()
         ranks[j] = action.ranks[number]
         known = known._replace(ranks=ranks)
-    moved = naming.give_back(known, state, keys, home, member, held)
+    moved = edit.give_back(known, state, keys, home, member, held)
     both = sorted({**chain.life.subclasses, **lives}.items(), key=lambda item: item[1].first.seq)
     life = lifecycle(dict(both), chain.life.delta)
     return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), past
@@ -223,7 +222,7 @@ def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, 
     if stand and np.array_equal(franchise.table_mass[at], tables.mass):
         home[at] = tables.subclass
         return home
-    slots = naming.slots_of(known.ids, keys)
+    slots = edit.slots_of(known.ids, keys)
     emptied = known.seated[j, slots].sum() >= known.size[j]
     largest = keys[int(np.argmax(known.dishes.size[slots]))]
     for table in np.flatnonzero(serving):
@@ -254,7 +253,7 @@ def let_go(past: Past, chains: Chains, results: Sequence[BatchResult]) -> Chains
         for at in places(past, result.moved).tolist() if known.named else ():
             key = int(past.subclass[number, at]) if at >= 0 else -1
             if key in known.named:
-                known = naming.take_out(known, key, past.rows[at], naming.owner_of(known, key))
+                known = edit.take_out(known, key, past.rows[at], edit.owner_of(known, key))
         out.append(chain if known is chain.known else refreshed(chain, known))
     return tuple(out)
 
@@ -263,7 +262,7 @@ def drop_class(chains: Chains, j: int) -> Chains | None:
     """Drop a class that nothing is left of; ``None``: somebody still sits at its tables."""
     if any((chain.state.franchise.table_dish == j).any() for chain in chains):
         return None
-    return tuple(chain._replace(**naming.drop_class(chain.known, chain.state, j)._asdict()) for chain in chains)
+    return tuple(chain._replace(**edit.drop_class(chain.known, chain.state, j)._asdict()) for chain in chains)
 
 
 def is_empty(chains: Chains, j: int) -> bool:

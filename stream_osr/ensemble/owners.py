@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.ensemble.chain import Chain, Guard
-from stream_osr.model.cells import place_of
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
-from stream_osr.model.restaurant import StreamState
-from stream_osr.trust.balance import Shares
-from stream_osr.trust.books import Books
+from stream_osr.model.responsibilities import place_of
+from stream_osr.trust.balance import Books, Shares
 from stream_osr.trust.levels import N_LEVELS
 
 LEAST_SUPPORT = 8.0

@@ -13,14 +13,12 @@ from stream_osr.discovery.lives import places_of
 from stream_osr.ensemble.chain import Chain, Chains, Guard, IdentityChanges, sizes_of
 from stream_osr.ensemble.naming import let_go
 from stream_osr.ensemble.past import Decided, Past, relabel, remember
-from stream_osr.model import books
+from stream_osr.model import edit
 from stream_osr.model import step as sampler
-from stream_osr.model.cells import nearby
-from stream_osr.model.completing import complete_rows, is_complete
-from stream_osr.model.gaps import Gaps
-from stream_osr.model.predictive import view
+from stream_osr.model.franchise import StreamState
+from stream_osr.model.missing import Gaps, complete_rows, is_complete
 from stream_osr.model.prior import FULL
-from stream_osr.model.restaurant import StreamState
+from stream_osr.model.responsibilities import nearby, view
 from stream_osr.parallel import each
 
 COMPLETING = 2**31
@@ -225,9 +223,9 @@ def _keep_identities(seated: Seated) -> Seated:
         others = sizes[target] - count
         older, younger = (target, key) if target < key or others > count else (key, target)
         if key in sizes:
-            state = books.merge(state, older, younger, chain.known.prior)
+            state = edit.merge(state, older, younger, chain.known.prior)
         else:
-            state = books.rename(state, target, older)
+            state = edit.rename(state, target, older)
         result, sizes = _renamed(result, younger, older), sizes_of(state)
         changes = changes.then(IdentityChanges({younger: older}))
     changes = changes._replace(moved=(result.moved, result.moved_to))

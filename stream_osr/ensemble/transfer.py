@@ -11,14 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.life import Subclass
-from stream_osr.discovery.lives import lifecycle
+from stream_osr.discovery.lives import Subclass, lifecycle
 from stream_osr.ensemble.chain import Chain, Chains
 from stream_osr.ensemble.past import Past, read, remembered, written
 from stream_osr.model.between import Aside, nobody_aside, only_aside
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
-from stream_osr.model.middles import typical_rows
+from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import width_of
 from stream_osr.model.transfer import Passage, class_of, move_in, restate
 from stream_osr.trained import TrainedModel

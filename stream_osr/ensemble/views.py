@@ -9,23 +9,21 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
+from stream_osr.discovery.new_classes import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.ensemble.asked import model_of, typicality_of
 from stream_osr.ensemble.chain import Chain, Chains, opening_seats
 from stream_osr.ensemble.guard import shares_of
 from stream_osr.ensemble.past import Past
 from stream_osr.model import step as sampler
-from stream_osr.model.cells import asked, cells_of, log_seats_of
-from stream_osr.model.completing import complete_rows, is_complete, opened
-from stream_osr.model.gaps import NOTHING, Gaps, gaps_of
 from stream_osr.model.known import log_class_densities, unseen
+from stream_osr.model.missing import NOTHING, Gaps, complete_rows, gaps_of, is_complete, opened
 from stream_osr.model.powers import bend
-from stream_osr.model.predictive import View, look, look_closely, view
 from stream_osr.model.prior import FULL, homogeneous
-from stream_osr.model.space import Space, whiten
-from stream_osr.trust.division import balance, votes
+from stream_osr.model.responsibilities import View, asked, cells_of, log_seats_of, look, look_closely, view
+from stream_osr.model.whitening import Space, whiten
+from stream_osr.trust.balance import balance, votes
+from stream_osr.trust.levels import levels_within, odds_of_new
 from stream_osr.trust.references import References
-from stream_osr.trust.typical import levels_within, odds_of_new
 
 
 class Views:

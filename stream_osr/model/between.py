@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.books import drop, hold, insert, merge, rename, slot_of, split, tables_of
 from stream_osr.model.dishes import copy_slots, remove
+from stream_osr.model.edit import drop, hold, insert, merge, rename, slot_of, split, tables_of
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Known
 from stream_osr.model.marginal import (
     Statistics,
@@ -20,13 +21,12 @@ from stream_osr.model.marginal import (
     log_ratios_together,
     of_rows,
     of_slots,
+    part,
     pour,
     statistics_of,
 )
-from stream_osr.model.parting import part
+from stream_osr.model.noise_model import Around, Strangers, find_group
 from stream_osr.model.prior import Prior, homogeneous, statistics_shape, width_of
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.strangers import Around, Strangers, find_group
 
 LEAST_PART = 4
 """Rows that each part of a subclass must have for it to be parted."""

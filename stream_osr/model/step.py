@@ -10,20 +10,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from stream_osr.model.cells import Asked, asked
-from stream_osr.model.completing import open_densities
 from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.franchise import CLOSED, Guests, empty_franchise
-from stream_osr.model.gaps import Gaps, after, no_gaps
+from stream_osr.model.franchise import (
+    CLOSED,
+    Guests,
+    StreamState,
+    derive,
+    empty_franchise,
+    fade,
+    lay_tables,
+    name_subclasses,
+    subclasses_of,
+)
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.moves.concentration import STREAM_ALPHA
+from stream_osr.model.missing import Gaps, after, no_gaps, open_densities
+from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
-from stream_osr.model.predictive import view
 from stream_osr.model.prior import FULL, Prior, homogeneous, width_of
-from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses, subclasses_of
+from stream_osr.model.responsibilities import Asked, asked, view
 
 SPARE = 16
 """Free slots for subclasses that a batch starts with, beside one for every so many of its instances (below)."""

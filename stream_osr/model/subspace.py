@@ -5,20 +5,114 @@ accident of few instances, and a Gaussian takes the next accident for something 
 sum of what is unusual about an instance. Features that say what others say: a copy is left out. And directions in
 which instances hardly differ, or which are too many for the instances there are: of the principal axes of the
 features the first are kept, as many as tell known classes apart from what is new. What that is the known classes
-themselves show: each is left out in turn, and the others must not take it for their own
-(:mod:`stream_osr.model.apart`).
+themselves show: each is left out in turn, and the others must not take it for their own (:func:`told_apart`).
+
+Open-set recognition among the known classes: each is left out in turn, and the others must not take it for theirs.
+
+It is the one measure of what a choice is worth for instances of new classes that training instances allow. The model
+is the plainest that there is, Gaussian classes with one covariance, so that hundreds of choices cost less than
+training.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.stats import rankdata
 
-from stream_osr.model.apart import told_apart
 from stream_osr.model.prior import NO_COLUMN
+
+FOLDS = 3
+"""Parts of the known instances: one is asked about, the others are what the classes are known by."""
+MOST_CLASSES = 20
+MOST_ASKED = 500
+"""Classes that are left out, and instances that are asked about, at most."""
+RIDGE = 1e-6
+"""Share of the total variances that is added to the covariance."""
+LEAST_VARIANCE = 1e-200
+"""Added too: where all rows are the same, squares of distances are numbers still."""
+
+
+def told_apart(rows: np.ndarray, group: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
+    """Leave each class out and tell it from the others, in the first coordinates alone.
+
+    An instance is as new as the nearest class is far.
+
+    Parameters
+    ----------
+    rows
+        Coordinates, shape (n, d).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    ranks
+        Numbers of coordinates, R of them.
+
+    Returns
+    -------
+    Area under the ROC curve, mean of the parts, for each number of coordinates and each class that can be left out,
+    shape (R, C).
+
+    Examples
+    --------
+    Four classes in two dimensions, two of which are at one place in the first.
+
+    >>> group = np.repeat(np.arange(4), 50)
+    >>> centres = np.array([[0, 0], [0, 9], [9, 0], [18, 0]])
+    >>> rows = centres[group] + np.random.default_rng(0).normal(size=(200, 2))
+    >>> told_apart(rows, group, [1, 2]).round(1)
+    array([[0.5, 0.5, 1. , 1. ],
+           [1. , 1. , 1. , 1. ]])
+    """
+    rng = np.random.default_rng(0)
+    count = int(group.max()) + 1
+    part = np.empty(len(group), np.int64)
+    for j in range(count):
+        own = np.flatnonzero(group == j)
+        part[rng.permutation(own)] = (np.arange(len(own)) + rng.integers(FOLDS)) % FOLDS
+    left_out = np.sort(rng.permutation(count)[:MOST_CLASSES])
+    areas = np.full((len(ranks), len(left_out), FOLDS), np.nan)
+    for fold in range(FOLDS):
+        for at, j in enumerate(left_out.tolist()):
+            asked = rng.permutation(np.flatnonzero((group == j) | (part == fold)))[:MOST_ASKED]
+            new, rest = group[asked] == j, (group != j) & (part != fold)
+            if new.all() or not new.any() or rest.sum() <= len(np.unique(group[rest])):
+                continue
+            novelty = _novelty(rows[rest], group[rest], rows[asked], ranks)
+            areas[:, at, fold] = [_area(each, new) for each in novelty]
+    there = ~np.isnan(areas).any(axis=(0, 2))
+    return np.asarray(areas[:, there].mean(axis=2))
+
+
+def _novelty(rows: np.ndarray, group: np.ndarray, asked: np.ndarray, ranks: Sequence[int]) -> list[np.ndarray]:
+    """Squared distance of the rows that are asked about, shape (a, d), from the nearest class: (a,) for each rank."""
+    number = np.unique(group, return_inverse=True)[1]
+    mean = np.array([rows[number == k].mean(axis=0) for k in range(int(number.max()) + 1)])
+    centred = rows - mean[number]
+    freedom = len(rows) - len(mean)
+    within, spread = centred.T @ centred / freedom, rows.var(axis=0)
+    out = []
+    for rank in ranks:
+        shrink = max(0.0, 1.0 - freedom / (2.0 * rank))
+        own = (shrink + RIDGE) * np.maximum(spread[:rank], RIDGE * spread.mean()) + LEAST_VARIANCE
+        lower = np.linalg.cholesky((1.0 - shrink) * within[:rank, :rank] + np.diag(own))
+        z = solve_triangular(lower, asked[:, :rank].T, lower=True)
+        means = solve_triangular(lower, mean[:, :rank].T, lower=True)
+        square = (z**2).sum(axis=0)[:, None] - 2.0 * z.T @ means + (means**2).sum(axis=0)
+        out.append(np.asarray(square.min(axis=1)))
+    return out
+
+
+def _area(novelty: np.ndarray, new: np.ndarray) -> float:
+    """Area under the ROC curve: how often what is new has the larger value; no ties."""
+    rank = np.empty(len(new))
+    rank[np.argsort(novelty, kind="stable")] = np.arange(len(new))
+    count = int(new.sum())
+    return float((rank[new].sum() - count * (count - 1) / 2) / (count * (len(new) - count)))
+
 
 USUAL = 0.9
 """A feature that has one and the same value in so large a share of the instances hardly varies."""

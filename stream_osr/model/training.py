@@ -7,19 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.broad import add_broad, fit_broad
 from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishes, log_constant
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
-from stream_osr.model.gaps import no_gaps
 from stream_osr.model.gaussian.full import invert
-from stream_osr.model.known import N_RANKS, Holding, Known, densities, leave_one_out
-from stream_osr.model.location import CONJUGATE, Location, log_new_densities
-from stream_osr.model.moves.base_measure import Grid, draw_concentrations, draw_prior
-from stream_osr.model.moves.concentration import ALPHA, GAMMA
+from stream_osr.model.known import N_RANKS, Holding, Known, add_broad, densities, fit_broad, leave_one_out
+from stream_osr.model.missing import no_gaps
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, Grid, draw_concentrations, draw_prior
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.sweeps import sweep_groups
 from stream_osr.model.prior import FULL, TIED, Prior, homogeneous
-from stream_osr.model.space import Space, rewhiten
+from stream_osr.model.student_t import CONJUGATE, Location, log_new_densities
+from stream_osr.model.whitening import Space, rewhiten
 
 SPARE = 64
 

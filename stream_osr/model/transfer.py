@@ -14,17 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.books import rewrite, with_tables
 from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, log_predictive
+from stream_osr.model.edit import rewrite, with_tables
 from stream_osr.model.flags import Flags, each_flag
-from stream_osr.model.franchise import CLOSED
+from stream_osr.model.franchise import CLOSED, StreamState
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.marginal import Statistics, both, dishes_of, of_nobody, of_slots, settle
 from stream_osr.model.powers import Powers, bend, slopes, unbend
 from stream_osr.model.prior import DIAGONAL, FULL, NO_COLUMN, Prior, homogeneous, same_prior
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import Space, numeric
+from stream_osr.model.whitening import Space, numeric
 
 OTHER = 1 << 30
 """In the place of the number of a value that is none here."""
@@ -155,7 +154,7 @@ def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[Origi
 
     Examples
     --------
-    >>> from stream_osr.model.space import fit_space, whiten
+    >>> from stream_osr.model.whitening import fit_space, whiten
     >>> rng = np.random.default_rng(0)
     >>> X, group = rng.normal(size=(100, 2)), np.arange(100) % 2
     >>> old, new = fit_space(X, group), fit_space(3.0 * X[:, ::-1] + 1.0, group)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from stream_osr.engine import Stream
-from stream_osr.model.middles import means_and_scales
+from stream_osr.model.nearest import means_and_scales
 from stream_osr.report.emerged import emerged_slots
 
 HELD = 0.9

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.discovery.values import values_of
+from stream_osr.discovery.explain import values_of
 from stream_osr.engine import Stream
 from stream_osr.errors import ConnectorError
 from stream_osr.report.pool import Pool

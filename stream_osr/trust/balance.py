@@ -13,6 +13,10 @@ one of the stream,
 v being the instances of the stream that one reference stands for. The prior p(t) says that most subclasses are of
 one kind: all known with probability .8 t0, all new with .8 (1 - t0), else any share; ``t0`` is what the small cells
 say together. ``docs/inference.md``, section 15, has the argument.
+
+Books: which cells the stream's instances and the references fall into, as counts that fade.
+
+What the sampler calls unknown, divided: part of it goes back to the known classes that it belongs to.
 """
 
 from __future__ import annotations
@@ -22,9 +26,74 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
+from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using, total_of
 from stream_osr.model.jit import kernel
-from stream_osr.trust.books import Books
+from stream_osr.trust.levels import with_odds
+
+
+class Books(NamedTuple):
+    """Counts of J known classes and C cells: the known classes, K emerging subclasses, and what is new; L levels.
+
+    Attributes
+    ----------
+    stream
+        Instances of the stream in each cell, faded, shape (C, L).
+    seen
+        Instances that came since each cell is there, faded, shape (C,).
+    taken
+        References of each class in each cell, faded, shape (J, C, L).
+    asked
+        References of each class that were asked since each cell is there, faded, shape (J, C).
+    votes
+        What the classes' densities alone say of the known instances, faded, shape (J,).
+    """
+
+    stream: np.ndarray
+    seen: np.ndarray
+    taken: np.ndarray
+    asked: np.ndarray
+    votes: np.ndarray
+
+
+@kernel
+def counted(
+    books: Books, cells: np.ndarray, level: np.ndarray, group: np.ndarray, weight: np.ndarray, n: int, fade: float
+) -> Books:
+    """Take references and instances of the stream into the books, but for the votes.
+
+    Parameters
+    ----------
+    books
+        The counts so far; they do not change.
+    cells, level
+        Responsibilities of the cells and the level of each, shapes (m, C) and (m,): first the references, then n
+        instances, and whoever else there is.
+    group, weight
+        Class of each reference and what it counts, shape (Q,).
+    n
+        Instances of the stream.
+    fade
+        What is left of the counts so far.
+    """
+    (n_classes, count, levels), first = books.taken.shape, len(group)
+    asked, taken = np.zeros(n_classes), np.zeros((n_classes, levels, count))
+    for i in range(first):
+        asked[group[i]] += weight[i]
+        here = taken[group[i], level[i]]
+        for c in range(count):
+            here[c] += weight[i] * cells[i, c]
+    came = np.zeros((levels, count))
+    for i in range(first, first + n):
+        for c in range(count):
+            came[level[i], c] += cells[i, c]
+    all_taken, all_asked = fade * books.taken, fade * books.asked
+    for j in range(n_classes):
+        for c in range(count):
+            all_asked[j, c] += asked[j]
+            for at in range(levels):
+                all_taken[j, c, at] += taken[j, at, c]
+    return Books(fade * books.stream + came.T, fade * books.seen + n, all_taken, all_asked, fade * books.votes)
+
 
 SMALL = 8.0
 """Instances of the stream below which a subclass counts with all other small ones."""
@@ -363,3 +432,80 @@ def share_of_cells(
             whole += owner[j, c - n_classes]
         owner[:, c - n_classes] /= whole
     return Shares(_known_shares(cells, kappa), owner, classes, kappa)
+
+
+@kernel
+def votes(log_density: np.ndarray) -> np.ndarray:
+    """How probable each class is by its density alone, shape (n, J)."""
+    n, n_classes = log_density.shape
+    out = np.empty((n, n_classes))
+    for i in range(n):
+        peak = largest(log_density[i])
+        for j in range(n_classes):
+            out[i, j] = log_density[i, j] - peak
+    exp_each(out.reshape(out.size))
+    for i in range(n):
+        scale = 1.0 / total_of(out[i])
+        for j in range(n_classes):
+            out[i, j] *= scale
+    return out
+
+
+@kernel
+def balance(
+    shares: Shares,
+    unknown: np.ndarray,
+    cells: np.ndarray,
+    level: np.ndarray,
+    vote: np.ndarray,
+    odds: np.ndarray | None = None,
+) -> np.ndarray:
+    """Divide what the sampler calls unknown, and state the known classes by their shares in the stream.
+
+    Parameters
+    ----------
+    shares
+        What the books say.
+    unknown
+        How probable each instance is unknown, as the sampler has it, shape (n,); NaN: as the cells have it.
+    cells
+        Responsibilities of the cells, shape (n, C).
+    level
+        Level of each instance, shape (n,).
+    vote
+        How probable each known class is by its density alone (:func:`votes`), shape (n, J).
+    odds
+        Odds that each instance is new by what the frozen classes say, shape (n,): the shares are those of typicality
+        (:mod:`stream_osr.trust.levels`); ``None``: they are those of references in the cells.
+
+    Returns
+    -------
+    Probabilities of the known classes and, last, unknown, shape (n, J + 1).
+    """
+    (n, n_classes), count = vote.shape, cells.shape[1]
+    back, new = np.empty((n, count - n_classes)), np.empty(n)
+    known, classes = np.ascontiguousarray(shares.known[n_classes:].T), shares.classes
+    for i in range(n):
+        here, share, emerging = back[i], known[level[i]], cells[i, n_classes:]
+        new[i] = total_of(emerging)
+        scale = 1.0 / max(new[i], 1e-300)
+        for c in range(count - n_classes):
+            here[c] = emerging[c] * scale * (share[c] if odds is None else with_odds(share[c], odds[i]))
+    theirs, out = back @ shares.owner.T, np.empty((n, n_classes + 1))
+    for i in range(n):
+        whole = new[i] if np.isnan(unknown[i]) else unknown[i]
+        own, their = 0.0, 0.0
+        for j in range(n_classes):
+            theirs[i, j] *= vote[i, j]
+            their += theirs[i, j]
+            own += classes[j] * vote[i, j]
+        own, their = (1.0 - whole) / own, whole * total_of(back[i]) / max(their, 1e-300)
+        left = 1.0
+        for j in range(n_classes):
+            kept = own * classes[j] * vote[i, j]
+            if odds is not None:
+                kept *= with_odds(shares.known[j, level[i]], odds[i])
+            out[i, j] = kept + their * theirs[i, j]
+            left -= out[i, j]
+        out[i, n_classes] = max(left, 0.0)
+    return out

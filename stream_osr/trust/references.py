@@ -7,6 +7,20 @@ densities that were made without it: its fold (a tenth) is left out of the white
 of the others as trained. Where instances are so many that one of them changes little, leaving out the instance alone
 says the same. Not so of categories: a fold leaves out rare values with it, as a stream brings some that training did
 not have.
+
+A promise for each known class: at most so large a share of it is called unknown, whatever its distribution.
+
+Split conformal prediction (Vovk, Gammerman and Shafer 2005) class by class: an instance is plausible for a class
+unless it is among the least dense of ``max_false_unknown`` of it, by the class's frozen density and its reference
+instances, each of which the density has not seen. An instance of the class is implausible for it with at most that
+probability, if it is exchangeable with the references: the class must not have moved. Where several models are
+averaged it is their mean log density that is ranked.
+
+Training instances that look mislabelled: another class describes them as its own, and theirs does not.
+
+An instance between two classes is an error of the model, and its label may be right. The density of a mislabelled one
+is as much higher in its true class as that of any instance of the class: its excess has the distribution of the
+margins by which instances that are labelled right prefer their own class.
 """
 
 from __future__ import annotations
@@ -17,16 +31,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Parameters
+from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.categories import base_of
 from stream_osr.model.flags import OF_FLAG
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
-from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.prior import TIED, Prior, homogeneous
-from stream_osr.model.space import Space, even_where_open, whiten
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
+from stream_osr.model.whitening import Space, even_where_open, fit_mixed, whiten
 
 FOLDS = 10
 NO_GAIN = np.zeros(0)
@@ -56,7 +69,7 @@ class References(NamedTuple):
         Instances of its class that each stands for, in means over the class, shape (R,); ``None``: one each. They sum
         to the number of the class's references.
     gain
-        By how much more likely each was given the training instances before it (:mod:`stream_osr.model.ordered`),
+        By how much more likely each was given the training instances before it (:mod:`stream_osr.model.dependence`),
         shape (R,); empty where neighbours are independent.
     effective
         Number of independent instances that say as much as the training instances of a typical class; 0: as many as
@@ -369,3 +382,125 @@ def least_references(max_false_unknown: float) -> int:
     (99, 9)
     """
     return int(np.ceil(1.0 / max_false_unknown - 1e-9)) - 1
+
+
+def plausible(references: References, log_density: np.ndarray, max_false_unknown: float) -> np.ndarray:
+    """Say for which classes each instance is not implausible, shape (n, J).
+
+    Parameters
+    ----------
+    references
+        R references.
+    log_density
+        Mean log density of n instances under each known class, over the models, shape (n, J).
+    max_false_unknown
+        What may be called unknown of a class. One with too few references to promise it is left out.
+
+    Examples
+    --------
+    >>> references = References(np.zeros((9, 1)), np.zeros(9, int), (np.arange(9.0)[:, None],))
+    >>> plausible(references, np.array([[-0.5], [0.5]]), 0.1)
+    array([[False],
+           [ True]])
+    """
+    out = np.zeros(log_density.shape, bool)
+    own, weights = np.mean(references.log_density, axis=0), references.weights
+    for j in range(log_density.shape[1]):
+        theirs, weight = own[references.group == j, j], weights[references.group == j]
+        if len(theirs) >= least_references(max_false_unknown):
+            order = np.argsort(theirs, kind="stable")
+            reached = np.cumsum(weight[order])  # the reference above counts as well
+            reached = np.append(reached, reached[-1] + weight.max())
+            rank = reached[np.searchsorted(theirs[order], log_density[:, j], side="right")]
+            out[:, j] = rank > max_false_unknown * reached[-1] + 1e-9
+    return out
+
+
+def check_references(references: References | None, labels: Sequence[Label], max_false_unknown: float | None) -> None:
+    """Check that the references of every trained class suffice for the promise.
+
+    Raises
+    ------
+    InvalidParameter
+        Naming the class, what it has and what it would need.
+    """
+    if max_false_unknown is None:
+        return
+    least = least_references(max_false_unknown)
+    group = np.zeros(0, np.int64) if references is None else references.group
+    for label, count in zip(labels, np.bincount(group, minlength=len(labels)), strict=True):
+        if count < least:
+            raise InvalidParameter(
+                f"max_false_unknown is {max_false_unknown:g}, and class {label!r} has {count} reference instances, "
+                f"where {least} are needed; give it more training instances, or promise less "
+                f"(max_false_unknown={1.0 / (count + 1):.2g} is the least that these allow)"
+            )
+
+
+def call_known(probabilities: np.ndarray, is_plausible: np.ndarray) -> np.ndarray:
+    """Give to the plausible classes what is called unknown, where there are any; probabilities of shape (n, J + 1).
+
+    Examples
+    --------
+    >>> call_known(np.array([[0.2, 0.1, 0.7]]), np.array([[True, False]]))
+    array([[0.9, 0.1, 0. ]])
+    """
+    theirs = is_plausible * np.maximum(probabilities[:, :-1], 1e-12)
+    total = theirs.sum(axis=1)
+    rows = total > 0.0
+    out = probabilities.copy()
+    out[rows, :-1] += probabilities[rows, -1:] * theirs[rows] / total[rows, None]
+    out[rows, -1] = 0.0
+    return out
+
+
+USUAL = 0.05
+"""The other class finds it usual: so many of its own instances, as a share, are less dense in it."""
+LEAST_EXCESS = math.log(50.0)
+"""Excess of a mislabelled instance at least: where classes overlap widely, margins are as small as errors."""
+LEAST_SHARE, LEAST = 0.02, 10
+"""Mislabelled instances there are if the excess of so large a share, and of so many, is above the median margin."""
+
+
+def mislabelled(log_density: Sequence[np.ndarray], group: np.ndarray) -> np.ndarray:
+    """Say which training instances look mislabelled, shape (n,).
+
+    Their excess is above the first quartile of the margins. None are, unless enough are above the median.
+
+    Parameters
+    ----------
+    log_density
+        Log class densities of the instances in each model, its own made without it, shape (n, J).
+    group
+        Class of each, shape (n,).
+
+    Examples
+    --------
+    Two classes, ten standard deviations apart, with a tenth of the labels of the first exchanged:
+
+    >>> rng, true = np.random.default_rng(0), np.arange(400) % 2
+    >>> x = rng.normal(10.0 * true)
+    >>> group = np.where(np.arange(400) % 20 == 0, 1, true)
+    >>> log_density = -0.5 * np.column_stack([x, x - 10.0]) ** 2
+    >>> found = mislabelled([log_density], group)
+    >>> bool((group != true)[found].all()), int(found.sum()), int(mislabelled([log_density], true).sum())
+    (True, 17, 0)
+    """
+    mean, each = np.mean(log_density, axis=0), np.arange(len(group))
+    own, others = mean[each, group], mean.copy()
+    others[each, group] = -np.inf
+    nearest, most = others.argmax(axis=1), others.max(axis=1)
+    there = np.isfinite(own) & np.isfinite(most)
+    right = there & (most < own)
+    if not right.any():
+        return np.zeros(len(group), bool)
+    margin = own[right, None] - others[right]
+    quartile, median = np.maximum(np.quantile(margin[np.isfinite(margin)], [0.25, 0.5]), LEAST_EXCESS)
+    usual = np.zeros(len(group), bool)
+    for j in np.unique(nearest[there]):
+        theirs, asked = own[there & (group == j)], there & (nearest == j)
+        if len(theirs):
+            usual[asked] = most[asked] > np.quantile(theirs, USUAL)
+    excess = np.where(there & usual, most - np.where(there, own, 0.0), -np.inf)
+    enough = (excess > median).sum() >= max(LEAST, LEAST_SHARE * len(group))
+    return np.asarray((excess > quartile) & enough)

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.discovery import drift, grouping, streamndr
 from benchmarks.discovery.__main__ import main
 from stream_osr import Decision, OpenSetRecognizer
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from tests.data import need_data
 
 

@@ -29,7 +29,7 @@ from stream_osr.discovery.drift import (
 )
 from stream_osr.evaluation import split
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.trained import train_model
 from tests.blobs import around
 from tests.data import need_data

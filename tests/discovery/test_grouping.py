@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from stream_osr.discovery.grouping import (
+from stream_osr.discovery.new_classes import (
     LEAST_SIZE,
     NEARLY_BEST,
     Counts,

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.life import RECENT, TREND_HALF_LIFE, USUAL_HALF_LIFE, Member, Subclass, trend, unite
 from stream_osr.discovery.lifecycle import (
     BURST,
     EMERGES_ABOVE,
@@ -28,8 +27,22 @@ from stream_osr.discovery.lifecycle import best_supported as best_supported_of
 from stream_osr.discovery.lifecycle import comes_as_usual as which_come_as_usual
 from stream_osr.discovery.lifecycle import forget as forget_all_but
 from stream_osr.discovery.lifecycle import observe as observe_columns
-from stream_osr.discovery.lives import Lifecycle, lifecycle, places_of, with_lives
-from stream_osr.discovery.members import Coming, Members, moments_of
+from stream_osr.discovery.lives import (
+    RECENT,
+    TREND_HALF_LIFE,
+    USUAL_HALF_LIFE,
+    Coming,
+    Lifecycle,
+    Member,
+    Members,
+    Subclass,
+    lifecycle,
+    moments_of,
+    places_of,
+    trend,
+    unite,
+    with_lives,
+)
 from stream_osr.discovery.reservoir import keep, objects
 from tests.oracles import lives as oracle
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.unmet import ALL_MET, MOST_IGNORED, Unmet
+from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, Unmet
 from stream_osr_connectors.aside import MOST_KINDS, OTHERS, counting
 from stream_osr_connectors.loop import load_checkpoint
 from tests.test_cli import call

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stream_osr.cli import demo
-from stream_osr.discovery.candidates import NewClasses
+from stream_osr.discovery.new_classes import NewClasses
 from stream_osr.live.shown import shown
 from stream_osr.live.state import State
 from stream_osr.report.content import collect

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.model.mixed import find_open, fit_mixed
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import find_open, fit_mixed, whiten
 from stream_osr.trained import TrainedModel
 
 CENTRES = {"idle": (0.0, 0.0), "running": (12.0, 4.0)}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_osr.discovery.grouping import Estimate
+from stream_osr.discovery.new_classes import Estimate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.engine import Menu, Stages
 from stream_osr.trust.recall import ExpectedRecall

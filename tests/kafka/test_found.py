@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
-from stream_osr.discovery.explanation import Movement
-from stream_osr.discovery.grouping import Estimate
+from stream_osr.discovery.events import Movement
+from stream_osr.discovery.new_classes import Estimate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.engine import Stages
 from stream_osr.trust.recall import ExpectedRecall

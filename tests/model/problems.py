@@ -9,8 +9,8 @@ import numpy as np
 
 from stream_osr.model.dishes import Dishes, add, empty_dishes, log_prior_predictives
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
-from stream_osr.model.gaps import no_gaps
-from stream_osr.model.moves.concentration import STREAM_ALPHA
+from stream_osr.model.missing import no_gaps
+from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.prior import Prior, homogeneous, make_prior, width_of
 from tests.model import chains

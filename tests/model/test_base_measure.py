@@ -10,13 +10,12 @@ from scipy import stats
 
 from stream_osr.model import training as library
 from stream_osr.model.dishes import add, empty_dishes, log_predictive
-from stream_osr.model.gaps import no_gaps
-from stream_osr.model.location import CONJUGATE, fit_location, log_new_densities
-from stream_osr.model.moves.base_measure import FLOOR, Grid, draw_prior, log_evidence, make_grid
-from stream_osr.model.moves.concentration import ALPHA, GAMMA
+from stream_osr.model.missing import no_gaps
+from stream_osr.model.moves.hyperparameters import ALPHA, FLOOR, GAMMA, Grid, draw_prior, log_evidence, make_grid
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import fit_space
+from stream_osr.model.student_t import CONJUGATE, fit_location, log_new_densities
+from stream_osr.model.whitening import fit_space
 from tests.model import chains
 from tests.model.problems import check_books, make_base, seat
 from tests.model.test_joint_distribution import variance_of_row

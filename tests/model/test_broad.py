@@ -8,12 +8,20 @@ from scipy import integrate, stats
 from scipy.special import logsumexp
 
 from stream_osr.model import training as library
-from stream_osr.model.broad import FREEDOM_ABOVE, add_broad, fit_broad, log_missing, outline
-from stream_osr.model.known import densities, learn_labelled, log_class_densities, log_new
-from stream_osr.model.location import CONJUGATE, fit_location, log_t
+from stream_osr.model.known import (
+    FREEDOM_ABOVE,
+    add_broad,
+    densities,
+    fit_broad,
+    learn_labelled,
+    log_class_densities,
+    log_missing,
+    log_new,
+    outline,
+)
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.scatter import bounded_scatter
-from stream_osr.model.space import fit_space
+from stream_osr.model.student_t import CONJUGATE, fit_location, log_t
+from stream_osr.model.whitening import bounded_scatter, fit_space
 from tests.model.problems import make_base
 from tests.model.test_training import labelled
 from tests.oracles import broad as oracle

@@ -9,25 +9,19 @@ import pytest
 
 from stream_osr.discovery.reconcile import Local, Summary, restore
 from stream_osr.model import categories
-from stream_osr.model.background import Background, gain, noise_of
-from stream_osr.model.broad import _values
-from stream_osr.model.cells import Said, asked, log_seats_of, weigh
-from stream_osr.model.completing import complete_rows
 from stream_osr.model.dishes import log_predictive
-from stream_osr.model.gaps import gaps_of
-from stream_osr.model.known import densities, learn_labelled, log_densities
-from stream_osr.model.location import CONJUGATE
-from stream_osr.model.marginal import log_marginals, log_ratios_together, pour, statistics_of
-from stream_osr.model.mixed import fit_mixed
-from stream_osr.model.moves.base_measure import CONCENTRATION
-from stream_osr.model.parting import _best_partition
-from stream_osr.model.predictive import view
+from stream_osr.model.franchise import StreamState
+from stream_osr.model.known import _values, densities, learn_labelled, log_densities
+from stream_osr.model.marginal import _best_partition, log_marginals, log_ratios_together, pour, statistics_of
+from stream_osr.model.missing import complete_rows, gaps_of
+from stream_osr.model.moves.hyperparameters import CONCENTRATION
+from stream_osr.model.noise_model import Background, _of_nothing, _Scene, gain, noise_of
 from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import Space, whiten
+from stream_osr.model.responsibilities import Said, asked, log_seats_of, view, weigh
 from stream_osr.model.step import Settings, open_stream, step
-from stream_osr.model.strangers import _of_nothing, _Scene
+from stream_osr.model.student_t import CONJUGATE
 from stream_osr.model.training import summarize, train
+from stream_osr.model.whitening import Space, fit_mixed, whiten
 from tests.model.problems import fill, make_base, random_rows
 
 SIZES = (6, 9)

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from stream_osr.model import step as sampler
-from stream_osr.model.completing import complete_rows, open_densities, opened, weights_of
-from stream_osr.model.gaps import NOTHING, Gaps, gaps_of
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Densities, Known, densities, log_densities
-from stream_osr.model.predictive import View, view
+from stream_osr.model.missing import NOTHING, Gaps, complete_rows, gaps_of, open_densities, opened, weights_of
 from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import Space, fit_space, whiten
-from stream_osr.model.terms import products
+from stream_osr.model.responsibilities import View, view
+from stream_osr.model.student_t import products
 from stream_osr.model.training import summarize, train
+from stream_osr.model.whitening import Space, fit_space, whiten
 
 CENTRES = np.array([[0.0, 0.0, 0.0], [8.0, 8.0, 0.0], [0.0, 8.0, 8.0]])
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from stream_osr.model import step as library
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Densities, Known, densities, log_class_densities, log_new
-from stream_osr.model.predictive import look, view
 from stream_osr.model.prior import FULL, homogeneous
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import Space
+from stream_osr.model.responsibilities import look, view
 from stream_osr.model.step import Settings
+from stream_osr.model.whitening import Space
 from tests.model.problems import COVARIANCES, fill, make_base
 
 SIZE, NATS = 4000, 1e4

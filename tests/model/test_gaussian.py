@@ -9,7 +9,7 @@ from scipy.special import multigammaln
 
 from stream_osr.model import dishes as library
 from stream_osr.model.gaussian import full
-from stream_osr.model.middles import means_and_scales
+from stream_osr.model.nearest import means_and_scales
 from stream_osr.model.prior import homogeneous, make_prior
 from tests.model.problems import COVARIANCES, fill, make_base
 

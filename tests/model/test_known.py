@@ -10,11 +10,11 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from stream_osr.model import known as library
-from stream_osr.model.cells import nearby
 from stream_osr.model.dishes import log_predictives, mahalanobis_each
 from stream_osr.model.known import Known, densities
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.terms import log_sums, products
+from stream_osr.model.responsibilities import nearby
+from stream_osr.model.student_t import log_sums, products
 from tests.model.problems import COVARIANCES, fill, make_base
 
 SIZES = [(12, 7, 1), (20,), (5, 6)]

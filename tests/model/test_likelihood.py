@@ -17,12 +17,10 @@ from stream_osr.model.dishes import (
     log_prior_predictives,
 )
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, leave
-from stream_osr.model.gaps import no_gaps
+from stream_osr.model.missing import no_gaps
 from stream_osr.model.moves import likelihood as library
-from stream_osr.model.moves.company import make_company
-from stream_osr.model.moves.redishing import HOPELESS, redish_tables, weigh_block
-from stream_osr.model.moves.seating import visit, weigh_dishes, weigh_remembered
-from stream_osr.model.moves.splitting import split_or_merge
+from stream_osr.model.moves.seating import HOPELESS, redish_tables, visit, weigh_block, weigh_dishes, weigh_remembered
+from stream_osr.model.moves.splitting import make_company, split_or_merge
 from stream_osr.model.prior import Prior, homogeneous
 from tests.model.problems import COVARIANCES, MIXED, Problem, fill, make_base, random_problem, random_rows
 

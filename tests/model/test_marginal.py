@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from stream_osr.model.dishes import Dishes, empty_dishes, log_predictives, log_prior_predictives, refill
-from stream_osr.model.location import Location, log_new_densities
-from stream_osr.model.marginal import Statistics, log_marginals, log_ratios_together, pour, statistics_of
-from stream_osr.model.parting import part
+from stream_osr.model.marginal import Statistics, log_marginals, log_ratios_together, part, pour, statistics_of
 from stream_osr.model.prior import Prior, homogeneous, make_prior
+from stream_osr.model.student_t import Location, log_new_densities
 from tests.oracles.niw import BaseMeasure, Diagonal, Full, Tied
 
 PRIORS = [

@@ -9,9 +9,17 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from stream_osr.model.dependence import Process, Residuals
+from stream_osr.model.dependence import (
+    PREDICTED,
+    Came,
+    Process,
+    Residuals,
+    Tracked,
+    predict_in_order,
+    start,
+    training_in_order,
+)
 from stream_osr.model.known import Known, densities, log_densities
-from stream_osr.model.ordered import PREDICTED, Came, Tracked, predict_in_order, start, training_in_order
 from stream_osr.model.prior import homogeneous
 from tests.model.test_known import make_known
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.broad import outline
-from stream_osr.model.scatter import REACH, bounded_scatter
-from stream_osr.model.space import fit_space, whiten
+from stream_osr.model.known import outline
+from stream_osr.model.whitening import REACH, bounded_scatter, fit_space, whiten
 
 
 def unbiased(scatter):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model import space as library
+from stream_osr.model import whitening as library
 from stream_osr.model.dishes import log_prior_predictives
 from stream_osr.model.prior import homogeneous, make_prior
 

@@ -12,8 +12,8 @@ import pytest
 
 from stream_osr.model.dishes import empty_dishes, log_prior_predictives
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, join
-from stream_osr.model.gaps import no_gaps
-from stream_osr.model.moves import company as company_of
+from stream_osr.model.missing import no_gaps
+from stream_osr.model.moves import splitting as company_of
 from stream_osr.model.moves import splitting as library
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.prior import homogeneous

@@ -9,8 +9,8 @@ from stream_osr.model.dishes import empty_dishes, refill
 from stream_osr.model.known import densities
 from stream_osr.model.marginal import statistics_of
 from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.space import fit_space, whiten
 from stream_osr.model.transfer import GAIN, Passage, class_of, passage, restate
+from stream_osr.model.whitening import fit_space, whiten
 from tests.blobs import fitted
 
 

@@ -12,7 +12,7 @@ from stream_osr.model.dishes import log_prior_predictives
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.known import densities, log_class_densities
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import fit_space, unwhiten, whiten
+from stream_osr.model.whitening import fit_space, unwhiten, whiten
 from tests.model.problems import COVARIANCES, Problem, check_books, make_base
 
 

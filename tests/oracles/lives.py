@@ -8,8 +8,8 @@ from math import exp2
 from operator import add
 
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.life import Member, Subclass
 from stream_osr.discovery.lifecycle import Changes
+from stream_osr.discovery.lives import Member, Subclass
 
 
 def observe(

@@ -13,7 +13,7 @@ from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Set
 from stream_osr import Decision, OpenSetRecognizer, engine
 from stream_osr.config import parameters
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 OURS = "stream-osr"

@@ -6,12 +6,10 @@ import numpy as np
 from numpy.random import Generator
 
 from stream_osr.model.jit import borrowing_kernel, kernel
-from stream_osr.model.moves.company import make_company
-from stream_osr.model.moves.concentration import ALPHA, GAMMA, STREAM_ALPHA, resample_alpha, resample_gamma
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, STREAM_ALPHA, resample_alpha, resample_gamma
 from stream_osr.model.moves.likelihood import Likelihood, Sitting, remember
-from stream_osr.model.moves.redishing import redish_tables
-from stream_osr.model.moves.seating import visit
-from stream_osr.model.moves.splitting import split_or_merge
+from stream_osr.model.moves.seating import redish_tables, visit
+from stream_osr.model.moves.splitting import make_company, split_or_merge
 
 
 @kernel
