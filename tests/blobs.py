@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr.archive.checking import check_records
+from stream_osr.archive.checks import check_records
 from stream_osr.archive.form import form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr.engine import Chain, Stream

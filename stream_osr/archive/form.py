@@ -51,6 +51,11 @@ class Form:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def __getattr__(self, name: str) -> Any:
+        if name in Form.__slots__ or name not in self.values:
+            raise AttributeError(name)
+        return self.values[name]
+
 
 class Kind(NamedTuple):
     """An entry of the table of records.

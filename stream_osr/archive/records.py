@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_osr import engine
 from stream_osr.archive.form import Kind
-from stream_osr.archive.table import Row, read_table
+from stream_osr.archive.rules import Row, read_table
 from stream_osr.discovery import events, lives, reservoir
 from stream_osr.ensemble.past import read, written
 from stream_osr.model.flags import NO_FLAGS, Flags

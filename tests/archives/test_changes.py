@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.archive import load_trained, reading, save_trained
-from stream_osr.archive.container import Archive
+from stream_osr.archive import files, load_trained, save_trained
+from stream_osr.archive.files import Archive
 from stream_osr.archive.records import RECORDS
 from stream_osr.config import Parameters
 from stream_osr.errors import StreamOSRError
@@ -123,7 +123,7 @@ class Told(NamedTuple):
 def tried(archive: Archive, todo: Sequence[Change], go: Callable[[], Any], monkeypatch: Any) -> Iterator[Told]:
     """Try changes, some in each process; when one dies, it is by the change that it was at."""
     current = [archive]
-    monkeypatch.setattr(reading, "open_archive", lambda path: current[0])
+    monkeypatch.setattr(files, "open_archive", lambda path: current[0])
     expected = repr(go())
     at = 0
     while at < len(todo):

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from stream_osr.archive import VERSION, read_archive, write_archive
-from stream_osr.archive.container import DEEPEST, open_archive
+from stream_osr.archive.files import DEEPEST, open_archive
 from stream_osr.errors import PersistenceError
 from stream_osr.model.franchise import Guests
 
