@@ -73,10 +73,10 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "CandidateClass": "discovery.candidates",
+    "CandidateClass": "discovery.new_classes",
     "Decision": "decision",
     "FailedDecision": "decision",
-    "NewClasses": "discovery.candidates",
+    "NewClasses": "discovery.new_classes",
     "OpenSetRecognizer": "recognizer",
     "Signals": "discovery.summaries",
     "Summary": "discovery.summaries",
