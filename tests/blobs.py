@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr.archive.checks import check_records
-from stream_osr.archive.form import form_of
-from stream_osr.archive.records import BY_TYPE
 from stream_osr.engine import Chain, Stream
 from stream_osr.ensemble.past import written
-from stream_osr.model.franchise import CLOSED, menu_weights
-from stream_osr.model.prior import FULL
+from tests.doors.archive import BY_TYPE, check_records, form_of
+from tests.doors.model import CLOSED, FULL, menu_weights
 
 NAMES = ("a", "b")
 KNOWN = {"left": (0.0, 0.0), "right": (10.0, 0.0)}

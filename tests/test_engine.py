@@ -22,8 +22,8 @@ from stream_osr.engine import (
     open_stream,
 )
 from stream_osr.ensemble.past import Decided, read, recall, remember, unshared, written
-from stream_osr.model.whitening import whiten
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
+from tests.doors.model import whiten
 
 PARAMETERS = Parameters(batch_size=32, window=40, half_life=80.0, label_horizon=200, seed=5)
 

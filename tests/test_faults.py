@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import ColumnFailed, Event, OpenSetRecognizer, RowsRepeated, SubclassEmerged
-from stream_osr.discovery.data_quality import (
-    WINDOW,
-    Columns,
-    Usual,
-    follow_columns,
-    start_columns,
-    usual_columns,
-    usual_copies,
-)
+from tests.doors.discovery import WINDOW, Columns, Usual, follow_columns, start_columns, usual_columns, usual_copies
 
 NAMES = tuple(f"x{at}" for at in range(6))
 TRAINING, BATCH = 400, 32

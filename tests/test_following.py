@@ -22,11 +22,8 @@ from stream_osr.engine.following import (
     without_class,
 )
 from stream_osr.engine.state import Following
-from stream_osr.model.known import densities, log_densities
-from stream_osr.model.nearest import means_and_scales
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.transfer import moved
 from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
+from tests.doors.model import densities, homogeneous, log_densities, means_and_scales, moved
 
 CENTRES = {"left": np.array([0.0, 0.0]), "right": np.array([10.0, 0.0])}
 Where = Callable[[str, float], np.ndarray]

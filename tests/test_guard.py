@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
-from stream_osr.archive import read_archive, write_archive
 from stream_osr.engine import Chain, Guard, Stream
 from stream_osr.ensemble.asked import ASKED, model_of
 from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
@@ -32,12 +31,10 @@ from stream_osr.ensemble.owners import (
     start_guard,
     without_openings,
 )
-from stream_osr.model.franchise import menu_weights
-from stream_osr.model.known import log_class_densities
-from stream_osr.model.responsibilities import asked, cells_of
-from stream_osr.trust.balance import Books, Shares, balance, votes
-from stream_osr.trust.levels import N_LEVELS
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.doors.archive import read_archive, write_archive
+from tests.doors.model import asked, cells_of, log_class_densities, menu_weights
+from tests.doors.trust import N_LEVELS, Books, Shares, balance, votes
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 

@@ -24,9 +24,9 @@ from stream_osr.ensemble.naming import counterparts
 from stream_osr.ensemble.past import Past, read, remembered, written
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
 from stream_osr.evaluation import split
-from stream_osr.model.edit import restated
 from tests.blobs import KNOWN, NEW, check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.data import need_data
+from tests.doors.model import restated
 
 PARAMETERS: dict[str, Any] = {"batch_size": 32, "window": 64, "half_life": 100.0, "seed": 5}
 ABOVE = {"a": NEW[0], "b": NEW[1]}

@@ -20,11 +20,9 @@ from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
 from stream_osr.engine import batch as engine
 from stream_osr.ensemble.guard import DEPENDENT, TYPICAL, recounted
-from stream_osr.model.known import log_densities
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.whitening import whiten
-from stream_osr.trust import references as trust
 from tests.data import need_ordered
+from tests.doors.model import homogeneous, log_densities, whiten
+from tests.doors.trust import references as trust
 
 UNKNOWN = "unknown"
 

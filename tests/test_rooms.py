@@ -51,7 +51,7 @@ ABOUT_COVARIANCES = {"stream_osr.report.axes", "stream_osr.cli.warmup"}
 """Modules of these that have to know which covariance a model has, and nothing else of it."""
 
 LONGEST = 640
-"""Lines of a module: one idea in one place, as the edits of a stream or the number of new classes, may take so many."""
+"""Lines of a module: what is one idea, as the edits of a stream or the number of new classes, stands in one place."""
 OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
 OF_OTHERS = {"_get_params": "river", "_exit": "os", "_current_frames": "sys", "_Compress": "zlib"}
 """Names that look private, and whose they are; the folder of the Kafka client reaches into kafka-python besides."""

@@ -14,9 +14,9 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel, engine
 from stream_osr.features import Features, frame_matrix
-from stream_osr.model.whitening import HORIZON, whiten
 from stream_osr.parallel import each
 from tests.blobs import fitted, stream_part
+from tests.doors.model import HORIZON, whiten
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table.from_pylist}

@@ -21,10 +21,10 @@ from stream_osr import (
     SubclassForgotten,
     SubclassMerged,
 )
-from stream_osr.discovery.events import Explanation, Moment, Movement, SubclassEvent
 from stream_osr.engine import announce as rules
 from stream_osr.engine.announce import BUDGETS, Telling, sum_up, tell_within_budgets
 from tests.blobs import around
+from tests.doors.discovery import Explanation, Moment, Movement, SubclassEvent
 
 AT = Moment(0, None, None)
 WHY = Explanation({}, {}, {}, (), "left", 0, 1.0)

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.archive import write_archive
 from stream_osr.terminal import OneLine
 from stream_osr_kafka.ops.logs import JsonLines
+from tests.doors.archive import write_archive
 from tests.test_cli import call
 from tests.test_showing import ANY, harmless
 

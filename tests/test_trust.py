@@ -27,9 +27,7 @@ from stream_osr import (
     SubclassRefuted,
 )
 from stream_osr.evaluation import expected_calibration_error
-from stream_osr.model.known import log_densities
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.whitening import whiten
+from tests.doors.model import homogeneous, log_densities, whiten
 
 SEEDS = range(3)
 

@@ -7,19 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from stream_osr.trust.levels import (
+from tests.doors.trust import (
     DEMANDED,
     FROZEN,
     LEVELS,
     TEMPERED,
     USUAL,
+    References,
     known_by_typicality,
     levels_within,
     odds_of_new,
     typical_of,
     with_odds,
 )
-from stream_osr.trust.references import References
 
 TAIL = np.array([0.002, *LEVELS, 1.0])
 """Share of known instances up to each level, the lowest below all of 500 references."""

@@ -24,6 +24,7 @@ from stream_osr.labels import check_label, unknown_label
 from stream_osr.model.dependence import LAGS
 from stream_osr.model.dishes import log_constant
 from stream_osr.model.gaussian import diagonal, full
+from stream_osr.model.jit import Array
 from stream_osr.model.known import densities
 from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape, width_of
 from stream_osr.showing import printable, shown
@@ -53,12 +54,12 @@ def once(values: Any) -> bool:
     return len(set(values)) == len(values)
 
 
-def array(values: np.ndarray | None) -> np.ndarray:
+def array(values: Array | None) -> Array:
     """Return values that may not be there: then none."""
     return np.zeros(0, np.int64) if values is None else values
 
 
-def begins(counts: np.ndarray | None) -> list[int]:
+def begins(counts: Array | None) -> list[int]:
     """List where parts of these sizes begin."""
     return [int(end - size) for end, size in zip(np.cumsum(array(counts)), array(counts), strict=True)]
 
@@ -67,7 +68,7 @@ def _memory(form: Form) -> Any:
     return in_memory(form, RECORDS, {})
 
 
-def rows_fit(rows: np.ndarray, base: Form, where: str) -> bool:
+def rows_fit(rows: Array, base: Form, where: str) -> bool:
     """Check that whitened rows, shape (n, C + d) or homogeneous, are as wide as they should, and name places."""
     prior: Prior = _memory(base)
     wide = rows.shape[1] in (width_of(prior), width_of(prior) + 1)
@@ -84,7 +85,7 @@ def kept_fit(kept: Form | None, base: Form) -> bool:
     return kept.rows.shape[1] == width_of(_memory(base)) and rows_fit(kept.rows, base, "Reservoir.rows")
 
 
-def definite(matrix: np.ndarray, where: str) -> bool:
+def definite(matrix: Array, where: str) -> bool:
     """Refuse what is no symmetric positive definite matrix."""
     same = np.allclose(matrix, matrix.T, rtol=ROUNDING, atol=ROUNDING * float(np.abs(matrix).max(initial=0.0)))
     need(same, where, "not symmetric", "a symmetric matrix")
@@ -171,12 +172,12 @@ def densities_fit(frozen: Form, known: Form) -> bool:
     return fits
 
 
-def categories_of(columns: np.ndarray | None, flags: Form | None) -> np.ndarray:
+def categories_of(columns: Array | None, flags: Form | None) -> Array:
     """List the raw features that are categories."""
     return np.concatenate([array(columns), array(None if flags is None else flags.members)])
 
 
-def space_fits(columns: np.ndarray | None, places: np.ndarray, flags: Form | None, forward: np.ndarray) -> bool:
+def space_fits(columns: Array | None, places: Array, flags: Form | None, forward: Array) -> bool:
     """Check categories, and how many coordinates the other features make."""
     p, d = forward.shape
     apart = categories_of(columns, flags)
@@ -192,7 +193,7 @@ def counts_fit(known: Form, references: Form | None) -> bool:
     return tempered or near(known.dishes.size, known.seated.sum(axis=0), 0.0)
 
 
-def served(franchise: Form, trained: np.ndarray) -> np.ndarray:
+def served(franchise: Form, trained: Array) -> Array:
     """Count the tables of each dish, with those of the known classes."""
     out = np.bincount(franchise.table_dish, minlength=len(franchise.menu)).astype(float)
     out[: len(trained)] += trained

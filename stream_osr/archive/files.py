@@ -25,6 +25,7 @@ from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
 from stream_osr.archive.rules import need
 from stream_osr.atomic import remove_unfinished, why_irreplaceable, write_whole
 from stream_osr.errors import PersistenceError, RefusedState
+from stream_osr.model.jit import Array
 from stream_osr.showing import printable, shown
 from stream_osr.trained import TrainedModel
 
@@ -40,7 +41,7 @@ class Archive(NamedTuple):
     """What is in a file: the manifest, and arrays by their names. The file is read no more."""
 
     manifest: dict[str, Any]
-    arrays: dict[str, np.ndarray]
+    arrays: dict[str, Array]
 
 
 class NoFile(Exception):  # the caller makes an error of it
@@ -95,7 +96,7 @@ def _find_arrays(tree: Any, wanted: set[str], depth: int) -> None:
             _find_arrays(each, wanted, depth + 1)
 
 
-def _read(packed: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], name: str) -> np.ndarray:
+def _read(packed: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], name: str) -> Array:
     """Read an entry whose header says exactly what is there."""
     entry = names.get(f"{name}.npy")
     if entry is None:
@@ -106,7 +107,7 @@ def _read(packed: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], name: s
         return _array(cast(BinaryIO, stream), entry.file_size, f"array {name}")
 
 
-def _array(stream: BinaryIO, size: int, where: str) -> np.ndarray:
+def _array(stream: BinaryIO, size: int, where: str) -> Array:
     version = np.lib.format.read_magic(stream)
     need(version in ((1, 0), (2, 0)), where, f"of npy version {version}", "1.0 or 2.0")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -128,7 +129,7 @@ class _Writer:
     """Turns forms into JSON trees and collects the arrays."""
 
     def __init__(self, beside: Any) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, Array] = {}
         self._beside = {id(each): path for path, each in numbered(beside)}
         self._written: dict[int, int] = {}
 
@@ -137,7 +138,7 @@ class _Writer:
             return {"beside": self._beside[id(value)]}
         if id(value) in self._written:
             return {"same": self._written[id(value)]}
-        if isinstance(value, np.ndarray):
+        if isinstance(value, Array):
             name = f"a{len(self.arrays)}"
             self.arrays[name] = value
             return self._shared(value, {"array": name})
@@ -207,7 +208,7 @@ def save_trained(trained: TrainedModel, path: str | PathLike[str]) -> None:
 class _Reader:
     """Turns JSON trees into forms."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], beside: Mapping[str, Any]) -> None:
+    def __init__(self, arrays: Mapping[str, Array], beside: Mapping[str, Any]) -> None:
         self._arrays = arrays
         self._beside = beside
         self._read: dict[int, Any] = {}

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.archive.form import Form, Refused
+from stream_osr.model.jit import Array
 from stream_osr.showing import shown, typed
 
 
-def each(holds: np.ndarray, values: np.ndarray, where: str, expected: str) -> None:
+def each(holds: Array, values: Array, where: str, expected: str) -> None:
     """Refuse the first of some values for which something does not hold.
 
     Raises
@@ -45,25 +46,25 @@ def need(holds: Any, where: str, found: object, expected: str) -> None:
         raise Refused(where, str(found), expected)
 
 
-def some(values: Sequence[Any] | np.ndarray, where: str) -> None:
+def some(values: Sequence[Any] | Array, where: str) -> None:
     """Refuse what is empty."""
     need(len(values), where, "empty", "one at least")
 
 
-def distinct(values: Sequence[Any] | np.ndarray, where: str) -> None:
+def distinct(values: Sequence[Any] | Array, where: str) -> None:
     """Refuse what occurs twice."""
     seen: set[Any] = set()
-    for value in values.tolist() if isinstance(values, np.ndarray) else values:
+    for value in values.tolist() if isinstance(values, Array) else values:
         need(value not in seen, where, f"with {value!r} twice", "each once")
         seen.add(value)
 
 
-def ascending(values: np.ndarray, where: str) -> None:
+def ascending(values: Array, where: str) -> None:
     """Refuse values that do not ascend, each row by itself."""
     need((values[..., 1:] >= values[..., :-1]).all(), where, "not ascending", "ascending values")
 
 
-def counted(values: np.ndarray, where: str) -> None:
+def counted(values: Array, where: str) -> None:
     """Refuse what is no whole number."""
     each(values == np.rint(values), values, where, "a count")
 
@@ -74,7 +75,7 @@ Scope = dict[str, tuple[int, str]]
 Rule = Callable[[Any, str, Scope], None]
 
 _TYPES = {"f": "float64", "i": "int64", "u": "uint64", "b": "bool"}
-_GAPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"-inf": np.isneginf, "nan": np.isnan}
+_GAPS: dict[str, Callable[[Array], Array]] = {"-inf": np.isneginf, "nan": np.isnan}
 
 
 def agree(size: int, letter: str, where: str, scope: Scope) -> None:
@@ -120,8 +121,8 @@ def array(
     """
 
     def rule(value: Any, where: str, scope: Scope) -> None:
-        if not isinstance(value, np.ndarray) or value.dtype != _TYPES[kind]:
-            found = f"of {value.dtype}" if isinstance(value, np.ndarray) else typed(value)
+        if not isinstance(value, Array) or value.dtype != _TYPES[kind]:
+            found = f"of {value.dtype}" if isinstance(value, Array) else typed(value)
             raise Refused(where, found, f"an array of {_TYPES[kind]}")
         if value.ndim != len(letters):
             raise Refused(where, f"of {value.ndim} dimensions", f"{len(letters)}")

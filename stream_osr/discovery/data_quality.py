@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betainc
 
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 WINDOW = 64
 """Latest instances among which copies are counted."""
@@ -65,7 +65,7 @@ class UsualCopies(NamedTuple):
     told: int
 
 
-def fingerprints(values: np.ndarray) -> np.ndarray:
+def fingerprints(values: Array) -> Array:
     """Mix raw rows, NaN = missing, shape (n, p), to numbers of 62 bits: equal rows have the same, shape (n,).
 
     Examples
@@ -78,7 +78,7 @@ def fingerprints(values: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _mixed(bits: np.ndarray) -> np.ndarray:
+def _mixed(bits: Array) -> Array:
     out = np.zeros(len(bits), np.int64)
     for i in range(len(bits)):
         for c in range(bits.shape[1]):
@@ -88,7 +88,7 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
     return out
 
 
-def usual_copies(X: np.ndarray, group: np.ndarray) -> UsualCopies:
+def usual_copies(X: Array, group: Array) -> UsualCopies:
     """Say how rows repeat in training.
 
     Parameters
@@ -120,7 +120,7 @@ def usual_copies(X: np.ndarray, group: np.ndarray) -> UsualCopies:
     return UsualCopies(most, once, told) if told <= MOST_COPIES else UsualCopies(most, 0, 0)
 
 
-def copies_of(rows: np.ndarray) -> list[int]:
+def copies_of(rows: Array) -> list[int]:
     """Count the copies of each row, given by its fingerprint, among the latest ``WINDOW`` up to itself.
 
     Examples
@@ -197,12 +197,12 @@ class Usual(NamedTuple):
         How rows repeat (:class:`UsualCopies`).
     """
 
-    longest: np.ndarray
-    stuck: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    middle: np.ndarray
-    variance: np.ndarray
+    longest: Array
+    stuck: Array
+    low: Array
+    high: Array
+    middle: Array
+    variance: Array
     within: float
     rows: UsualCopies
 
@@ -231,14 +231,14 @@ class Columns(NamedTuple):
         shape (3, p).
     """
 
-    last: np.ndarray
-    run: np.ndarray
-    ended: np.ndarray
-    beyond: np.ndarray
-    outside: np.ndarray
-    kind: np.ndarray
-    hidden: np.ndarray
-    moments: np.ndarray
+    last: Array
+    run: Array
+    ended: Array
+    beyond: Array
+    outside: Array
+    kind: Array
+    hidden: Array
+    moments: Array
 
 
 class Fault(NamedTuple):
@@ -251,7 +251,7 @@ class Fault(NamedTuple):
     value: float
 
 
-def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Usual:
+def usual_columns(X: Array, group: Array, numeric: Array) -> Usual:
     """Say what is usual; rows that repeat their predecessor count once.
 
     Parameters
@@ -297,12 +297,12 @@ def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Usua
     return Usual(longest, stuck, low, high, middle, variance, share, rows)
 
 
-def _longest(x: np.ndarray) -> int:
+def _longest(x: Array) -> int:
     changes = np.flatnonzero(x[1:] != x[:-1]) + 1
     return int(np.diff(np.concatenate([[0], changes, [len(x)]])).max())
 
 
-def _hold(x: np.ndarray) -> float:
+def _hold(x: Array) -> float:
     """Bound the probability that a value repeats, over the values of a column in order of arrival, from above."""
     if len(x) < 2:
         return 1.0
@@ -329,9 +329,7 @@ def start_columns(p: int) -> Columns:
     )
 
 
-def follow_columns(
-    usual: Usual, columns: Columns, values: np.ndarray, seq: int
-) -> tuple[Columns, np.ndarray, list[Fault]]:
+def follow_columns(usual: Usual, columns: Columns, values: Array, seq: int) -> tuple[Columns, Array, list[Fault]]:
     """Follow the columns through a batch.
 
     Parameters
@@ -359,7 +357,7 @@ def follow_columns(
 
 
 @kernel
-def _follow(usual: Usual, columns: Columns, values: np.ndarray) -> tuple[Columns, np.ndarray, np.ndarray]:
+def _follow(usual: Usual, columns: Columns, values: Array) -> tuple[Columns, Array, Array]:
     """Do what :func:`follow_columns` does; faults as column, kind, position in the batch and size, shape (m, 4)."""
     n, p = values.shape
     last, run, ended, beyond = columns.last.copy(), columns.run.copy(), columns.ended.copy(), columns.beyond.copy()
@@ -425,7 +423,7 @@ def _follow(usual: Usual, columns: Columns, values: np.ndarray) -> tuple[Columns
 
 
 @borrowing_kernel
-def _note_run(ended: np.ndarray, run: int) -> None:
+def _note_run(ended: Array, run: int) -> None:
     """Note a run that ended among the longest two."""
     run = min(run, MOST_LEARNT)
     if run > ended[0]:
@@ -442,7 +440,7 @@ def _averaged(share: float, more: bool) -> float:
 
 
 @borrowing_kernel
-def _add(moments: np.ndarray, last: np.ndarray, usual: Usual, fade: float) -> None:
+def _add(moments: Array, last: Array, usual: Usual, fade: float) -> None:
     """Add an instance to the moments."""
     for c in range(len(last)):
         z = 0.0 if np.isnan(last[c]) else (last[c] - usual.middle[c]) / math.sqrt(usual.variance[c])
@@ -453,7 +451,7 @@ def _add(moments: np.ndarray, last: np.ndarray, usual: Usual, fade: float) -> No
 
 
 @borrowing_kernel
-def _varied(usual: Usual, moments: np.ndarray, off: np.ndarray) -> bool:
+def _varied(usual: Usual, moments: Array, off: Array) -> bool:
     """Say whether the instances of which a column is off are of many kinds otherwise."""
     total, others = 0.0, 0
     for c in range(len(off)):
@@ -464,10 +462,10 @@ def _varied(usual: Usual, moments: np.ndarray, off: np.ndarray) -> bool:
     return others > 0 and total >= others * min(0.5 * (1.0 + usual.within), MOST_VARIETY)
 
 
-def hidden_of(columns: Columns, values: np.ndarray) -> np.ndarray:
+def hidden_of(columns: Columns, values: Array) -> Array:
     """Say which values of raw rows, shape (n, p), are treated as missing now.
 
     Of a stuck column only the value that it repeats is.
     """
-    hidden: np.ndarray = columns.hidden & ((columns.kind != STUCK) | (values == columns.last))
+    hidden: Array = columns.hidden & ((columns.kind != STUCK) | (values == columns.last))
     return hidden

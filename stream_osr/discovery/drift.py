@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 
 BLOCK = 8
 """Ranks whose mean is one value for a detector."""
@@ -74,13 +74,13 @@ class Drift(NamedTuple):
         shape (J, d + 2).
     """
 
-    detectors: np.ndarray
-    pending: np.ndarray
-    arrived: np.ndarray
+    detectors: Array
+    pending: Array
+    arrived: Array
     seen: float
-    owed: np.ndarray
-    usual: np.ndarray
-    lately: np.ndarray
+    owed: Array
+    usual: Array
+    lately: Array
 
 
 class Alarm(NamedTuple):
@@ -108,7 +108,7 @@ class Alarm(NamedTuple):
     size: int
     rank_before: float
     rank_now: float
-    mean: np.ndarray
+    mean: Array
 
 
 def start_drift(n_classes: int, n_features: int) -> Drift:
@@ -135,14 +135,14 @@ def threshold_for(interval: float) -> float:
 
 def follow(
     drift: Drift,
-    nearest: np.ndarray,
-    rank: np.ndarray,
-    accepted: np.ndarray,
-    rows: np.ndarray,
+    nearest: Array,
+    rank: Array,
+    accepted: Array,
+    rows: Array,
     first: int,
     n_classes: int,
     interval: float,
-    usual: np.ndarray | None = None,
+    usual: Array | None = None,
 ) -> tuple[Drift, list[Alarm]]:
     """Take in a batch.
 
@@ -182,15 +182,15 @@ def follow(
 class _Batch(NamedTuple):
     """The instances of a batch, as :func:`follow` has them; ``explained``: those that replace nobody."""
 
-    nearest: np.ndarray
-    rank: np.ndarray
-    accepted: np.ndarray
-    explained: np.ndarray
-    rows: np.ndarray
+    nearest: Array
+    rank: Array
+    accepted: Array
+    explained: Array
+    rows: Array
 
 
 @kernel
-def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[Drift, np.ndarray]:
+def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[Drift, Array]:
     """Do what :func:`follow` does, and list the alarms.
 
     Returns
@@ -238,7 +238,7 @@ def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[
 
 
 @kernel
-def _count(drift: Drift, batch: _Batch) -> tuple[np.ndarray, Drift]:
+def _count(drift: Drift, batch: _Batch) -> tuple[Array, Drift]:
     """Choose the instances that count for their nearest class: all accepted ones, some that nothing explains."""
     nearest, _, accepted, explained, _ = batch
     n, n_classes = len(nearest), len(drift.owed)
@@ -282,14 +282,14 @@ def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
 
 
 @kernel
-def _begin(numbers: np.ndarray, level: float) -> None:
+def _begin(numbers: Array, level: float) -> None:
     """Begin a detector at a mean rank."""
     numbers[:] = 0.0
     numbers[0], numbers[1] = PRIOR_BLOCKS, level
 
 
 @kernel
-def _update(numbers: np.ndarray, value: float) -> None:
+def _update(numbers: Array, value: float) -> None:
     """Let a detector go on with one value."""
     n, mean, increase, decrease, least, largest = numbers
     n += 1.0

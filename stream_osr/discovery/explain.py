@@ -18,6 +18,7 @@ from stream_osr.discovery.reservoir import Reservoir
 from stream_osr.model.categories import log_table
 from stream_osr.model.dishes import Dishes, copy_slots
 from stream_osr.model.flags import texts_of
+from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import beside, by_distance, means_and_scales
 from stream_osr.model.whitening import Space, bent_scale, in_deviations, numeric, unwhiten
@@ -55,7 +56,7 @@ def explain(
 
 
 def _values(
-    names: Sequence[Hashable], categories: Sequence[Sequence[str]], shares: Sequence[np.ndarray]
+    names: Sequence[Hashable], categories: Sequence[Sequence[str]], shares: Sequence[Array]
 ) -> dict[Hashable, dict[str, Any]]:
     """Say which values are the commonest, by the probabilities of the places here and in the nearest subclass."""
     told = list[tuple[float, Hashable, dict[str, Any]]]()
@@ -76,7 +77,7 @@ def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple
     return tuple(kept.keys[at] for at in by_distance(dishes, slot, kept.rows, known)[:EXEMPLARS])
 
 
-def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Sequence[Hashable]) -> Movement:
+def explain_move(mean: Array, j: int, known: Known, space: Space, names: Sequence[Hashable]) -> Movement:
     """Describe how known class ``j`` has moved to a mean of whitened rows, shape (d,) (see :class:`Movement`)."""
     members = np.flatnonzero(known.seated[j] > 0)
     share = known.seated[j, members] / known.seated[j, members].sum()
@@ -89,7 +90,7 @@ def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Se
     )
 
 
-def _by_name(names: Sequence[Hashable], numbers: Sequence[int], *told: np.ndarray) -> list[dict[Hashable, float]]:
+def _by_name(names: Sequence[Hashable], numbers: Sequence[int], *told: Array) -> list[dict[Hashable, float]]:
     own = [names[at] for at in numbers]
     return [dict(zip(own, values[numbers].tolist(), strict=True)) for values in told]
 
@@ -99,7 +100,7 @@ ROUNDING = 1e-9
 
 
 def values_of(
-    rows: np.ndarray, space: Space, names: Sequence[Hashable], categories: Sequence[Sequence[str]] = ()
+    rows: Array, space: Space, names: Sequence[Hashable], categories: Sequence[Sequence[str]] = ()
 ) -> dict[Hashable, list[Any]]:
     """Say what whitened rows were before, as far as the model keeps it.
 

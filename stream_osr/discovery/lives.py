@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.reservoir import Reservoir, offer, without
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 RECENT = 16
 """Members that are remembered one by one: some may leave."""
@@ -160,10 +160,10 @@ class Lifecycle(NamedTuple):
         The latest estimate of the number of new classes.
     """
 
-    ids: np.ndarray
-    lives: np.ndarray
-    moments: np.ndarray
-    kept: np.ndarray
+    ids: Array
+    lives: Array
+    moments: Array
+    kept: Array
     delta: int
 
     @property
@@ -172,27 +172,27 @@ class Lifecycle(NamedTuple):
         return _Lives(self)
 
     @property
-    def emerged(self) -> np.ndarray:
+    def emerged(self) -> Array:
         """Which have been announced, shape (K,)."""
         return self.lives["emerged"]
 
     @property
-    def dormant(self) -> np.ndarray:
+    def dormant(self) -> Array:
         """Which are asleep, shape (K,)."""
         return self.lives["dormant"]
 
     @property
-    def muted(self) -> np.ndarray:
+    def muted(self) -> Array:
         """Of which nothing is told any more, shape (K,)."""
         return self.lives["muted"]
 
     @property
-    def owned(self) -> np.ndarray:
+    def owned(self) -> Array:
         """Which describe a known class anew, shape (K,)."""
         return self.lives["owned"]
 
     @property
-    def told_of(self) -> np.ndarray:
+    def told_of(self) -> Array:
         """Which have been announced and are not muted, shape (K,)."""
         return np.asarray(self.emerged & ~self.muted)
 
@@ -248,12 +248,12 @@ def lifecycle(subclasses: Mapping[int, Subclass] = {}, delta: int = 0) -> Lifecy
     return Lifecycle(np.fromiter(subclasses, np.int64, n), lives, moments, kept, delta)
 
 
-def only(life: Lifecycle, chosen: np.ndarray) -> Lifecycle:
+def only(life: Lifecycle, chosen: Array) -> Lifecycle:
     """Choose lives by a mask of shape (K,), in a copy."""
     return Lifecycle._make([*(column[chosen] for column in life[:-1]), life.delta])
 
 
-def noted(life: Lifecycle, keys: Sequence[int] | np.ndarray, **fields: Any) -> Lifecycle:
+def noted(life: Lifecycle, keys: Sequence[int] | Array, **fields: Any) -> Lifecycle:
     """Write numbers of some lives anew."""
     if not len(keys):
         return life
@@ -291,7 +291,7 @@ def united(life: Lifecycle, older: int, younger: int) -> Lifecycle:
 
 
 @kernel
-def places_of(ids: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def places_of(ids: Array, keys: Array) -> Array:
     """Turn identities into places among distinct ones, -1 for those that are not there."""
     room = 2
     while room < 2 * len(ids):
@@ -323,9 +323,9 @@ class Members(NamedTuple):
         Positions, p_unknown at once, and positions of the first of their batches, shape (n,).
     """
 
-    seq: np.ndarray
-    p_unknown: np.ndarray
-    batch: np.ndarray
+    seq: Array
+    p_unknown: Array
+    batch: Array
 
 
 class Coming(NamedTuple):
@@ -343,20 +343,20 @@ class Coming(NamedTuple):
         Their times and keys, shape (n, 2).
     """
 
-    was: np.ndarray
-    key: np.ndarray
+    was: Array
+    key: Array
     member: Members
-    moments: np.ndarray
+    moments: Array
 
 
-def moments_of(times: Sequence[float | None] | np.ndarray, keys: np.ndarray) -> np.ndarray:
+def moments_of(times: Sequence[float | None] | Array, keys: Array) -> Array:
     """Put times and keys side by side, shape (n, 2)."""
     out = np.empty((len(keys), 2), object)
     out[:, 0], out[:, 1] = times, keys
     return out
 
 
-def take_in(life: Lifecycle, coming: Coming, menu: np.ndarray) -> Lifecycle:
+def take_in(life: Lifecycle, coming: Coming, menu: Array) -> Lifecycle:
     """Note who has left and who has come, in a copy.
 
     Parameters
@@ -379,8 +379,8 @@ def take_in(life: Lifecycle, coming: Coming, menu: np.ndarray) -> Lifecycle:
 
 @kernel
 def _take_in(
-    ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, was: np.ndarray, key: np.ndarray, member: Members
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    ids: Array, lives: Array, menu: Array, was: Array, key: Array, member: Members
+) -> tuple[Array, Array, Array, Array]:
     """Do what :func:`take_in` does to the numbers.
 
     Returns
@@ -420,9 +420,7 @@ def _take_in(
 
 
 @kernel
-def _begin(
-    ids: np.ndarray, lives: np.ndarray, there: np.ndarray, slot: np.ndarray, key: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _begin(ids: Array, lives: Array, there: Array, slot: Array, key: Array) -> tuple[Array, Array, Array]:
     """Begin the lives of subclasses on the menu that have none, in copies; with the slot of each instance, or -1."""
     old, count = len(ids), len(ids)
     named = np.empty(old + len(key), np.int64)
@@ -445,7 +443,7 @@ def _begin(
 
 
 @borrowing_kernel
-def _leave(lives: np.ndarray, k: int, seq: int, source: np.ndarray) -> None:
+def _leave(lives: Array, k: int, seq: int, source: Array) -> None:
     """Take a member out of the latest, if it is among them."""
     life, r = lives[k], RECENT - 1
     while r >= 0:
@@ -458,7 +456,7 @@ def _leave(lives: np.ndarray, k: int, seq: int, source: np.ndarray) -> None:
 
 
 @borrowing_kernel
-def _come(lives: np.ndarray, k: int, member: Members, i: int, source: np.ndarray, moment: int) -> None:
+def _come(lives: Array, k: int, member: Members, i: int, source: Array, moment: int) -> None:
     """Note member ``i``, which has come; where its moment is."""
     life, seq, r = lives[k], member.seq[i], RECENT - 1
     if seq < life.first:
@@ -475,7 +473,7 @@ def _come(lives: np.ndarray, k: int, member: Members, i: int, source: np.ndarray
 
 
 @borrowing_kernel
-def _move(lives: np.ndarray, k: int, at: int, to: int, source: np.ndarray) -> None:
+def _move(lives: Array, k: int, at: int, to: int, source: Array) -> None:
     """Put one of the latest members into another place."""
     life = lives[k]
     life.seq[to], life.p_unknown[to], life.batch[to] = life.seq[at], life.p_unknown[at], life.batch[at]

@@ -23,6 +23,7 @@ from stream_osr.discovery.lifecycle import EXEMPLARS, worth_telling
 from stream_osr.discovery.lives import Lifecycle, Subclass, places_of
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.franchise import StreamState
+from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import means_and_scales, nearest_known
 from stream_osr.model.prior import Prior
@@ -55,15 +56,15 @@ class Distances(NamedTuple):
         Bhattacharyya distances, shape (K, K).
     """
 
-    ids: np.ndarray
-    size: np.ndarray
-    mean: np.ndarray
-    covariance: np.ndarray
-    log_det: np.ndarray
-    between: np.ndarray
+    ids: Array
+    size: Array
+    mean: Array
+    covariance: Array
+    log_det: Array
+    between: Array
 
 
-def measure(ids: np.ndarray, dishes: Dishes, prior: Prior, before: Distances | None = None) -> Distances:
+def measure(ids: Array, dishes: Dishes, prior: Prior, before: Distances | None = None) -> Distances:
     """Measure the distances between subclasses; those between unchanged ones are taken over.
 
     Parameters
@@ -80,9 +81,7 @@ def measure(ids: np.ndarray, dishes: Dishes, prior: Prior, before: Distances | N
     return compare(ids, dishes.size, *means_and_scales(dishes, prior), before)
 
 
-def compare(
-    ids: np.ndarray, size: np.ndarray, mean: np.ndarray, covariance: np.ndarray, before: Distances | None = None
-) -> Distances:
+def compare(ids: Array, size: Array, mean: Array, covariance: Array, before: Distances | None = None) -> Distances:
     """Measure the Bhattacharyya distances between Gaussians.
 
     ``1/8 (a - b)' S^-1 (a - b) + 1/2 ln(|S| / sqrt(|A| |B|))`` with means a and b, covariances A and B, and S their
@@ -127,7 +126,7 @@ def compare(
     return Distances(ids.copy(), size.copy(), mean, covariance, log_det, between)
 
 
-def _unchanged(ids: np.ndarray, mean: np.ndarray, covariance: np.ndarray, before: Distances) -> np.ndarray:
+def _unchanged(ids: Array, mean: Array, covariance: Array, before: Distances) -> Array:
     """Find where each subclass stands in ``before``, -1 if it is new or has changed, shape (K,)."""
     place = {int(key): at for at, key in enumerate(before.ids)}
     old = np.array([place.get(int(key), -1) for key in ids], np.int64)
@@ -138,25 +137,25 @@ def _unchanged(ids: np.ndarray, mean: np.ndarray, covariance: np.ndarray, before
     return old
 
 
-def _log_det(covariance: np.ndarray) -> np.ndarray:
+def _log_det(covariance: Array) -> Array:
     return np.asarray(np.linalg.slogdet(covariance)[1])
 
 
-def tree(between: np.ndarray) -> np.ndarray:
+def tree(between: Array) -> Array:
     """Gather K >= 2 subclasses by average linkage, each counting once; scipy's linkage matrix, shape (K - 1, 4)."""
     from scipy.cluster.hierarchy import linkage  # imported by what gathers: a process that does not starts sooner
 
     return np.asarray(linkage(between[np.triu_indices(len(between), 1)], "average"))
 
 
-def cut(linked: np.ndarray, height: float) -> np.ndarray:
+def cut(linked: Array, height: float) -> Array:
     """Cut a tree at a height: the number of the group of each subclass, shape (K,)."""
     from scipy.cluster.hierarchy import fcluster
 
     return np.asarray(fcluster(linked, height, "distance"))
 
 
-def learn_threshold(known: Distances, owner: np.ndarray) -> float:
+def learn_threshold(known: Distances, owner: Array) -> float:
     """Learn from the known classes up to which distance subclasses belong together.
 
     At each height of the tree over the known subclasses its groups are compared with the classes, by the normalised
@@ -189,7 +188,7 @@ def learn_threshold(known: Distances, owner: np.ndarray) -> float:
     return float(heights[np.flatnonzero(np.array(found) >= max(found) - NEARLY_BEST)[0]])
 
 
-def mutual_information(first: np.ndarray, second: np.ndarray, weight: np.ndarray) -> float:
+def mutual_information(first: Array, second: Array, weight: Array) -> float:
     """Normalised mutual information (by the arithmetic mean) of two partitions of weighted things, in [0, 1].
 
     Parameters
@@ -216,7 +215,7 @@ def mutual_information(first: np.ndarray, second: np.ndarray, weight: np.ndarray
     return float(np.clip(2.0 * (both - entropy(table)) / both, 0.0, 1.0))
 
 
-def entropy(weight: np.ndarray) -> float:
+def entropy(weight: Array) -> float:
     """Entropy of weights that need not sum to one, in nats.
 
     >>> round(entropy(np.array([2.0, 2.0])), 4)
@@ -225,7 +224,7 @@ def entropy(weight: np.ndarray) -> float:
     return float(np.sum(entr(weight / np.sum(weight))))
 
 
-def gather(emerging: Distances, threshold: float) -> np.ndarray:
+def gather(emerging: Distances, threshold: float) -> Array:
     """Gather subclasses in groups: the tree over the larger ones, cut at a distance; the smaller join the nearest.
 
     Returns
@@ -249,7 +248,7 @@ def gather(emerging: Distances, threshold: float) -> np.ndarray:
     return np.asarray(np.unique(group, return_inverse=True)[1])
 
 
-def agree(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
+def agree(groups: Sequence[Array], seats: Array) -> Array:
     """Gather the first chain's subclasses by what all chains say.
 
     Two subclasses are as near as the share of chains that put their instances together: the first one by its own
@@ -289,7 +288,7 @@ def agree(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
     return np.asarray(np.unique(cut(tree(apart), 0.5), return_inverse=True)[1])
 
 
-def agreement(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
+def agreement(groups: Sequence[Array], seats: Array) -> Array:
     """Share of the chains that put each pair of the first one's K subclasses together, shape (K, K); see `agree`."""
     own = groups[0]
     together = (own[:, None] == own).astype(float)
@@ -345,7 +344,7 @@ class Estimate(NamedTuple):
         return f"{self.number} ({self.low} to {self.high})" if self.low < self.high else str(self.number)
 
 
-def count_classes(group: np.ndarray, size: np.ndarray, known_size: np.ndarray, n_classes: int) -> Counts:
+def count_classes(group: Array, size: Array, known_size: Array, n_classes: int) -> Counts:
     """Judge from one chain how many classes its emerging subclasses are.
 
     Once by the groups that have ``COUNTED_SHARE`` of the mean size of the three largest, once by ``J E / K``, with J
@@ -552,7 +551,7 @@ def measure_subclasses(known: Known, state: StreamState, before: Measured | None
 
 
 def find_new_classes(
-    chains: Sequence[Emerging], measured: Sequence[Measured], seats: np.ndarray, labels: Sequence[Any]
+    chains: Sequence[Emerging], measured: Sequence[Measured], seats: Array, labels: Sequence[Any]
 ) -> NewClasses:
     """Gather the first chain's emerging subclasses in candidate classes and estimate how many classes they are.
 
@@ -603,7 +602,7 @@ def find_new_classes(
     return NewClasses(tuple(candidates), found.number, first.life.delta, found.low, found.high)
 
 
-def _told(group: np.ndarray, chain: Emerging) -> np.ndarray:
+def _told(group: Array, chain: Emerging) -> Array:
     """Say which subclasses are in a group of which one has emerged, but for muted and owned ones, shape (K,)."""
     life, ids = chain.life, chain.state.ids
     muted = np.isin(ids, life.ids[life.muted | life.owned])

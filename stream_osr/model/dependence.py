@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Known, densities, log_categories
 
 LAGS = np.array([1, 2, 4, 8, 16, 32, 64])
@@ -81,9 +81,9 @@ class Residuals(NamedTuple):
         Log determinant of that, shape (J,).
     """
 
-    mean: np.ndarray
-    whitener: np.ndarray
-    log_volume: np.ndarray
+    mean: Array
+    whitener: Array
+    log_volume: Array
 
 
 class Pairs(NamedTuple):
@@ -100,9 +100,9 @@ class Pairs(NamedTuple):
         of the squares of these, shape (J, 3).
     """
 
-    products: np.ndarray
-    number: np.ndarray
-    correlation: np.ndarray
+    products: Array
+    number: Array
+    correlation: Array
 
 
 class Process(NamedTuple):
@@ -117,10 +117,10 @@ class Process(NamedTuple):
         of the independent part, each of shape (d,).
     """
 
-    axes: np.ndarray
-    slow: np.ndarray
-    step: np.ndarray
-    noise: np.ndarray
+    axes: Array
+    slow: Array
+    step: Array
+    noise: Array
 
 
 class Order(NamedTuple):
@@ -141,7 +141,7 @@ class Order(NamedTuple):
     process: Process | None
 
 
-def find_order(rows: np.ndarray, group: np.ndarray, order: np.ndarray | None) -> Order | None:
+def find_order(rows: Array, group: Array, order: Array | None) -> Order | None:
     """Test whether neighbouring training instances depend on each other, and fit how.
 
     Parameters
@@ -164,7 +164,7 @@ def find_order(rows: np.ndarray, group: np.ndarray, order: np.ndarray | None) ->
     return Order(residuals, pairs, fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS, CORRELATED) else None)
 
 
-def refit(order: Order, group: np.ndarray, at: np.ndarray) -> Process:
+def refit(order: Order, group: Array, at: Array) -> Process:
     """Fit the process again where a class is no longer than its episodes: its mean follows them.
 
     The autocovariance about the mean of n instances is lower by the variance of this mean at each lag (Kendall 1954,
@@ -188,13 +188,13 @@ def refit(order: Order, group: np.ndarray, at: np.ndarray) -> Process:
     return fit_process(order.pairs, np.minimum(lost / len(group), MOST_LOST))
 
 
-def whitened(residuals: Residuals, rows: np.ndarray, group: np.ndarray) -> np.ndarray:
+def whitened(residuals: Residuals, rows: Array, group: Array) -> Array:
     """Residuals of rows, shape (n, d), from the classes that they belong to, shape (n,)."""
     return _whitened(np.ascontiguousarray(rows), group, residuals.mean, residuals.whitener)
 
 
 @kernel
-def _whitened(rows: np.ndarray, group: np.ndarray, mean: np.ndarray, whitener: np.ndarray) -> np.ndarray:
+def _whitened(rows: Array, group: Array, mean: Array, whitener: Array) -> Array:
     n, d = rows.shape
     out = np.zeros((n, d))
     for i in range(n):
@@ -206,7 +206,7 @@ def _whitened(rows: np.ndarray, group: np.ndarray, mean: np.ndarray, whitener: n
     return out
 
 
-def residuals_of(rows: np.ndarray, group: np.ndarray) -> Residuals:
+def residuals_of(rows: Array, group: Array) -> Residuals:
     """Estimate mean and covariance of each class from whitened rows, shape (n, d), with classes of shape (n,)."""
     n_classes, d = int(group.max()) + 1, rows.shape[1]
     mean = np.stack([rows[group == j].mean(axis=0) if (group == j).any() else np.zeros(d) for j in range(n_classes)])
@@ -227,7 +227,7 @@ def no_pairs(n_classes: int, d: int) -> Pairs:
     return Pairs(np.zeros((len(LAGS) + 1, d, d)), np.zeros(len(LAGS) + 1), np.zeros((n_classes, 3)))
 
 
-def shortened(z: np.ndarray) -> np.ndarray:
+def shortened(z: Array) -> Array:
     """Shorten residuals, shape (n, d), that are longer than the root of ``CLIP * d``: heavy tails are no evidence."""
     length = np.sqrt((z**2).sum(axis=1))
     return np.asarray(z * np.minimum(1.0, np.sqrt(CLIP * z.shape[1]) / np.maximum(length, 1e-9))[:, None])
@@ -235,12 +235,12 @@ def shortened(z: np.ndarray) -> np.ndarray:
 
 def count_pairs(
     before: Pairs,
-    z: np.ndarray,
-    group: np.ndarray,
-    at: np.ndarray,
+    z: Array,
+    group: Array,
+    at: Array,
     first: int = 0,
     *,
-    middle: np.ndarray | None = None,
+    middle: Array | None = None,
     products: bool = True,
 ) -> Pairs:
     """Add the pairs whose later instance is one of those from position ``first`` on.
@@ -279,9 +279,7 @@ def count_pairs(
 
 
 @kernel
-def _correlate(
-    z: np.ndarray, group: np.ndarray, at: np.ndarray, first: int, middle: np.ndarray, correlation: np.ndarray
-) -> None:
+def _correlate(z: Array, group: Array, at: Array, first: int, middle: Array, correlation: Array) -> None:
     """Add the pairs of one instance and the one before it in its class to ``correlation``."""
     (n, d), latest = z.shape, np.full(len(correlation), -1)
     for i in range(n):
@@ -313,7 +311,7 @@ def correlation_of(pairs: Pairs) -> tuple[float, float, float]:
     return (total / n, total / max(square, 1e-300) ** 0.5, n) if n > 0.0 else (0.0, 0.0, 0.0)
 
 
-def correlation_by_class(pairs: Pairs) -> np.ndarray:
+def correlation_by_class(pairs: Pairs) -> Array:
     """Mean correlation of neighbours in each class, 0 where there are none, shape (J,)."""
     n, total, _ = pairs.correlation.T
     return np.asarray(total / np.maximum(n, 1.0))
@@ -338,7 +336,7 @@ def is_dependent(pairs: Pairs, least: int, least_correlation: float, *, was: boo
     return mean > least_correlation and errors > SIGNIFICANT and n >= least
 
 
-def fit_process(pairs: Pairs, lost: np.ndarray | None = None) -> Process:
+def fit_process(pairs: Pairs, lost: Array | None = None) -> Process:
     """Fit ``c_g = Q (phi^g - m)`` to the autocovariances at lags g > 0 by least squares, direction by direction.
 
     The directions are eigenvectors of the autocovariance at the lags, pooled; ``R = c_0 - Q (1 - m)``.
@@ -395,8 +393,8 @@ class Tracked(NamedTuple):
         State of the filter, shape (J, d).
     """
 
-    mean: np.ndarray
-    variance: np.ndarray
+    mean: Array
+    variance: Array
 
 
 def start(process: Process, n_classes: int) -> Tracked:
@@ -421,16 +419,16 @@ class Came(NamedTuple):
         Nothing is missing of them, shape (n,): others are not predicted, and move no state.
     """
 
-    rows: np.ndarray
-    category: np.ndarray
-    log_density: np.ndarray
-    log_new: np.ndarray
-    complete: np.ndarray
+    rows: Array
+    category: Array
+    log_density: Array
+    log_new: Array
+    complete: Array
 
 
 def predict_in_order(
-    process: Process, residuals: Residuals, tracked: Tracked, came: Came, least: np.ndarray
-) -> tuple[np.ndarray, Tracked]:
+    process: Process, residuals: Residuals, tracked: Tracked, came: Came, least: Array
+) -> tuple[Array, Tracked]:
     """Predict instances in order of arrival.
 
     Parameters
@@ -462,13 +460,13 @@ def predict_in_order(
 def _predict(
     process: Process,
     tracked: Tracked,
-    z: np.ndarray,
-    base: np.ndarray,
-    log_density: np.ndarray,
-    log_new: np.ndarray,
-    least: np.ndarray,
-    complete: np.ndarray,
-) -> tuple[np.ndarray, Tracked]:
+    z: Array,
+    base: Array,
+    log_density: Array,
+    log_new: Array,
+    least: Array,
+    complete: Array,
+) -> tuple[Array, Tracked]:
     n, n_classes, d = z.shape
     mean, variance = tracked.mean.copy(), tracked.variance.copy()
     gain = np.zeros(n)
@@ -501,13 +499,8 @@ def _predict(
 
 
 def training_in_order(
-    process: Process,
-    residuals: Residuals,
-    rows: np.ndarray,
-    order: np.ndarray,
-    log_density: np.ndarray,
-    known: Known,
-) -> np.ndarray:
+    process: Process, residuals: Residuals, rows: Array, order: Array, log_density: Array, known: Known
+) -> Array:
     """By how much more likely the training instances are given those before them, shape (n,).
 
     Parameters

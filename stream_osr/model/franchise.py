@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.dishes import Dishes, copy_slots, keep_slots
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.prior import Prior
 
 ANYONE = -1
@@ -67,21 +67,21 @@ class Franchise(NamedTuple):
         One more than the highest number of a dish, and of a table, that is or was in use, shape (2,).
     """
 
-    menu: np.ndarray
-    held: np.ndarray
-    owner: np.ndarray
-    seated: np.ndarray
-    table_dish: np.ndarray
-    table_group: np.ndarray
-    table_live: np.ndarray
-    table_residual: np.ndarray
-    table_mass: np.ndarray
-    table_founder: np.ndarray
-    alpha: np.ndarray
-    gamma: np.ndarray
-    total: np.ndarray
-    overflow: np.ndarray
-    extent: np.ndarray
+    menu: Array
+    held: Array
+    owner: Array
+    seated: Array
+    table_dish: Array
+    table_group: Array
+    table_live: Array
+    table_residual: Array
+    table_mass: Array
+    table_founder: Array
+    alpha: Array
+    gamma: Array
+    total: Array
+    overflow: Array
+    extent: Array
 
 
 class Guests(NamedTuple):
@@ -99,10 +99,10 @@ class Guests(NamedTuple):
         Table of each, or ``CLOSED``, shape (n,).
     """
 
-    rows: np.ndarray
-    group: np.ndarray
-    weight: np.ndarray
-    table: np.ndarray
+    rows: Array
+    group: Array
+    weight: Array
+    table: Array
 
 
 def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, gamma: float) -> Franchise:
@@ -130,11 +130,6 @@ def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, g
 def menu_weight(franchise: Franchise, dish: int) -> float:
     """Tables that count for a dish: at least one while it is held, 0 when it is off the menu."""
     return max(franchise.menu[dish], franchise.held[dish])
-
-
-def menu_weights(franchise: Franchise) -> np.ndarray:
-    """Return :func:`menu_weight` of every dish, shape (C + K,)."""
-    return np.maximum(franchise.menu, franchise.held)
 
 
 @borrowing_kernel
@@ -237,16 +232,16 @@ class StreamState(NamedTuple):
 
     franchise: Franchise
     dishes: Dishes
-    ids: np.ndarray
+    ids: Array
     window: Guests
-    window_seq: np.ndarray
+    window_seq: Array
     batches: int
     seen: int
     next_id: int
 
 
 @kernel
-def lengthened(values: np.ndarray, count: int, fill: float) -> np.ndarray:
+def lengthened(values: Array, count: int, fill: float) -> Array:
     """Copy values of shape (n,) into an array of shape (count,), the rest filled."""
     out = np.empty(count, values.dtype)
     out[: len(values)] = values
@@ -256,7 +251,7 @@ def lengthened(values: np.ndarray, count: int, fill: float) -> np.ndarray:
 
 @kernel
 def lay_tables(
-    state: StreamState, rows: np.ndarray, arriving: int, prior: Prior, spare: int
+    state: StreamState, rows: Array, arriving: int, prior: Prior, spare: int
 ) -> tuple[Guests, Franchise, Dishes]:
     """Copy the state, with room for ``spare`` more subclasses and a table for everybody; the batch is at the door."""
     old, window = state.franchise, state.window
@@ -286,9 +281,7 @@ def lay_tables(
 
 
 @kernel
-def name_subclasses(
-    state: StreamState, guests: Guests, franchise: Franchise, n_classes: int
-) -> tuple[np.ndarray, int]:
+def name_subclasses(state: StreamState, guests: Guests, franchise: Franchise, n_classes: int) -> tuple[Array, int]:
     """Name the subclasses: old slots keep their identity, slots opened in this batch get fresh ones.
 
     A slot that was emptied and opened again inside the batch keeps its number only if somebody who sat there
@@ -320,7 +313,7 @@ def name_subclasses(
 
 
 @kernel
-def subclasses_of(guests: Guests, franchise: Franchise, ids: np.ndarray, n_classes: int) -> np.ndarray:
+def subclasses_of(guests: Guests, franchise: Franchise, ids: Array, n_classes: int) -> Array:
     """Identity of the emerging subclass that each guest sits in, -1: none."""
     out = np.full(len(guests.table), -1)
     for i in range(len(out)):
@@ -370,7 +363,7 @@ def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guest
 
 
 @kernel
-def derive(state: StreamState, trained: np.ndarray) -> StreamState:
+def derive(state: StreamState, trained: Array) -> StreamState:
     """Make the books of a stream between two batches from what is true of it: its tables, and what is held.
 
     Menu, seats, total and extent are counted from them. Closed tables are dropped, and so are subclasses that no

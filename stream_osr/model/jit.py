@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 
 from stream_osr.compiling import give_notice
 
@@ -24,6 +25,7 @@ except (ImportError, AttributeError):  # another numba than those that the packa
         return numba.njit(**{name: options[name] for name in ("nogil", "error_model", "fastmath")})(function)
 
 
+Array = np.ndarray
 F = TypeVar("F", bound=Callable[..., object])
 
 give_notice(why_not)

@@ -27,7 +27,7 @@ from scipy.linalg import solve_triangular
 from stream_osr.model import categories, student_t
 from stream_osr.model.categories import log_table, places_of
 from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without, log_predictives
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
 from stream_osr.model.whitening import bounded_scatter
 
@@ -51,13 +51,13 @@ class Outline(NamedTuple):
         Of the scale matrix without it, shape (n,).
     """
 
-    mean: np.ndarray
-    factor: np.ndarray
-    square: np.ndarray
-    log_determinant: np.ndarray
+    mean: Array
+    factor: Array
+    square: Array
+    log_determinant: Array
 
 
-def outline(members: np.ndarray) -> Outline:
+def outline(members: Array) -> Outline:
     """Take the outline of a class from its whitened rows without categories, shape (n, d).
 
     The scale matrix is ``S = A / (n + d + 1)`` with ``A = scatter + (d + 1) I``. Instance i counts ``c_i`` (1, unless
@@ -68,7 +68,7 @@ def outline(members: np.ndarray) -> Outline:
     """
     n, d = members.shape
 
-    def covariance(scatter: np.ndarray) -> np.ndarray:
+    def covariance(scatter: Array) -> Array:
         return np.asarray((scatter + (d + 1) * np.eye(d)) / (n + d + 1))
 
     means, scatter, counts = bounded_scatter(members, np.zeros(n, np.int64), covariance)
@@ -84,8 +84,8 @@ def outline(members: np.ndarray) -> Outline:
 
 
 def fit_broad(
-    rows: np.ndarray, group: np.ndarray, kept: np.ndarray, log_own: np.ndarray, alpha: float, prior: Prior
-) -> tuple[tuple[student_t.Location, ...], np.ndarray]:
+    rows: Array, group: Array, kept: Array, log_own: Array, alpha: float, prior: Prior
+) -> tuple[tuple[student_t.Location, ...], Array]:
     """Fit the broad terms: the outlines of the classes, and the degrees of freedom, one number for all.
 
     Parameters
@@ -132,29 +132,29 @@ def fit_broad(
 class _Values(NamedTuple):
     """Log probability of each place in a class as a whole, shape (V,), and of its rows' values without each, (n,)."""
 
-    log: np.ndarray
-    left_out: np.ndarray
+    log: Array
+    left_out: Array
 
 
-def _values(rows: np.ndarray, prior: Prior) -> _Values:
+def _values(rows: Array, prior: Prior) -> _Values:
     """State the categories of a class of whitened rows, shape (n, C + d), as one Dirichlet-multinomial."""
     counts = categories.counts_of(rows, prior)
     return _Values(log_values(rows, prior), categories.log_without_each(counts, rows, prior))
 
 
-def log_values(rows: np.ndarray, prior: Prior) -> np.ndarray:
+def log_values(rows: Array, prior: Prior) -> Array:
     """Log probability of each place in a class of whitened rows as a whole, shape (V,)."""
     return np.asarray(categories.log_table(categories.counts_of(rows, prior)[None], prior)[0])
 
 
-def log_missing(log_weight: np.ndarray) -> np.ndarray:
+def log_missing(log_weight: Array) -> Array:
     """Log of the mass that the kept subclasses leave in each class, from their log weights, (J, K); shape (J,)."""
     return np.asarray(np.log1p(-np.exp(log_weight).sum(axis=1)))
 
 
 def add_broad(
-    log_density: np.ndarray, broad: tuple[student_t.Location | None, ...], log_weight: np.ndarray, rows: np.ndarray
-) -> np.ndarray:
+    log_density: Array, broad: tuple[student_t.Location | None, ...], log_weight: Array, rows: Array
+) -> Array:
     """Add the broad terms to log class densities of shape (n, J).
 
     Parameters
@@ -211,14 +211,14 @@ class Known(NamedTuple):
 
     prior: Prior
     dishes: Dishes
-    ids: np.ndarray
-    seated: np.ndarray
-    tables: np.ndarray
-    size: np.ndarray
+    ids: Array
+    seated: Array
+    tables: Array
+    size: Array
     alpha: float
     gamma: float
     epsilon: float
-    ranks: np.ndarray
+    ranks: Array
     location: student_t.Location = student_t.CONJUGATE
     broad: tuple[student_t.Location | None, ...] = ()
     named: tuple[int, ...] = ()
@@ -239,8 +239,8 @@ class Densities(NamedTuple):
     """
 
     terms: student_t.Terms
-    log_weight: np.ndarray
-    menu: np.ndarray
+    log_weight: Array
+    menu: Array
 
 
 def densities(known: Known) -> Densities:
@@ -260,7 +260,7 @@ def broad_shapes(known: Known) -> tuple[student_t.Location | None, ...]:
     return tuple(shape if n else None for shape, n in zip(shapes, known.size.tolist(), strict=True))
 
 
-def _terms(known: Known, log_weight: np.ndarray) -> list[list[student_t.Term]]:
+def _terms(known: Known, log_weight: Array) -> list[list[student_t.Term]]:
     """Terms of each class density, its broad term included, and of the density of a new subclass."""
     dishes, prior = known.dishes, known.prior
     shapes, missing, sums = broad_shapes(known), log_missing(log_weight), []
@@ -280,7 +280,7 @@ def _terms(known: Known, log_weight: np.ndarray) -> list[list[student_t.Term]]:
 
 
 @kernel
-def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def mix(log_subclass: Array, log_weight: Array) -> tuple[Array, Array]:
     """Mix subclass densities into class densities.
 
     Parameters
@@ -318,8 +318,8 @@ def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, n
 
 
 def log_densities(
-    known: Known, frozen: Densities, rows: np.ndarray, product: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    known: Known, frozen: Densities, rows: Array, product: Array | None = None
+) -> tuple[Array, Array, Array]:
     """Log densities of homogeneous rows under the known classes and under a new subclass.
 
     Parameters
@@ -346,17 +346,17 @@ def log_densities(
     return log_density, responsible, log_new(known, rows)
 
 
-def log_class_densities(known: Known, frozen: Densities, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def log_class_densities(known: Known, frozen: Densities, rows: Array) -> tuple[Array, Array]:
     """Log density ``F_j`` of homogeneous rows and the most responsible subclass, both of shape (n, J)."""
     return log_densities(known, frozen, rows)[:2]
 
 
-def log_new(known: Known, rows: np.ndarray) -> np.ndarray:
+def log_new(known: Known, rows: Array) -> Array:
     """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
     return student_t.log_new_densities(rows, known.prior, known.location)
 
 
-def log_categories(known: Known, frozen: Densities, rows: np.ndarray) -> np.ndarray:
+def log_categories(known: Known, frozen: Densities, rows: Array) -> Array:
     """Log probability of the categories of homogeneous rows in each class, whatever their numbers, shape (n, J)."""
     columns, n_classes = len(known.prior.first), len(known.size)
     if not columns:
@@ -369,15 +369,15 @@ class Holding(NamedTuple):
     """What classes are left out of: fields of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
 
     dishes: Dishes
-    log_weight: np.ndarray
-    seated: np.ndarray
-    size: np.ndarray
+    log_weight: Array
+    seated: Array
+    size: Array
     alpha: float
     prior: Prior
 
 
 @kernel
-def leave_one_out(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, holding: Holding) -> np.ndarray:
+def leave_one_out(rows: Array, group: Array, dish: Array, holding: Holding) -> Array:
     """Log class densities of the training instances, each left out of its own subclass, shape (n, J).
 
     ``rows`` are homogeneous, ``group`` and ``dish`` the class and the kept subclass (-1: a dropped one) of each.
@@ -409,7 +409,7 @@ def leave_one_out(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, holding
     return out
 
 
-def unseen(known: Known, frozen: Densities, rows: np.ndarray, group: np.ndarray, slot: np.ndarray) -> np.ndarray:
+def unseen(known: Known, frozen: Densities, rows: Array, group: Array, slot: Array) -> Array:
     """Log density of instances of known classes, each left out of its own, shape (n,).
 
     As the first of a new subclass where nobody else is left. Arguments as for :func:`leave_one_out`.
@@ -427,7 +427,7 @@ def open_class(known: Known, level: float = 0.0) -> Known:
     return known._replace(seated=seated, tables=tables, size=np.append(known.size, 0.0), ranks=ranks)
 
 
-def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generator, next_id: int) -> Known:
+def learn_labelled(known: Known, row: Array, j: int, rng: np.random.Generator, next_id: int) -> Known:
     """Seat one labelled homogeneous row in its class's own restaurant; the argument stays as it is.
 
     A sequential collapsed update: the subclass is drawn from those of the class and a new one, by equation

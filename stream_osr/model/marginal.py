@@ -19,7 +19,7 @@ from stream_osr.model import categories
 from stream_osr.model.categories import spread_out
 from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, log_predictive, sum_up
 from stream_osr.model.gaussian import diagonal, full, tied
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
 from stream_osr.model.student_t import CONJUGATE, Location, log_placed
 
@@ -37,24 +37,24 @@ class Statistics(NamedTuple):
         ``Dishes.counts`` of each, shape (K, V).
     """
 
-    size: np.ndarray
-    matrix: np.ndarray
-    counts: np.ndarray
+    size: Array
+    matrix: Array
+    counts: Array
 
 
-def statistics_of(dishes: Dishes, slots: np.ndarray) -> Statistics:
+def statistics_of(dishes: Dishes, slots: Array) -> Statistics:
     """Copy the statistics of the named slots."""
     return Statistics(dishes.size[slots], dishes.matrix[slots], dishes.counts[slots])
 
 
-def of_rows(rows: np.ndarray, prior: Prior) -> Statistics:
+def of_rows(rows: Array, prior: Prior) -> Statistics:
     """Sum up homogeneous rows, shape (n, C + d + 1), as a single subclass."""
     dishes = empty_dishes(1, prior)
     sum_up(dishes, np.zeros(len(rows), np.int64), rows, prior)
     return statistics_of(dishes, np.zeros(1, np.int64))
 
 
-def of_slots(statistics: Statistics, slots: Sequence[int] | np.ndarray) -> Statistics:
+def of_slots(statistics: Statistics, slots: Sequence[int] | Array) -> Statistics:
     """Copy the statistics in the named places."""
     at = np.asarray(slots, np.int64)
     return Statistics(*(part[at] for part in statistics))
@@ -65,34 +65,13 @@ def both(first: Statistics, second: Statistics) -> Statistics:
     return Statistics(*(np.concatenate([a, b]) for a, b in zip(first, second, strict=True)))
 
 
-def of_nobody(prior: Prior) -> np.ndarray:
+def of_nobody(prior: Prior) -> Array:
     """Return the matrix of a subclass without instances: the prior's."""
     return np.asarray(empty_dishes(1, prior).matrix[0])
 
 
-def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
-    """Log marginal likelihood of each subclass, up to a factor that all partitions of the rows share, shape (K,).
-
-    Where new subclasses are placed by a Student-t, the one of the mean stands for that of the first instance.
-
-    References
-    ----------
-    .. [1] K. P. Murphy, "Conjugate Bayesian analysis of the Gaussian distribution", 2007, equation (266).
-    """
-    return _log_marginals(statistics, prior, location)
-
-
 @kernel
-def _log_marginals(statistics: Statistics, prior: Prior, location: Location) -> np.ndarray:
-    size, matrix, counts = statistics
-    out = np.empty(len(size))
-    for k in range(len(size)):
-        out[k] = _log_whole(size[k], matrix[k], counts[k], prior, location)
-    return out
-
-
-@kernel
-def _log_det(n: int, matrix: np.ndarray, prior: Prior) -> float:
+def _log_det(n: int, matrix: Array, prior: Prior) -> float:
     if prior.covariance == FULL:
         return float(np.linalg.slogdet(matrix)[1])
     total = 0.0
@@ -104,13 +83,13 @@ def _log_det(n: int, matrix: np.ndarray, prior: Prior) -> float:
 
 
 @kernel
-def _log_whole(n: int, matrix: np.ndarray, counts: np.ndarray, prior: Prior, location: Location) -> float:
+def _log_whole(n: int, matrix: Array, counts: Array, prior: Prior, location: Location) -> float:
     total = log_marginal(n, matrix, _log_det(n, matrix, prior), prior, location)
     return total + categories.log_marginal(counts, prior) if prior.first.shape[0] > 0 else total
 
 
 @kernel
-def log_marginal(n: int, matrix: np.ndarray, log_det: float, prior: Prior, location: Location) -> float:
+def log_marginal(n: int, matrix: Array, log_det: float, prior: Prior, location: Location) -> float:
     """Log marginal likelihood of the numeric features of one subclass, whose log-determinant is known."""
     d, r = prior.n_features, prior.beta + n
     if prior.covariance == DIAGONAL:
@@ -129,9 +108,7 @@ def log_marginal(n: int, matrix: np.ndarray, log_det: float, prior: Prior, locat
     return total + log_placed(mean, prior, location)
 
 
-def log_ratios_together(
-    one: Statistics, others: Statistics, prior: Prior, location: Location = CONJUGATE
-) -> np.ndarray:
+def log_ratios_together(one: Statistics, others: Statistics, prior: Prior, location: Location = CONJUGATE) -> Array:
     """Log ratio of the marginal likelihoods of one subclass and each of K others, together against apart, shape (K,).
 
     Parameters
@@ -163,9 +140,7 @@ def log_ratios_together(
 
 
 @kernel
-def _log_ratios(
-    one: Statistics, others: Statistics, nobody: np.ndarray, prior: Prior, location: Location
-) -> np.ndarray:
+def _log_ratios(one: Statistics, others: Statistics, nobody: Array, prior: Prior, location: Location) -> Array:
     """Do what :func:`log_ratios_together` does."""
     (size, matrix, counts), n, own, values = others, one.size[0], one.matrix[0], one.counts[0]
     out = np.empty(len(size))
@@ -224,9 +199,7 @@ rows enough parts of it win by little; where two classes had been taken for one 
 location has a density of its own no gain is asked for: classes are small there (``docs/results/discovery.md``)."""
 
 
-def part(
-    rows: np.ndarray, alpha: float, least: int, prior: Prior, location: Location = CONJUGATE
-) -> np.ndarray | None:
+def split_test(rows: Array, alpha: float, least: int, prior: Prior, location: Location = CONJUGATE) -> Array | None:
     """Find two subclasses in the homogeneous rows of one, if they are far more probable than one.
 
     The rows are cut across one of their longest axes, and go then, all together and again and again, to the part that
@@ -262,8 +235,8 @@ def part(
 
 @kernel
 def _best_partition(
-    centred: np.ndarray, rows: np.ndarray, alpha: float, least: int, prior: Prior, location: Location
-) -> tuple[np.ndarray, float]:
+    centred: Array, rows: Array, alpha: float, least: int, prior: Prior, location: Location
+) -> tuple[Array, float]:
     """Cut rows across each of their longest axes, and improve that; the best partition, and its log odds.
 
     ``centred`` are the rows about their mean, shape (n, d).
@@ -277,9 +250,7 @@ def _best_partition(
 
 
 @kernel
-def _alternate_each(
-    sides: np.ndarray, rows: np.ndarray, alpha: float, least: int, prior: Prior, location: Location
-) -> np.ndarray:
+def _alternate_each(sides: Array, rows: Array, alpha: float, least: int, prior: Prior, location: Location) -> Array:
     """Improve the partitions of shape (a, n); return the log odds of each against one, of one part too small -inf."""
     n, odds = len(rows), np.full(len(sides), -np.inf)
     dishes, together = empty_dishes(2, prior), empty_dishes(1, prior)
@@ -301,7 +272,7 @@ def _log_marginal(dishes: Dishes, k: int, prior: Prior, location: Location) -> f
 
 
 @kernel
-def alternate(dishes: Dishes, side: np.ndarray, rows: np.ndarray, least: int, prior: Prior) -> None:
+def alternate(dishes: Dishes, side: Array, rows: Array, least: int, prior: Prior) -> None:
     """Send all rows to the part that predicts them better, until none changes or a part has become too small.
 
     Parameters

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.categories import places_of
-from stream_osr.model.jit import borrowing_kernel, called_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
 from stream_osr.model.known import Densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.responsibilities import View
@@ -54,12 +54,12 @@ class Gaps(NamedTuple):
         Room for a form and a row, twice, shape (d + 2, d + 1).
     """
 
-    pattern: np.ndarray
-    basis: np.ndarray
-    rank: np.ndarray
-    shift: np.ndarray
-    room: np.ndarray
-    apart: np.ndarray
+    pattern: Array
+    basis: Array
+    rank: Array
+    shift: Array
+    room: Array
+    apart: Array
 
 
 @kernel
@@ -69,7 +69,7 @@ def no_gaps(n: int, d: int) -> Gaps:
     return Gaps(np.full(n, -1), np.zeros((0, d, d)), np.zeros(0, np.int64), np.zeros(n), nowhere, nowhere)
 
 
-def gaps_of(space: Space, X: np.ndarray) -> Gaps:
+def gaps_of(space: Space, X: Array) -> Gaps:
     """Find what is missing of the numeric features of raw rows, NaN = missing, shape (n, p).
 
     Examples
@@ -118,7 +118,7 @@ def after(n: int, gaps: Gaps) -> Gaps:
 
 
 @borrowing_kernel
-def open_form(form: np.ndarray, basis: np.ndarray, rank: int, v: np.ndarray) -> float:
+def open_form(form: Array, basis: Array, rank: int, v: Array) -> float:
     """Integrate ``rank`` directions out of a form Q of shape (d + 1, d + 1), in place.
 
     ``basis`` holds the directions in its first rows, shape (d, d); ``v`` is room of shape (d + 1,). One after the
@@ -152,9 +152,7 @@ def gain(power: float, log_det: float, rank: int) -> float:
 
 
 @kernel
-def open_terms(
-    packed: np.ndarray, head: np.ndarray, power: np.ndarray, basis: np.ndarray, rank: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def open_terms(packed: Array, head: Array, power: Array, basis: Array, rank: int) -> tuple[Array, Array, Array]:
     """Integrate ``rank`` directions out of M terms (:class:`stream_osr.model.student_t.Terms`).
 
     Returns
@@ -180,9 +178,7 @@ def open_terms(
 
 
 @called_kernel
-def log_open_density(
-    form: np.ndarray, head: float, power: float, x: np.ndarray, basis: np.ndarray, rank: int, room: np.ndarray
-) -> float:
+def log_open_density(form: Array, head: float, power: float, x: Array, basis: Array, rank: int, room: Array) -> float:
     """Log density of a homogeneous row, shape (d + 1,), with its open directions integrated out.
 
     ``room`` has shape (d + 2, d + 1).
@@ -201,7 +197,7 @@ def log_open_density(
 
 
 @called_kernel
-def form_without(form: np.ndarray, x: np.ndarray, out: np.ndarray) -> float:
+def form_without(form: Array, x: Array, out: Array) -> float:
     """Write the form of a subclass without ``x``, which is one of its instances, to ``out`` of shape (d + 2, d + 1).
 
     Returns
@@ -221,9 +217,7 @@ def form_without(form: np.ndarray, x: np.ndarray, out: np.ndarray) -> float:
     return left
 
 
-def complete(
-    form: np.ndarray, power: float, x: np.ndarray, basis: np.ndarray, rng: np.random.Generator | None
-) -> np.ndarray:
+def complete(form: Array, power: float, x: Array, basis: Array, rng: np.random.Generator | None) -> Array:
     """Draw a row's open directions from a Student-t, given the others.
 
     Parameters
@@ -262,8 +256,8 @@ def opened(view: View, gaps: Gaps, pattern: int) -> View:
 
 
 def open_densities(
-    frozen: Densities, view: View, gaps: Gaps, rows: np.ndarray, log_density: np.ndarray, log_density_new: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, Gaps]:
+    frozen: Densities, view: View, gaps: Gaps, rows: Array, log_density: Array, log_density_new: Array
+) -> tuple[Array, Array, Gaps]:
     """Integrate what is missing out of the frozen densities.
 
     Parameters
@@ -299,7 +293,7 @@ def open_densities(
     return log_density, log_density_new, gaps._replace(shift=shift)
 
 
-def weights_of(view: View, product: np.ndarray, places: np.ndarray) -> np.ndarray:
+def weights_of(view: View, product: Array, places: Array) -> Array:
     """Log weight of each of M terms for n rows, by products of their coordinates and their places, shape (M, n)."""
     head, power, least = view.shape
     form = np.maximum(view.packed @ product.T, least[:, None])
@@ -308,8 +302,8 @@ def weights_of(view: View, product: np.ndarray, places: np.ndarray) -> np.ndarra
 
 
 def complete_rows(
-    view: View, rows: np.ndarray, gaps: Gaps, rng: np.random.Generator | None, only: range | None = None
-) -> np.ndarray:
+    view: View, rows: Array, gaps: Gaps, rng: np.random.Generator | None, only: range | None = None
+) -> Array:
     """Complete whitened rows, shape (n, C + d), by what is there of them.
 
     Parameters

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis, mahalanobis_each
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
 from stream_osr.model.whitening import Space, between, in_deviations, unwhiten
 
 
-def typical_rows(dishes: Dishes, prior: Prior) -> np.ndarray:
+def typical_rows(dishes: Dishes, prior: Prior) -> Array:
     """Posterior mean of each subclass, with the commonest value of each category before it, shape (K, C + d)."""
     means = means_and_scales(dishes, prior)[0]
     if not len(prior.first):
@@ -29,7 +29,7 @@ def typical_rows(dishes: Dishes, prior: Prior) -> np.ndarray:
 
 
 @kernel
-def means_and_scales(dishes: Dishes, prior: Prior) -> tuple[np.ndarray, np.ndarray]:
+def means_and_scales(dishes: Dishes, prior: Prior) -> tuple[Array, Array]:
     """Posterior mean and posterior mean covariance of each subclass, shapes (K, d) and (K, d, d)."""
     count, d = dishes.size.shape[0], prior.n_features
     means = np.zeros((count, d))
@@ -67,7 +67,7 @@ class Nearest(NamedTuple):
     subclass: int
     owner: int
     distance: float
-    mean: np.ndarray
+    mean: Array
 
 
 def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> Nearest:
@@ -75,7 +75,7 @@ def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) ->
     return _compare(dishes, slot, known, frozen)[0]
 
 
-def _compare(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> tuple[Nearest, np.ndarray, np.ndarray]:
+def _compare(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> tuple[Nearest, Array, Array]:
     """Find the known subclass nearest to one; its mean, shape (d,), and mean covariance, shape (d, d), too."""
     prior = known.prior
     typical = typical_rows(copy_slots(dishes, np.array([slot]), 1), prior)
@@ -85,9 +85,7 @@ def _compare(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> tupl
 
 
 @kernel
-def _find(
-    row: np.ndarray, known: Dishes, log_weight: np.ndarray, prior: Prior
-) -> tuple[int, float, np.ndarray, np.ndarray]:
+def _find(row: Array, known: Dishes, log_weight: Array, prior: Prior) -> tuple[int, float, Array, Array]:
     """Find the known subclass nearest to a homogeneous row, among those that have a weight in some class.
 
     Returns
@@ -117,9 +115,9 @@ class Beside(NamedTuple):
     """
 
     near: Nearest
-    mean: np.ndarray
-    difference: np.ndarray
-    shift: np.ndarray
+    mean: Array
+    difference: Array
+    shift: Array
 
 
 def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Space) -> Beside:
@@ -130,7 +128,7 @@ def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Sp
     return Beside(near, unwhiten(space, near.mean)[0], between(space, mean, theirs), shift)
 
 
-def by_distance(dishes: Dishes, slot: int, rows: np.ndarray, known: Known) -> np.ndarray:
+def by_distance(dishes: Dishes, slot: int, rows: Array, known: Known) -> Array:
     """Order whitened rows, shape (n, C + d), by their distance from the subclass in ``slot``, shape (n,)."""
     distances = mahalanobis_each(dishes, np.full(len(rows), slot), homogeneous(rows), known.prior)
     return np.argsort(distances, kind="stable")

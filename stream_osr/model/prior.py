@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 
 Covariance = Literal["full", "diagonal", "tied"]
 
@@ -51,8 +51,8 @@ class Prior(NamedTuple):
     nu: float
     psi: float
     beta: float
-    first: np.ndarray = NO_COLUMN
-    pseudo: np.ndarray = NO_VALUE
+    first: Array = NO_COLUMN
+    pseudo: Array = NO_VALUE
 
 
 def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: float) -> Prior:
@@ -98,7 +98,7 @@ def statistics_shape(prior: Prior) -> tuple[int, int]:
 
 
 @kernel
-def homogeneous(rows: np.ndarray) -> np.ndarray:
+def homogeneous(rows: Array) -> Array:
     """Append a coordinate 1 to each row: shape (n, C + d) to (n, C + d + 1), categories first."""
     n, d = rows.shape
     out = np.ones((n, d + 1))

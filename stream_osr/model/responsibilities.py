@@ -21,7 +21,7 @@ from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_
 from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.franchise import Franchise, StreamState, menu_weight
 from stream_osr.model.gaussian.full import dot
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.known import N_RANKS, Densities, Known, log_new
 from stream_osr.model.prior import FULL, NO_COLUMN, Prior, homogeneous
 from stream_osr.model.student_t import products
@@ -38,11 +38,11 @@ class Asked(NamedTuple):
         shape (n, (d + 1) (d + 2) / 2).
     """
 
-    rows: np.ndarray
-    product: np.ndarray
+    rows: Array
+    product: Array
 
 
-def asked(rows: np.ndarray, prior: Prior) -> Asked:
+def asked(rows: Array, prior: Prior) -> Asked:
     """Prepare whitened rows of shape (n, d)."""
     instances = homogeneous(rows)
     full = prior.covariance == FULL
@@ -53,12 +53,12 @@ def cells_of(
     known: Known,
     state: StreamState,
     rows: Asked,
-    log_density: np.ndarray,
-    log_density_new: np.ndarray | None = None,
+    log_density: Array,
+    log_density_new: Array | None = None,
     *,
-    subclass: np.ndarray | None = None,
-    weight: float | np.ndarray = 0.0,
-) -> np.ndarray:
+    subclass: Array | None = None,
+    weight: float | Array = 0.0,
+) -> Array:
     """Ask of the present state where n rows would sit: equation (10), each row without itself.
 
     Parameters
@@ -96,14 +96,14 @@ class Said(NamedTuple):
         Emerging subclass that each is part of, -1: none, and what its seat weighs, shape (n,).
     """
 
-    log_density: np.ndarray
-    log_density_new: np.ndarray
-    subclass: np.ndarray
-    weight: np.ndarray
+    log_density: Array
+    log_density_new: Array
+    subclass: Array
+    weight: Array
 
 
 @kernel
-def terms_of(dishes: Dishes, prior: Prior) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def terms_of(dishes: Dishes, prior: Prior) -> tuple[Array, Array, Array, Array]:
     """Packed forms, heads, powers and least forms of K subclasses, as in :class:`~.student_t.Terms`."""
     count, width = len(dishes.size), prior.n_features + 1
     packed = np.empty((count, width * (width + 1) // 2))
@@ -119,7 +119,7 @@ def terms_of(dishes: Dishes, prior: Prior) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 @kernel
-def log_seats_of(franchise: Franchise) -> np.ndarray:
+def log_seats_of(franchise: Franchise) -> Array:
     """Log weight of a seat at each dish, and of a new one, in equation (10), shape (J + K + 1,)."""
     count = len(franchise.menu)
     share = share_of_menu(franchise)
@@ -138,7 +138,7 @@ def share_of_menu(franchise: Franchise) -> float:
 
 
 @borrowing_kernel
-def place_of(ids: np.ndarray, key: int) -> int:
+def place_of(ids: Array, key: int) -> int:
     """Find an identity among those of the emerging subclasses; -1: it is none of them."""
     if key >= 0:
         for k in range(len(ids)):
@@ -148,7 +148,7 @@ def place_of(ids: np.ndarray, key: int) -> int:
 
 
 @kernel
-def weigh(state: StreamState, asked: Asked, said: Said, prior: Prior) -> np.ndarray:
+def weigh(state: StreamState, asked: Asked, said: Said, prior: Prior) -> Array:
     """Do what :func:`cells_of` does; all that it leaves open is said."""
     out = np.empty((len(said.weight), len(state.franchise.menu) + 1))
     weigh_into(out, state, terms_of(state.dishes, prior), asked, said, prior)
@@ -157,12 +157,7 @@ def weigh(state: StreamState, asked: Asked, said: Said, prior: Prior) -> np.ndar
 
 @kernel
 def weigh_into(
-    out: np.ndarray,
-    state: StreamState,
-    terms: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    asked: Asked,
-    said: Said,
-    prior: Prior,
+    out: Array, state: StreamState, terms: tuple[Array, Array, Array, Array], asked: Asked, said: Said, prior: Prior
 ) -> None:
     """Write what :func:`weigh` returns; ``terms`` are those of the emerging subclasses (:func:`terms_of`)."""
     franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, asked.rows
@@ -198,9 +193,7 @@ def weigh_into(
 
 
 @kernel
-def _log_emerging(
-    dishes: Dishes, terms: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], asked: Asked, prior: Prior
-) -> np.ndarray:
+def _log_emerging(dishes: Dishes, terms: tuple[Array, Array, Array, Array], asked: Asked, prior: Prior) -> Array:
     """Log density of each row under each of K subclasses, shape (n, K)."""
     if prior.covariance != FULL:
         return log_predictives(asked.rows, dishes, prior)
@@ -235,12 +228,12 @@ class Nearby(NamedTuple):
         Mahalanobis distance from its most responsible subclass, shape (n,); of no row if none was asked for.
     """
 
-    nearest: np.ndarray
-    rank: np.ndarray
-    distance: np.ndarray
+    nearest: Array
+    rank: Array
+    distance: Array
 
 
-def nearby(known: Known, log_density: np.ndarray, responsible: np.ndarray, rows: np.ndarray) -> Nearby:
+def nearby(known: Known, log_density: Array, responsible: Array, rows: Array) -> Nearby:
     """Find the known class that each row is densest in.
 
     Parameters
@@ -257,13 +250,8 @@ def nearby(known: Known, log_density: np.ndarray, responsible: np.ndarray, rows:
 
 @kernel
 def _nearby(
-    dishes: Dishes,
-    ranks: np.ndarray,
-    log_density: np.ndarray,
-    responsible: np.ndarray,
-    rows: np.ndarray,
-    prior: Prior,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    dishes: Dishes, ranks: Array, log_density: Array, responsible: Array, rows: Array, prior: Prior
+) -> tuple[Array, Array, Array]:
     """Do what :func:`nearby` does; the rows are homogeneous."""
     n, n_classes = log_density.shape
     nearest, rank, distance = np.zeros(n, np.int64), np.empty(n), np.empty(len(rows))
@@ -298,17 +286,17 @@ class View(NamedTuple):
         (:class:`stream_osr.model.whitening.Space`).
     """
 
-    fill: np.ndarray
-    center: np.ndarray
-    forward: np.ndarray
-    packed: np.ndarray
-    shape: np.ndarray
-    first: np.ndarray
-    values: np.ndarray
-    columns: np.ndarray
-    places: np.ndarray
+    fill: Array
+    center: Array
+    forward: Array
+    packed: Array
+    shape: Array
+    first: Array
+    values: Array
+    columns: Array
+    places: Array
     flags: Flags
-    open: np.ndarray
+    open: Array
 
 
 def view(known: Known, frozen: Densities, state: StreamState, space: Space | None = None, shift: float = 0.0) -> View:
@@ -332,7 +320,7 @@ def view(known: Known, frozen: Densities, state: StreamState, space: Space | Non
 
 
 @kernel
-def look(values: np.ndarray, view: View) -> np.ndarray:
+def look(values: Array, view: View) -> Array:
     """Class probabilities of raw rows, NaN = missing, shape (n, p).
 
     Returns
@@ -359,7 +347,7 @@ def look(values: np.ndarray, view: View) -> np.ndarray:
 
 
 @kernel
-def look_closely(values: np.ndarray, view: View, emerging: int) -> tuple[np.ndarray, np.ndarray]:
+def look_closely(values: Array, view: View, emerging: int) -> tuple[Array, Array]:
     """Probabilities of the known classes, of each of K emerging subclasses and of a new one, for raw rows.
 
     The terms of the emerging ones are the last.
@@ -392,9 +380,7 @@ def look_closely(values: np.ndarray, view: View, emerging: int) -> tuple[np.ndar
 
 
 @kernel
-def weigh_terms(
-    raw: np.ndarray, view: View, x: np.ndarray, product: np.ndarray, value: np.ndarray, places: np.ndarray
-) -> float:
+def weigh_terms(raw: Array, view: View, x: Array, product: Array, value: Array, places: Array) -> float:
     """Write the weights of the terms for a raw row into ``value``, relative to the largest; returns its logarithm.
 
     ``x``, ``product`` and ``places`` are room.
@@ -430,7 +416,7 @@ def weigh_terms(
 
 
 @kernel
-def draw_in(z: np.ndarray) -> None:
+def draw_in(z: Array) -> None:
     """Draw a whitened row that lies beyond the horizon in to it, as :func:`~.whitening.whiten` does."""
     far = np.abs(z).max() if len(z) else 0.0
     if far > HORIZON / np.sqrt(len(z)):

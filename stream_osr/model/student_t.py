@@ -28,7 +28,7 @@ from scipy.special import gammaln
 from stream_osr.model import categories
 from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_densities, log_prior_predictives
 from stream_osr.model.elementwise import exp_each, log_each
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import FULL, NO_VALUE, Prior
 
 
@@ -53,24 +53,24 @@ class Terms(NamedTuple):
         Log probability of each place of the categorical columns, shape (M, V).
     """
 
-    packed: np.ndarray
-    head: np.ndarray
-    power: np.ndarray
-    least: np.ndarray
-    first: np.ndarray
-    subclass: np.ndarray
-    values: np.ndarray
+    packed: Array
+    head: Array
+    power: Array
+    least: Array
+    first: Array
+    subclass: Array
+    values: Array
 
 
 class Term(NamedTuple):
     """One weighted Student-t: form Q of shape (d + 1, d + 1) and the fields of :class:`Terms`."""
 
-    form: np.ndarray
+    form: Array
     head: float
     power: float
     least: float
     subclass: int = -1
-    values: np.ndarray = NO_VALUE
+    values: Array = NO_VALUE
 
 
 def pack(sums: list[list[Term]], n_features: int, places: int = 0) -> Terms:
@@ -90,7 +90,7 @@ def pack(sums: list[list[Term]], n_features: int, places: int = 0) -> Terms:
 
 
 @kernel
-def products(rows: np.ndarray, columns: int = 0) -> np.ndarray:
+def products(rows: Array, columns: int = 0) -> Array:
     """Products of every two coordinates of each row, of shape (n, C + d + 1), but for its categories.
 
     Returns
@@ -109,7 +109,7 @@ def products(rows: np.ndarray, columns: int = 0) -> np.ndarray:
 
 
 @kernel
-def log_sums(terms: Terms, product: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def log_sums(terms: Terms, product: Array, places: Array) -> tuple[Array, Array]:
     """Logarithms of the sums of densities, and the subclass that contributes most.
 
     Parameters
@@ -199,15 +199,15 @@ class Location(NamedTuple):
     """
 
     freedom: float
-    mean: np.ndarray
-    factor: np.ndarray
-    values: np.ndarray = NO_VALUE
+    mean: Array
+    factor: Array
+    values: Array = NO_VALUE
 
 
 CONJUGATE = Location(0.0, np.zeros(0), np.zeros((0, 0)))
 
 
-def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
+def log_new_densities(rows: Array, prior: Prior, location: Location = CONJUGATE) -> Array:
     """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
     conjugate = log_prior_predictives(rows, prior)
     if location.freedom == 0.0:
@@ -219,7 +219,7 @@ def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJU
 
 
 @kernel
-def log_placed(row: np.ndarray, prior: Prior, location: Location) -> float:
+def log_placed(row: Array, prior: Prior, location: Location) -> float:
     """Log ratio of the densities of one row as the first of a new subclass: placed against conjugate.
 
     The row is homogeneous, without categories: of these both densities say the same.
@@ -240,7 +240,7 @@ def log_placed(row: np.ndarray, prior: Prior, location: Location) -> float:
     return max(ratio, least) + math.log1p(math.exp(-abs(ratio - least)))
 
 
-def log_student_t(rows: np.ndarray, location: Location) -> np.ndarray:
+def log_student_t(rows: Array, location: Location) -> Array:
     """Log density of homogeneous rows under the Student-t, shape (n,)."""
     d = len(location.mean)
     columns = rows.shape[1] - 1 - d
@@ -279,13 +279,13 @@ def new_subclass(prior: Prior, location: Location) -> list[Term]:
     ]
 
 
-def log_t(square: np.ndarray, log_determinant: float | np.ndarray, d: int, freedom: float) -> np.ndarray:
+def log_t(square: Array, log_determinant: float | Array, d: int, freedom: float) -> Array:
     """Log density of the Student-t in d dimensions at squared Mahalanobis lengths, by its scale's log-determinant."""
     constant = gammaln(0.5 * (freedom + d)) - gammaln(0.5 * freedom) - 0.5 * d * math.log(freedom * math.pi)
     return np.asarray(constant - 0.5 * log_determinant - 0.5 * (freedom + d) * np.log1p(square / freedom))
 
 
-def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
+def fit_location(rows: Array, group: Array) -> Location:
     """Learn the location density: each known class is foreseen from the others, and the best on average is taken.
 
     Parameters
@@ -329,7 +329,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
     return Location(float(FREEDOM[at]), mean, np.ascontiguousarray(factor))
 
 
-def share_in_company(rows: np.ndarray, group: np.ndarray, prior: Prior, location: Location) -> float:
+def share_in_company(rows: Array, group: Array, prior: Prior, location: Location) -> float:
     """Find out how many instances are likelier beside one of their class than as the first of a new subclass.
 
     Where it is few, each instance of a new class would begin a subclass of its own: in many dimensions a second
@@ -377,7 +377,7 @@ def share_in_company(rows: np.ndarray, group: np.ndarray, prior: Prior, location
     return together / (together + alone) if together + alone else 1.0
 
 
-def _center_and_factor(rows: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _center_and_factor(rows: Array, group: Array) -> tuple[Array, Array]:
     """Mean, and Cholesky factor of the total covariance: identity within classes, and the spread between them."""
     mean = rows.mean(axis=0)
     covariance = np.eye(rows.shape[1])

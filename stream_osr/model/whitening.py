@@ -22,7 +22,7 @@ from scipy.linalg import solve_triangular
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.filling import fill_groups
 from stream_osr.model.flags import NO_FLAGS, Flags, place_of_flag
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.powers import NO_POWERS, Powers, bend, unbend
 from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.subspace import Directions, Plan, follow, is_constant, make_plan
@@ -34,9 +34,7 @@ ROUNDS = 100
 TOLERANCE = 1e-4
 
 
-def bounded_scatter(
-    rows: np.ndarray, group: np.ndarray, covariance: Callable[[np.ndarray], np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def bounded_scatter(rows: Array, group: Array, covariance: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
     """Means of the groups and their summed scatter, far instances bounded (Huber 1964; Maronna 1976).
 
     A fixed point of ``w_i = min(1, REACH^2 d / D_i^2)`` with ``D_i`` the Mahalanobis distance of instance i from the
@@ -79,9 +77,7 @@ def bounded_scatter(
     return means, scatter, before
 
 
-def _weighted(
-    rows: np.ndarray, members: list[np.ndarray], weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _weighted(rows: Array, members: list[Array], weight: Array) -> tuple[Array, Array, Array]:
     """Weighted means of the groups, their summed weighted scatter, and the rows less their group's mean."""
     d = rows.shape[1]
     means, scatter, centred = np.zeros((len(members), d)), np.zeros((d, d)), np.empty_like(rows)
@@ -96,7 +92,7 @@ def _weighted(
     return means, scatter, centred
 
 
-def _distances(centred: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+def _distances(centred: Array, covariance: Array) -> Array:
     """Squared Mahalanobis lengths of centred rows, shape (n,); features may differ by orders of magnitude."""
     scale = np.sqrt(np.diag(covariance))
     lower = np.linalg.cholesky(covariance / np.outer(scale, scale))
@@ -148,22 +144,22 @@ class Space(NamedTuple):
         not have says nothing there, and is taken for missing.
     """
 
-    fill: np.ndarray
-    center: np.ndarray
-    forward: np.ndarray
-    backward: np.ndarray
-    constant: np.ndarray
+    fill: Array
+    center: Array
+    forward: Array
+    backward: Array
+    constant: Array
     variance_left: float
-    columns: np.ndarray = NO_COLUMN
-    places: np.ndarray = NO_COLUMN
+    columns: Array = NO_COLUMN
+    places: Array = NO_COLUMN
     flags: Flags = NO_FLAGS
     powers: Powers = NO_POWERS
-    open: np.ndarray = NO_COLUMN
+    open: Array = NO_COLUMN
 
 
 def fit_space(
-    X: np.ndarray,
-    group: np.ndarray,
+    X: Array,
+    group: Array,
     *,
     plan: Plan | None = None,
     pca_components: int | None = None,
@@ -236,7 +232,7 @@ def fit_space(
     return Space(fill, center, np.ascontiguousarray(forward), backward, constant, variance_left)
 
 
-def _principal_axes(centred: np.ndarray, components: int | None, variance: float | None) -> tuple[np.ndarray, float]:
+def _principal_axes(centred: Array, components: int | None, variance: float | None) -> tuple[Array, float]:
     if components is not None and variance is not None:
         raise InvalidParameter("pca_components and pca_variance are both given; give one of them")
     _, singular, axes = np.linalg.svd(centred, full_matrices=False)
@@ -257,15 +253,13 @@ def _principal_axes(centred: np.ndarray, components: int | None, variance: float
     return axes[:components].T, float(max(0.0, 1.0 - share[components - 1]))
 
 
-def _within_covariance(
-    coordinates: np.ndarray, group: np.ndarray, spread: np.ndarray, ridge: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _within_covariance(coordinates: Array, group: Array, spread: Array, ridge: Array) -> tuple[Array, Array]:
     """Pooled within-class covariance, ridge included, and what each instance weighed in it."""
     n, d = coordinates.shape
     freedom = n - len(np.unique(group))
     shrink = max(0.0, 1.0 - freedom / (2.0 * max(d, 1)))
 
-    def covariance(scatter: np.ndarray) -> np.ndarray:
+    def covariance(scatter: Array) -> Array:
         within = (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)
         return np.asarray(within + np.diag(ridge))
 
@@ -273,7 +267,7 @@ def _within_covariance(
     return covariance(scatter), weight
 
 
-def whiten(space: Space, X: np.ndarray) -> np.ndarray:
+def whiten(space: Space, X: Array) -> Array:
     """Map raw rows, NaN = missing, shape (n, p), to whitened rows, shape (n, C + d)."""
     numbers = bend(space.powers, X)
     z = (np.where(np.isnan(numbers), space.fill, numbers) - space.center) @ space.forward
@@ -289,7 +283,7 @@ def whiten(space: Space, X: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _places(X: np.ndarray, columns: np.ndarray, places: np.ndarray, flags: Flags, open_: np.ndarray) -> np.ndarray:
+def _places(X: Array, columns: Array, places: Array, flags: Flags, open_: Array) -> Array:
     """Places of the categories of raw rows, shape (n, C)."""
     out, found = np.empty((len(X), len(places))), np.empty(len(places), np.int64)
     for i in range(len(X)):
@@ -299,9 +293,7 @@ def _places(X: np.ndarray, columns: np.ndarray, places: np.ndarray, flags: Flags
 
 
 @borrowing_kernel
-def write_places(
-    raw: np.ndarray, columns: np.ndarray, places: np.ndarray, flags: Flags, out: np.ndarray, open_: np.ndarray
-) -> None:
+def write_places(raw: Array, columns: Array, places: Array, flags: Flags, out: Array, open_: Array) -> None:
     """Write the places of the categories of a raw row, shape (C,).
 
     In each category the first is for a missing value, and the last for one that training had not. Where that says
@@ -325,7 +317,7 @@ def write_places(
             out[c] -= places[c] - 1
 
 
-def even_where_open(base: np.ndarray, space: Space) -> np.ndarray:
+def even_where_open(base: Array, space: Space) -> Array:
     """Spread the base measure of open categories evenly over their values, shape (V,)."""
     out, end = base.copy(), np.cumsum(space.places)
     for c in space.open.tolist():
@@ -333,26 +325,26 @@ def even_where_open(base: np.ndarray, space: Space) -> np.ndarray:
     return out
 
 
-def numeric(space: Space) -> np.ndarray:
+def numeric(space: Space) -> Array:
     """Say which raw features are numbers, and neither categories nor of a flag, shape (p,)."""
     out = np.ones(len(space.center), bool)
     out[space.columns] = out[space.flags.members] = False
     return out
 
 
-def unwhiten(space: Space, z: np.ndarray) -> np.ndarray:
+def unwhiten(space: Space, z: Array) -> Array:
     """Map whitened rows without categories, shape (n, d), back to raw features, shape (n, p)."""
     return unbend(space.powers, space.center + z @ space.backward)
 
 
-def rewhiten(space: Space, covariance: np.ndarray) -> Space:
+def rewhiten(space: Space, covariance: Array) -> Space:
     """Compose the map with a second whitening, by a covariance of whitened rows of shape (d, d)."""
     lower = np.linalg.cholesky(covariance)
     inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
     return space._replace(forward=np.ascontiguousarray(space.forward @ inverse.T), backward=lower.T @ space.backward)
 
 
-def between(space: Space, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+def between(space: Space, z: Array, other: Array) -> Array:
     """Return how far a whitened row is from another in each raw feature, shape (p,)."""
     apart = (z - other) @ space.backward  # of raw rows it would drown in a large centre
     columns = space.powers.columns
@@ -362,7 +354,7 @@ def between(space: Space, z: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.asarray(apart)
 
 
-def in_deviations(space: Space, z: np.ndarray, other: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+def in_deviations(space: Space, z: Array, other: Array, covariance: Array) -> Array:
     """Return how far a whitened row is from another in each feature, bent as it is, in its standard deviations.
 
     These are those of a covariance of whitened rows, shape (d, d); what is returned has shape (p,).
@@ -370,7 +362,7 @@ def in_deviations(space: Space, z: np.ndarray, other: np.ndarray, covariance: np
     return np.asarray((z - other) @ space.backward / np.maximum(bent_scale(space, covariance), 1e-300))
 
 
-def bent_scale(space: Space, covariance: np.ndarray) -> np.ndarray:
+def bent_scale(space: Space, covariance: Array) -> Array:
     """Return the standard deviation of each bent feature under a covariance of whitened rows, shape (p,)."""
     return np.asarray(np.sqrt((space.backward * (covariance @ space.backward)).sum(axis=0)))
 
@@ -379,7 +371,7 @@ OPEN_SHARE, LEAST_ALONE = 0.02, 5
 """A category is open if so large a share of its instances, and so many, have a value that no other one has."""
 
 
-def find_open(X: np.ndarray, places: np.ndarray) -> np.ndarray:
+def find_open(X: Array, places: Array) -> Array:
     """Find the categories of which known instances bring new values all the time: addresses, names, identifiers.
 
     As many instances of a stream have a value that training did not have as training instances have a value that no
@@ -406,7 +398,7 @@ def find_open(X: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.array(out, np.int64)
 
 
-def choose(X: np.ndarray, group: np.ndarray, places: np.ndarray, order: np.ndarray | None = None) -> Plan | None:
+def choose(X: Array, group: Array, places: Array, order: Array | None = None) -> Plan | None:
     """Choose what becomes of the numeric features; ``None``: there are none.
 
     Arguments as for :func:`fit_mixed`, and the order of arrival as for
@@ -415,7 +407,7 @@ def choose(X: np.ndarray, group: np.ndarray, places: np.ndarray, order: np.ndarr
     return None if not (places == 0).any() else make_plan(X[:, places == 0], group, order)
 
 
-def fill_mixed(X: np.ndarray, group: np.ndarray, places: np.ndarray, seed: int) -> np.ndarray:
+def fill_mixed(X: Array, group: Array, places: Array, seed: int) -> Array:
     """Complete the numeric features of training rows (:func:`stream_osr.model.filling.fill_groups`).
 
     A category may be missing. Arguments as for :func:`fit_mixed`, and the seed of what is drawn.
@@ -429,13 +421,13 @@ def fill_mixed(X: np.ndarray, group: np.ndarray, places: np.ndarray, seed: int) 
 
 
 def fit_mixed(
-    X: np.ndarray,
-    group: np.ndarray,
-    places: np.ndarray,
+    X: Array,
+    group: Array,
+    places: Array,
     *,
     flags: Flags = NO_FLAGS,
     powers: Powers = NO_POWERS,
-    open_categories: np.ndarray = NO_COLUMN,
+    open_categories: Array = NO_COLUMN,
     plan: Plan | None = None,
     pca_components: int | None = None,
     pca_variance: float | None = None,

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using, total_of
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.trust.levels import with_odds
 
 
@@ -48,17 +48,15 @@ class Books(NamedTuple):
         What the classes' densities alone say of the known instances, faded, shape (J,).
     """
 
-    stream: np.ndarray
-    seen: np.ndarray
-    taken: np.ndarray
-    asked: np.ndarray
-    votes: np.ndarray
+    stream: Array
+    seen: Array
+    taken: Array
+    asked: Array
+    votes: Array
 
 
 @kernel
-def counted(
-    books: Books, cells: np.ndarray, level: np.ndarray, group: np.ndarray, weight: np.ndarray, n: int, fade: float
-) -> Books:
+def counted(books: Books, cells: Array, level: Array, group: Array, weight: Array, n: int, fade: float) -> Books:
     """Take references and instances of the stream into the books, but for the votes.
 
     Parameters
@@ -137,14 +135,14 @@ class Shares(NamedTuple):
         Share of the stream that is known.
     """
 
-    known: np.ndarray
-    owner: np.ndarray
-    classes: np.ndarray
+    known: Array
+    owner: Array
+    classes: Array
     kappa: float
 
 
 @kernel
-def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) -> np.ndarray:
+def class_shares(votes: Array, confusion: Array, trained: Array) -> Array:
     """Shares of the classes among the stream's known instances: the maximum of their posterior (EM).
 
     Parameters
@@ -188,11 +186,13 @@ def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) 
 
 
 @kernel
-def known_share(stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
+def known_share(room: Array, stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
     """Posterior of the share of a cell that is known, on the grid ``T_GRID``.
 
     Parameters
     ----------
+    room
+        Room, shape (2, grid).
     stream, taken
         Instances of the stream, and references, in the cell: S and a.
     stands_for
@@ -204,14 +204,6 @@ def known_share(stream: float, taken: float, stands_for: float, before: float) -
     -------
     Posterior mean, and the logarithm of the evidence.
     """
-    return _known_share(np.empty((2, len(T_GRID))), stream, taken, stands_for, before)
-
-
-@kernel
-def _known_share(
-    room: np.ndarray, stream: float, taken: float, stands_for: float, before: float
-) -> tuple[float, float]:
-    """Do what :func:`known_share` does, with room that is at hand, shape (2, grid)."""
     n = len(T_GRID)
     value, scratch = room[0], room[1]
     rate = 1.0 / stands_for
@@ -245,26 +237,21 @@ class _Cells(NamedTuple):
     n_classes
         How many cells are known classes; they come first.
     before
-        As :func:`share_out` takes it.
+        As :func:`share_of_cells` takes it.
     """
 
-    stream: np.ndarray
-    seen: np.ndarray
-    effective: np.ndarray
-    stands: np.ndarray
+    stream: Array
+    seen: Array
+    effective: Array
+    stands: Array
     n_classes: int
-    before: np.ndarray
+    before: Array
 
 
 @kernel
 def _weigh(
-    seen: np.ndarray,
-    taken: np.ndarray,
-    asked: np.ndarray,
-    distinct: np.ndarray,
-    spread: np.ndarray,
-    classes: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+    seen: Array, taken: Array, asked: Array, distinct: Array, spread: Array, classes: Array
+) -> tuple[Array, Array]:
     """Effective references in each cell and what each stands for if all of the stream is known, both (C, L)."""
     n_classes, count, levels = taken.shape
     base, total, square = np.zeros((count, levels)), np.zeros((count, levels)), np.zeros((count, levels))
@@ -288,7 +275,7 @@ def _weigh(
 
 
 @kernel
-def _pool(cells: _Cells) -> tuple[np.ndarray, np.ndarray]:
+def _pool(cells: _Cells) -> tuple[Array, Array]:
     """Say which cells are small, shape (C,), and sum those up level by level: S, a and v, shape (3, L)."""
     stream, _, effective, stands, first, before = cells
     count, levels = stream.shape
@@ -324,7 +311,7 @@ def _estimate_kappa(cells: _Cells) -> float:
         rate, whole = 0.0, 1e-12
         for level in range(levels):
             prior = EVEN if level > 0 else EXTREME
-            of_small, log_evidence = _known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
+            of_small, log_evidence = known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
             evidence[number] += log_evidence
             for c in range(n_classes, count):
                 s, a = stream[c, level], effective[c, level]
@@ -332,7 +319,7 @@ def _estimate_kappa(cells: _Cells) -> float:
                     continue
                 share = of_small
                 if not small[c]:
-                    share, log_evidence = _known_share(room, s, a, stands[c, level] * kappa, prior)
+                    share, log_evidence = known_share(room, s, a, stands[c, level] * kappa, prior)
                     evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -343,7 +330,7 @@ def _estimate_kappa(cells: _Cells) -> float:
                 v = (effective[c] * stands[c] * stands[c]).sum() / mass
                 a = mass / v
             if s + a >= CRUMB:
-                share, log_evidence = _known_share(room, s, a, v * kappa, EVEN)
+                share, log_evidence = known_share(room, s, a, v * kappa, EVEN)
                 evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -353,14 +340,14 @@ def _estimate_kappa(cells: _Cells) -> float:
 
 
 @kernel
-def _known_shares(cells: _Cells, kappa: float) -> np.ndarray:
+def _known_shares(cells: _Cells, kappa: float) -> Array:
     """Share of each cell that is known, shape (C, L): 1 for the known classes."""
     stream, _, effective, stands, n_classes, before = cells
     _, pool = _pool(cells)
     count, levels = stream.shape
     known, room = np.ones((count, levels)), np.empty((2, len(T_GRID)))
     for level in range(levels):
-        together, _ = _known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN)
+        together, _ = known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN)
         together = min(max(together, EXTREME), 1.0 - EXTREME)
         if level == 0:
             together = EXTREME  # where no reference lies: new, until there are counts that say otherwise
@@ -371,17 +358,13 @@ def _known_shares(cells: _Cells, kappa: float) -> np.ndarray:
                 prior = min(max(before[c - n_classes], DOUBT), 1.0 - DOUBT)
             known[c, level] = prior
             if s + a >= CRUMB:
-                known[c, level], _ = _known_share(room, s, a, stands[c, level] * kappa, prior)
+                known[c, level], _ = known_share(room, s, a, stands[c, level] * kappa, prior)
     return known
 
 
-def share_out(
-    books: Books,
-    classes: np.ndarray,
-    distinct: np.ndarray,
-    kappa: float | None = None,
-    before: np.ndarray | None = None,
-    spread: np.ndarray | None = None,
+@kernel
+def share_of_cells(
+    books: Books, classes: Array, distinct: Array, spread: Array, kappa: float, before: Array
 ) -> Shares:
     """Say what share of each cell is known, and whose.
 
@@ -393,31 +376,13 @@ def share_out(
         Shares of the classes (:func:`class_shares`), shape (J,).
     distinct
         References that there are of each class, shape (J,).
+    spread
+        Mean weight of the references of each class on each level, each counted by its weight, shape (J, L).
     kappa
-        Share of the stream that is known, if it has been estimated lately.
+        Share of the stream that is known, if it has been estimated lately, else NaN.
     before
         Share of each emerging subclass that was known when it had support, negative: it had none so far, shape (K,).
-    spread
-        Mean weight of the references of each class on each level, each counted by its weight, shape (J, L); ``None``:
-        all weigh the same.
     """
-    if spread is None:
-        spread = np.ones((len(classes), books.stream.shape[1]))
-    if before is None:
-        before = np.full(len(books.stream) - len(classes) - 1, -1.0)
-    return share_of_cells(books, classes, distinct, spread, np.nan if kappa is None else kappa, before)
-
-
-@kernel
-def share_of_cells(
-    books: Books,
-    classes: np.ndarray,
-    distinct: np.ndarray,
-    spread: np.ndarray,
-    kappa: float,
-    before: np.ndarray,
-) -> Shares:
-    """Do what :func:`share_out` does; NaN in place of ``None``."""
     n_classes, count = books.asked.shape
     effective, stands = _weigh(books.seen, books.taken, books.asked, distinct, spread, classes)
     cells = _Cells(books.stream, books.seen, effective, stands, n_classes, before)
@@ -435,7 +400,7 @@ def share_of_cells(
 
 
 @kernel
-def votes(log_density: np.ndarray) -> np.ndarray:
+def votes(log_density: Array) -> Array:
     """How probable each class is by its density alone, shape (n, J)."""
     n, n_classes = log_density.shape
     out = np.empty((n, n_classes))
@@ -453,13 +418,8 @@ def votes(log_density: np.ndarray) -> np.ndarray:
 
 @kernel
 def balance(
-    shares: Shares,
-    unknown: np.ndarray,
-    cells: np.ndarray,
-    level: np.ndarray,
-    vote: np.ndarray,
-    odds: np.ndarray | None = None,
-) -> np.ndarray:
+    shares: Shares, unknown: Array, cells: Array, level: Array, vote: Array, odds: Array | None = None
+) -> Array:
     """Divide what the sampler calls unknown, and state the known classes by their shares in the stream.
 
     Parameters

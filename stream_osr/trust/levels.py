@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.trust.references import References
 
 LEVELS = np.array([0.01, 0.05, 0.2, 0.5])
@@ -32,7 +32,7 @@ LEAST_BELOW = 4.0
 """A bound that fewer references of a typical class lie below is not used."""
 
 
-def references_below(log_density: np.ndarray, group: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+def references_below(log_density: Array, group: Array, weight: Array | None = None) -> Array:
     """Count the references of each class that lie below each of the ``LEVELS`` in it, shape (J, L).
 
     Parameters
@@ -52,9 +52,7 @@ def references_below(log_density: np.ndarray, group: np.ndarray, weight: np.ndar
     return below
 
 
-def level_bounds(
-    score: np.ndarray, group: np.ndarray, below: np.ndarray, weight: np.ndarray | None = None
-) -> np.ndarray:
+def level_bounds(score: Array, group: Array, below: Array, weight: Array | None = None) -> Array:
     """Bounds of the levels from the scores of the references and their weights, shape (L + 1,), ascending.
 
     The first is beyond all references; of the others those are left out that too few references lie ``below``
@@ -69,7 +67,7 @@ def level_bounds(
     return np.append(beyond, bounds)
 
 
-def quantiles(values: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def quantiles(values: Array, shares: Array, weight: Array) -> Array:
     """Take quantiles of values, shape (n,), each of which counts by its weight; between two values linear."""
     order = np.argsort(values, kind="stable")
     passed = np.cumsum(weight[order]) - 0.5 * weight[order]
@@ -78,14 +76,14 @@ def quantiles(values: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.
 
 @kernel
 def levels_of(
-    log_density: np.ndarray,
-    count: np.ndarray,
-    total: np.ndarray,
-    bounds: np.ndarray,
-    below: np.ndarray,
-    group: np.ndarray | None = None,
-    weight: np.ndarray | None = None,
-) -> np.ndarray:
+    log_density: Array,
+    count: Array,
+    total: Array,
+    bounds: Array,
+    below: Array,
+    group: Array | None = None,
+    weight: Array | None = None,
+) -> Array:
     """Level of each instance by its score (:func:`nearest`): so many of the ascending bounds lie below, shape (n,).
 
     If fewer than ``LEAST_BELOW`` references of the nearest class lie ``below`` a bound, the lowest bound takes its
@@ -106,12 +104,8 @@ def levels_of(
 
 @kernel
 def nearest(
-    log_density: np.ndarray,
-    count: np.ndarray,
-    total: np.ndarray,
-    group: np.ndarray | None = None,
-    weight: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
+    log_density: Array, count: Array, total: Array, group: Array | None = None, weight: Array | None = None
+) -> tuple[Array, Array]:
     """Find the nearest class of each instance, (n,), and the excess over the mean of its references, (n,).
 
     That is the class under which the log density exceeds the mean of the class's references most.
@@ -161,8 +155,8 @@ class Typical(NamedTuple):
         Share of the known instances up to each level, shape (L,).
     """
 
-    bounds: np.ndarray
-    tail: np.ndarray
+    bounds: Array
+    tail: Array
 
 
 def typical_of(references: References) -> Typical:
@@ -182,7 +176,7 @@ def typical_of(references: References) -> Typical:
 
 
 @kernel
-def levels_within(log_density: np.ndarray, gain: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+def levels_within(log_density: Array, gain: Array, bounds: Array) -> Array:
     """Level of each of n instances within its nearest class: the higher of the two, shape (n,).
 
     Parameters
@@ -210,7 +204,7 @@ def levels_within(log_density: np.ndarray, gain: np.ndarray, bounds: np.ndarray)
 
 
 @kernel
-def known_by_typicality(stream: np.ndarray, tail: np.ndarray, independent: float) -> np.ndarray:
+def known_by_typicality(stream: Array, tail: Array, independent: float) -> Array:
     """Share of each cell that is known by typicality alone, level by level, shape (C, L).
 
     Parameters
@@ -241,9 +235,7 @@ def known_by_typicality(stream: np.ndarray, tail: np.ndarray, independent: float
 
 
 @kernel
-def odds_of_new(
-    log_density: np.ndarray, log_density_new: np.ndarray, seats: np.ndarray, tempered: bool
-) -> np.ndarray:
+def odds_of_new(log_density: Array, log_density_new: Array, seats: Array, tempered: bool) -> Array:
     """Odds, by the frozen classes alone, that each of n instances is new, within their bounds, shape (n,).
 
     Parameters

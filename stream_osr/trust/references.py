@@ -35,6 +35,7 @@ from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.categories import base_of
 from stream_osr.model.flags import OF_FLAG
+from stream_osr.model.jit import Array
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.prior import TIED, Prior, homogeneous
 from stream_osr.model.subspace import Plan
@@ -80,42 +81,42 @@ class References(NamedTuple):
         Always false; archives and fingerprints have it.
     """
 
-    rows: np.ndarray
-    group: np.ndarray
-    log_density: tuple[np.ndarray, ...]
-    weight: np.ndarray | None = None
-    gain: np.ndarray = NO_GAIN
+    rows: Array
+    group: Array
+    log_density: tuple[Array, ...]
+    weight: Array | None = None
+    gain: Array = NO_GAIN
     effective: float = 0.0
     tempered: bool = False
     earlier: bool = False
 
     @property
-    def gains(self) -> np.ndarray:
+    def gains(self) -> Array:
         """Gain of each, 0 where neighbours are independent, shape (R,)."""
         return self.gain if len(self.gain) else np.zeros(len(self.group))
 
     @property
-    def weights(self) -> np.ndarray:
+    def weights(self) -> Array:
         """The weight of each, shape (R,)."""
         return np.ones(len(self.group)) if self.weight is None else self.weight
 
-    def distinct(self, n_classes: int) -> np.ndarray:
+    def distinct(self, n_classes: int) -> Array:
         """How many evenly drawn references say as much of the mean of each class, shape (J,)."""
         sums = [np.bincount(self.group, weight, minlength=n_classes) for weight in (self.weights, self.weights**2)]
         return np.asarray(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny))
 
 
 def unseen_densities(
-    X: np.ndarray,
-    group: np.ndarray,
+    X: Array,
+    group: Array,
     p: Parameters,
     space: Space,
     trainings: Sequence[Training],
-    left_out: Sequence[np.ndarray],
+    left_out: Sequence[Array],
     plan: Plan | None = None,
-    order: np.ndarray | None = None,
+    order: Array | None = None,
     effective: float = 1.0,
-) -> list[np.ndarray]:
+) -> list[Array]:
     """Log class densities of the training instances as if the model had not seen them, one (n, J) for each model.
 
     Parameters
@@ -158,20 +159,15 @@ def unseen_densities(
     return out
 
 
-def own_density(log_density: Sequence[np.ndarray], group: np.ndarray) -> float:
+def own_density(log_density: Sequence[Array], group: Array) -> float:
     """Mean log density of the instances under their own classes, over the models; none that is alone in its class."""
     own = np.mean(log_density, axis=0)[np.arange(len(group)), group]
     return float(own[np.isfinite(own)].mean())
 
 
 def unseen_rows(
-    X: np.ndarray,
-    group: np.ndarray,
-    p: Parameters,
-    space: Space,
-    trainings: Sequence[Training],
-    order: np.ndarray | None = None,
-) -> np.ndarray:
+    X: Array, group: Array, p: Parameters, space: Space, trainings: Sequence[Training], order: Array | None = None
+) -> Array:
     """Whitened training rows, shape (n, C + d), as the model would see them had they not been in training.
 
     A value of a category that only instances of one fold have is one that training did not have. Arguments as for
@@ -185,7 +181,7 @@ def unseen_rows(
     return np.hstack([whiten(space, seen)[:, :count], rows[:, count:]])
 
 
-def _divided(group: np.ndarray, p: Parameters, training: Training, order: np.ndarray | None) -> np.ndarray | None:
+def _divided(group: Array, p: Parameters, training: Training, order: Array | None) -> Array | None:
     """Return the number of the fold of each instance, shape (n,); ``None``: each is left out alone."""
     freedom = len(group) - len(np.unique(group))
     plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.space.columns)
@@ -194,7 +190,7 @@ def _divided(group: np.ndarray, p: Parameters, training: Training, order: np.nda
     return _folds(group, p.seed) if order is None else _blocks(group, order)
 
 
-def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray) -> np.ndarray:
+def _without_own_values(X: Array, space: Space, fold: Array) -> Array:
     """Give raw rows whose value of a category occurs in their fold alone one that training did not have.
 
     Of very many values only the commonest have a place of their own: of the values that occur in the other rows as
@@ -220,7 +216,7 @@ def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray) -> np.nda
     return out
 
 
-def _folds(group: np.ndarray, seed: int) -> np.ndarray:
+def _folds(group: Array, seed: int) -> Array:
     """Divide each class among the folds; the only instance of a class is in none (-1)."""
     rng = np.random.default_rng([seed, 18])
     fold = np.full(len(group), -1)
@@ -231,7 +227,7 @@ def _folds(group: np.ndarray, seed: int) -> np.ndarray:
     return fold
 
 
-def _blocks(group: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _blocks(group: Array, order: Array) -> Array:
     """Divide each class into consecutive blocks of arrival; the only instance of a class is in none (-1)."""
     fold = np.full(len(group), -1)
     for j in range(int(group.max()) + 1):
@@ -242,16 +238,16 @@ def _blocks(group: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def _without(
-    held: np.ndarray,
-    X: np.ndarray,
-    seen: np.ndarray,
-    group: np.ndarray,
+    held: Array,
+    X: Array,
+    seen: Array,
+    group: Array,
     p: Parameters,
     space: Space,
     trainings: Sequence[Training],
     plan: Plan | None,
     effective: float,
-) -> list[np.ndarray]:
+) -> list[Array]:
     """Log class densities of some instances, as they are ``seen``, by models of the others, seated as they are."""
     rest = ~held
     try:
@@ -281,7 +277,7 @@ def _without(
     return out
 
 
-def _rebased(prior: Prior, rows: np.ndarray, group: np.ndarray, space: Space) -> Prior:
+def _rebased(prior: Prior, rows: Array, group: Array, space: Space) -> Prior:
     """Let the base measure of the categories be that of these instances; concentrations stay."""
     if not len(prior.first):
         return prior
@@ -289,7 +285,7 @@ def _rebased(prior: Prior, rows: np.ndarray, group: np.ndarray, space: Space) ->
     return prior._replace(pseudo=concentration * even_where_open(base_of(rows, group, space.places), space))
 
 
-def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Known:
+def with_ranks(known: Known, group: Array, log_density: Array) -> Known:
     """Take the quantiles of density ranks from these log class densities of the training instances."""
     ranks = known.ranks.copy()
     for j in range(len(ranks)):
@@ -300,12 +296,12 @@ def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Know
 
 
 def choose_references(
-    rows: np.ndarray,
-    group: np.ndarray,
-    log_density: Sequence[np.ndarray],
+    rows: Array,
+    group: Array,
+    log_density: Sequence[Array],
     p: Parameters,
-    mislabelled: np.ndarray | None = None,
-    gain: np.ndarray | None = None,
+    mislabelled: Array | None = None,
+    gain: Array | None = None,
     effective: float = 1.0,
     tempered: bool = False,
 ) -> References | None:
@@ -362,7 +358,7 @@ def choose_references(
     return found._replace(gain=gain[at], effective=count, tempered=tempered)
 
 
-def _strata(usual: np.ndarray, most: int) -> list[tuple[np.ndarray, int]]:
+def _strata(usual: Array, most: int) -> list[tuple[Array, int]]:
     """Divide the instances of a class by how usual they are, (n,): parts, and how many of each are references."""
     n = len(usual)
     if n <= most:
@@ -384,7 +380,7 @@ def least_references(max_false_unknown: float) -> int:
     return int(np.ceil(1.0 / max_false_unknown - 1e-9)) - 1
 
 
-def plausible(references: References, log_density: np.ndarray, max_false_unknown: float) -> np.ndarray:
+def plausible(references: References, log_density: Array, max_false_unknown: float) -> Array:
     """Say for which classes each instance is not implausible, shape (n, J).
 
     Parameters
@@ -437,7 +433,7 @@ def check_references(references: References | None, labels: Sequence[Label], max
             )
 
 
-def call_known(probabilities: np.ndarray, is_plausible: np.ndarray) -> np.ndarray:
+def call_known(probabilities: Array, is_plausible: Array) -> Array:
     """Give to the plausible classes what is called unknown, where there are any; probabilities of shape (n, J + 1).
 
     Examples
@@ -462,7 +458,7 @@ LEAST_SHARE, LEAST = 0.02, 10
 """Mislabelled instances there are if the excess of so large a share, and of so many, is above the median margin."""
 
 
-def mislabelled(log_density: Sequence[np.ndarray], group: np.ndarray) -> np.ndarray:
+def mislabelled(log_density: Sequence[Array], group: Array) -> Array:
     """Say which training instances look mislabelled, shape (n,).
 
     Their excess is above the first quartile of the margins. None are, unless enough are above the median.

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.archive import save_trained
 from stream_osr_connectors import MemorySink
 from stream_osr_connectors.loop import Sinks, load_checkpoint, run
 from stream_osr_kafka.places import Place
@@ -44,6 +43,7 @@ from tests.archives.story import (
     train,
     trained,
 )
+from tests.doors.archive import save_trained
 
 LINEAGE = "77aa00bb"
 STOPPED_AFTER = 75

@@ -20,9 +20,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.archive import files, load_trained, save_trained
-from stream_osr.archive.files import Archive
-from stream_osr.archive.records import RECORDS
 from stream_osr.config import Parameters
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.loop import Checkpoint, load_checkpoint, save_checkpoint
@@ -30,6 +27,7 @@ from tests.archives.changes import Change, changed, changes, read
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files
 from tests.blobs import dependent_rows, learn_all
+from tests.doors.archive import RECORDS, Archive, files, load_trained, save_trained
 
 SETTING = "a setting that a person may have chosen"
 TOLD = "what was told or handed over; nothing is computed of it"

@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.archive import check_recognizer, files
-from stream_osr.archive.checks import statistics_fit
-from stream_osr.archive.form import Form, Refused
 from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState
-from stream_osr.model.prior import make_prior
 from tests.archives.changes import found, places, read
 from tests.archives.golden import VERSIONS, unpacked
+from tests.doors.archive import Form, Refused, check_recognizer, files, statistics_fit
+from tests.doors.model import make_prior
 
 STREAMS: list[dict[str, Any]] = [
     {"follow_drift": True},

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.archive import load_trained
 from stream_osr_connectors.loop import load_checkpoint
 from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.models import ModelFile
@@ -29,6 +28,7 @@ from tests.archives.story import (
     go_on_training,
     go_on_with_files,
 )
+from tests.doors.archive import load_trained
 
 CLOSE = 1e-9
 

@@ -16,7 +16,12 @@ from river.drift import PageHinkley
 
 from stream_osr import ClassDrifted, ColumnFailed, OpenSetRecognizer, SubclassEmerged, engine
 from stream_osr.config import parameters
-from stream_osr.discovery.drift import (
+from stream_osr.evaluation import split
+from stream_osr.features import Features
+from stream_osr.trained import train_model
+from tests.blobs import around
+from tests.data import need_data
+from tests.doors.discovery import (
     BLOCK,
     LATELY,
     PRIOR_BLOCKS,
@@ -27,12 +32,7 @@ from stream_osr.discovery.drift import (
     start_drift,
     threshold_for,
 )
-from stream_osr.evaluation import split
-from stream_osr.features import Features
-from stream_osr.model.whitening import whiten
-from stream_osr.trained import train_model
-from tests.blobs import around
-from tests.data import need_data
+from tests.doors.model import whiten
 from tests.oracles import drift as oracle
 
 INTERVAL = 1e6

@@ -18,19 +18,13 @@ from stream_osr import (
     SubclassRecurred,
     SubclassSplit,
 )
-from stream_osr.discovery.explain import exemplars
-from stream_osr.discovery.lifecycle import Changes
-from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
-from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
 from stream_osr.ensemble.chain import Followed, IdentityChanges
 from stream_osr.ensemble.lives import _join_same
 from stream_osr.ensemble.past import relabel, remembered, reseat, sampled, written
-from stream_osr.model import between, edit
-from stream_osr.model.marginal import both, statistics_of
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.whitening import whiten
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
+from tests.doors.discovery import Changes, exemplars, keep, lifecycle, with_lives, without_lives
+from tests.doors.model import between, both, edit, homogeneous, statistics_of, whiten
 
 Point = tuple[float, float]
 Told = tuple[list, list]

@@ -17,8 +17,8 @@ from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, 
 from stream_osr.config import Parameters
 from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
 from stream_osr.ensemble.past import recall, written
-from stream_osr.model.whitening import whiten
 from tests.blobs import KNOWN, fitted, stream_part
+from tests.doors.model import whiten
 
 
 @pytest.fixture(scope="module")

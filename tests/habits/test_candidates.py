@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from stream_osr.cli import demo
-from stream_osr.discovery.new_classes import NewClasses
 from stream_osr.live.shown import shown
 from stream_osr.live.state import State
 from stream_osr.report.content import collect
 from stream_osr_connectors.loop import load_checkpoint
+from tests.doors.discovery import NewClasses
 from tests.live.served import served
 from tests.test_cli import call
 

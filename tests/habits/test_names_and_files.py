@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.archive.records import VERSION
 from stream_osr.atomic import remove_unfinished, write_whole
 from stream_osr.errors import ConnectorError, InvalidInstance, PersistenceError
 from stream_osr_connectors import open_sink, open_source
@@ -25,6 +24,7 @@ from stream_osr_connectors.ask_log import Act, Asked, AskLog
 from stream_osr_connectors.locking import sole_writer
 from stream_osr_connectors.loop import load_checkpoint
 from tests import processes
+from tests.doors.archive import VERSION
 
 LATIN = os.fsdecode(b"caf\xe9")
 LONG = "z" * 300 + ".csv"

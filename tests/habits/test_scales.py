@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.model.filling import fill_groups
-from stream_osr.model.subspace import is_constant
-from stream_osr.model.whitening import fit_space
+from tests.doors.model import fill_groups, fit_space, is_constant
 
 RNG = np.random.default_rng(0)
 PLAIN = RNG.normal(size=(160, 2)) + np.arange(160)[:, None] % 2 * [12.0, 0.0]

@@ -11,11 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
-from stream_osr.discovery.events import Movement
-from stream_osr.discovery.new_classes import Estimate
-from stream_osr.discovery.summaries import Signals
 from stream_osr.engine import Stages
-from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
 from stream_osr_kafka.figures import DRIFTED, KNOWN_OF, OF_TYPE, SUMMED, UNKNOWN_OF, Figures, PartitionFigures, Recall
 from stream_osr_kafka.findings import Findings, OfClass, find
@@ -26,6 +22,8 @@ from stream_osr_kafka.run.keeping import Owned
 from stream_osr_kafka.run.partition import begin
 from stream_osr_kafka.wire.boundaries import Boundary
 from tests.blobs import KNOWN, NEW, around, fitted, stream_part
+from tests.doors.discovery import Estimate, Movement, Signals
+from tests.doors.trust import ExpectedRecall
 from tests.kafka.scraping import total
 from tests.kafka.test_monitor import get, live, port, scrape
 

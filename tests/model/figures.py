@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 
-from stream_osr.model import step as library
-from stream_osr.model.step import Settings
+from tests.doors.model import Settings
+from tests.doors.model import step_module as library
 from tests.model import chains
 from tests.model.problems import stream_problem
 from tests.model.test_exact_posterior import ALPHA, GAMMA, STREAM, TRAINING, training_problem

@@ -362,8 +362,8 @@ MUTATIONS = [
     Mutation(
         "own instance not removed",
         "model/moves/seating.py",
-        "            weights[k] = log_predictive_without(dishes, k - frozen, x, prior)\n",
-        "            weights[k] = log_predictive(dishes, k - frozen, x, prior)\n",
+        "            weights[k] = statistics.log_predictive_without(dishes, k - frozen, x, prior)\n",
+        "            weights[k] = statistics.log_predictive(dishes, k - frozen, x, prior)\n",
     ),
     Mutation(
         "own table not left before weighing",
@@ -376,26 +376,26 @@ MUTATIONS = [
     Mutation(
         "guest never opens a table for a dish that has one",
         "model/moves/seating.py",
-        "    u = rng.random() * (franchise.seated[group, dish] + share * menu_weight(franchise, dish))\n",
+        "    u = rng.random() * (franchise.seated[group, dish] + share * restaurant.menu_weight(franchise, dish))\n",
         "    u = rng.random() * (franchise.seated[group, dish] + 0.0 * share)\n",
     ),
     Mutation(
         "ownership not checked in a visit",
         "model/moves/seating.py",
-        "        if not served or (owner[k] != ANYONE and owner[k] != group):\n",
+        "        if not served or (owner[k] != restaurant.ANYONE and owner[k] != group):\n",
         "        if not served:\n",
     ),
     Mutation(
         "ownership not checked in re-dishing",
         "model/moves/seating.py",
-        "        if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):\n",
+        "        if tables == 0.0 or (owner[k] != restaurant.ANYONE and owner[k] != group):\n",
         "        if tables == 0.0:\n",
     ),
     Mutation(
         "re-dishing without the menu",
         "model/moves/seating.py",
-        "np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
-        "log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
+        "np.log(tables) + statistics.log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
+        "statistics.log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
     ),
     Mutation(
         "re-dished table predicted with itself inside",
@@ -659,8 +659,8 @@ MUTATIONS = [
     Mutation(
         "statistics of a subclass cleared with its slot kept",
         "model/moves/seating.py",
-        "        else:\n            clear(dishes, own - frozen, prior)\n",
-        "        else:\n            remove(dishes, own - frozen, i, guests.rows, prior, likelihood)\n",
+        "        else:\n            statistics.clear(dishes, own - frozen, prior)\n",
+        "        else:\n            memory.remove(dishes, own - frozen, i, guests.rows, prior, likelihood)\n",
     ),
     Mutation(
         "randomness not wound back when slots run out",

@@ -7,21 +7,47 @@ import math
 import numpy as np
 import pytest
 
-from stream_osr.discovery.reconcile import Local, Summary, restore
-from stream_osr.model import categories
-from stream_osr.model.dishes import log_predictive
-from stream_osr.model.franchise import StreamState
-from stream_osr.model.known import _values, densities, learn_labelled, log_densities
-from stream_osr.model.marginal import _best_partition, log_marginals, log_ratios_together, pour, statistics_of
-from stream_osr.model.missing import complete_rows, gaps_of
-from stream_osr.model.moves.hyperparameters import CONCENTRATION
-from stream_osr.model.noise_model import Background, _of_nothing, _Scene, gain, noise_of
-from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior
-from stream_osr.model.responsibilities import Said, asked, log_seats_of, view, weigh
-from stream_osr.model.step import Settings, open_stream, step
-from stream_osr.model.student_t import CONJUGATE
-from stream_osr.model.training import summarize, train
-from stream_osr.model.whitening import Space, fit_mixed, whiten
+from tests.doors.discovery import Local, Summary, restore
+from tests.doors.model import (
+    CONCENTRATION,
+    CONJUGATE,
+    Background,
+    Prior,
+    Said,
+    Settings,
+    Space,
+    StreamState,
+    _best_partition,
+    _of_nothing,
+    _Scene,
+    _values,
+    asked,
+    categories,
+    complete_rows,
+    densities,
+    fit_mixed,
+    gain,
+    gaps_of,
+    homogeneous,
+    learn_labelled,
+    log_densities,
+    log_marginals,
+    log_predictive,
+    log_ratios_together,
+    log_seats_of,
+    make_prior,
+    noise_of,
+    open_stream,
+    pour,
+    same_prior,
+    statistics_of,
+    step,
+    summarize,
+    train,
+    view,
+    weigh,
+    whiten,
+)
 from tests.model.problems import fill, make_base, random_rows
 
 SIZES = (6, 9)

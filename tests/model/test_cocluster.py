@@ -7,8 +7,8 @@ import pytest
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import split
-from stream_osr.model.cocluster import UNKNOWN, _spread, cocluster
 from tests.data import need_data
+from tests.doors.model import UNKNOWN, _spread, cocluster
 
 CENTRES = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 12.0]])
 

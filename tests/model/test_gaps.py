@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_osr.model import missing
-from stream_osr.model.dishes import empty_dishes, log_predictive, refill
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.responsibilities import terms_of
-from stream_osr.model.student_t import Location, student_t
-from stream_osr.model.whitening import fit_space, whiten
+from tests.doors.model import (
+    Location,
+    empty_dishes,
+    fit_space,
+    homogeneous,
+    log_predictive,
+    make_prior,
+    missing,
+    refill,
+    student_t,
+    terms_of,
+    whiten,
+)
 
 D = 4
 ROOM = np.empty((D + 2, D + 1))

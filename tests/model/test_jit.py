@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -131,3 +132,38 @@ def test_of_a_kernel_its_machine_code_is_kept_and_nothing_to_be_compiled_anew():
     module = llvm.parse_bitcode(intermediate)
     assert {function.name for function in module.functions} >= {compiled.fndesc.llvm_cpython_wrapper_name}
     assert all(len(list(block.instructions)) == 1 for function in module.functions for block in function.blocks)
+
+
+WITHOUT = """
+import numba.core.codegen
+
+del numba.core.codegen.JITCodeLibrary
+
+import numpy as np
+from stream_osr.model import jit
+from stream_osr.model.prior import homogeneous
+
+
+@jit.borrowing_kernel
+def twice(x):
+    return 2.0 * x
+
+
+@jit.fused_kernel
+def divided(x, y):
+    return twice(x) / y
+
+
+assert type(divided) is type(numba.njit(lambda: 0)), type(divided)
+assert divided(1.0, 0.0) == np.inf
+assert homogeneous(np.zeros((1, 2))).tolist() == [[0.0, 0.0, 1.0]]
+print(jit.why_not())
+"""
+
+
+def test_without_a_private_class_of_numba_kernels_are_compiled_by_njit():
+    """As with a release of numba that has renamed it."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "no machine code is kept" in done.stdout
+    assert "no machine code is kept" in done.stderr, "the notice says so before the first kernel is compiled"

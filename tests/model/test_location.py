@@ -8,21 +8,24 @@ import pytest
 from scipy import stats
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.model import training as library
-from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_predictives
-from stream_osr.model.known import log_new
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.student_t import (
+from tests.doors.model import (
     CONJUGATE,
     FLAT_BETA,
     FREEDOM,
     SPREAD,
     Location,
+    dishes_with,
     fit_location,
+    fit_space,
+    homogeneous,
+    log_new,
     log_new_densities,
+    log_predictives,
+    log_prior_predictives,
+    make_prior,
     share_in_company,
 )
-from stream_osr.model.whitening import fit_space
+from tests.doors.model import training as library
 from tests.model.problems import COVARIANCES, make_base
 from tests.model.test_training import labelled
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.known import outline
-from stream_osr.model.whitening import REACH, bounded_scatter, fit_space, whiten
+from tests.doors.model import REACH, bounded_scatter, fit_space, outline, whiten
 
 
 def unbiased(scatter):

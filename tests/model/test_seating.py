@@ -9,11 +9,12 @@ import pytest
 from scipy import stats
 
 from stream_osr.model.dishes import add, empty_dishes, log_block_predictive
-from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave, menu_weights
+from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave
 from stream_osr.model.jit import kernel
 from stream_osr.model.moves import seating
 from stream_osr.model.moves import seating as library
 from stream_osr.model.prior import homogeneous
+from tests.doors.model import menu_weights
 from tests.model.problems import COVARIANCES, Problem, check_books, fill, make_base, random_problem
 from tests.oracles import seating as oracle
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr.model.noise_model import (
+from tests.doors.model import (
+    CONJUGATE,
     LATELY,
     LOOKED,
     NARROWEST,
@@ -20,7 +21,6 @@ from stream_osr.model.noise_model import (
     find_group,
     noise_of,
 )
-from stream_osr.model.student_t import CONJUGATE
 from tests.model.problems import fill, make_base
 from tests.oracles import strangers as oracle
 

@@ -9,13 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr.model import edit
-from stream_osr.model import step as library
-from stream_osr.model.franchise import CLEARED_BELOW, CLOSED, Franchise, StreamState, menu_weights
-from stream_osr.model.franchise import fade as fade_seats
-from stream_osr.model.known import Densities, Known, densities, learn_labelled, log_class_densities
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.step import BatchResult, Settings
+from tests.doors.model import (
+    CLEARED_BELOW,
+    CLOSED,
+    BatchResult,
+    Densities,
+    Franchise,
+    Known,
+    Settings,
+    StreamState,
+    densities,
+    edit,
+    homogeneous,
+    learn_labelled,
+    log_class_densities,
+    menu_weights,
+)
+from tests.doors.model import fade as fade_seats
+from tests.doors.model import step_module as library
 from tests.model.problems import COVARIANCES, Problem, check_books, fill, make_base
 from tests.oracles import niw
 from tests.oracles import stream as oracle

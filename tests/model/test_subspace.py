@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model import subspace
-from stream_osr.model.subspace import MOST, follow, make_plan
-from stream_osr.model.transfer import passage
-from stream_osr.model.whitening import fit_space, unwhiten, whiten
+from tests.doors.model import MOST, fit_space, follow, make_plan, passage, subspace, unwhiten, whiten
 from tests.oracles.apart import areas
 
 

@@ -13,8 +13,8 @@ from stream_osr.errors import ConnectorError
 from stream_osr.report import report_page
 from stream_osr.report.content import collect
 from stream_osr.report.held import Drop, Refuted, how_it_held
-from stream_osr.trust.recall import ExpectedRecall
 from tests.blobs import dependent_rows, fitted, learn_all
+from tests.doors.trust import ExpectedRecall
 from tests.report.conftest import EVIL_CLASSES, Run
 from tests.report.test_page import Page
 

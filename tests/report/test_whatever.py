@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_osr.discovery.events import Event
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr.report import report_page
 from stream_osr.report.content import Content, collect
@@ -21,6 +20,7 @@ from stream_osr.report.files import read_inputs
 from stream_osr.report.happened import DRAWN, MOST
 from stream_osr.report.told import MOST_LABELS
 from stream_osr_connectors import open_sink
+from tests.doors.discovery import Event
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
 from tests.report.test_page import Page

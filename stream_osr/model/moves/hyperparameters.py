@@ -24,7 +24,7 @@ from numpy.random import Generator
 from scipy.special import gammaln
 
 from stream_osr.model.franchise import CLOSED, Franchise, menu_weight
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
 
 
@@ -45,7 +45,7 @@ INNER_ITERATIONS = 10
 
 
 @kernel
-def resample(rng: Generator, value: float, prior: Gamma, clusters: float, sizes: np.ndarray) -> float:
+def resample(rng: Generator, value: float, prior: Gamma, clusters: float, sizes: Array) -> float:
     """Draw a concentration given the number of clusters in groups of the given sizes.
 
     Parameters
@@ -146,9 +146,9 @@ class Grid(NamedTuple):
         Precisions of the prior mean, shape (B,).
     """
 
-    nu: np.ndarray
-    psi: np.ndarray
-    beta: np.ndarray
+    nu: Array
+    psi: Array
+    beta: Array
 
 
 def make_grid(
@@ -169,7 +169,7 @@ def make_grid(
     return Grid(nus, psi, BETA if beta is None else np.array([float(beta)]))
 
 
-def log_evidence(rows: np.ndarray, dish: np.ndarray, grid: Grid, covariance: int = FULL) -> np.ndarray:
+def log_evidence(rows: Array, dish: Array, grid: Grid, covariance: int = FULL) -> Array:
     """Log marginal likelihood of the rows given the partition, at every point of the grid.
 
     One eigendecomposition a subclass serves the whole grid: with eigenvalues ``l`` of its scatter, its mean in their
@@ -221,7 +221,7 @@ def log_evidence(rows: np.ndarray, dish: np.ndarray, grid: Grid, covariance: int
     return total
 
 
-def _principal_spread(centred: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _principal_spread(centred: Array, mean: Array) -> tuple[Array, Array]:
     """Eigenvalues of the scatter of centred rows (n, d), and the squared coordinates of the mean in that basis, (d,).
 
     With fewer rows than dimensions from the n products of rows; what of the mean lies outside their span meets
@@ -242,7 +242,7 @@ def _principal_spread(centred: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray
     return spread, square
 
 
-def draw_prior(rng: Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, prior: Prior) -> Prior:
+def draw_prior(rng: Generator, rows: Array, dish: Array, grid: Grid, prior: Prior) -> Prior:
     """Draw the base measure given the partition.
 
     Parameters
@@ -263,7 +263,7 @@ def draw_prior(rng: Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, p
     return prior._replace(nu=float(grid.nu[a]), psi=float(grid.psi[a, p]), beta=float(grid.beta[b]))
 
 
-def log_evidence_of_values(place: np.ndarray, dish: np.ndarray, base: np.ndarray) -> np.ndarray:
+def log_evidence_of_values(place: Array, dish: Array, base: Array) -> Array:
     """Log marginal probability of the values of one column given the partition, at every concentration of the grid.
 
     Parameters
@@ -290,7 +290,7 @@ def log_evidence_of_values(place: np.ndarray, dish: np.ndarray, base: np.ndarray
     return np.asarray(whole.sum(axis=1) + values.sum(axis=1))
 
 
-def draw_concentrations(rng: Generator, rows: np.ndarray, dish: np.ndarray, prior: Prior) -> Prior:
+def draw_concentrations(rng: Generator, rows: Array, dish: Array, prior: Prior) -> Prior:
     """Draw the concentration of each categorical column given the partition, on a grid with a flat prior.
 
     Parameters

@@ -24,14 +24,14 @@ from stream_osr.model.dishes import Dishes
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
 from stream_osr.model.franchise import Franchise, Guests, menu_weight
 from stream_osr.model.gaussian import full
-from stream_osr.model.jit import borrowing_kernel, called_kernel, fused_borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, fused_borrowing_kernel, kernel
 from stream_osr.model.missing import Gaps, form_without, log_open_density
 from stream_osr.model.prior import FULL, Prior
 from stream_osr.model.student_t import products
 
 
 @kernel
-def packed_forms(used: np.ndarray, dishes: Dishes) -> np.ndarray:
+def packed_forms(used: Array, dishes: Dishes) -> Array:
     """Lower triangles of the inverses, what is off the diagonal twice: forms are linear in :func:`products`."""
     width = dishes.inverse.shape[1]
     out = np.empty((len(used), width * (width + 1) // 2))
@@ -46,7 +46,7 @@ def packed_forms(used: np.ndarray, dishes: Dishes) -> np.ndarray:
 
 
 @fused_borrowing_kernel
-def quadratic_forms(inverse: np.ndarray, columns: np.ndarray, side: np.ndarray, out: np.ndarray) -> None:
+def quadratic_forms(inverse: Array, columns: Array, side: Array, out: Array) -> None:
     """Write ``x~' Q x~`` of each column, shape (d + 1, n), to ``out``, shape (n,); ``side`` is room of that shape."""
     width, n = columns.shape
     out[:] = 0.0
@@ -61,7 +61,7 @@ def quadratic_forms(inverse: np.ndarray, columns: np.ndarray, side: np.ndarray, 
 
 
 @fused_borrowing_kernel
-def shift_forms(form: np.ndarray, columns: np.ndarray, v: np.ndarray, factor: float, side: np.ndarray) -> None:
+def shift_forms(form: Array, columns: Array, v: Array, factor: float, side: Array) -> None:
     """Add ``factor (x~' v)^2`` of each column to its quadratic form, shape (n,); ``side`` is room of that shape."""
     width, n = columns.shape
     side[:] = 0.0
@@ -109,10 +109,10 @@ class Sitting(NamedTuple):
     franchise: Franchise
     dishes: Dishes
     prior: Prior
-    log_frozen: np.ndarray
-    log_new: np.ndarray
+    log_frozen: Array
+    log_new: Array
     exclusive: bool
-    weights: np.ndarray
+    weights: Array
     gaps: Gaps
 
 
@@ -152,27 +152,27 @@ class Likelihood(NamedTuple):
         Room for one number of each place, twice, shape (V,).
     """
 
-    density: np.ndarray
-    fresh: np.ndarray
-    reference: np.ndarray
-    form: np.ndarray
-    start: np.ndarray
-    columns: np.ndarray
-    scratch: np.ndarray
-    side: np.ndarray
-    room: np.ndarray
-    constant: np.ndarray
-    trace: np.ndarray
-    exponent: np.ndarray
+    density: Array
+    fresh: Array
+    reference: Array
+    form: Array
+    start: Array
+    columns: Array
+    scratch: Array
+    side: Array
+    room: Array
+    constant: Array
+    trace: Array
+    exponent: Array
     gaps: Gaps
-    places: np.ndarray
-    values: np.ndarray
-    logs: np.ndarray
-    powers: np.ndarray
+    places: Array
+    values: Array
+    logs: Array
+    powers: Array
 
 
 @kernel
-def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
+def remember(sitting: Sitting, product: Array | None = None) -> Likelihood:
     """Compute the densities of the guests under all dishes that hold somebody.
 
     ``product`` (:func:`~stream_osr.model.student_t.products` of their rows) is made unless it is at hand.
@@ -222,7 +222,7 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
 
 
 @called_kernel
-def compute(likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
+def compute(likelihood: Likelihood, k: int, rows: Array, dishes: Dishes, prior: Prior) -> None:
     """Compute the densities under dish k from its statistics."""
     if prior.covariance == FULL:
         quadratic_forms(dishes.inverse[k], likelihood.columns, likelihood.side, likelihood.form[k])
@@ -275,7 +275,7 @@ def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
 
 
 @called_kernel
-def _log_open(likelihood: Likelihood, i: int, form: np.ndarray, head: float, power: float) -> float:
+def _log_open(likelihood: Likelihood, i: int, form: Array, head: float, power: float) -> float:
     """Log density of guest i, of which something is missing, under a dish of that form."""
     gaps, x = likelihood.gaps, likelihood.scratch
     for a in range(x.shape[0]):
@@ -285,7 +285,7 @@ def _log_open(likelihood: Likelihood, i: int, form: np.ndarray, head: float, pow
 
 
 @called_kernel
-def _write(logs: np.ndarray, room: np.ndarray, reference: np.ndarray, density: np.ndarray, column: int) -> None:
+def _write(logs: Array, room: Array, reference: Array, density: Array, column: int) -> None:
     """Write the densities whose logarithms are given to a column, counted from the end of the table (below 0)."""
     n, column = logs.shape[0], density.shape[1] + column
     for i in range(n):
@@ -297,7 +297,7 @@ def _write(logs: np.ndarray, room: np.ndarray, reference: np.ndarray, density: n
 
 
 @borrowing_kernel
-def log_density(likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior) -> float:
+def log_density(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dishes, prior: Prior) -> float:
     """Log predictive density of guest i under Gaussian dish k; under its own: as if it came a second time."""
     if prior.covariance != FULL:
         return statistics.log_predictive(dishes, k, rows[i], prior)
@@ -315,9 +315,9 @@ def restate(
     likelihood: Likelihood,
     i: int,
     own: int,
-    log_frozen: np.ndarray,
+    log_frozen: Array,
     log_new: float,
-    rows: np.ndarray,
+    rows: Array,
     franchise: Franchise,
     dishes: Dishes,
     prior: Prior,
@@ -353,7 +353,7 @@ def restart(likelihood: Likelihood, k: int) -> None:
 
 
 @borrowing_kernel
-def add(dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likelihood: Likelihood | None = None) -> None:
+def add(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: Likelihood | None = None) -> None:
     """Put guest i into dish k and correct what is remembered; nothing is without a ``likelihood``."""
     x = rows[i]
     if likelihood is None:
@@ -371,9 +371,7 @@ def add(dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likeliho
 
 
 @borrowing_kernel
-def remove(
-    dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likelihood: Likelihood | None = None
-) -> None:
+def remove(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: Likelihood | None = None) -> None:
     """Take guest i out of dish k and correct what is remembered; nothing is without a ``likelihood``."""
     x = rows[i]
     if likelihood is None:
@@ -399,7 +397,7 @@ def remove(
 
 @borrowing_kernel
 def _follow(
-    likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, v: np.ndarray, factor: float, prior: Prior
+    likelihood: Likelihood, k: int, rows: Array, dishes: Dishes, v: Array, factor: float, prior: Prior
 ) -> None:
     """Follow an update of rank one of dish k; if its inverse has been computed afresh, so are the forms."""
     if dishes.updates[k] == 0:
@@ -412,9 +410,7 @@ def _follow(
 
 
 @borrowing_kernel
-def log_density_without(
-    likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior
-) -> float:
+def log_density_without(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dishes, prior: Prior) -> float:
     """Log predictive density of guest i under dish k, of which it is one, without it."""
     if prior.covariance == FULL:
         left = 1.0 - likelihood.form[k, i]

@@ -26,7 +26,7 @@ from numpy.random import Generator
 from stream_osr.model import categories
 from stream_osr.model.dishes import Dishes, add_telling, clear, empty_dishes, log_predictive
 from stream_osr.model.franchise import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.moves import likelihood as memory
 from stream_osr.model.moves.likelihood import Likelihood, Sitting
 from stream_osr.model.moves.seating import draw
@@ -68,12 +68,12 @@ class Company(NamedTuple):
         Room for one row without categories, shape (d + 1,).
     """
 
-    guest: np.ndarray
-    distance: np.ndarray
-    inside: np.ndarray
-    member: np.ndarray
+    guest: Array
+    distance: Array
+    inside: Array
+    member: Array
     subclass: Dishes
-    scratch: np.ndarray
+    scratch: Array
 
 
 @kernel
@@ -158,7 +158,7 @@ def allocate(
 
 
 @borrowing_kernel
-def put_together(anchor: int, count: int, company: Company, members: np.ndarray) -> None:
+def put_together(anchor: int, count: int, company: Company, members: Array) -> None:
     """Write the numbers, in order, of the anchor and those who go with it."""
     members[0] = anchor
     size = 1
@@ -209,7 +209,7 @@ def split_or_merge(rng: Generator, sitting: Sitting, company: Company, likelihoo
 @kernel
 def split(
     rng: Generator,
-    members: np.ndarray,
+    members: Array,
     dish: int,
     log_q: float,
     log_block: float,
@@ -244,8 +244,8 @@ def merge(rng: Generator, anchor: int, sitting: Sitting, company: Company) -> bo
 
 @kernel
 def log_seat_norms(
-    rng: Generator, members: np.ndarray, dish: int, table: int, guests: Guests, franchise: Franchise
-) -> tuple[float, np.ndarray]:
+    rng: Generator, members: Array, dish: int, table: int, guests: Guests, franchise: Franchise
+) -> tuple[float, Array]:
     """Sum of log normalisers as the members sit down, one by one, at the tables of a frozen dish.
 
     Without ``table`` they are there already and sit down where they sit; from ``table``, the only one of its
@@ -307,9 +307,7 @@ def log_seat_norms(
 
 
 @kernel
-def log_odds(
-    members: np.ndarray, dish: int, log_block: float, log_q: float, log_seats: float, sitting: Sitting
-) -> float:
+def log_odds(members: Array, dish: int, log_block: float, log_q: float, log_seats: float, sitting: Sitting) -> float:
     """Log Metropolis-Hastings ratio of the split that founds a subclass of ``members`` out of a frozen dish."""
     guests, franchise, log_frozen = sitting.guests, sitting.franchise, sitting.log_frozen
     sums = block_log_densities(members, log_frozen)
@@ -330,7 +328,7 @@ def log_odds(
 
 
 @kernel
-def block_log_densities(members: np.ndarray, log_frozen: np.ndarray) -> np.ndarray:
+def block_log_densities(members: Array, log_frozen: Array) -> Array:
     """Log density of all members together under each frozen dish, shape (C,)."""
     sums = np.zeros(log_frozen.shape[1])
     for i in members:
@@ -339,7 +337,7 @@ def block_log_densities(members: np.ndarray, log_frozen: np.ndarray) -> np.ndarr
 
 
 @kernel
-def emptied(members: np.ndarray, guests: Guests, franchise: Franchise) -> float:
+def emptied(members: Array, guests: Guests, franchise: Franchise) -> float:
     """Count the tables that would be empty without the members."""
     count, leaving = 0.0, np.zeros(franchise.table_live.shape[0], np.int64)
     for i in members:
@@ -351,7 +349,7 @@ def emptied(members: np.ndarray, guests: Guests, franchise: Franchise) -> float:
 
 
 @kernel
-def found(members: np.ndarray, sitting: Sitting, likelihood: Likelihood | None = None) -> bool:
+def found(members: Array, sitting: Sitting, likelihood: Likelihood | None = None) -> bool:
     """Seat the members at one new table that serves a new dish."""
     guests, franchise, frozen = sitting.guests, sitting.franchise, sitting.log_frozen.shape[1]
     for i in members:
@@ -369,7 +367,7 @@ def found(members: np.ndarray, sitting: Sitting, likelihood: Likelihood | None =
 
 
 @kernel
-def dissolve(members: np.ndarray, places: np.ndarray, dish: int, sitting: Sitting) -> bool:
+def dissolve(members: Array, places: Array, dish: int, sitting: Sitting) -> bool:
     """Send the members of a one-table subclass to the places that they drew at a frozen dish."""
     guests, franchise = sitting.guests, sitting.franchise
     old = franchise.table_dish[guests.table[members[0]]]

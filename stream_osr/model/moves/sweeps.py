@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, STREAM_ALPHA, resample_alpha, resample_gamma
 from stream_osr.model.moves.likelihood import Likelihood, Sitting, remember
 from stream_osr.model.moves.seating import redish_tables, visit
@@ -36,8 +36,8 @@ def sweep_batch(
     proposals: int,
     fading: bool,
     sitting: Sitting,
-    product: np.ndarray | None = None,
-) -> np.ndarray:
+    product: Array | None = None,
+) -> Array:
     """Seat a micro-batch one by one, then re-seat it and the window before it ``sweeps`` times.
 
     Parameters
@@ -85,7 +85,7 @@ def sweep_batch(
 
 @borrowing_kernel
 def _visit_all(
-    rng: Generator, first: int, share: float, sitting: Sitting, likelihood: Likelihood, probabilities: np.ndarray
+    rng: Generator, first: int, share: float, sitting: Sitting, likelihood: Likelihood, probabilities: Array
 ) -> None:
     """Visit the guests from number ``first`` on; ``share`` of what each weighs is added to its probabilities."""
     n, frozen = sitting.log_frozen.shape

@@ -1,0 +1,1 @@
+"""Doors: the one module of each package through which tests reach inside."""
