@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.members import Members, moments_of
+from stream_osr.discovery.lives import Members, moments_of
 from stream_osr.discovery.reservoir import objects
 from stream_osr.model import step as sampler
 
