@@ -50,7 +50,8 @@ def main() -> None:
             run(*pip, "install", "--upgrade", "numba")
         print(run(python, "-m", "pip", "--disable-pip-version-check", "freeze"))
         kept = {"NUMBA_CACHE_DIR": place / "kept", "PYTHONPATH": ROOT / "connectors"}
-        told = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS, WALK, environment=kept)
+        quiet = ("-q", "-p", "no:cacheprovider", "-W", "default")  # what others deprecate is no failure
+        told = run(python, "-m", "pytest", *quiet, *TESTS, WALK, environment=kept)
         print(told.splitlines()[-1])
 
 

@@ -67,7 +67,8 @@ def offer(kept: Reservoir, seq: Array, rows: Array, keys: Array) -> Reservoir:
     """Let more rows in; those that are there already count once."""
     fresh = ~np.isin(seq, kept.seq)
     more = (seq[fresh], rows[fresh], keys[fresh])
-    return keep(*(np.concatenate(both) for both in zip(kept[:3], more, strict=True)))
+    out = keep(*(np.concatenate(both) for both in zip(kept[:3], more, strict=True)))
+    return kept if np.array_equal(out.seq, kept.seq) else out
 
 
 def without(kept: Reservoir, seq: Array) -> Reservoir:
