@@ -31,7 +31,7 @@ def test_more_than_there_is_is_refused_before_the_work() -> None:
     while least_bytes(many, kept, 3, parameters.chains, full=True) < physical_bytes():
         many *= 2
     X, group = np.zeros((3, many)), np.arange(3)
-    expected = rf"{many} features.* GiB, and the machine has .*: pca_variance"
+    expected = rf"{many} features.* GiB, and the machine has .*: pca=0.99"
     with pytest.raises(InvalidParameter, match=expected):
         train_model(Features(range(many)), X, group, (0, 1, 2), parameters)
 

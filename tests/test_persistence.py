@@ -178,10 +178,11 @@ def test_everything_that_a_caller_may_hand_over_survives(tmp_path):
 SCRIPT = """
 import sys
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from tests.test_persistence import ARGUMENTS, digest, play, story
 
 path, start = sys.argv[1], int(sys.argv[2])
-model = OpenSetRecognizer.load(path) if start else OpenSetRecognizer(**ARGUMENTS)
+model = OpenSetRecognizer.load(path) if start else OpenSetRecognizer(**grouped(**ARGUMENTS))
 play(model, story()[start:])
 model.flush()
 print(model.trained.fingerprint, digest(model))

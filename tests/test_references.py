@@ -124,7 +124,8 @@ def test_where_there_are_plenty_an_instance_alone_is_left_out_and_it_makes_no_di
     assert (unseen_densities(X, group, SMALL, space, [training], [left_out])[0] == left_out).all()
     X, group = problem(enough // 3)
     space, training, left_out = trained_on(X, group, broad=True)
-    by_fold = unseen_densities(X, group, SMALL.model_copy(update={"broad": True}), space, [training], [left_out])[0]
+    parameters = SMALL.model_copy(update={"background_component": True})
+    by_fold = unseen_densities(X, group, parameters, space, [training], [left_out])[0]
     assert (by_fold != left_out).any()
     own = np.arange(len(X)), group
     assert abs(np.median(by_fold[own] - left_out[own])) < 0.1

@@ -286,7 +286,7 @@ def test_the_identity_of_a_model_names_all_that_a_replay_depends_on(tmp_path: Pa
     model = fitted(chains=1, seed=5)
     identities = []
     for number, most in enumerate((1000, 7)):
-        model.max_classes = most
+        model.limits = Limits(max_classes=most)
         model.save(tmp_path / f"{number}.osr")
         settings = ServiceSettings(model=tmp_path / f"{number}.osr", brokers="b", input="in")
         identities.append(ModelFile.load(settings))

@@ -26,7 +26,7 @@ class Stream(Method):
     def __init__(self, setup: Setup, **changed: Any) -> None:
         self.arguments: dict[str, Any] = {"seed": setup.seed, "n_jobs": 1, **changed}
         if setup.pca is not None:
-            self.arguments["pca_components"] = setup.pca
+            self.arguments["pca"] = setup.pca
         if setup.epsilon is not None:
             self.arguments["epsilon"] = setup.epsilon
         self.trained: TrainedModel
@@ -136,7 +136,7 @@ class Learning(Stream):
 
 
 WITHOUT: dict[str, dict[str, Any]] = {
-    "no broad term": {"broad": False},
+    "no broad term": {"background_component": False},
     "no learnt odds": {"learn_odds": False},
     "no mixture of base measures": {"ensemble": "drawn"},
     "one chain": {"chains": 1},
