@@ -12,8 +12,8 @@ import numpy as np
 
 from stream_osr import ColumnFailed, DependenceFound, RecallDropped, RowsRepeated, TrainedModel, UnknownRateJumped
 from stream_osr.discovery.reconcile import Local
-from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError
+from stream_osr.stream.summaries import to_say
 from stream_osr.trust.recall import ExpectedRecall
 
 from ..client import ClientError, Refused

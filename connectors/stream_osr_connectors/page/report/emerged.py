@@ -12,7 +12,7 @@ import numpy as np
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.explanation import told_of_value
 from stream_osr.discovery.lifecycle import EMERGES_WITH
-from stream_osr.engine import Stream
+from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.records import reading, real, whole
 from stream_osr_connectors.page.report.happened import DRAWN

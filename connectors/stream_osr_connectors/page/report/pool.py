@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.engine import Stream
+from stream_osr.stream import Stream
 from stream_osr_connectors.page.report.texts import Texts
 from stream_osr_connectors.page.report.told import Decided
 
