@@ -21,7 +21,7 @@ EVIDENCE = 81.0
 """A stranger is so many times as probable if it is unknown than if it is known, ..."""
 LEAST_UNKNOWN, MOST_UNKNOWN = 0.5, 0.9
 """... and unknown with this probability at least; with that it need not be more."""
-ASKED = 8
+LOOKED_AT = 8
 """Arrivals of a batch that are looked at, the latest."""
 MOST = 1024
 """Instances that they are compared with, the latest."""
@@ -79,7 +79,7 @@ def find_core(followed: LifecycleUpdate, noise: Noise, least: float) -> Lifecycl
     chain, past = followed.chain, followed.past
     unknown = _unknown(past, 0, least)
     at = unknown[places_of(_settled(chain, noise), past.subclass[0, unknown]) < 0][-MOST:]
-    arrived = np.flatnonzero(past.seq + at >= past.batches[-1:])[-ASKED:]
+    arrived = np.flatnonzero(past.seq + at >= past.batches[-1:])[-LOOKED_AT:]
     if not len(arrived):
         return followed
     strangers = Strangers(past.seq + at, past.rows[at], past.subclass[0, at])

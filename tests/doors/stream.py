@@ -23,7 +23,6 @@ from stream_osr.stream.class_shift import (
     without_class,
 )
 from stream_osr.stream.discovery_table import SubclassRow
-from stream_osr.stream.hidden_classes import ASKED
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import _join_same
 from stream_osr.stream.monitoring import dependence, follow_dependence
@@ -43,6 +42,7 @@ from stream_osr.stream.recent_instances import (
     unshared,
 )
 from stream_osr.stream.reference_check import (
+    ASKED,
     DEPENDENT,
     EXPECTED,
     LEAST_SUPPORT,
