@@ -593,7 +593,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         _, stream = state.running
         if any(each.row is None and each.key == key for each in state.evidence):
             return False
-        return recall(stream.past, key) >= 0 or any(each.key == key for each in state.buffer)
+        return recall(stream.recent, key) >= 0 or any(each.key == key for each in state.buffer)
 
     @one_writer
     def promote(self, subclass_ids: Iterable[int], label: Label) -> None:

@@ -177,11 +177,11 @@ def test_late_labels_take_the_instance_out_of_every_chain(trained):
     # one that sits in an emerging subclass of every chain
     seq = next(
         past.seq + at
-        for past in as_batches(before.past)[::-1]
+        for past in as_batches(before.recent)[::-1]
         for at in range(len(past.keys))
         if (past.subclass[:, at] >= 0).all()
     )
-    past = next(p for p in as_batches(before.past) if p.seq <= seq < p.seq + len(p.keys))
+    past = next(p for p in as_batches(before.recent) if p.seq <= seq < p.seq + len(p.keys))
     homes = past.subclass[:, seq - past.seq]
     model.learn_label(f"k{seq}", "left")
     after, missing = learn_evidence(before, model.value.evidence, model.value.parameters)
@@ -262,7 +262,7 @@ def test_the_subclass_of_a_late_decision_is_where_the_instance_sits_then(trained
     waiting = model.value.stream.waiting
     assert len(waiting.decisions) == 40
     past = {
-        p.seq + at: int(p.subclass[0, at]) for p in as_batches(model.value.stream.past) for at in range(len(p.keys))
+        p.seq + at: int(p.subclass[0, at]) for p in as_batches(model.value.stream.recent) for at in range(len(p.keys))
     }
     assert waiting.subclass.tolist() == [past[d.seq] for d in waiting.decisions]
     moved = [d.seq for d, home in zip(waiting.decisions, waiting.subclass.tolist(), strict=True) if home >= 0]

@@ -66,7 +66,7 @@ def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passe
         arrived = [Arrived(row, None, key) for key, row in enumerate(chunk, start=begin)]
         stream, batch = close_batch(trained, stream, arrived, [], chosen)
         decisions += batch.decisions
-        past = stream.past  # the latest are re-seated, the oldest forgotten
+        past = stream.recent  # the latest are re-seated, the oldest forgotten
         seat[past.seq : past.seq + len(past.keys)] = past.subclass[0]
         start = time.perf_counter()
         found, measured = new_classes(stream, measured)

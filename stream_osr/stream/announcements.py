@@ -60,11 +60,11 @@ def tell(
         alive = [key for key in keys if key in chain.life.subclasses]
         events += [kind(**describe(trained, labels, seated, key), **told) for key in alive]
     for key in followed.refuted:
-        assert chain.guard is not None
-        at = chain.guard.ids.tolist().index(key)
+        assert chain.check is not None
+        at = chain.check.ids.tolist().index(key)
         why: dict[str, Any] = {
-            "label": labels[int(chain.guard.owner[at])],
-            "known_share": float(chain.guard.known[at]),
+            "label": labels[int(chain.check.owner[at])],
+            "known_share": float(chain.check.known[at]),
         }
         events.append(ev.SubclassRefuted(subclass_id=key, size=size.get(key, 0), **why, **told))
     for key, subclass in followed.ended.items():

@@ -212,7 +212,7 @@ def seat(
         unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if independent is None and _typical(arrival):  # the batch that shows it is judged by it
-            chains = recounted(stream.chains, stream.past, references)
+            chains = recounted(stream.chains, stream.recent, references)
             again = [one._replace(before=chain) for one, chain in zip(seated, chains, strict=True)]
             independent = arrival.independent
             balanced = ask_references(again, references, rows, parameters, shifts, independent=independent)
@@ -225,5 +225,5 @@ def settle(
     """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
     seen, nowhere = stream.state.seen, np.zeros((0, len(arrived.keys)), np.int64)
     batch = DecidedBatch(judged.rows, arrived.keys, arrived.times, seen, nowhere, judged.probabilities[:, -1])
-    chains, past = seating.settle(judged, stream.past, batch, parameters.label_horizon)
-    return stream._replace(chains=chains, past=past), batch
+    chains, recent = seating.settle(judged, stream.recent, batch, parameters.label_horizon)
+    return stream._replace(chains=chains, recent=recent), batch

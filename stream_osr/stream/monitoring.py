@@ -113,7 +113,7 @@ def follow_recall(
     stream
         The stream after the batch.
     judged
-        What the guards have found beside the batch.
+        The batch, with what the reference checks have found beside it.
     parameters
         Those by which labels are chosen.
     """

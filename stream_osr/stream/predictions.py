@@ -140,10 +140,10 @@ class PredictiveCache:
     ) -> np.ndarray:
         """Balance the cells of one chain; ``mean`` is the log density over all chains."""
         shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
-        if shares is None or self._references is None or chain.guard is None:
+        if shares is None or self._references is None or chain.check is None:
             return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
         odds, level = None, model_of(self._references, number).levels_of(log_density)
-        if chain.guard.dependent:
+        if chain.check.dependent:
             typical, _ = typicality_of(self._references)
             level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
             seats, at = log_seats_of(chain.state.franchise), np.arange(len(cells))

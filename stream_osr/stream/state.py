@@ -182,7 +182,7 @@ class Stream(NamedTuple):
         The models that are averaged. Ids, events and explanations are the first one's, the leader's.
     odds
         The learnt shift of the odds of unknown.
-    past
+    recent
         Latest decided batches, ``label_horizon`` instances or a little more.
     waiting
         Decisions held back by ``decision_delay``.
@@ -213,7 +213,7 @@ class Stream(NamedTuple):
     labels: tuple[Label, ...]
     chains: Chains
     odds: Odds
-    past: RecentInstances
+    recent: RecentInstances
     waiting: DelayedDecisions
     decided: tuple[int, ...]
     drift: Drift
@@ -291,7 +291,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         labels=trained.labels,
         chains=open_chains(trained, parameters.chains, PRIOR_SEATS),
         odds=start_odds(parameters.learn_odds, trained.references is not None),
-        past=from_batches((), parameters.chains, width_of(trained.known.prior)),
+        recent=from_batches((), parameters.chains, width_of(trained.known.prior)),
         waiting=DelayedDecisions(
             (), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)
         ),
@@ -311,7 +311,7 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     stream = open_stream(trained, parameters.model_copy(update={"chains": 0, "learn_odds": False}))
     lasting = min(parameters.half_life / math.log(2.0), 1e6)
     chains = open_chains(trained, len(trained.draws), lasting)
-    return stream._replace(chains=chains, past=from_batches((), len(chains), width_of(trained.known.prior)))
+    return stream._replace(chains=chains, recent=from_batches((), len(chains), width_of(trained.known.prior)))
 
 
 def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
@@ -332,4 +332,4 @@ def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tup
         chains, distances = stream.chains, repeat(None) if before is None else before
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, distances, strict=False))
         emerging = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
-        return find_new_classes(emerging, measured, stream.past.subclass, stream.labels), measured
+        return find_new_classes(emerging, measured, stream.recent.subclass, stream.labels), measured

@@ -61,30 +61,30 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
 
 def _give_back(stream: Stream, action: Promotion) -> Stream:
     """Give subclasses that were named back in every chain; guests at their tables go with them."""
-    j, past, chains = stream.labels.index(action.label), stream.past, []
+    j, recent, chains = stream.labels.index(action.label), stream.recent, []
     for number, chain in enumerate(stream.chains):
-        given, past = _given_back(chain, number, past, action, j)
+        given, recent = _given_back(chain, number, recent, action, j)
         chains.append(given)
-    return _renumber(stream._replace(chains=tuple(chains), past=past), stream.known.ids)
+    return _renumber(stream._replace(chains=tuple(chains), recent=recent), stream.known.ids)
 
 
 def _given_back(
-    chain: Chain, number: int, past: RecentInstances, action: Promotion, j: int
+    chain: Chain, number: int, recent: RecentInstances, action: Promotion, j: int
 ) -> tuple[Chain, RecentInstances]:
     known, state, window = chain.known, chain.state, chain.state.window
     keys = [key for key in action.subclasses[number] if key in known.ids]
-    at, tables = places(past, state.window_seq), action.tables[number]
+    at, tables = places(recent, state.window_seq), action.tables[number]
     sat = dict(zip(tables.seq.tolist(), tables.held_by.tolist(), strict=True))
     then = np.array([sat.get(seq, -1) for seq in state.window_seq.tolist()], np.int64)
-    sits = np.where(at < 0, then, np.append(past.subclass[number], -1)[at])
+    sits = np.where(at < 0, then, np.append(recent.subclass[number], -1)[at])
     home = _homes(chain, tables, keys, sits, j)
     goes = home[window.table]
     member = sits == goes
     for i in np.flatnonzero(np.isin(sits, keys) & ~member):  # it has sat down elsewhere since
         known = edit.take_out(known, int(sits[i]), window.rows[i, :-1], j)
     changed = (np.isin(sits, keys) | (goes >= 0)) & ~member & (at >= 0)
-    past = unshared(past)
-    past.subclass[number, at[changed]] = goes[changed]
+    recent = unshared(recent)
+    recent.subclass[number, at[changed]] = goes[changed]
     size = known.dishes.size[edit.slots_of(known.ids, keys)]
     empty = [key for key, n in zip(keys, size.tolist(), strict=True) if not n and key not in goes]
     if empty:
@@ -100,7 +100,7 @@ def _given_back(
     moved = edit.give_back(known, state, keys, home, member, held)
     both = sorted({**chain.life.subclasses, **lives}.items(), key=lambda item: item[1].first.seq)
     life = lifecycle(dict(both), chain.life.delta)
-    return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), past
+    return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), recent
 
 
 def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, j: int) -> np.ndarray:
@@ -162,9 +162,9 @@ def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> 
 
 def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> Stream:
     """Seat an instance whose label was taken back where it sat, in each chain where that is left."""
-    state, past = stream.state, stream.past
+    state, recent = stream.state, stream.recent
     seats = [_place(chain, number, action, stream.labels) for number, chain in enumerate(stream.chains)]
-    latest = state.seen - int(past.batches[-1]) if len(past.batches) else 0
+    latest = state.seen - int(recent.batches[-1]) if len(recent.batches) else 0
     first = min([state.seen - parameters.window_after(latest), *state.window_seq[:1].tolist()])
     live = action.seq >= first and all(seat is not None and seat.live for seat in seats)
     share = 0.5 ** ((state.seen - action.seen) / parameters.half_life)
@@ -179,10 +179,10 @@ def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> St
             state = edit.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
             chain = chain._replace(state=state)
         back.append(chain)
-    if (at := int(places(past, np.array(action.seq)))) >= 0:
-        past, homes = unshared(past), zip(action.subclass, seats, strict=True)
-        past.keys[at], past.subclass[:, at] = action.key, [-1 if seat is None else key for key, seat in homes]
-    return stream._replace(chains=tuple(back), past=past)
+    if (at := int(places(recent, np.array(action.seq)))) >= 0:
+        recent, homes = unshared(recent), zip(action.subclass, seats, strict=True)
+        recent.keys[at], recent.subclass[:, at] = action.key, [-1 if seat is None else key for key, seat in homes]
+    return stream._replace(chains=tuple(back), recent=recent)
 
 
 def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]) -> Seat | None:

@@ -98,7 +98,7 @@ def test_the_recognizer_was_in_the_midst_of_everything(version: Path, tmp_path: 
         stream.called,
         stream.following,
         stream.unknown_rate,
-        stream.chains[0].guard,
+        stream.chains[0].check,
     )
     assert {chain.known.location.freedom > 0.0 for chain in stream.chains} == {True, False}
     assert set(model.trained.values) == {"kind"}

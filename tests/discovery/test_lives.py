@@ -58,7 +58,7 @@ def run(model: OpenSetRecognizer, parts: list[tuple[int, list[Point]]], seed: in
 def seats(stream: Stream, number: int) -> dict[int, list[tuple[int, np.ndarray]]]:
     """Position and row of each remembered instance, by the emerging subclass that it sits in."""
     out: dict[int, list[tuple[int, np.ndarray]]] = {}
-    for chunk in as_batches(stream.past):
+    for chunk in as_batches(stream.recent):
         for at, key in enumerate(chunk.subclass[number].tolist()):
             if key >= 0:
                 out.setdefault(key, []).append((chunk.seq + at, chunk.rows[at]))
@@ -293,7 +293,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     stream = model.value.stream
     chain = stream.chains[0]
     key = int(chain.state.ids[np.argmax(chain.state.dishes.size)])
-    seqs, rows, keys = sampled(stream.past, remembered(stream.past, 0, key))
+    seqs, rows, keys = sampled(stream.recent, remembered(stream.recent, 0, key))
     half = np.arange(len(seqs)) % 2 == 0
     state = edit.split(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
     new, life = chain.state.next_id, chain.life.subclasses[key]
@@ -302,13 +302,13 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
         for one, mine in ((key, ~half), (new, half))
     }
     apart = chain._replace(state=state, life=with_lives(chain.life, parts))
-    past = reseat(stream.past, 0, seqs[half], new)
-    check_statistics(stream._replace(chains=(apart,), past=past))
+    past = reseat(stream.recent, 0, seqs[half], new)
+    check_statistics(stream._replace(chains=(apart,), recent=past))
     grown = Changes((), (new,), (), ())
     followed = _join_same(LifecycleUpdate(apart, past, IdentityChanges(), grown, {}, state), new)
     assert followed.identities.joined == {new: key}
     assert followed.changes == Changes((), (), (), ())
-    joined = stream._replace(chains=(followed.chain,), past=followed.past)
+    joined = stream._replace(chains=(followed.chain,), recent=followed.recent)
     check_stream(joined)
     check_statistics(joined)
     assert new not in joined.state.ids
@@ -317,7 +317,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     far = fitted(batch_size=32, chains=1, ensemble="drawn")
     run(far, [(150, []), (300, [NEW, (-12.0, -12.0)])])
     both = far.value.stream.chains[0]
-    alone = LifecycleUpdate(both, far.value.stream.past, IdentityChanges(), grown, {}, both.state)
+    alone = LifecycleUpdate(both, far.value.stream.recent, IdentityChanges(), grown, {}, both.state)
     assert _join_same(alone, largest(both)[0]) is alone
 
 
@@ -331,7 +331,7 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     state = edit.merge(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
     stream = stream._replace(
         chains=(chain._replace(state=state, life=without_lives(chain.life, [younger])),),
-        past=relabel(stream.past, 0, {younger: older}),
+        recent=relabel(stream.recent, 0, {younger: older}),
     )
     model.value = replace(model.value, stream=stream)
     decisions, events = run(model, [(800, places)], seed=1)

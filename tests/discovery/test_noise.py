@@ -61,7 +61,7 @@ def test_a_class_that_begins_after_a_burst_of_noise_is_announced():
     events = listen(model, np.concatenate([burst, rows]))
     told = judge(model, events, np.concatenate([of_burst, kind]))
     assert 0 < (told["late"] or 0) <= 40
-    seats = model.value.stream.past.subclass[0].tolist()
+    seats = model.value.stream.recent.subclass[0].tolist()
     for key, size in zip(
         model.value.stream.state.ids.tolist(), model.value.stream.state.dishes.size.tolist(), strict=True
     ):

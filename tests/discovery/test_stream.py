@@ -233,7 +233,7 @@ def test_statistics_of_a_subclass_are_of_its_own_instances():
             stream = model.value.stream
             sums = defaultdict(lambda: np.zeros(2))
             count = Counter()
-            for chunk in as_batches(stream.past):
+            for chunk in as_batches(stream.recent):
                 for row, key in zip(chunk.rows, chunk.subclass[0].tolist(), strict=True):
                     sums[key] += row
                     count[key] += 1
