@@ -136,7 +136,7 @@ def run(
             complain=telling.complainer(console),
             position=None if started is None else started.source,
             reading=reading,
-            tell=lambda act, outcome: console.say(telling.came_of(act, outcome)),
+            tell=lambda *told: console.say(telling.came_of(*told)),
             reasons=reasons,
         )
     _tell(console, totals, recognizer)

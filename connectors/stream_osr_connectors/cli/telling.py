@@ -14,7 +14,7 @@ from stream_osr_connectors.terminal import Terminal
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from stream_osr_connectors.files.command_log import Act, Outcome
+    from stream_osr_connectors.commands import Command, CommandResult
 
 COMPLAINTS_SHOWN = 3
 
@@ -58,8 +58,8 @@ def set_aside(console: Terminal, count: int, errors: Path | None) -> None:
         console.say(f"{count} set aside; {where}")
 
 
-def came_of(act: Act, outcome: Outcome) -> str:
-    """Say what came of something that was asked, in a line."""
-    who = "" if act.asked.by is None else f" by {act.asked.by}"
-    why = "" if outcome.why is None else f": {outcome.why}"
-    return f"asked {act.n}{who}: {act.asked.said()}: {outcome.outcome}{why}"
+def came_of(n: int, command: Command, result: CommandResult) -> str:
+    """Say what came of a command, in a line."""
+    who = "" if command.by is None else f" by {command.by}"
+    why = "" if result.why is None else f": {result.why}"
+    return f"asked {n}{who}: {command.describe()}: {result.outcome}{why}"

@@ -24,10 +24,11 @@ from stream_osr.labels import as_known
 from stream_osr.unlike import check_features
 
 from ..base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink, Source
+from ..commands.command import Command, CommandResult
+from ..commands.file_log import CommandLog
+from ..commands.runner import CommandRunner
 from .aside import counting, raw_of, reason_of, row_of
 from .checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint, settle
-from .command_log import Act, AskLog, Outcome
-from .command_runner import Acting
 from .locking import sole_writer
 from .unfinished import SetAside, Unfinished
 
@@ -126,7 +127,7 @@ def run(
     complain: Callable[[int, str], None] = lambda row, reason: None,
     position: Position | None = None,
     reading: Mapping[str, Any] | None = None,
-    tell: Callable[[Act, Outcome], None] = lambda act, outcome: None,
+    tell: Callable[[int, Command, CommandResult], None] = lambda n, command, result: None,
     reasons: Counter[str] | None = None,
 ) -> Counter[str]:
     """Feed the source to the recognizer, in constant memory, until it ends or ``stop`` says so.
@@ -198,9 +199,9 @@ def run(
     (['near', 'far'], 'unknown')
     """
     begins, totals = totals is None, Counter() if totals is None else totals
-    log = None if checkpoint is None else AskLog(checkpoint)
+    log = None if checkpoint is None else CommandLog(checkpoint)
     with nullcontext() if checkpoint is None else sole_writer(checkpoint):
-        acting = None if log is None else Acting(log, totals, begins=begins)
+        acting = None if log is None else CommandRunner(log, totals, begins=begins)
         reasons = Counter() if reasons is None else reasons
         complain = counting(reasons, complain)
         kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position, reading, reasons)
@@ -244,8 +245,8 @@ def run(
         kept.save()
         sinks.flush()
     if checkpoint is not None and log is not None and acting is not None and acting.last_look():
-        for act, outcome in settle(checkpoint, log) or ():
-            tell(act, outcome)
+        for n, command, result in settle(checkpoint, log) or ():
+            tell(n, command, result)
     return totals
 
 
@@ -262,8 +263,8 @@ class _Kept:
         sinks: Sinks,
         totals: Counter[str],
         checkpoint: str | os.PathLike[str] | None,
-        acting: Acting | None,
-        tell: Callable[[Act, Outcome], None],
+        acting: CommandRunner | None,
+        tell: Callable[[int, Command, CommandResult], None],
         position: Position | None,
         reading: Mapping[str, Any] | None,
         reasons: Mapping[str, int],
@@ -284,12 +285,12 @@ class _Kept:
         """Do what was asked and is due, or all of it if no more records come."""
         if self._acting is None or not (self._acting.last_look() if last else self._acting.due()):
             return
-        done = self._acting.act(self._model, all=last)
+        done = self._acting.run(self._model, all=last)
         self._changed = True
         _publish(self._model, self._sinks, self._totals)
         self.try_to_save()
-        for act, outcome in done:
-            self._tell(act, outcome)
+        for n, command, result in done:
+            self._tell(n, command, result)
 
     def save(self) -> None:
         """Write a checkpoint, if anything has changed since the run began."""
