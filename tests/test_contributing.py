@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr import Decision
 from stream_osr_connectors.files import CsvSink, MemorySource
-from stream_osr_connectors.files.loop import Sinks, run
+from tests.doors.files import Sinks, run
 from tests.blobs import fitted
 
 ROOT = Path(__file__).parents[1]

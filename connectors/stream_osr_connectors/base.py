@@ -196,7 +196,7 @@ class Sink(AbstractContextManager["Sink", None], Protocol):
 class CheckedSink(Sink, Protocol):
     """A sink that says whether it can go on from a position before anything is cut.
 
-    A run with several sinks that goes on from a checkpoint (`loop.go_on`) asks all of these, and the source, before
+    A run with several sinks that goes on from a checkpoint (`file_run.go_on`) asks all of these, and the source, before
     it cuts the first. Sinks without `check` are cut before the others, so that what they refuse costs no other.
     """
 

@@ -25,7 +25,7 @@ from stream_osr.archive.container import Archive
 from stream_osr.archive.records import RECORDS
 from stream_osr.config import Parameters, grouped
 from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.files.loop import Checkpoint, load_checkpoint, save_checkpoint
+from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tests.archives.changes import Change, changed, changes, read
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files

@@ -15,7 +15,7 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive import load_trained
 from stream_osr.config import grouped
-from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition

@@ -26,7 +26,7 @@ from stream_osr.errors import (
 from stream_osr_connectors.commands import Command, history
 from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySource
 from stream_osr_connectors.files.locking import sole_writer
-from stream_osr_connectors.files.loop import Sinks, go_on, load_checkpoint, run
+from tests.doors.files import Sinks, go_on, load_checkpoint, run
 from tests.blobs import around
 from tests.doors.commands import CommandLog, ask, runner
 from tests.processes import COMMAND, Process
@@ -98,8 +98,7 @@ def resumed(work: Path, stop: Callable[[], bool] = lambda: False, **more: Any) -
             started.model,
             source,
             sinks,
-            totals=started.totals,
-            position=started.source,
+            started=started,
             checkpoint=work / CHECKPOINT,
             stop=stop,
             **more,

@@ -20,6 +20,8 @@ from ..commands.file_log import CommandLog, of_file
 from ..commands.runner import CommandRunner
 from .locking import sole_writer
 
+__all__ = ["Checkpoint", "ask", "load_checkpoint", "load_model", "save_checkpoint"]
+
 
 class Checkpoint(NamedTuple):
     """Everything that a run needs to go on as if it had not been interrupted.
@@ -31,7 +33,7 @@ class Checkpoint(NamedTuple):
     source
         Position of the source after the last record that the model has seen.
     sinks
-        Positions of the sinks (in the order of :class:`.loop.Sinks`), flushed; ``None`` where there is none.
+        Positions of the sinks (in the order of :class:`.file_run.Sinks`), flushed; ``None`` where there is none.
     totals
         Records ``read``, ``decided``, ``labelled``, ``set_aside``, and ``events``, so far; ``asked``: number of the
         last thing that was asked of the stream and is part of it.
@@ -39,7 +41,7 @@ class Checkpoint(NamedTuple):
         How the input is read, in words of whoever runs it (names of columns, say), to be compared when it goes on;
         ``None``: nobody has said.
     reasons
-        Why records were set aside: how many of each kind (:func:`.aside.kind_of`).
+        Why records were set aside: how many of each kind (:func:`.rejected_record.kind_of`).
     """
 
     model: OpenSetRecognizer
@@ -119,7 +121,7 @@ def ask(checkpoint: str | os.PathLike[str], command: Command) -> CommandReceipt:
     Parameters
     ----------
     checkpoint
-        Of `stream-osr run`, or a :class:`.loop.FileRun`.
+        Of `stream-osr run`, or a :class:`.file_run.FileRun`.
     command
         What is asked.
 
