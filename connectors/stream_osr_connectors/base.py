@@ -196,8 +196,9 @@ class Sink(AbstractContextManager["Sink", None], Protocol):
 class CheckedSink(Sink, Protocol):
     """A sink that says whether it can go on from a position before anything is cut.
 
-    A run with several sinks that goes on from a checkpoint (`file_run.go_on`) asks all of these, and the source, before
-    it cuts the first. Sinks without `check` are cut before the others, so that what they refuse costs no other.
+    A run with several sinks that goes on from a checkpoint (`go_on` in `files.file_run`) asks all of these, and the
+    source, before it cuts the first. Sinks without `check` are cut before the others, so
+    that what they refuse costs no other.
     """
 
     def check(self, position: Position | None) -> None:

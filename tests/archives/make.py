@@ -25,7 +25,6 @@ from stream_osr_connectors.kafka.run.partition import begin, step
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
-from tests.doors.files import Sinks, load_checkpoint, run
 from tests.archives.golden import machine
 from tests.archives.story import (
     ARGUMENTS,
@@ -45,6 +44,7 @@ from tests.archives.story import (
     train,
     trained,
 )
+from tests.doors.files import Sinks, load_checkpoint, run
 
 LINEAGE = "77aa00bb"
 STOPPED_AFTER = 75

@@ -17,9 +17,9 @@ import pytest
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import Closing, Position
 from stream_osr_connectors.files import CheckedSink, MemorySink, Sink, open_sink, open_source
-from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
 from tests.connectors.test_locking import nobody
 from tests.connectors.test_loop import NAMES, streaming, trained
+from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
 
 __all__ = ["trained"]  # a fixture
 

@@ -25,8 +25,8 @@ from stream_osr_connectors.page.live.images import Images
 from stream_osr_connectors.page.live.inside import FromCheckpoint
 from stream_osr_connectors.page.live.server import make_app
 from stream_osr_connectors.page.live.watcher import Watcher
-from tests.doors.files import Sinks, run
 from tests.blobs import fitted, stream_part
+from tests.doors.files import Sinks, run
 
 ANNA, BERT = "annas-own-token-16", "berts-own-token-16"
 TOKENS = f"# who may act\nanna:{ANNA}\n\nbert:{BERT}\n"

@@ -111,6 +111,7 @@ def decide(model: OpenSetRecognizer, files: Files, n_training: int, n_stream: in
             open_sink(files.decisions) as decisions,
             open_sink(files.events) as events,
         ):
+
             def show(read: int) -> None:
                 bar.update(task, completed=read)
 

@@ -136,7 +136,8 @@ def fit(given: FitOptions) -> None:
             opened = open_sink(given.errors, csv_safe=given.csv_safe is not False, private=True, columns=SET_ASIDE)
             dead = stack.enter_context(opened)
         bar = stack.enter_context(messages.progress_bar(console, total=False))
-        task, intake = bar.add_task("reading", total=None), Intake(model, counts, dead, messages.complainer(console), reasons)
+        intake = Intake(model, counts, dead, messages.complainer(console), reasons)
+        task = bar.add_task("reading", total=None)
         for record in source:
             counts["read"] += 1
             bar.advance(task)
@@ -164,9 +165,7 @@ def fit(given: FitOptions) -> None:
     console.say(f"features: {shown}", f"model saved to {given.output}")
 
 
-def _source(
-    stack: ExitStack, given: FitOptions, parameters: Parameters, *, minus_one: bool
-) -> tuple[Source, Survey]:
+def _source(stack: ExitStack, given: FitOptions, parameters: Parameters, *, minus_one: bool) -> tuple[Source, Survey]:
     """Open the labelled instances, and look at all of them to see what the columns are, and that none is a key.
 
     What can be read only once (standard input, a pipe) goes to a temporary file first.
@@ -179,7 +178,7 @@ def _source(
         raise ConnectorError(f"--label-type {given.label_type}: it is one of {', '.join(get_args(LabelType))}")
     if not may_be_regular(file) and not is_folder(file) and (not is_standard(file) or chosen is not None):
         file = _kept(stack, file, chosen)
-    columns = {"key": given.key, "time": given.time, "label": given.label}
+    columns: dict[str, Any] = {"key": given.key, "time": given.time, "label": given.label}
     features = options.feature_list(given.features)
     source = stack.enter_context(
         open_source(file, format=chosen, categorical=categorical, label_type="str", features=features, **columns)

@@ -165,17 +165,17 @@ def _assemble(
     if started is not None:
         check_outputs(started, given.outputs)
     sinks = _open_sinks(stack, source, given)
-    kept: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": given.checkpoint_every, "reading": reading}
-    told = {"complain": messages.complainer(console), "tell": lambda *of: console.say(messages.came_of(*of))}
+    rest: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": given.checkpoint_every, "reading": reading}
+    rest |= {"complain": messages.complainer(console), "tell": lambda *told: console.say(messages.came_of(*told))}
     if started is not None and checkpoint is not None:
         with sole_writer(checkpoint):
-            files = FileRun.go_on(started, source, sinks, **kept, **told)
+            files = FileRun.go_on(started, source, sinks, **rest)
         console.say(f"resuming after {counted(started.totals['read'], 'record')}")
         return files
     if checkpoint is not None and checkpoint.exists():
         with sole_writer(checkpoint):  # what others write is not replaced
             console.say(*replaced(given.output, checkpoint))
-    return FileRun(recognizer, source, sinks, **kept, **told)
+    return FileRun(recognizer, source, sinks, **rest)
 
 
 def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
@@ -261,7 +261,9 @@ def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) ->
     if chains < len(trained.draws):
         trained = trained.with_chains(chains)
     if trained.fingerprint != model.trained.fingerprint:
-        raise ConnectorError(f"{given.model} is not the model of the checkpoint; give that one, or leave out --resume")
+        raise ConnectorError(
+            f"{given.model} is not the model of the checkpoint; give that one, or leave out --resume"
+        )
     begun = {**model.arguments, "chains": chains}
     other = {name: value for name, value in changes.items() if value != begun[name]}
     for name, value in other.items():

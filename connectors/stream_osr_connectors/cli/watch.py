@@ -21,22 +21,20 @@ class WatchOptions:
     decisions: Annotated[
         Path | None, typer.Argument(help="What `stream-osr run --output` writes, or has written (JSON Lines).")
     ] = None
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Settings of a Kafka service, to follow that.")
-    ] = None
+    config: Annotated[Path | None, typer.Option("--config", help="Settings of a Kafka service, to follow that.")] = (
+        None
+    )
     events: Annotated[
         Path | None, typer.Option("--events", "-e", help="Its events; events.jsonl beside DECISIONS, if it is there.")
     ] = None
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Its checkpoint; DECISIONS.checkpoint if not given.")
-    ] = None
+    checkpoint: Annotated[Path | None, typer.Option(help="Its checkpoint; DECISIONS.checkpoint if not given.")] = None
     input: Annotated[
         Path | None, typer.Option("--input", "-i", help="What was decided: examples show its features.")
     ] = None
     key: Annotated[str | None, typer.Option("--key", help="Column of the input that names the instance.")] = None
-    hide: Annotated[
-        str | None, typer.Option(help="Comma-separated columns of the input that are no features.")
-    ] = None
+    hide: Annotated[str | None, typer.Option(help="Comma-separated columns of the input that are no features.")] = (
+        None
+    )
     image: Annotated[
         str | None, typer.Option(help="Address of the picture of an instance, with {key} where its key goes.")
     ] = None
@@ -86,7 +84,8 @@ def watch(given: WatchOptions) -> None:
         raise
     if not is_local(given.host):
         console.say(
-            f"everybody who reaches {given.host} can look at the page; see docs/live.md on what should stand before it"
+            f"everybody who reaches {given.host} can look at the page; see docs/live.md on what should stand before "
+            "it"
         )
     if given.decisions is not None and not given.decisions.exists():
         console.say(f"{given.decisions} is not there yet: waiting for it")

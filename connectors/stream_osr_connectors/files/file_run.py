@@ -7,7 +7,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, RefusedState
 
-from ..base import CheckedSink, PatientSource, Position, Record, Sink, Source
+from ..base import CheckedSink, PatientSource, Record, Sink, Source
 from ..commands.command import Command, CommandResult
 from ..commands.file_log import CommandLog
 from ..commands.runner import CommandRunner

@@ -1,4 +1,4 @@
-"""Intake of records by a recognizer: what cannot be used is set aside, and so is a micro-batch that cannot be closed."""
+"""Intake of records by a recognizer: what cannot be used, and a micro-batch that cannot be closed, is set aside."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ class Intake:
 
     def take(self, record: Record | BadRecord) -> None:
         """Hand a record, the latest of ``totals["read"]``, to the recognizer, or set it aside."""
-        totals, bad = self._totals, self._model.counters["bad_rows"]
+        if isinstance(record, BadRecord):
+            self._set_aside(RejectedRecord(record.row, reason_of(record, record.reason), record.raw))
+            return
+        number, bad = self._totals["read"], self._model.counters["bad_rows"]
         try:
-            if isinstance(record, BadRecord):
-                refused = RejectedRecord(record.row, reason_of(record, record.reason), record.raw)
-            else:
-                _check(self._model, record)
-                known = record._replace(label=label_in(self._model, record.label))
-                learnt, given_up = self._learn(known, totals["read"])
-                if learnt and record.label is not None:
-                    totals["labelled"] += 1
-                for each in given_up:
-                    self._set_aside(each)
-                return
+            _check(self._model, record)
+            known = record._replace(label=label_in(self._model, record.label))
+            learnt, given_up = self._learn(known, number)
         except (InvalidInstance, InvalidLabel) as error:
-            refused = RejectedRecord(row_of(record, totals["read"]), reason_of(record, str(error)), raw_of(record))
-        self._set_aside(refused, counted=self._model.counters["bad_rows"] - bad)
+            refused = RejectedRecord(row_of(record, number), reason_of(record, str(error)), raw_of(record))
+            self._set_aside(refused, counted=self._model.counters["bad_rows"] - bad)
+            return
+        if learnt and record.label is not None:
+            self._totals["labelled"] += 1
+        for each in given_up:
+            self._set_aside(each)
 
     def flush(self) -> None:
         """Close the micro-batch as it is, and set aside what is given up."""
@@ -131,9 +131,8 @@ class Intake:
         known = [*self._records][-len(instances) :] if instances else []
         self._records.clear()
         earlier = instances[: len(instances) - len(known)]
-        out = [
-            RejectedRecord(0, f"{reason}; it was read by an earlier run", raw_of(Record(i.x or {}, i.key))) for i in earlier
-        ]
+        before = f"{reason}; it was read by an earlier run"
+        out = [RejectedRecord(0, before, raw_of(Record(each.x or {}, each.key))) for each in earlier]
         out += [RejectedRecord(row, reason, raw_of(record)) for row, record in known]
         labels = [each for each in failed if each.x is None]
         return out + [
