@@ -20,7 +20,7 @@ from stream_osr.limits import MOST_DIGITS
 from stream_osr_connectors.cli import messages, options
 from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
 from stream_osr_connectors.files.columns import SET_ASIDE
-from stream_osr_connectors.files.likely_key import find_key
+from stream_osr_connectors.files.key_check import find_key
 from stream_osr_connectors.files.locking import sole_writer
 from stream_osr_connectors.files.opening import is_folder, is_standard, may_be_regular, why
 from stream_osr_connectors.files.rejected_record import raw_of, row_of

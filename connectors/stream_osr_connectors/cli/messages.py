@@ -71,7 +71,7 @@ def complainer(console: Terminal) -> Callable[[int, str], None]:
 
 def suggest_key(console: Terminal, path: str | Path, format: Any, but: Collection[str | None], without: str) -> None:
     """Say which column looks like the key that was not given, if one does, and what it is like without."""
-    from stream_osr_connectors.files.likely_key import find_key
+    from stream_osr_connectors.files.key_check import find_key
 
     found = None
     with suppress(ConnectorError):  # what is wrong with the other columns is not asked

@@ -11,8 +11,7 @@ from .csv_sink import CsvSink
 from .csv_source import CsvSource
 from .folder_source import FolderSource
 from .formats import Format, open_sink, open_source
-from .jsonl_sink import JsonLinesSink
-from .jsonl_source import JsonLinesSource
+from .json_lines import JsonLinesSink, JsonLinesSource
 from .parquet_sink import ParquetSink
 from .parquet_source import ParquetSource
 

@@ -13,11 +13,11 @@ from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
 from ..base import Closing, Position
-from .arrow import arrow
 from .columns import Kind, fitted, kind_of
 from .identity import identity_at, why_not
 from .locking import Lock
 from .opening import is_standard, why
+from .parquet_source import arrow
 
 ROWS_OF_A_GROUP: Final = 8192
 """Rows that wait in memory: a row group of a part."""

@@ -10,7 +10,7 @@ from stream_osr.errors import ConnectorError
 
 from ..base import BadRecord, Record
 from ..values import written
-from .jsonl_sink import json_text
+from .json_lines import json_text
 
 
 class RejectedRecord(NamedTuple):

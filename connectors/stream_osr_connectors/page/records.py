@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import printable, shown
-from stream_osr_connectors.files.arrow import ParquetRows
-from stream_osr_connectors.files.csv_rows import RowReader
-from stream_osr_connectors.files.lines import Line, LineReader
+from stream_osr_connectors.files.csv_source import RowReader
+from stream_osr_connectors.files.line_source import Line, LineReader
 from stream_osr_connectors.files.opening import is_gzip
+from stream_osr_connectors.files.parquet_source import ParquetRows
 from stream_osr_connectors.values import DecodeError
 
 LONGEST_LINE = 1 << 26
