@@ -54,8 +54,8 @@ class Announced(NamedTuple):
     truth: str
 
 
-class Found(NamedTuple):
-    """What the run has written, held against the truth.
+class DemoResult(NamedTuple):
+    """Result of the demonstration: what the run has written, held against the truth.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Strip(NamedTuple):
         return counts
 
 
-def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[str]) -> Found:
+def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[str]) -> DemoResult:
     """Hold what a run has written against the true labels."""
     from stream_osr.evaluation.metrics import OpenSetReport
 
@@ -155,7 +155,7 @@ def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[s
         if label == UNKNOWN and decision["subclass_id"] is not None:
             made_of.setdefault(decision["subclass_id"], Counter[str]()).update([truth])
     told = [_announced(event, labels) for event in _lines(events) if event["type"] == "SubclassEmerged"]
-    return Found(labels, known, counts, told, made_of, report)
+    return DemoResult(labels, known, counts, told, made_of, report)
 
 
 def _announced(event: dict[str, Any], labels: Sequence[str]) -> Announced:
@@ -195,7 +195,7 @@ def trained(out: Terminal, report: TrainingReport) -> None:
     )
 
 
-def tell(out: Terminal, found: Found, model: OpenSetRecognizer, new: Sequence[str]) -> None:
+def tell(out: Terminal, found: DemoResult, model: OpenSetRecognizer, new: Sequence[str]) -> None:
     """Tell what came of it."""
     _draw(out, found, new)
     out.say("", *(_when(found, label) for label in new), "")
@@ -209,7 +209,7 @@ def tell(out: Terminal, found: Found, model: OpenSetRecognizer, new: Sequence[st
     _decisions(out, found, new)
 
 
-def _draw(out: Terminal, found: Found, new: Sequence[str]) -> None:
+def _draw(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     """Draw the stream: a row for the known, and one for each new class with its announcement."""
     side = max(map(len, ("known", *new))) + 2
     width = max(min(out.width, WIDTH) - side, 20)
@@ -227,15 +227,15 @@ def _row(name: str, bars: str, side: int, style: str) -> Text:
     return Text(name.ljust(side)) + Text(bars, style)
 
 
-def _places(found: Found, label: str) -> list[int]:
+def _places(found: DemoResult, label: str) -> list[int]:
     return [seq for seq, truth in enumerate(found.labels) if truth == label]
 
 
-def _first(found: Found, label: str) -> Announced | None:
+def _first(found: DemoResult, label: str) -> Announced | None:
     return next((each for each in found.announced if each.truth == label), None)
 
 
-def _when(found: Found, label: str) -> str:
+def _when(found: DemoResult, label: str) -> str:
     came, first = _places(found, label), _first(found, label)
     told = "never announced"
     if first is not None:
@@ -243,7 +243,7 @@ def _when(found: Found, label: str) -> str:
     return f"{label}: first instance at {came[0]}, {told}"
 
 
-def _candidates(out: Terminal, found: Found, classes: NewClasses) -> None:
+def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
     """Tell what each candidate turned out to be."""
     from stream_osr.evaluation.composition import in_words
 
@@ -258,7 +258,7 @@ def _candidates(out: Terminal, found: Found, classes: NewClasses) -> None:
     _show(out, table)
 
 
-def _decisions(out: Terminal, found: Found, new: Sequence[str]) -> None:
+def _decisions(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     """Show how often each class was called what."""
     columns = (*found.known, UNKNOWN)
     table = _table("What each was called", "truth", *columns, right=range(1, len(columns) + 1))
@@ -275,7 +275,7 @@ def _decisions(out: Terminal, found: Found, new: Sequence[str]) -> None:
     )
 
 
-def what_next(out: Terminal, found: Found, model: OpenSetRecognizer, files: Files) -> None:
+def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files: Files) -> None:
     """Name the files, and three commands that go on with them."""
     from stream_osr.evaluation.composition import main_class
 

@@ -1,4 +1,4 @@
-"""Where streams come from and where answers go: the connectors of stream-osr.
+"""Files: streams come from them, and answers go to them.
 
 `Source` and `Sink` are the two interfaces; files (CSV and JSON Lines, plain, gzip or standard input and
 output; Parquet with the extra ``parquet``), folders of files and memory are the implementations.

@@ -1,4 +1,4 @@
-"""What a sink of records has to do besides encoding them: durable files that can be cut back.
+"""Sinks of bytes: durable files that can be cut back.
 
 Data is only ever appended. A gzip file gets a new member with each flush, so that it, too, can be cut
 wherever a flush ended; any program that reads gzip reads the members as one file. While a file is open here

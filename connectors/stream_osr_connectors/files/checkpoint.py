@@ -1,4 +1,4 @@
-"""All that a run over files needs to go on as if it had not been interrupted, in one file."""
+"""Checkpoints: one file with everything that a run over files needs to go on as if it had not been interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the columns of a table that has types: those of decisions, of events, and of what is set aside."""
+"""Columns of a table that has types: those of decisions, of events, and of what is set aside."""
 
 from __future__ import annotations
 

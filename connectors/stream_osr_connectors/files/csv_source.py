@@ -19,7 +19,7 @@ from stream_osr.showing import counted
 
 from ..base import BadRecord, Position, Record
 from ..values import DecodeError, category, label_of_text, number, seconds
-from .line_source import Line, LineReader, LineSource, Reading, raw_text, what_there_is
+from .line_source import LineReader, LineSource, Reading, TextLine, raw_text, what_there_is
 
 _MAX_LINES = 1000
 """How many lines one row may take: bounds what a stray quote can make the reader do again and again."""
@@ -44,7 +44,7 @@ class RowReader(Iterator[list[str]]):
         self._rows = csv.reader(self._row_lines, delimiter=delimiter, strict=True, skipinitialspace=padded)
 
     @property
-    def taken(self) -> list[Line]:
+    def taken(self) -> list[TextLine]:
         """The lines that the last row, or the last error, is about."""
         return self._row_lines.taken
 
@@ -77,7 +77,7 @@ class _RowLines(Iterator[str]):
     """
 
     def __init__(self, lines: LineReader, max_bytes: int) -> None:
-        self.taken: list[Line] = []
+        self.taken: list[TextLine] = []
         self._lines = lines
         self._max_bytes = max_bytes
         self._size = 0

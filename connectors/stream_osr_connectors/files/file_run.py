@@ -31,7 +31,7 @@ SHOW_SECONDS = 1.0
 
 
 class Sinks(NamedTuple):
-    """Where decisions, events and unusable records go.
+    """Sinks of decisions, events and unusable records.
 
     Attributes
     ----------

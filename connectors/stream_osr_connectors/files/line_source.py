@@ -31,7 +31,7 @@ _HEAD = 4096
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """One line of the input.
 
     Parameters
@@ -79,10 +79,10 @@ class Line(NamedTuple):
         return not self.dropped and not self.data.strip()
 
 
-def raw_text(lines: Iterable[Line]) -> str:
+def raw_text(lines: Iterable[TextLine]) -> str:
     r"""Return what lines hold, whatever it is: text, and surrogate escapes for bytes that are none.
 
-    >>> raw_text([Line(1, 4, b"ab\xff\n")])
+    >>> raw_text([TextLine(1, 4, b"ab\xff\n")])
     'ab\udcff'
     """
     data = b"".join(line.data for line in lines)
@@ -94,7 +94,7 @@ def without_break(text: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-class LineReader(Iterator[Line]):
+class LineReader(Iterator[TextLine]):
     """Iterator over the lines of a file, a gzip file or standard input.
 
     Parameters
@@ -128,7 +128,7 @@ class LineReader(Iterator[Line]):
         self._max_bytes = max_bytes
         self._offset = 0
         self._row = 0
-        self._returned: deque[Line] = deque()
+        self._returned: deque[TextLine] = deque()
         self.cuts = 0
         self._growing, self._file, self._stream = open_input(path, follow=follow)
         self.resumes = self._file is not None and self._file.seekable()
@@ -141,7 +141,7 @@ class LineReader(Iterator[Line]):
                 raise
             self._identity = {"hashed": hashed, "sha256": digest}
 
-    def __next__(self) -> Line:
+    def __next__(self) -> TextLine:
         if self._returned:
             return self._returned.popleft()
         dropped = 0
@@ -167,7 +167,7 @@ class LineReader(Iterator[Line]):
         self._offset += len(data) + dropped
         if self._row == 1:
             data = data.removeprefix(_BYTE_ORDER_MARK)
-        return Line(self._row, self._offset, data, dropped, cut and not data.endswith(b"\n"))
+        return TextLine(self._row, self._offset, data, dropped, cut and not data.endswith(b"\n"))
 
     def _begin_anew(self) -> None:
         """Go to the beginning of a followed file that was cut, or of the one that has its name now."""
@@ -191,11 +191,11 @@ class LineReader(Iterator[Line]):
         self._growing.while_waiting(call)
         return True
 
-    def give_back(self, lines: Sequence[Line]) -> None:
+    def give_back(self, lines: Sequence[TextLine]) -> None:
         """Take back the lines that were read last, to hand them out again."""
         self._returned.extendleft(reversed(lines))
 
-    def position_after(self, line: Line | None) -> Position:
+    def position_after(self, line: TextLine | None) -> Position:
         """Return the position after a line, or that of the beginning."""
         row, offset = (line.row, line.end) if line else (0, 0)
         return {"offset": offset, "row": row, **self._identity}
@@ -284,7 +284,7 @@ def _whole(position: Position, field: str) -> int:
 
 
 class Fields(TypedDict, total=False):
-    """Which fields of a record mean what, whatever the format; see `CsvSource` and `JsonLinesSource`."""
+    """Fields of a record by their meaning, whatever the format; see `CsvSource` and `JsonLinesSource`."""
 
     key: str | None
     time: str | None
@@ -294,7 +294,7 @@ class Fields(TypedDict, total=False):
 
 
 class Reading(Fields, total=False):
-    """How records are read."""
+    """Options of reading records."""
 
     max_record_bytes: int
     follow: bool
@@ -346,7 +346,7 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
             raise ConnectorError(f"max_record_bytes is {max_record_bytes}; it has to be at least 1")
         self._max_bytes = max_record_bytes
         self._lines = LineReader(path, max_record_bytes, follow=follow)
-        self._first: Line | None = None  # the line after which the records begin
+        self._first: TextLine | None = None  # the line after which the records begin
 
     @property
     def resumes(self) -> bool:
