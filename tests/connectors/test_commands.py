@@ -114,8 +114,8 @@ def outcomes(path: Path) -> list[str]:
 
 def test_a_promotion_labels_what_comes_next(work: Path) -> None:
     path, ids = resting(work)
-    standing = ask(path, Command("promote", ids, "sky", by="ann", reason="I know it"))
-    assert (standing.standing, standing.n) == ("done", 1)
+    receipt = ask(path, Command("promote", ids, "sky", by="ann", reason="I know it"))
+    assert (receipt.status, receipt.n) == ("done", 1)
     resumed(work)
     labels = [line["label"] for line in lines(work / "out.jsonl")]
     assert labels[:48] == ["unknown"] * 48
@@ -274,7 +274,7 @@ def test_two_ask_at_once(work: Path) -> None:
 def test_a_new_run_leaves_what_was_asked_of_the_one_before(work: Path) -> None:
     path, ids = resting(work)
     with sole_writer(path):
-        assert ask(path, Command("mute", ids)).standing == "queued"
+        assert ask(path, Command("mute", ids)).status == "queued"
     resting(work)
     assert outcomes(path) == ["left"]
     assert load_checkpoint(path).totals["asked"] == 1
@@ -330,7 +330,7 @@ def test_a_run_that_crashed_does_it_again_at_the_same_record(work: Path) -> None
 
     def ask_at_60() -> bool:
         if next(read) == 60:
-            asked.append(ask(path, Command("promote", ids, "sky")).standing)
+            asked.append(ask(path, Command("promote", ids, "sky")).status)
         return False
 
     original, runner.LOOK_SECONDS = runner.LOOK_SECONDS, 0.0
@@ -347,8 +347,8 @@ def test_a_run_that_crashed_does_it_again_at_the_same_record(work: Path) -> None
     # and before the run has come there, somebody asks more: it waits its turn
     path.write_bytes(early)
     later = ask(path, Command("mute", ids))
-    assert later.standing == "queued"
-    assert "--resume" in later.said
+    assert later.status == "queued"
+    assert "--resume" in later.message
     resumed(work)
     assert outcomes(path) == ["done", "refused"], "it is a known class by then"
 
@@ -451,7 +451,7 @@ def test_a_run_killed_with_what_it_was_asked_does_it_when_it_goes_on(work: Path)
         until(lambda: path.exists() and len((work / "out.jsonl").read_text().splitlines()) == 48)
         ids = load_checkpoint(path).model.new_classes().candidates[0].subclasses
         process.send_signal(signal.SIGSTOP)
-        assert ask(path, Command("promote", ids, "sky")).standing == "queued"
+        assert ask(path, Command("promote", ids, "sky")).status == "queued"
     finally:
         process.kill()
     process.wait(PATIENCE)

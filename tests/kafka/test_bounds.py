@@ -86,8 +86,8 @@ def test_monsters_stop_no_worker_and_are_counted(
         log.open()
     try:
         assert log.end == len(MONSTERS) + 2
-        assert [command.action for command in log.between(0, log.end)] == ["label", "undo"]
-        assert [command.action for command in log.between(len(MONSTERS) + 1, log.end)] == ["undo"]
+        assert [command.action for command in log.commands(0, log.end)] == ["label", "undo"]
+        assert [command.action for command in log.commands(len(MONSTERS) + 1, log.end)] == ["undo"]
         assert log.asks((stream.topic, 0), 0)
         assert not log.asks((stream.topic, 0), log.end)
         assert not log.asks((stream.topic, 1), 0)
@@ -195,7 +195,7 @@ def test_the_log_keeps_what_was_asked(commands: list[Command], steps: list[int],
         places.append(at)
         log.append(at, command)
     expected = [c for place, c in zip(places, commands, strict=True) if begin <= place < end]
-    found = list(log.between(begin, end))
+    found = list(log.commands(begin, end))
     assert found == expected
     assert [list(map(type, each)) for each in found] == [list(map(type, each)) for each in expected]
     for place in (("in", 0), ("other", 3)):
@@ -210,7 +210,7 @@ def test_a_million_late_labels_take_less_than_a_hundred_bytes_each() -> None:
         log.append(place, command)
     size = sum(part.__sizeof__() for part in (log._places, log._ends, log._written))
     assert size / 10_000 < 100
-    assert log.between(9_998, 20_000) == [command] * 2
+    assert log.commands(9_998, 20_000) == [command] * 2
 
 
 # What is read

@@ -131,7 +131,7 @@ def _ask(context: typer.Context) -> None:
         receipt = ask(checkpoint, command._replace(subclasses=_ids(given.get("subclass"))))
     else:
         receipt = _ask_service(command, given.get("subclass") or given.get("stream"), _settings(context))
-    Terminal().say(receipt.said)
+    Terminal().say(receipt.message)
 
 
 def _ask_service(command: Command, name: str | None, settings: ServiceSettings) -> CommandReceipt:

@@ -125,12 +125,12 @@ class Strip(NamedTuple):
         heights = [-(-steps * n // max(total, 1)) for n, total in zip(of_kind, self._sizes(), strict=True)]
         return "".join(letters[height] for height in heights)
 
-    def mark(self, seq: int, told: str) -> str:
+    def mark(self, seq: int, words: str) -> str:
         """Point at an instance, with words beside it: on the left if there alone is room."""
         arrow, at = PLAIN_ARROW if self.plain else ARROW, self.column(seq)
-        if at + 2 + len(told) > self.width and len(told) < at:
-            return f"{told} ".rjust(at) + arrow
-        return f"{' ' * at}{arrow} {told}"
+        if at + 2 + len(words) > self.width and len(words) < at:
+            return f"{words} ".rjust(at) + arrow
+        return f"{' ' * at}{arrow} {words}"
 
     def _sizes(self) -> Sequence[int]:
         return self._count(range(self.length))
@@ -154,8 +154,8 @@ def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[s
         counts[truth, label] += 1
         if label == UNKNOWN and decision["subclass_id"] is not None:
             made_of.setdefault(decision["subclass_id"], Counter[str]()).update([truth])
-    told = [_announced(event, labels) for event in _lines(events) if event["type"] == "SubclassEmerged"]
-    return DemoResult(labels, known, counts, told, made_of, report)
+    announced = [_announced(event, labels) for event in _lines(events) if event["type"] == "SubclassEmerged"]
+    return DemoResult(labels, known, counts, announced, made_of, report)
 
 
 def _announced(event: dict[str, Any], labels: Sequence[str]) -> Announced:
@@ -237,10 +237,10 @@ def _first(found: DemoResult, label: str) -> Announced | None:
 
 def _when(found: DemoResult, label: str) -> str:
     came, first = _places(found, label), _first(found, label)
-    told = "never announced"
+    when = "never announced"
     if first is not None:
-        told = f"announced at {first.seq}, when {bisect(came, first.seq)} of it had come"
-    return f"{label}: first instance at {came[0]}, {told}"
+        when = f"announced at {first.seq}, when {bisect(came, first.seq)} of it had come"
+    return f"{label}: first instance at {came[0]}, {when}"
 
 
 def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
@@ -251,8 +251,10 @@ def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
     table = _table(title, "at", "", "size", "truly", "like", "but for", right=(0, 2))
     for candidate in classes.candidates:
         made_of = sum((found.made_of.get(id, Counter()) for id in candidate.subclasses), Counter[str]())
-        told = [each for each in found.announced if each.id in candidate.subclasses]
-        at, differs = (str(told[0].seq), f"{told[0].feature} {told[0].shift:+.0f} sd") if told else ("", "")
+        announced = [each for each in found.announced if each.id in candidate.subclasses]
+        at, differs = (
+            (str(announced[0].seq), f"{announced[0].feature} {announced[0].shift:+.0f} sd") if announced else ("", "")
+        )
         size, truly = str(candidate.size), in_words(made_of, most=1)
         table.add_row(at, candidate.name, size, truly, str(candidate.nearest_class), differs)
     _show(out, table)

@@ -120,7 +120,7 @@ def run(given: RunOptions) -> None:
     check_categories(recognizer, options.feature_list(given.categorical) or [])
     if started is not None:
         console.say(*go_on(given, started, given.reading(recognizer)))
-    halted = _until_told_to_stop()
+    halted = _until_signal()
     with ExitStack() as stack:
         files = _assemble(stack, console, given, recognizer, started)
         if given.key is None and started is None:
@@ -166,7 +166,7 @@ def _assemble(
         check_outputs(started, given.outputs)
     sinks = _open_sinks(stack, source, given)
     rest: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": given.checkpoint_every, "reading": reading}
-    rest |= {"complain": messages.complainer(console), "tell": lambda *told: console.say(messages.came_of(*told))}
+    rest |= {"complain": messages.complainer(console), "tell": lambda *of: console.say(messages.came_of(*of))}
     if started is not None and checkpoint is not None:
         with sole_writer(checkpoint):
             files = FileRun.go_on(started, source, sinks, **rest)
@@ -187,7 +187,7 @@ def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
     decided = columns_of(Decision)
     if getattr(source, "whole_keys", False):
         decided["key"] = "whole"
-    opened: list[Sink | None] = [
+    sinks: list[Sink | None] = [
         None
         if path is None
         else stack.enter_context(
@@ -195,7 +195,7 @@ def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
         )
         for path, columns in zip(given.outputs, (decided, columns_of_events(), SET_ASIDE), strict=True)
     ]
-    return Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
+    return Sinks(sinks[0], *sinks[1:])  # type: ignore[arg-type]
 
 
 def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecognizer) -> None:
@@ -214,12 +214,12 @@ def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecogniz
     console.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
 
 
-def _until_told_to_stop() -> Callable[[], bool]:
+def _until_signal() -> Callable[[], bool]:
     """Answer False until SIGINT or SIGTERM has come: the loop then ends between two records."""
-    told: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: told.append(number))
-    return lambda: bool(told)
+        signal.signal(number, lambda number, frame: signals.append(number))
+    return lambda: bool(signals)
 
 
 def begin(given: RunOptions) -> OpenSetRecognizer:
@@ -277,10 +277,10 @@ def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) ->
         if position is not None and position.get("safe", csv_safe) != csv_safe:
             names = ("--csv-raw", "--csv-safe")
             raise ConnectorError(_as_begun(names[bool(csv_safe)], names[not csv_safe]))
-    told = [f"{_option(name)} is {value:g} from here on; it was {begun[name]:g}" for name, value in other.items()]
+    changed = [f"{_option(name)} is {value:g} from here on; it was {begun[name]:g}" for name, value in other.items()]
     if "min_probability" in other:
         model.set_min_probability(other["min_probability"])
-    return told
+    return changed
 
 
 def replaced(output: str, checkpoint: Path) -> list[str]:

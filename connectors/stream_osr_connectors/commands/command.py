@@ -59,16 +59,16 @@ class CommandReceipt(NamedTuple):
 
     Attributes
     ----------
-    said
-        A sentence that says where the command stands.
-    standing
+    message
+        A sentence that says what has become of the command.
+    status
         ``done``, or ``queued`` for the run or the service that applies it.
     n
         Its number in the log, or its offset in the topic.
     """
 
-    said: str
-    standing: Literal["done", "queued"]
+    message: str
+    status: Literal["done", "queued"]
     n: int
 
 
@@ -265,13 +265,13 @@ def _words(reason: object, by: object) -> tuple[Any, Any]:
 
 
 def _unheard_of(key: object, model: OpenSetRecognizer) -> str:
-    told = (
+    reason = (
         f"no instance with key {shown(key)} waits for a label: it was never seen, has one already, or is older than "
         f"the last {model.value.parameters.label_horizon}"
     )
     if isinstance(key, str) and key.lstrip("-").isdigit() and model.remembers(int(key)):
-        told += "; the whole number is a key: say --int-key"
-    return told
+        reason += "; the whole number is a key: say --int-key"
+    return reason
 
 
 def parse_record(value: bytes | None) -> Command:

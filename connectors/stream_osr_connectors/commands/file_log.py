@@ -108,7 +108,7 @@ class CommandLog:
         return lines
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Be the only one to write the log; within such a block another one does nothing.
 
         Raises
@@ -135,7 +135,7 @@ class CommandLog:
 
     def ask(self, command: Command, above: int = 0) -> int:
         """Append a command, and return its number, which is above all others and above one that is given."""
-        with self.held():
+        with self.exclusive():
             self.read()
             n = max(self.last, above) + 1
             self._append({"n": n, "at": _now(), **_given(command)})
@@ -143,7 +143,7 @@ class CommandLog:
 
     def tell(self, n: int, result: CommandResult) -> None:
         """Append the result of a command."""
-        with self.held():
+        with self.exclusive():
             self._append({"of": n, **_given(result), "at": _now()})
 
     def _append(self, line: Mapping[str, object]) -> None:

@@ -161,8 +161,8 @@ class ByteSink(DurableSink):
         """
         self._checked(position)
         if position is not None and not is_identified(self._file, position) and os.fstat(self._file.fileno()).st_size:
-            told = "%s: the position to go on from does not say which file it is of; "
-            logger.warning(told + "only the size and the end of a record could be checked", self.name)
+            line = "%s: the position to go on from does not say which file it is of; "
+            logger.warning(line + "only the size and the end of a record could be checked", self.name)
 
     def truncate(self, position: Position | None) -> None:
         """Cut off everything written after a position; ``None`` is the beginning.

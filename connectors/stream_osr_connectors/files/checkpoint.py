@@ -153,7 +153,7 @@ def ask(checkpoint: str | os.PathLike[str], command: Command) -> CommandReceipt:
         )
     # the log may have been lost: numbers go on above those that the checkpoint has taken in
     above = load_checkpoint(checkpoint).totals["asked"] if there and not log.path.exists() else 0
-    with log.held():
+    with log.exclusive():
         n = log.ask(command, above)
         done = settle(checkpoint, log)
     if done is None:
@@ -191,7 +191,7 @@ def settle(checkpoint: str | os.PathLike[str], log: CommandLog) -> list[tuple[in
     ConnectorError
         If the log cannot be read or written.
     """
-    with log.held():
+    with log.exclusive():
         try:
             with sole_writer(checkpoint):
                 started = load_checkpoint(checkpoint)

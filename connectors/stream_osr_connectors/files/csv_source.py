@@ -244,7 +244,7 @@ class CsvSource(LineSource):
         if row[0].strip() == self._header[0] and [cell.strip() for cell in row[: self._width]] == self._header:
             raise DecodeError("the row repeats the header: the file was put together from several")
         return Record(
-            features={name: self._value(row, name) for name in self.feature_columns},
+            features={name: self._feature(row, name) for name in self.feature_columns},
             key=self._read(row, self._fields.key, lambda text: text or None),
             time=self._read(row, self._fields.time, seconds),
             label=self._read(row, self._fields.label, lambda text: label_of_text(text, self._fields.label_type)),
@@ -253,7 +253,7 @@ class CsvSource(LineSource):
             ignored=self._ignored,
         )
 
-    def _value(self, row: list[str], name: str) -> object:
+    def _feature(self, row: list[str], name: str) -> object:
         return self._read(row, name, category if name in self.categorical else self._number)
 
     def _number(self, text: str) -> float | None:

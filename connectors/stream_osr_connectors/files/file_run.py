@@ -186,7 +186,7 @@ class FileRun:
         self._intake = Intake(self.model, self.totals, self.sinks.errors, self.complain, self.reasons)
         self._runner: CommandRunner | None = None
         self._changed, self._unsaved = False, 0
-        self._shown, self._show_at = self._written(), 0.0
+        self._visible, self._show_at = self._written(), 0.0
 
     @classmethod
     def go_on(cls, started: Checkpoint, source: Source, sinks: Sinks, **options: Any) -> FileRun:
@@ -220,8 +220,8 @@ class FileRun:
             self._runner = CommandRunner(log, self.totals, begins=self.started is None)
             self._run()
         if self._runner.last_look():
-            for told in settle(self.checkpoint, log) or ():
-                self.tell(*told)
+            for each in settle(self.checkpoint, log) or ():
+                self.tell(*each)
         return self.totals
 
     def _run(self) -> None:
@@ -276,8 +276,8 @@ class FileRun:
         self._changed = True
         self._publish()
         self._try_to_save()
-        for told in done:
-            self.tell(*told)
+        for each in done:
+            self.tell(*each)
 
     def _publish(self) -> None:
         for decision in self.model.drain():
@@ -308,13 +308,13 @@ class FileRun:
     def _show(self, *, at_once: bool = False) -> None:
         """Let others see what was written, once a second."""
         now = time.monotonic()
-        if (at_once or now >= self._show_at) and self._written() != self._shown:
+        if (at_once or now >= self._show_at) and self._written() != self._visible:
             self._flush()
             self._show_at = now + SHOW_SECONDS
 
     def _flush(self) -> None:
         self.sinks.flush()
-        self._shown = self._written()
+        self._visible = self._written()
 
     def _written(self) -> int:
         return self.totals["decided"] + self.totals["events"] + self.totals["set_aside"]

@@ -187,12 +187,12 @@ def _check_beginning(path: str | os.PathLike[str], file: io.BufferedReader[Any])
         Naming what it is.
     """
     begins = file.peek(4)[:4]
-    told = next((told for first, told in _BEGINNINGS.items() if begins.startswith(first)), "")
+    problem = next((problem for first, problem in _BEGINNINGS.items() if begins.startswith(first)), "")
     if begins.startswith(b"\x1f\x8b") and not is_gzip(path):
-        told = "is compressed by gzip; give it a name that ends in .gz"
-    if told:
+        problem = "is compressed by gzip; give it a name that ends in .gz"
+    if problem:
         file.close()
-        raise ConnectorError(f"{os.fspath(path)} {told}")
+        raise ConnectorError(f"{os.fspath(path)} {problem}")
 
 
 def is_piped(path: str | os.PathLike[str]) -> bool:

@@ -237,7 +237,7 @@ class ParquetSink(DurableSink):
             flush_folder(self._folder)
             flush_folder(self._folder.parent)
             self._failure, self._started, self._parts = None, True, parts
-            self._last = self._told_of_last()
+            self._last = self._last_position()
         except OSError as error:
             raise self._fail(error) from None
 
@@ -264,11 +264,11 @@ class ParquetSink(DurableSink):
             self._open = None
             self._parts += 1
             self._flushed = self._written
-            self._last = self._told_of_last()
+            self._last = self._last_position()
         except OSError as error:
             raise self._fail(error) from None
 
-    def _told_of_last(self) -> Position:
+    def _last_position(self) -> Position:
         if not self._parts:
             return {}
         with self._path_of(self._parts - 1).open("rb") as file:

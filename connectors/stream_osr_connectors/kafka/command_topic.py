@@ -48,7 +48,7 @@ class Commands:
     >>> log = Commands()
     >>> log.append(3, Command("label", key="k7", label="leak"))
     >>> log.append(9, Command("undo", partition=("sensors", 0)))
-    >>> [command.action for command in log.between(3, 9)], log.latest
+    >>> [command.action for command in log.commands(3, 9)], log.latest
     (['label'], {('sensors', 0): 9})
     """
 
@@ -67,7 +67,7 @@ class Commands:
         if command.partition is not None:
             self.latest[command.partition] = place
 
-    def between(self, begin: int, end: int) -> Sequence[Command]:
+    def commands(self, begin: int, end: int) -> Sequence[Command]:
         """Return the commands from one place up to another."""
         first, last = bisect_left(self._places, begin), bisect_left(self._places, end)
         starts = [self._ends[first - 1] if first else 0, *self._ends[first:last]]
@@ -144,7 +144,7 @@ class CommandTopic:
             if self._seldom.forget("labels"):
                 logger.info("the topic of labels, %s, is read again", self._topic)
 
-    def between(self, begin: int, end: int) -> Sequence[Command]:
+    def commands(self, begin: int, end: int) -> Sequence[Command]:
         """Return the commands from one place up to another.
 
         Raises
@@ -154,7 +154,7 @@ class CommandTopic:
             would differ.
         """
         self._check(begin, end)
-        return self._commands.between(begin, end)
+        return self._commands.commands(begin, end)
 
     def asks(self, partition: Partition, begin: int) -> bool:
         """Say whether somebody has named, muted or undone something in a partition since a place.

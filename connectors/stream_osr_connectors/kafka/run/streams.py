@@ -366,7 +366,7 @@ class Streams:
 
     def _close(self, place: Place, owned: Owned, cut: Cut) -> Batch:
         before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]
-        commands = self._commands.between(before.history.last.labels, cut.end.labels)
+        commands = self._commands.commands(before.history.last.labels, cut.end.labels)
         begun = time.perf_counter()
         after, outcome = step(before, place, records, commands, cut.end, self._decode)
         self._figures.turn()

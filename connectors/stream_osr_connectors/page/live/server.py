@@ -207,7 +207,7 @@ class _Pages:
         commands = [each._replace(label=self._watcher.state.meant(each.label)) for each in commands]
         receipt = await run_in_threadpool(self._watcher.acts.ask, commands, n)
         self._watcher.hurry()
-        return _json({"said": receipt.said, "standing": receipt.standing})
+        return _json({"said": receipt.message, "standing": receipt.status})
 
     async def _known(self, request: Request) -> str | Response:
         """Say who makes a request, or refuse it."""
