@@ -25,10 +25,9 @@ from stream_osr.errors import (
 )
 from stream_osr_connectors.commands import Command, history
 from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySource
-from stream_osr_connectors.files.locking import sole_writer
 from tests.blobs import around
 from tests.doors.commands import CommandLog, ask, runner
-from tests.doors.files import Sinks, go_on, load_checkpoint, run
+from tests.doors.files import Sinks, go_on, load_checkpoint, run, sole_writer
 from tests.processes import COMMAND, Process
 from tests.processes import run as command
 

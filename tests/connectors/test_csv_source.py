@@ -9,7 +9,7 @@ import pytest
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, CsvSource, Record
-from stream_osr_connectors.files.survey import survey
+from tests.doors.files import survey
 
 
 @pytest.fixture

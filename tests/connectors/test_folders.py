@@ -13,8 +13,7 @@ import pytest
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, Record, open_source
-from stream_osr_connectors.files.key_check import find_key, key_among
-from stream_osr_connectors.files.survey import survey
+from tests.doors.files import find_key, key_among, survey
 
 SUFFIXES = (".csv", ".csv.gz", ".jsonl", ".parquet")
 

@@ -7,23 +7,12 @@ from typing import Any
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.base import Source
-from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from stream_osr_connectors.files.file_run import FileRun, Sinks, go_on
-from stream_osr_connectors.files.intake import ATTEMPTS
-from stream_osr_connectors.files.rejected_record import MOST_KINDS, OTHERS, count_kind
+from stream_osr_connectors.files.file_run import FileRun, Sinks
 
 __all__ = [
-    "ATTEMPTS",
-    "MOST_KINDS",
-    "OTHERS",
-    "Checkpoint",
-    "FileRun",
-    "Sinks",
-    "count_kind",
-    "go_on",
-    "load_checkpoint",
-    "run",
-    "save_checkpoint",
+    *("ATTEMPTS", "MOST_KINDS", "OTHERS", "Checkpoint", "FileRun", "Lock", "ParquetRows", "Sinks", "columns_of"),
+    *("columns_of_events", "count_kind", "find_key", "go_on", "key_among", "load_checkpoint", "run"),
+    *("save_checkpoint", "sole_writer", "survey"),
 ]
 
 

@@ -22,9 +22,9 @@ from stream_osr.atomic import remove_unfinished, write_whole
 from stream_osr.errors import ConnectorError, InvalidInstance, PersistenceError
 from stream_osr_connectors.files import open_sink, open_source
 from stream_osr_connectors.files.checkpoint import load_checkpoint
-from stream_osr_connectors.files.locking import sole_writer
 from tests import processes
 from tests.doors.commands import Command, CommandLog
+from tests.doors.files import sole_writer
 
 LATIN = os.fsdecode(b"caf\xe9")
 LONG = "z" * 300 + ".csv"

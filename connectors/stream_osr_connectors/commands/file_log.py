@@ -65,14 +65,6 @@ class CommandLog:
         self.last = self._offset = self._row = 0
         self._inode: int | None = None
 
-    def grown(self) -> bool:
-        """Say whether there is something to be read, by a look at the file's size."""
-        try:
-            found = os.stat(self.path)  # noqa: PTH116  # several times a second
-        except OSError:
-            return False
-        return found.st_size != self._offset or found.st_ino != self._inode
-
     def read(self) -> list[LogLine]:
         """Read on; a line that is none of ours is left, with a word in the log of the program.
 

@@ -54,7 +54,7 @@ class CommandEntry(NamedTuple):
         >>> CommandEntry(3, "2026-03-02T09:14:07Z", command, "asked").line()
         '3  2026-03-02T09:14:07Z  ann: undo sensors/3 (a lamp)'
         """
-        begin = f"{self.n}  {self.at[:19]}Z  ".replace("ZZ", "Z")
+        begin = f"{self.n}  {self.at[:19]}Z  "
         if self.command is None:
             return f"{begin}no command: {self.why}"
         by = "" if self.command.by is None else f"{self.command.by}: "

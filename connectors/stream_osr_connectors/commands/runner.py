@@ -50,8 +50,7 @@ class CommandRunner:
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
-            if self._log.grown():
-                self._look()
+            self._look()
         return bool(self._pending) and self._is_due(self._pending[0][0])
 
     def last_look(self) -> bool:
