@@ -36,7 +36,7 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
     ("kafka.patience",),
     ("kafka.wire",),
     ("kafka.client",),
-    ("kafka.commands kafka.command_log kafka.command_history", "kafka.source kafka.sink"),
+    ("kafka.command_topic", "kafka.source kafka.sink"),
     ("kafka.run",),
     ("kafka.ops", "kafka"),
     ("page page.glossary page.records",),

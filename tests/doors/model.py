@@ -215,7 +215,7 @@ from stream_osr.model.whitening import (
     write_places,
 )
 from stream_osr.model.whitening import between as between_rows
-from stream_osr_connectors.cli.demo_told import UNKNOWN
+from stream_osr_connectors.cli.demo_summary import UNKNOWN
 
 
 def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:

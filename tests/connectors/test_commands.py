@@ -23,14 +23,11 @@ from stream_osr.errors import (
     NothingToUndo,
     PersistenceError,
 )
+from stream_osr_connectors.commands import Command, history
 from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySource
-from stream_osr_connectors.files import command_runner as acting_module
-from stream_osr_connectors.files.checkpoint import load_checkpoint
-from stream_osr_connectors.files.command_log import Asked, AskLog
-from stream_osr_connectors.files.commands import ask, history
-from stream_osr_connectors.files.locking import sole_writer
-from stream_osr_connectors.files.loop import Sinks, go_on, run
 from tests.blobs import around
+from tests.doors.commands import CommandLog, ask, runner
+from tests.doors.files import Sinks, go_on, load_checkpoint, run, sole_writer
 from tests.processes import COMMAND, Process
 from tests.processes import run as command
 
@@ -100,8 +97,7 @@ def resumed(work: Path, stop: Callable[[], bool] = lambda: False, **more: Any) -
             started.model,
             source,
             sinks,
-            totals=started.totals,
-            position=started.source,
+            started=started,
             checkpoint=work / CHECKPOINT,
             stop=stop,
             **more,
@@ -117,25 +113,25 @@ def outcomes(path: Path) -> list[str]:
 
 def test_a_promotion_labels_what_comes_next(work: Path) -> None:
     path, ids = resting(work)
-    standing = ask(path, Asked("promote", ids, "sky", by="ann", reason="I know it"))
-    assert (standing.standing, standing.n) == ("done", 1)
+    receipt = ask(path, Command("promote", ids, "sky", by="ann", reason="I know it"))
+    assert (receipt.status, receipt.n) == ("done", 1)
     resumed(work)
     labels = [line["label"] for line in lines(work / "out.jsonl")]
     assert labels[:48] == ["unknown"] * 48
     assert set(labels[48:]) == {"sky"}
     assert "SubclassPromoted" in [line["type"] for line in lines(work / "events.jsonl")], "told by the next run"
     (entry,) = history(path)
-    assert (entry.by, entry.reason, entry.outcome, entry.after) == ("ann", "I know it", "done", 48)
+    assert (entry.command.by, entry.command.reason, entry.outcome, entry.after) == ("ann", "I know it", "done", 48)
 
 
 def test_what_cannot_be_done_is_told_at_once_and_stands_in_the_log(work: Path) -> None:
     path, ids = resting(work)
     before = path.read_bytes()
     for asked, error in (
-        (Asked("promote", (99,), "sky"), InvalidSubclass),
-        (Asked("promote", ids, "unknown"), InvalidLabel),
-        (Asked("label", key="nobody", label="left"), InvalidInstance),
-        (Asked("undo"), NothingToUndo),
+        (Command("promote", (99,), "sky"), InvalidSubclass),
+        (Command("promote", ids, "unknown"), InvalidLabel),
+        (Command("label", key="nobody", label="left"), InvalidInstance),
+        (Command("undo"), NothingToUndo),
     ):
         with pytest.raises(error):
             ask(path, asked)
@@ -151,22 +147,22 @@ def _model(content: bytes, work: Path) -> OpenSetRecognizer:
 
 def test_an_undo_is_of_the_last_one_that_stands(work: Path) -> None:
     path, ids = resting(work)
-    ask(path, Asked("mute", ids))
-    ask(path, Asked("label", key="k3", label="left"))
+    ask(path, Command("mute", ids))
+    ask(path, Command("label", key="k3", label="left"))
     for _ in range(2):
-        ask(path, Asked("undo"))
+        ask(path, Command("undo"))
     assert [entry.undone_by for entry in history(path)] == [4, 3, None, None]
     assert [entry.takes_back for entry in history(path)] == [None, None, 2, 1]
-    ask(path, Asked("promote", ids, "sky"))
-    ask(path, Asked("undo"))
+    ask(path, Command("promote", ids, "sky"))
+    ask(path, Command("undo"))
     assert history(path)[-2].undone_by == 6
 
 
 def test_an_instance_is_labelled_once(work: Path) -> None:
     path, _ = resting(work)
-    ask(path, Asked("label", key="k3", label="left"))
+    ask(path, Command("label", key="k3", label="left"))
     with pytest.raises(InvalidInstance, match="has one already"):
-        ask(path, Asked("label", key="k3", label="right"))
+        ask(path, Command("label", key="k3", label="right"))
 
 
 def test_text_is_a_number_where_classes_are(tmp_path: Path) -> None:
@@ -179,7 +175,7 @@ def test_text_is_a_number_where_classes_are(tmp_path: Path) -> None:
     path = tmp_path / "c"
     run(model, MemorySource(new(48)), Sinks(_Nowhere()), checkpoint=path)
     ids = load_checkpoint(path).model.new_classes().candidates[0].subclasses
-    ask(path, Asked("promote", ids, "3"))
+    ask(path, Command("promote", ids, "3"))
     assert load_checkpoint(path).model.predict_one(new(1)[0]) == 3
 
 
@@ -202,19 +198,20 @@ class _Nowhere:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (Asked("rename", (1,)), "action is 'rename'"),  # type: ignore[arg-type]
-        (Asked("promote", (1,)), "promote without a label"),
-        (Asked("mute"), "mute without a subclass"),
-        (Asked("mute", (1,), "sky"), "mute with a label"),
-        (Asked("undo", key="k"), "undo with a key"),
-        (Asked("mute", (-1,)), "subclass id is -1"),
-        (Asked("mute", (True,)), "subclass id is True"),
-        (Asked("mute", (1,) * 1001), "1001 subclasses at a time"),
-        (Asked("mute", (1,), reason="x" * 1001), "reason is .* in fewer words"),
-        (Asked("mute", (1,), by="\ud800"), "by is .* surrogate"),
+        (Command("rename", (1,)), "action is 'rename'"),  # type: ignore[arg-type]
+        (Command("promote", (1,)), "promote without a label"),
+        (Command("mute"), "mute without a subclass"),
+        (Command("mute", (1,), "sky"), "mute with a label"),
+        (Command("undo", key="k"), "undo with a key"),
+        (Command("mute", (-1,)), "subclass id is -1"),
+        (Command("mute", (True,)), "subclass id is True"),
+        (Command("mute", (1,) * 1001), "1001 subclasses at a time"),
+        (Command("mute", (1,), reason="x" * 1001), "reason is .* in fewer words"),
+        (Command("mute", (1,), by="\ud800"), "by is .* surrogate"),
+        (Command("undo", partition=("sensors", 3)), "sensors/3: a run over files is one stream"),
     ],
 )
-def test_what_is_not_complete_is_not_written(work: Path, asked: Asked, message: str) -> None:
+def test_what_is_not_complete_is_not_written(work: Path, asked: Command, message: str) -> None:
     (work / "c").write_bytes(b"")
     with pytest.raises(InvalidParameter, match=message):
         ask(work / "c", asked)
@@ -224,7 +221,7 @@ def test_what_is_not_complete_is_not_written(work: Path, asked: Asked, message: 
 def test_no_log_is_left_beside_what_is_no_checkpoint(work: Path) -> None:
     for name in ("nothing", "model.osr"):
         with pytest.raises(PersistenceError):
-            ask(work / name, Asked("undo"))
+            ask(work / name, Command("undo"))
     assert not list(work.glob("*.asked.jsonl"))
 
 
@@ -233,12 +230,12 @@ def test_no_log_is_left_beside_what_is_no_checkpoint(work: Path) -> None:
 
 def test_half_a_line_is_of_somebody_who_died_over_it(work: Path) -> None:
     path, ids = resting(work)
-    ask(path, Asked("mute", ids))
+    ask(path, Command("mute", ids))
     log = Path(f"{path}.asked.jsonl")
     whole = log.read_bytes()
     log.write_bytes(whole + b'{"n": 2, "at": "2026-01-01T00:00:00Z", "action": "un')
     assert len(history(path)) == 1
-    ask(path, Asked("undo"))
+    ask(path, Command("undo"))
     assert log.read_bytes().startswith(whole)
     assert outcomes(path) == ["done", "done"]
 
@@ -247,16 +244,16 @@ def test_a_line_of_others_is_left(work: Path, caplog: pytest.LogCaptureFixture) 
     path, ids = resting(work)
     with Path(f"{path}.asked.jsonl").open("w") as log:
         log.write('rubbish\n{"n": 1, "at": "now", "action": "mute", "subclasses": ["x"]}\n[1]\n{"of": 7, "at": ""}\n')
-    ask(path, Asked("mute", ids))
+    ask(path, Command("mute", ids))
     assert outcomes(path) == ["done"]
     assert "line 1 is left" in caplog.text
 
 
 def test_a_log_that_was_lost_costs_the_record_and_no_act(work: Path) -> None:
     path, ids = resting(work)
-    ask(path, Asked("mute", ids))
+    ask(path, Command("mute", ids))
     Path(f"{path}.asked.jsonl").unlink()
-    assert ask(path, Asked("undo")).n == 2, "a number below what the checkpoint has would never be done"
+    assert ask(path, Command("undo")).n == 2, "a number below what the checkpoint has would never be done"
     assert load_checkpoint(path).totals["asked"] == 2
 
 
@@ -269,18 +266,18 @@ def test_two_ask_at_once(work: Path) -> None:
     assert [process.wait(PATIENCE) for process in asking] == [0] * 4
     assert outcomes(path) == ["done"] * 4
     assert [entry.n for entry in history(path)] == [1, 2, 3, 4]
-    assert {entry.by for entry in history(path)} == {"p0", "p1", "p2", "p3"}
+    assert {entry.command.by for entry in history(path)} == {"p0", "p1", "p2", "p3"}
     assert len(load_checkpoint(path).model.value.evidence) == 4
 
 
 def test_a_new_run_leaves_what_was_asked_of_the_one_before(work: Path) -> None:
     path, ids = resting(work)
     with sole_writer(path):
-        assert ask(path, Asked("mute", ids)).standing == "queued"
+        assert ask(path, Command("mute", ids)).status == "queued"
     resting(work)
     assert outcomes(path) == ["left"]
     assert load_checkpoint(path).totals["asked"] == 1
-    ask(path, Asked("mute", ids))
+    ask(path, Command("mute", ids))
     assert outcomes(path) == ["left", "done"]
 
 
@@ -294,7 +291,7 @@ def test_killed_while_it_is_done_at_rest(work: Path, at: str) -> None:
     child = os.fork()
     if child == 0:
         _die_at(at)
-        ask(path, Asked("promote", ids, "sky"))
+        ask(path, Command("promote", ids, "sky"))
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     resumed(work)
@@ -315,7 +312,7 @@ def _die_at(point: str) -> None:
     from stream_osr_connectors.files import checkpoint
 
     if point == "before the outcome":
-        AskLog.tell = die  # type: ignore[method-assign]
+        CommandLog.tell = die  # type: ignore[method-assign]
     elif point == "after the outcome":
         checkpoint.save_checkpoint = die
     else:
@@ -332,10 +329,10 @@ def test_a_run_that_crashed_does_it_again_at_the_same_record(work: Path) -> None
 
     def ask_at_60() -> bool:
         if next(read) == 60:
-            asked.append(ask(path, Asked("promote", ids, "sky")).standing)
+            asked.append(ask(path, Command("promote", ids, "sky")).status)
         return False
 
-    original, acting_module.LOOK_SECONDS = acting_module.LOOK_SECONDS, 0.0
+    original, runner.LOOK_SECONDS = runner.LOOK_SECONDS, 0.0
     try:
         resumed(work, ask_at_60)
         assert asked == ["queued"]
@@ -344,13 +341,13 @@ def test_a_run_that_crashed_does_it_again_at_the_same_record(work: Path) -> None
         path.write_bytes(early)
         resumed(work)
     finally:
-        acting_module.LOOK_SECONDS = original
+        runner.LOOK_SECONDS = original
     assert once == [(work / name).read_bytes() for name in ("out.jsonl", "events.jsonl", f"{CHECKPOINT}.asked.jsonl")]
     # and before the run has come there, somebody asks more: it waits its turn
     path.write_bytes(early)
-    later = ask(path, Asked("mute", ids))
-    assert later.standing == "queued"
-    assert "--resume" in later.said
+    later = ask(path, Command("mute", ids))
+    assert later.status == "queued"
+    assert "--resume" in later.message
     resumed(work)
     assert outcomes(path) == ["done", "refused"], "it is a known class by then"
 
@@ -453,7 +450,7 @@ def test_a_run_killed_with_what_it_was_asked_does_it_when_it_goes_on(work: Path)
         until(lambda: path.exists() and len((work / "out.jsonl").read_text().splitlines()) == 48)
         ids = load_checkpoint(path).model.new_classes().candidates[0].subclasses
         process.send_signal(signal.SIGSTOP)
-        assert ask(path, Asked("promote", ids, "sky")).standing == "queued"
+        assert ask(path, Command("promote", ids, "sky")).status == "queued"
     finally:
         process.kill()
     process.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""What the demonstration tells: what is known, what came and when it was announced, and how right that was."""
+"""Summary of the demonstration: known classes, what came and when it was announced, and how right that was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import sys
 from bisect import bisect
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -19,7 +19,6 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_osr.showing import counted
-from stream_osr_connectors.cli.strip import Strip
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer, TrainingReport
@@ -37,6 +36,11 @@ KNOWN_STYLE, NEW_STYLE = "blue", "dark_orange"
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 UNKNOWN = "unknown"
 COMMAND = "stream-osr"
+BLOCKS = "·▁▂▃▄▅▆▇█"
+"""From none to all."""
+PLAIN = ".:-=+*%@#"
+"""The same where the terminal has no such letters."""
+ARROW, PLAIN_ARROW = "▲", "^"
 
 
 class Announced(NamedTuple):
@@ -50,8 +54,8 @@ class Announced(NamedTuple):
     truth: str
 
 
-class Found(NamedTuple):
-    """What the run has written, held against the truth.
+class DemoResult(NamedTuple):
+    """Result of the demonstration: what the run has written, held against the truth.
 
     Attributes
     ----------
@@ -77,7 +81,68 @@ class Found(NamedTuple):
     report: OpenSetReport
 
 
-def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[str]) -> Found:
+class Strip(NamedTuple):
+    """A stream of so many instances, laid out in so many columns.
+
+    Attributes
+    ----------
+    length
+        Instances of the stream, at least one.
+    width
+        Columns, at least one.
+    plain
+        Draw in ASCII.
+
+    Examples
+    --------
+    >>> strip = Strip(length=12, width=4)
+    >>> strip.bars([3, 4, 6, 7, 8, 9, 10, 11])
+    '·▆██'
+    >>> strip.bars([])
+    '····'
+    >>> strip.mark(1, "S1")
+    '▲ S1'
+    >>> strip.mark(11, "S2")
+    'S2 ▲'
+    >>> Strip(length=12, width=4, plain=True).bars([0, 1, 2])
+    '#...'
+    """
+
+    length: int
+    width: int
+    plain: bool = False
+
+    def column(self, seq: int) -> int:
+        """Return the column of an instance."""
+        return min(seq * self.width // self.length, self.width - 1)
+
+    def bars(self, seqs: Iterable[int]) -> str:
+        """Draw which share of each column the instances at these places are."""
+        of_kind = self._count(seqs)
+        letters = PLAIN if self.plain else BLOCKS
+        steps = len(letters) - 1
+        # rounded up: a single instance shows
+        heights = [-(-steps * n // max(total, 1)) for n, total in zip(of_kind, self._sizes(), strict=True)]
+        return "".join(letters[height] for height in heights)
+
+    def mark(self, seq: int, words: str) -> str:
+        """Point at an instance, with words beside it: on the left if there alone is room."""
+        arrow, at = PLAIN_ARROW if self.plain else ARROW, self.column(seq)
+        if at + 2 + len(words) > self.width and len(words) < at:
+            return f"{words} ".rjust(at) + arrow
+        return f"{' ' * at}{arrow} {words}"
+
+    def _sizes(self) -> Sequence[int]:
+        return self._count(range(self.length))
+
+    def _count(self, seqs: Iterable[int]) -> list[int]:
+        counts = [0] * self.width
+        for seq in seqs:
+            counts[self.column(seq)] += 1
+        return counts
+
+
+def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[str]) -> DemoResult:
     """Hold what a run has written against the true labels."""
     from stream_osr.evaluation.metrics import OpenSetReport
 
@@ -89,8 +154,8 @@ def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[s
         counts[truth, label] += 1
         if label == UNKNOWN and decision["subclass_id"] is not None:
             made_of.setdefault(decision["subclass_id"], Counter[str]()).update([truth])
-    told = [_announced(event, labels) for event in _lines(events) if event["type"] == "SubclassEmerged"]
-    return Found(labels, known, counts, told, made_of, report)
+    announced = [_announced(event, labels) for event in _lines(events) if event["type"] == "SubclassEmerged"]
+    return DemoResult(labels, known, counts, announced, made_of, report)
 
 
 def _announced(event: dict[str, Any], labels: Sequence[str]) -> Announced:
@@ -130,7 +195,7 @@ def trained(out: Terminal, report: TrainingReport) -> None:
     )
 
 
-def tell(out: Terminal, found: Found, model: OpenSetRecognizer, new: Sequence[str]) -> None:
+def tell(out: Terminal, found: DemoResult, model: OpenSetRecognizer, new: Sequence[str]) -> None:
     """Tell what came of it."""
     _draw(out, found, new)
     out.say("", *(_when(found, label) for label in new), "")
@@ -144,7 +209,7 @@ def tell(out: Terminal, found: Found, model: OpenSetRecognizer, new: Sequence[st
     _decisions(out, found, new)
 
 
-def _draw(out: Terminal, found: Found, new: Sequence[str]) -> None:
+def _draw(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     """Draw the stream: a row for the known, and one for each new class with its announcement."""
     side = max(map(len, ("known", *new))) + 2
     width = max(min(out.width, WIDTH) - side, 20)
@@ -162,23 +227,23 @@ def _row(name: str, bars: str, side: int, style: str) -> Text:
     return Text(name.ljust(side)) + Text(bars, style)
 
 
-def _places(found: Found, label: str) -> list[int]:
+def _places(found: DemoResult, label: str) -> list[int]:
     return [seq for seq, truth in enumerate(found.labels) if truth == label]
 
 
-def _first(found: Found, label: str) -> Announced | None:
+def _first(found: DemoResult, label: str) -> Announced | None:
     return next((each for each in found.announced if each.truth == label), None)
 
 
-def _when(found: Found, label: str) -> str:
+def _when(found: DemoResult, label: str) -> str:
     came, first = _places(found, label), _first(found, label)
-    told = "never announced"
+    when = "never announced"
     if first is not None:
-        told = f"announced at {first.seq}, when {bisect(came, first.seq)} of it had come"
-    return f"{label}: first instance at {came[0]}, {told}"
+        when = f"announced at {first.seq}, when {bisect(came, first.seq)} of it had come"
+    return f"{label}: first instance at {came[0]}, {when}"
 
 
-def _candidates(out: Terminal, found: Found, classes: NewClasses) -> None:
+def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
     """Tell what each candidate turned out to be."""
     from stream_osr.evaluation.composition import in_words
 
@@ -186,14 +251,16 @@ def _candidates(out: Terminal, found: Found, classes: NewClasses) -> None:
     table = _table(title, "at", "", "size", "truly", "like", "but for", right=(0, 2))
     for candidate in classes.candidates:
         made_of = sum((found.made_of.get(id, Counter()) for id in candidate.subclasses), Counter[str]())
-        told = [each for each in found.announced if each.id in candidate.subclasses]
-        at, differs = (str(told[0].seq), f"{told[0].feature} {told[0].shift:+.0f} sd") if told else ("", "")
+        announced = [each for each in found.announced if each.id in candidate.subclasses]
+        at, differs = (
+            (str(announced[0].seq), f"{announced[0].feature} {announced[0].shift:+.0f} sd") if announced else ("", "")
+        )
         size, truly = str(candidate.size), in_words(made_of, most=1)
         table.add_row(at, candidate.name, size, truly, str(candidate.nearest_class), differs)
     _show(out, table)
 
 
-def _decisions(out: Terminal, found: Found, new: Sequence[str]) -> None:
+def _decisions(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     """Show how often each class was called what."""
     columns = (*found.known, UNKNOWN)
     table = _table("What each was called", "truth", *columns, right=range(1, len(columns) + 1))
@@ -210,7 +277,7 @@ def _decisions(out: Terminal, found: Found, new: Sequence[str]) -> None:
     )
 
 
-def what_next(out: Terminal, found: Found, model: OpenSetRecognizer, files: Files) -> None:
+def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files: Files) -> None:
     """Name the files, and three commands that go on with them."""
     from stream_osr.evaluation.composition import main_class
 

@@ -1,16 +1,24 @@
-"""What is kept of a record that is set aside: where it stood, and what was read."""
+"""A record that is set aside: where it stood, why, and what was read."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
 from ..base import BadRecord, Record
 from ..values import written
-from .jsonl_sink import json_text
+from .json_lines import json_text
+
+
+class RejectedRecord(NamedTuple):
+    """A record that is set aside: its row (0: of an earlier run), why, and what it was read from."""
+
+    row: int
+    reason: str
+    raw: str
 
 
 def row_of(record: Record, number: int) -> int:
@@ -48,15 +56,10 @@ def kind_of(reason: str) -> str:
     return _FIGURE.sub("…", _VALUE.sub(r"\1 …", first))[:200]
 
 
-def counting(reasons: Counter[str], complain: Callable[[int, str], None]) -> Callable[[int, str], None]:
-    """Count reasons by their kind, then pass them on; all kinds beyond ``MOST_KINDS`` are counted as one."""
-
-    def told(row: int, reason: str) -> None:
-        kind = kind_of(reason)
-        reasons[kind if kind in reasons or len(reasons) < MOST_KINDS else OTHERS] += 1
-        complain(row, reason)
-
-    return told
+def count_kind(reasons: Counter[str], reason: str) -> None:
+    """Count a reason by its kind; all kinds beyond ``MOST_KINDS`` are counted as one."""
+    kind = kind_of(reason)
+    reasons[kind if kind in reasons or len(reasons) < MOST_KINDS else OTHERS] += 1
 
 
 def raw_of(record: Record) -> str:

@@ -1,20 +1,90 @@
-"""What a stream amounts to so far, in plain words: the last lines of ``run`` and ``inspect``."""
+"""Messages of commands: their progress, what they set aside, and what a stream amounts to so far."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from stream_osr.errors import ConnectorError
 from stream_osr.showing import counted, printable
+from stream_osr_connectors.terminal import Terminal
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from stream_osr import OpenSetRecognizer
+    from stream_osr_connectors.commands import Command, CommandResult
 
 SHOWN = 12
 """Candidates, subclasses and reasons that have a place of their own."""
+COMPLAINTS_SHOWN = 3
+
+
+def progress_bar(console: Terminal, total: bool) -> Progress:
+    """Make a progress bar, silent unless a person is watching."""
+    from rich import progress  # slow to import, and --help does without
+    from rich.text import Text
+
+    from stream_osr.compiling import being_compiled
+
+    class Compiling(progress.ProgressColumn):
+        """The function that is being compiled while the work waits for it."""
+
+        def render(self, task: progress.Task) -> Text:
+            """Say it in a few words."""
+            name = being_compiled()
+            return Text(f"compiling {name.strip('_')}" if name else "", style="dim")
+
+    columns: list[Any] = [progress.SpinnerColumn(), progress.TextColumn("{task.description}")]
+    if total:
+        columns += [progress.BarColumn(), progress.MofNCompleteColumn()]
+    else:
+        columns += [progress.TextColumn("{task.completed} records")]
+    return progress.Progress(
+        *(*columns, progress.TimeElapsedColumn(), Compiling()),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+        redirect_stdout=False,  # it would read what others write for its colours
+        redirect_stderr=False,
+    )
+
+
+def complainer(console: Terminal) -> Callable[[int, str], None]:
+    """Report the first few unusable records, each in a line."""
+    numbers = count(1)
+
+    def complain(row: int, reason: str) -> None:
+        number = next(numbers)
+        if number <= COMPLAINTS_SHOWN:
+            console.say(f"row {row} set aside: {reason}")
+        elif number == COMPLAINTS_SHOWN + 1:
+            console.say("(further rows are set aside without a line each)")
+
+    return complain
+
+
+def suggest_key(console: Terminal, path: str | Path, format: Any, but: Collection[str | None], without: str) -> None:
+    """Say which column looks like the key that was not given, if one does, and what it is like without."""
+    from stream_osr_connectors.files.key_check import find_key
+
+    found = None
+    with suppress(ConnectorError):  # what is wrong with the other columns is not asked
+        found = find_key(path, format, but)
+    if found is not None and found.option == "--key":
+        console.say(f"{without}; did you mean --key {found.name}? ({found.why})")
+
+
+def came_of(n: int, command: Command, result: CommandResult) -> str:
+    """Say what came of a command, in a line."""
+    who = "" if command.by is None else f" by {command.by}"
+    why = "" if result.why is None else f": {result.why}"
+    return f"asked {n}{who}: {command.describe()}: {result.outcome}{why}"
 
 
 def account(model: OpenSetRecognizer) -> list[str]:
