@@ -57,10 +57,10 @@ NO_MODEL = ("stream_osr_connectors",)
 ABOUT_COVARIANCES = {"stream_osr_connectors.page.report.axes", "stream_osr_connectors.cli.warmup"}
 """Modules of these that have to know which covariance a model has, and nothing else of it."""
 
-LONGEST = 400
-"""Lines of a module."""
-ONE_IDEA = {"stream_osr.config": 560, "stream_osr.recognizer": 1300, "stream_osr.stream.reference_check": 660}
-"""Modules of one idea that need more, and how many: arguments and public methods stand there with their meaning."""
+LONGEST = 640
+"""Lines of a module: one idea, such as the number of new classes, has one module."""
+ONE_IDEA = {"stream_osr.recognizer": 1300, "stream_osr.stream.reference_check": 700}
+"""Modules that need more: the public methods stand with their meaning and examples."""
 OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
 OF_OTHERS = {"_get_params": "river", "_exit": "os", "_current_frames": "sys", "_Compress": "zlib"}
 """Names that look private, and whose they are; the folder of the Kafka client reaches into kafka-python
