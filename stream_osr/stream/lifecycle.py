@@ -17,14 +17,7 @@ from stream_osr.model.edit import slot_of, tables_of
 from stream_osr.model.noise_model import Noise
 from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
-from stream_osr.stream.chain import (
-    Chain,
-    IdentityChanges,
-    LifecycleUpdate,
-    SplitOff,
-    follow_identities,
-    sizes_of,
-)
+from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.monitoring import follow_unknown
