@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr.archive.checking import check_records
-from stream_osr.archive.form import form_of
-from stream_osr.archive.records import BY_TYPE
 from stream_osr.config import grouped
-from stream_osr.model.franchise import CLOSED, menu_weights
-from stream_osr.model.prior import FULL
+from tests.doors.archive import BY_TYPE, check_records, form_of
+from tests.doors.model import CLOSED, FULL, menu_weights
 from tests.doors.stream import Chain, Stream, as_batches
 
 NAMES = ("a", "b")

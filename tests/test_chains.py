@@ -12,10 +12,10 @@ from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
 from stream_osr.members import DRAWN, MIXED
-from stream_osr.model import step as sampler
-from stream_osr.trust.odds import shift_odds
 from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
+from tests.doors.model import step_module as sampler
 from tests.doors.stream import PredictiveCache, as_batches, learn_evidence
+from tests.doors.trust import shift_odds
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
 N = 200

@@ -17,7 +17,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.cli import demo, demo_told
 from stream_osr_connectors.cli.demo_files import Files
 from stream_osr_connectors.cli.strip import ARROW, BLOCKS
-from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.terminal import Terminal
 from tests.live.watching import watching
 from tests.processes import COMMAND, run

@@ -12,8 +12,8 @@ import pytest
 
 from stream_osr import SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
+from tests.doors.model import whiten
 from tests.doors.stream import (
     Arrived,
     BatchOutput,

@@ -15,16 +15,10 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
-from stream_osr.archive import read_archive, write_archive
 from stream_osr.config import grouped
-from stream_osr.model.cells import asked, cells_of
-from stream_osr.model.franchise import menu_weights
-from stream_osr.model.known import log_class_densities
-from stream_osr.trust.balance import Shares
-from stream_osr.trust.books import Books
-from stream_osr.trust.division import balance, votes
-from stream_osr.trust.levels import N_LEVELS
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.doors.archive import read_archive, write_archive
+from tests.doors.model import asked, cells_of, log_class_densities, menu_weights
 from tests.doors.stream import (
     ASKED,
     EXPECTED,
@@ -48,6 +42,7 @@ from tests.doors.stream import (
     start_guard,
     without_openings,
 )
+from tests.doors.trust import N_LEVELS, Books, Shares, balance, votes
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 

@@ -24,9 +24,9 @@ from stream_osr import (
 )
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
-from stream_osr.model.naming import restated
 from tests.blobs import KNOWN, NEW, check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.data import need_data
+from tests.doors.model import restated
 from tests.doors.stream import RecentInstances, as_batches, counterparts, from_batches, remembered
 
 PARAMETERS: dict[str, Any] = {"batch_size": 32, "window": 64, "half_life": 100.0, "seed": 5}

@@ -19,12 +19,10 @@ from benchmarks.order.case import Case
 from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.model.known import log_densities
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import whiten
-from stream_osr.trust import references as trust
 from tests.data import need_ordered
+from tests.doors.model import homogeneous, log_densities, whiten
 from tests.doors.stream import DEPENDENT, TYPICAL, batch, recounted
+from tests.doors.trust import references as trust
 
 UNKNOWN = "unknown"
 

@@ -23,10 +23,10 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.archive import VERSION, load_trained, read_archive, save_trained, write_archive
 from stream_osr.config import grouped
 from stream_osr.errors import PersistenceError
 from tests.blobs import NEW, check_stream, dependent_rows, fitted, learn_all, stream_part, told, training_part
+from tests.doors.archive import VERSION, load_trained, read_archive, save_trained, write_archive
 
 # Going on as if nothing had happened
 

@@ -11,11 +11,21 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters, grouped
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.known import N_RANKS, log_densities
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.space import RIDGE, Space, fit_space, whiten
-from stream_osr.model.training import Training, seat_by_groups, summarize, train
-from stream_osr.trust.references import (
+from tests.doors.model import (
+    N_RANKS,
+    RIDGE,
+    Space,
+    Training,
+    fit_space,
+    homogeneous,
+    log_densities,
+    make_prior,
+    seat_by_groups,
+    summarize,
+    train,
+    whiten,
+)
+from tests.doors.trust import (
     FOLDS,
     LEAST_OF_CLASS,
     PLENTY,

@@ -19,11 +19,9 @@ from stream_osr import (
 )
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
-from stream_osr.model.marginal import of_nobody
-from stream_osr.model.prior import DIAGONAL, TIED, homogeneous
-from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, around, check_stream, learn_all, members, stream_part, told, training_part
 from tests.data import need_data
+from tests.doors.model import DIAGONAL, TIED, homogeneous, of_nobody, whiten
 from tests.doors.stream import Stream, as_batches, remembered
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 32, "half_life": 100.0, "chains": 2, "training_sweeps": 10}

@@ -22,8 +22,8 @@ from stream_osr import (
     SubclassForgotten,
     SubclassMerged,
 )
-from stream_osr.discovery.events import Explanation, Moment, Movement, SubclassEvent
 from tests.blobs import around
+from tests.doors.discovery import Explanation, Moment, Movement, SubclassEvent
 from tests.doors.stream import BUDGETS, EventBudget, sum_up, tell_within_budgets
 from tests.doors.stream import announcements as rules
 

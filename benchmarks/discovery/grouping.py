@@ -29,10 +29,9 @@ from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLA
 from benchmarks.paper.protocol import split
 from stream_osr import Decision, NewClasses
 from stream_osr.config import Parameters, parameters
-from stream_osr.discovery.candidates import Measured
-from stream_osr.discovery.grouping import LEAST_SIZE, gather, tree
+from stream_osr.discovery.new_classes import LEAST_SIZE, Measured, gather, tree
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.stream import Arrived, close_batch, new_classes, open_stream
 from stream_osr.trained import TrainedModel, train_model
 

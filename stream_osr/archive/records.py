@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from stream_osr.archive.form import Kind
-from stream_osr.archive.table import Row, read_table
+from stream_osr.archive.rules import Row, read_table
 from stream_osr.discovery import events, lives, reservoir
 from stream_osr.model.flags import NO_FLAGS, Flags
+from stream_osr.model.jit import Array
 from stream_osr.model.powers import NO_POWERS, Powers
 from stream_osr.model.prior import width_of
 from stream_osr.stream.recent_instances import as_batches, from_batches
@@ -43,10 +44,10 @@ def stream_of(**fields: Any) -> Stream:
     return Stream(**{**fields, "past": from_batches(fields["past"], len(chains), width_of(chains[0].known.prior))})
 
 
-def _some(**optional: np.ndarray | Flags | Powers) -> dict[str, np.ndarray | Flags | Powers | None]:
+def _some(**optional: Array | Flags | Powers) -> dict[str, Array | Flags | Powers | None]:
     """Write what is only there with some: nothing, where there are none."""
     return {
-        name: each if (each if isinstance(each, np.ndarray) else each[0]).shape[-1] else None
+        name: each if (each if isinstance(each, Array) else each[0]).shape[-1] else None
         for name, each in optional.items()
     }
 

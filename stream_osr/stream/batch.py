@@ -12,7 +12,7 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
-from stream_osr.model.gaps import NOTHING, Gaps, filled_in
+from stream_osr.model.missing import NOTHING, Gaps, filled_in
 from stream_osr.parallel import one_thread
 from stream_osr.stream import seating
 from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
@@ -22,7 +22,13 @@ from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, decided_as_first, settle_faults
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import follow
-from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
+from stream_osr.stream.monitoring import (
+    follow_dependence,
+    follow_known,
+    follow_recall,
+    references_of,
+    tally,
+)
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
 from stream_osr.stream.reference_check import ask_references, keep_promise, recounted

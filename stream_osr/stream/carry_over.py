@@ -13,14 +13,13 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import start_drift
-from stream_osr.discovery.life import Subclass
-from stream_osr.discovery.lives import lifecycle
+from stream_osr.discovery.lives import Subclass, lifecycle
 from stream_osr.errors import InvalidParameter
 from stream_osr.kinds import recoded
 from stream_osr.model.between import Aside, nobody_aside, only_aside
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
-from stream_osr.model.middles import typical_rows
+from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import DIAGONAL, width_of
 from stream_osr.model.transfer import Origin, Passage, class_of, move_in, origins, passage, restate
 from stream_osr.parallel import one_thread

@@ -7,20 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import Changes
-from stream_osr.discovery.lives import Lifecycle, lifecycle
-from stream_osr.model import books
+from stream_osr.discovery.lives import Lifecycle, Subclass, lifecycle
+from stream_osr.model import edit
 from stream_osr.model import step as sampler
 from stream_osr.model.between import Aside, bring_back, nobody_aside
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.moves.concentration import STREAM_ALPHA
-from stream_osr.model.restaurant import StreamState
+from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.transfer import moved
 from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.balance import Shares
-from stream_osr.trust.books import Books
+from stream_osr.trust.balance import Books, Shares
 
 PRIOR_SEATS = 50.0
 """Seats that the known classes hold when a stream begins; they fade like all others."""
@@ -172,7 +170,7 @@ def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
 
 def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
     seats = known.size * min(1.0, lasting / known.size.sum())
-    state = books.seat_classes(sampler.open_stream(known, frozen), seats)
+    state = edit.seat_classes(sampler.open_stream(known, frozen), seats)
     return Chain(known, frozen, state, lifecycle(), nobody_aside(known.prior))
 
 
@@ -187,7 +185,7 @@ def opening_seats(known: Known, frozen: Densities) -> np.ndarray:
 def refreshed(chain: Chain, known: Known) -> Chain:
     """Carry a chain over to known classes that have changed, or become more."""
     frozen = densities(known)
-    state = books.refresh_classes(chain.state, frozen)
+    state = edit.refresh_classes(chain.state, frozen)
     return chain._replace(known=known, frozen=frozen, state=state)
 
 

@@ -1,19 +1,17 @@
 """Classes that the sampler does not see by itself: hidden in noise, or so rare that their seats fade between two.
 
 Among the remembered unknown instances that are in no announced subclass, each that arrives is looked at with its
-nearest neighbours (:mod:`stream_osr.model.strangers`); a group that is a class is announced.
+nearest neighbours (:mod:`stream_osr.model.noise_model`); a group that is a class is announced.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.discovery.life import leave
 from stream_osr.discovery.lifecycle import begin_emerged
-from stream_osr.discovery.lives import places_of, with_lives, without_lives
-from stream_osr.model.background import Noise, is_broad
+from stream_osr.discovery.lives import leave, places_of, with_lives, without_lives
 from stream_osr.model.between import Gathered, gather
-from stream_osr.model.strangers import Around, Strangers, outweighs_noise
+from stream_osr.model.noise_model import Around, Noise, Strangers, is_broad, outweighs_noise
 from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, without
 from stream_osr.stream.recent_instances import RecentInstances, members, places, since
 

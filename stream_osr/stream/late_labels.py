@@ -10,9 +10,9 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery.lifecycle import without_row
 from stream_osr.discovery.lives import only, places_of
-from stream_osr.model import books, naming
+from stream_osr.model import edit
 from stream_osr.model.between import withdraw_aside
-from stream_osr.model.books import Seat
+from stream_osr.model.edit import Seat
 from stream_osr.model.known import Known, learn_labelled
 from stream_osr.model.prior import homogeneous
 from stream_osr.stream.chain import Chain, refreshed
@@ -118,13 +118,13 @@ def _learn(
         if seq >= 0:
             weight = 0.5 ** ((state.seen - int(began(past, np.array(seq - past.seq)))) / parameters.half_life)
             home = action.subclass[number]
-            seat = books.seat_of(state, seq, home, weight)
-            state = books.withdraw(state, row, seq, home, weight, before.prior)
+            seat = edit.seat_of(state, seq, home, weight)
+            state = edit.withdraw(state, row, seq, home, weight, before.prior)
             life = without_row(life, home, seq)
             if home in aside.ids:
                 aside = withdraw_aside(aside, home, row, before.prior)
             if home in known.ids:  # it was named meanwhile
-                known = naming.take_out(known, home, row, naming.owner_of(known, home))
+                known = edit.take_out(known, home, row, edit.owner_of(known, home))
         old = known
         known = learn_labelled(known, homogeneous(row[None])[0], labels.index(action.label), rng, state.next_id)
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))

@@ -9,17 +9,22 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery import lifecycle
-from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import OnMenu
-from stream_osr.discovery.lives import Lifecycle, noted, places_of, united, with_lives
-from stream_osr.discovery.members import Coming, Members
+from stream_osr.discovery.lives import Coming, Lifecycle, Members, Subclass, noted, places_of, united, with_lives
 from stream_osr.discovery.reservoir import Reservoir, exchange, keep
-from stream_osr.model.background import Noise
 from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
-from stream_osr.model.books import slot_of, tables_of
+from stream_osr.model.edit import slot_of, tables_of
+from stream_osr.model.noise_model import Noise
 from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
-from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
+from stream_osr.stream.chain import (
+    Chain,
+    IdentityChanges,
+    LifecycleUpdate,
+    SplitOff,
+    follow_identities,
+    sizes_of,
+)
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.monitoring import follow_unknown

@@ -15,13 +15,12 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.life import Subclass
-from stream_osr.discovery.lives import with_lives, without_lives
+from stream_osr.discovery.lives import Subclass, with_lives, without_lives
 from stream_osr.errors import InvalidSubclass
-from stream_osr.model import books, naming
+from stream_osr.model import edit
 from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import log_densities
-from stream_osr.model.middles import typical_rows
+from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous
 from stream_osr.parallel import one_thread
 from stream_osr.showing import typed
@@ -128,9 +127,9 @@ def _adopt(chain: Chain, past: RecentInstances, number: int, keys: Sequence[int]
     before = chain.known.size[j] if j < len(chain.known.size) else 0.0
     own = np.isin(past.subclass[number], keys)
     rows, held_by = past.rows[own], past.subclass[number, own]
-    known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, rows)
+    known, frozen, state = edit.adopt(chain.known, chain.state, keys, j, rows)
     ranks, new = known.ranks.copy(), float(known.size[j] - before)
-    ranks[j] = naming.rank_levels(known, frozen, j, rows, held_by, new)
+    ranks[j] = edit.rank_levels(known, frozen, j, rows, held_by, new)
     life = without_lives(chain.life, keys)
     return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
 
@@ -152,7 +151,7 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
         if key in emerging:
             continue
         if key in known.ids:
-            label = stream.labels[naming.owner_of(known, key)]
+            label = stream.labels[edit.owner_of(known, key)]
             raise InvalidSubclass(
                 f"subclass {key} is one of the known class {label!r}; only emerging subclasses can be {done}"
             )
@@ -244,12 +243,12 @@ def _split_off(
     first: Chain, chain: Chain, number: int, past: RecentInstances, key: int, half_life: float
 ) -> tuple[Chain, RecentInstances]:
     """Gather the instances of a subclass of the leader, wherever another chain seats them."""
-    state, slot = first.state, int(naming.slots_of(first.state.ids, [key])[0])
-    dishes = naming.restated(state.dishes, slot, first.known.prior, chain.known.prior)
+    state, slot = first.state, int(edit.slots_of(first.state.ids, [key])[0])
+    dishes = edit.restated(state.dishes, slot, first.known.prior, chain.known.prior)
     at = np.flatnonzero((past.subclass[0] == key) & ~np.isin(past.subclass[number], chain.known.ids))
     weight = np.array([0.5 ** ((state.seen - first) / half_life) for first in began(past, at).tolist()], float)
     home, prior = past.subclass[number, at], chain.known.prior
-    moved = books.gather(chain.state, dishes, past.rows[at], past.seq + at, home, weight, prior)
+    moved = edit.gather(chain.state, dishes, past.rows[at], past.seq + at, home, weight, prior)
     past = unshared(past)
     past.subclass[number, at] = chain.state.next_id
     return chain._replace(state=moved), past

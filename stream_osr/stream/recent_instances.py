@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.members import Members, moments_of
+from stream_osr.discovery.lives import Members, moments_of
 from stream_osr.discovery.reservoir import objects
 from stream_osr.model import step as sampler
 
@@ -131,7 +131,7 @@ def as_batches(past: RecentInstances) -> tuple[DecidedBatch, ...]:
 
 
 def from_batches(batches: Sequence[DecidedBatch], n_chains: int, width: int) -> RecentInstances:
-    """Remember batches that :func:`written` has made; their rows are of this width."""
+    """Remember batches that :func:`as_batches` has made; their rows are of this width."""
     first = np.array([batch.seq for batch in batches], np.int64)
     keys = objects([key for batch in batches for key in batch.keys])
     subclass = np.concatenate([np.zeros((n_chains, 0), np.int64), *(batch.subclass for batch in batches)], axis=1)

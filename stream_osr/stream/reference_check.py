@@ -18,23 +18,30 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.discovery.lives import places_of
-from stream_osr.model.cells import Asked, Said, asked, place_of, terms_of, weigh_into
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_densities, log_new
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.restaurant import StreamState
+from stream_osr.model.responsibilities import Asked, Said, asked, place_of, terms_of, weigh_into
 from stream_osr.model.step import BatchResult
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.recent_instances import RecentInstances
 from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
-from stream_osr.trust.balance import Shares, class_shares, share_of_cells
-from stream_osr.trust.books import Books, counted
-from stream_osr.trust.conformal import call_known, plausible
-from stream_osr.trust.division import balance, votes
-from stream_osr.trust.levels import N_LEVELS, level_bounds, levels_of, nearest, references_below
-from stream_osr.trust.references import References
-from stream_osr.trust.typical import Typical, known_by_typicality, levels_within, odds_of_new, typical_of
+from stream_osr.trust.balance import Books, Shares, balance, class_shares, counted, share_of_cells, votes
+from stream_osr.trust.levels import (
+    N_LEVELS,
+    Typical,
+    known_by_typicality,
+    level_bounds,
+    levels_of,
+    levels_within,
+    nearest,
+    odds_of_new,
+    references_below,
+    typical_of,
+)
+from stream_osr.trust.references import References, call_known, plausible
 
 P = ParamSpec("P")
 R = TypeVar("R")

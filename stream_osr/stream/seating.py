@@ -10,14 +10,12 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.discovery.lifecycle import HELD_WITH, hardly_there
 from stream_osr.discovery.lives import places_of
-from stream_osr.model import books, naming
+from stream_osr.model import edit
 from stream_osr.model import step as sampler
-from stream_osr.model.cells import nearby
-from stream_osr.model.completing import complete_rows, is_complete
-from stream_osr.model.gaps import Gaps
-from stream_osr.model.predictive import view
+from stream_osr.model.franchise import StreamState
+from stream_osr.model.missing import Gaps, complete_rows, is_complete
 from stream_osr.model.prior import FULL
-from stream_osr.model.restaurant import StreamState
+from stream_osr.model.responsibilities import nearby, view
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
@@ -220,7 +218,7 @@ def _let_go(past: RecentInstances, chains: Chains, results: Sequence[sampler.Bat
         for at in places(past, result.moved).tolist() if known.named else ():
             key = int(past.subclass[number, at]) if at >= 0 else -1
             if key in known.named:
-                known = naming.take_out(known, key, past.rows[at], naming.owner_of(known, key))
+                known = edit.take_out(known, key, past.rows[at], edit.owner_of(known, key))
         out.append(chain if known is chain.known else refreshed(chain, known))
     return tuple(out)
 
@@ -247,9 +245,9 @@ def _keep_identities(seated: ChainResult) -> ChainResult:
         others = sizes[target] - count
         older, younger = (target, key) if target < key or others > count else (key, target)
         if key in sizes:
-            state = books.merge(state, older, younger, chain.known.prior)
+            state = edit.merge(state, older, younger, chain.known.prior)
         else:
-            state = books.rename(state, target, older)
+            state = edit.rename(state, target, older)
         result, sizes = _renamed(result, younger, older), sizes_of(state)
         changes = changes.then(IdentityChanges({younger: older}))
     changes = changes._replace(moved=(result.moved, result.moved_to))

@@ -11,15 +11,14 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
-from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
-from stream_osr.discovery.columns import Columns
-from stream_osr.discovery.drift import Drift, start_drift
+from stream_osr.discovery.data_quality import Columns
+from stream_osr.discovery.drift import Drift, UnknownRate, start_drift
 from stream_osr.discovery.lives import Lifecycle
-from stream_osr.discovery.rate import UnknownRate
+from stream_osr.discovery.new_classes import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.discovery.summaries import Signals
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Known
 from stream_osr.model.prior import width_of
-from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import EventBudget
 from stream_osr.stream.arrival_order import Arrival, begin

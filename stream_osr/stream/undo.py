@@ -10,8 +10,8 @@ from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.lives import lifecycle
 from stream_osr.errors import NothingToUndo
-from stream_osr.model import books, naming
-from stream_osr.model.books import Seat
+from stream_osr.model import edit
+from stream_osr.model.edit import Seat
 from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import Chain, awake, refreshed
@@ -81,14 +81,14 @@ def _given_back(
     goes = home[window.table]
     member = sits == goes
     for i in np.flatnonzero(np.isin(sits, keys) & ~member):  # it has sat down elsewhere since
-        known = naming.take_out(known, int(sits[i]), window.rows[i, :-1], j)
+        known = edit.take_out(known, int(sits[i]), window.rows[i, :-1], j)
     changed = (np.isin(sits, keys) | (goes >= 0)) & ~member & (at >= 0)
     past = unshared(past)
     past.subclass[number, at[changed]] = goes[changed]
-    size = known.dishes.size[naming.slots_of(known.ids, keys)]
+    size = known.dishes.size[edit.slots_of(known.ids, keys)]
     empty = [key for key, n in zip(keys, size.tolist(), strict=True) if not n and key not in goes]
     if empty:
-        known = naming.without_subclasses(known, naming.slots_of(known.ids, empty))
+        known = edit.without_subclasses(known, edit.slots_of(known.ids, empty))
         home = np.where(np.isin(home, empty), -1, home)
     keys = [key for key in keys if key not in empty]
     lives = {key: life for key, life in action.lives[number].items() if key in keys}
@@ -97,7 +97,7 @@ def _given_back(
         ranks = known.ranks.copy()
         ranks[j] = action.ranks[number]
         known = known._replace(ranks=ranks)
-    moved = naming.give_back(known, state, keys, home, member, held)
+    moved = edit.give_back(known, state, keys, home, member, held)
     both = sorted({**chain.life.subclasses, **lives}.items(), key=lambda item: item[1].first.seq)
     life = lifecycle(dict(both), chain.life.delta)
     return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), past
@@ -118,7 +118,7 @@ def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, 
     if stand and np.array_equal(franchise.table_mass[at], tables.mass):
         home[at] = tables.subclass
         return home
-    slots = naming.slots_of(known.ids, keys)
+    slots = edit.slots_of(known.ids, keys)
     emptied = known.seated[j, slots].sum() >= known.size[j]
     largest = keys[int(np.argmax(known.dishes.size[slots]))]
     for table in np.flatnonzero(serving):
@@ -150,13 +150,13 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
 
 def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> Chain:
     if into in chain.known.ids:
-        known = naming.take_out(chain.known, into, row, j, float(opened))
-        slot = naming.slots_of(known.ids, [into])
+        known = edit.take_out(chain.known, into, row, j, float(opened))
+        slot = edit.slots_of(known.ids, [into])
         if not known.dishes.size[slot[0]] and into not in known.named:
-            known = naming.without_subclasses(known, slot)
+            known = edit.without_subclasses(known, slot)
         return refreshed(chain, known)
     if into in chain.state.ids:
-        return chain._replace(state=books.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
+        return chain._replace(state=edit.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
     return chain
 
 
@@ -172,11 +172,11 @@ def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> St
     for chain, place, home in zip(stream.chains, seats, action.subclass, strict=True):
         if place is not None:
             if home in chain.known.ids:  # it was named
-                owner = naming.owner_of(chain.known, home)
-                chain = refreshed(chain, naming.put_in(chain.known, home, action.row, owner))
+                owner = edit.owner_of(chain.known, home)
+                chain = refreshed(chain, edit.put_in(chain.known, home, action.row, owner))
             weight = share * place.weight
             prior = chain.known.prior
-            state = books.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
+            state = edit.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
             chain = chain._replace(state=state)
         back.append(chain)
     if (at := int(places(past, np.array(action.seq)))) >= 0:
@@ -191,7 +191,7 @@ def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]
     if home in chain.state.ids:
         return seat._replace(subclass=home, j=-1)
     if home in chain.known.ids:
-        return seat._replace(subclass=-1, j=naming.owner_of(chain.known, home))
+        return seat._replace(subclass=-1, j=edit.owner_of(chain.known, home))
     if home >= 0 or (label is not None and label not in labels):
         return None
     return seat._replace(subclass=-1, j=-1 if label is None else labels.index(label))
@@ -226,7 +226,7 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
         return stream
     if any((chain.state.franchise.table_dish == j).any() for chain in stream.chains):  # somebody still sits there
         return stream
-    dropped = (naming.drop_class(chain.known, chain.state, j)._asdict() for chain in stream.chains)
+    dropped = (edit.drop_class(chain.known, chain.state, j)._asdict() for chain in stream.chains)
     fewer, responsible = (np.delete(each, j, axis=1) for each in (probabilities, waiting.responsible))
     return stream._replace(
         labels=(*stream.labels[:j], *stream.labels[j + 1 :]),

@@ -15,7 +15,8 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.files import MemorySink, MemorySource
-from stream_osr_connectors.files.loop import Checkpoint, Sinks, run
+from stream_osr_connectors.files.checkpoint import Checkpoint
+from stream_osr_connectors.files.loop import Sinks, run
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.partition import Partition, step

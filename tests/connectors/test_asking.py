@@ -25,10 +25,11 @@ from stream_osr.errors import (
 )
 from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySource
 from stream_osr_connectors.files import command_runner as acting_module
-from stream_osr_connectors.files.command_log import AskLog
-from stream_osr_connectors.files.commands import Asked, ask, history
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.command_log import Asked, AskLog
+from stream_osr_connectors.files.commands import ask, history
 from stream_osr_connectors.files.locking import sole_writer
-from stream_osr_connectors.files.loop import Sinks, go_on, load_checkpoint, run
+from stream_osr_connectors.files.loop import Sinks, go_on, run
 from tests.blobs import around
 from tests.processes import COMMAND, Process
 from tests.processes import run as command

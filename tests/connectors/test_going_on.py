@@ -17,7 +17,8 @@ import pytest
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import Closing, Position
 from stream_osr_connectors.files import CheckedSink, MemorySink, Sink, open_sink, open_source
-from stream_osr_connectors.files.loop import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
+from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from stream_osr_connectors.files.loop import Sinks, go_on, run
 from tests.connectors.test_locking import nobody
 from tests.connectors.test_loop import NAMES, streaming, trained
 

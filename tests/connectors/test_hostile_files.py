@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import MemorySink, MemorySource, open_sink, open_source
-from stream_osr_connectors.files.loop import Sinks, load_checkpoint, run
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.loop import Sinks, run
 from tests.hostile import DEPTHS, NAMES, check_alive, documents, fresh, nested_everywhere, numbers, objects, texts
 
 few = settings(max_examples=120, deadline=None)

@@ -17,7 +17,8 @@ from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import RefusedState
 from stream_osr_connectors.files import MemorySink, MemorySource, Record, open_sink, open_source
-from stream_osr_connectors.files.loop import Sinks, go_on, load_checkpoint, run
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.files.loop import Sinks, go_on, run
 from tests.blobs import around
 
 NAMES = ("a", "b", "c")

@@ -9,10 +9,19 @@ from scipy.stats import multivariate_normal
 from benchmarks.discovery.noise import BURST, LENGTH, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
 from stream_osr.config import grouped
-from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, noise_of
-from stream_osr.model.gaussian.full import quadratic
-from stream_osr.model.marginal import dishes_of, log_marginals, of_rows
-from stream_osr.model.prior import homogeneous
+from tests.doors.model import (
+    NARROWEST,
+    Background,
+    dishes_of,
+    gain,
+    homogeneous,
+    is_broad,
+    log_density,
+    log_marginals,
+    noise_of,
+    of_rows,
+    quadratic,
+)
 
 
 @pytest.fixture(scope="module")

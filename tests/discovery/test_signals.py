@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, fitted, stream_part
+from tests.doors.model import whiten
 from tests.doors.stream import Arrived, Evidence, Stream, as_batches, close_batch, open_stream, recall
 
 

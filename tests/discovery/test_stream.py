@@ -19,9 +19,9 @@ from stream_osr import (
     SubclassForgotten,
     SubclassGrew,
 )
-from stream_osr.discovery.lifecycle import estimate_new_classes
 from stream_osr.showing import counted
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members
+from tests.doors.discovery import estimate_new_classes
 from tests.doors.stream import as_batches
 
 APPEARS, LENGTH = 300, 1500

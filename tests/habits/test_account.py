@@ -17,9 +17,9 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.discovery.unmet import ALL_MET, MOST_IGNORED, Unmet
 from stream_osr_connectors.files.aside import MOST_KINDS, OTHERS, counting
-from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint
+from tests.doors.discovery import ALL_MET, MOST_IGNORED, Unmet
 from tests.test_cli import call
 
 CENTRES = {"idle": (0.0, 0.0, 0.0), "running": (12.0, 0.0, 4.0), "new": (60.0, 60.0, 60.0)}

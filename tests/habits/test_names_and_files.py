@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.archive.records import VERSION
 from stream_osr.atomic import remove_unfinished, write_whole
 from stream_osr.errors import ConnectorError, InvalidInstance, PersistenceError
 from stream_osr_connectors.files import open_sink, open_source
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.files.command_log import Act, Asked, AskLog
 from stream_osr_connectors.files.locking import sole_writer
-from stream_osr_connectors.files.loop import load_checkpoint
 from tests import processes
+from tests.doors.archive import VERSION
 
 LATIN = os.fsdecode(b"caf\xe9")
 LONG = "z" * 300 + ".csv"

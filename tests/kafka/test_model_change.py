@@ -13,10 +13,12 @@ from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.commands import command as labelling
+from stream_osr_connectors.kafka.client.seam import Committed
 from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run.gaps import Found
 from stream_osr_connectors.kafka.run.models import Journal, ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
-from stream_osr_connectors.kafka.run.recovery import Committed, Found, LaterModelError, Recovery
+from stream_osr_connectors.kafka.run.recovery import LaterModelError, Recovery
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress

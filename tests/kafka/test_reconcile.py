@@ -11,13 +11,13 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from typer.testing import CliRunner
 
-from stream_osr.discovery.reconcile import Local, Reconciled, reconcile
 from stream_osr.errors import InvalidParameter
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.cli.app import app
 from stream_osr_connectors.kafka.commands import meant
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.subclasses import parse_summary
+from tests.doors.discovery import Local, Reconciled, reconcile
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, status, total
 from tests.kafka.streams import (

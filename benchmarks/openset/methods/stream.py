@@ -13,7 +13,7 @@ from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Set
 from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.config import grouped, parameters
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.stream import Arrived, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 

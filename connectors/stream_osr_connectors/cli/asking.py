@@ -147,7 +147,7 @@ def history(context: typer.Context, checkpoint: Checkpoint = None, config: Confi
 
 
 def _line(entry: Entry) -> str:
-    from stream_osr_connectors.files.commands import Asked
+    from stream_osr_connectors.files.command_log import Asked
 
     asked = Asked(entry.action, entry.subclasses, entry.label, entry.key)
     by = "" if entry.by is None else f" {entry.by}:"
@@ -173,7 +173,8 @@ def _files(
     by: str | None,
     **given: Any,
 ) -> None:
-    from stream_osr_connectors.files.commands import Asked, ask  # slow to import, and --help does without
+    from stream_osr_connectors.files.command_log import Asked
+    from stream_osr_connectors.files.commands import ask
 
     _check_alone(context, config)
     Terminal().say(ask(checkpoint, Asked(name, **given, reason=reason, by=_who(by))).said)

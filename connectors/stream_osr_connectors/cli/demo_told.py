@@ -23,7 +23,7 @@ from stream_osr_connectors.cli.strip import Strip
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer, TrainingReport
-    from stream_osr.discovery.candidates import NewClasses
+    from stream_osr.discovery.new_classes import NewClasses
     from stream_osr.evaluation import OpenSetReport
     from stream_osr_connectors.cli.demo_files import Files
     from stream_osr_connectors.terminal import Terminal

@@ -19,7 +19,7 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
-    from stream_osr.discovery.unmet import ALL_MET  # slow to import, and --help does without
+    from stream_osr.discovery.summaries import ALL_MET
     from stream_osr_connectors.files.checkpoint import load_model_and_run
 
     (recognizer, run), out = load_model_and_run(model), Terminal()

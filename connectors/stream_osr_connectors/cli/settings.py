@@ -9,7 +9,7 @@ from typing import Any
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr.showing import counted
-from stream_osr_connectors.files.loop import Checkpoint, load_checkpoint
+from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint
 
 SETTABLE = ("min_probability",)
 """What may change while a stream runs; all else is for its whole length."""

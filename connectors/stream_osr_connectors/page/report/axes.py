@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from stream_osr.model.middles import means_and_scales
+from stream_osr.model.nearest import means_and_scales
 from stream_osr.stream import Stream
 from stream_osr_connectors.page.report.emerged import emerged_slots
 

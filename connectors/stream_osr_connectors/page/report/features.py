@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.discovery.values import values_of
+from stream_osr.discovery.explain import values_of
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import counted
 from stream_osr.stream import Stream

@@ -1,10 +1,18 @@
-"""Columns that fail: stuck at one value, out of scale, or shifted as a whole. Nothing here knows a class.
+"""Faults of the data: columns that fail, and rows that repeat.
+
+Rows that repeat far more often than in training: they count once.
+
+Copies of a row count once if there are more of them among the latest ``WINDOW`` instances than twice what training
+had among so many. That the row repeats is told if there are more than training makes plausible: than a binomial law
+has with the share of the commonest row in its class. In some tables most rows repeat: there all count.
+
+Columns that fail: stuck at one value, out of scale, or shifted as a whole. Nothing here knows a class.
 
 Training says how long each column repeats a value and which range its classes span. A column of the stream is
 *stuck* once it repeats one value for longer than training makes plausible, *out of scale* once nearly all of its
 latest values lie ten ranges beyond the range of training, and *shifted* once they have left the range together by one
 range.
-Instances that repeat their predecessor wholly are no evidence about a column (:mod:`stream_osr.discovery.repeats`).
+Instances that repeat their predecessor wholly are no evidence about a column.
 
 A column that repeats a value goes on with a probability of at most h, an upper bound over its values in training. It
 is stuck from ``log(FALSE_ALARM) / log(h)`` instances on, so that an instance raises a false alarm with a probability
@@ -21,9 +29,114 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import betainc
 
-from stream_osr.discovery.repeats import UsualCopies, usual_copies
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
+
+WINDOW = 64
+"""Latest instances among which copies are counted."""
+LEAST_COPIES = 8
+"""Copies from which on it is told that a row repeats, at least."""
+LEAST_ONCE = 4
+"""Copies from which on they count once, at least; one more where any row of training repeats."""
+MOST_COPIES = 48
+"""If it took more than so many, all rows count."""
+FALSE_ALARM = 1e-12
+"""Probability of so many copies by chance."""
+MIXER, LARGEST = 0x2545F4914F6CDD1D, (1 << 62) - 1
+"""Of fingerprints: an odd factor, and the bits that are kept."""
+
+
+class UsualCopies(NamedTuple):
+    """How rows repeat in training.
+
+    Attributes
+    ----------
+    most
+        Copies of one row among ``WINDOW`` successive ones, at most.
+    once
+        Copies from which on they count once; 0: they never do.
+    told
+        Copies from which on it is told that the row repeats; 0: it never is.
+    """
+
+    most: int
+    once: int
+    told: int
+
+
+def fingerprints(values: Array) -> Array:
+    """Mix raw rows, NaN = missing, shape (n, p), to numbers of 62 bits: equal rows have the same, shape (n,).
+
+    Examples
+    --------
+    >>> one, two, three = fingerprints(np.array([[1.0, np.nan], [1.0, 2.0], [1.0, np.nan]]))
+    >>> bool(one == three), bool(one == two)
+    (True, False)
+    """
+    return _mixed(np.ascontiguousarray(np.where(np.isnan(values), np.nan, values + 0.0)).view(np.int64))
+
+
+@kernel
+def _mixed(bits: Array) -> Array:
+    out = np.zeros(len(bits), np.int64)
+    for i in range(len(bits)):
+        for c in range(bits.shape[1]):
+            out[i] = (out[i] ^ bits[i, c] ^ (bits[i, c] >> 29)) * MIXER
+            out[i] ^= out[i] >> 31
+        out[i] &= LARGEST
+    return out
+
+
+def usual_copies(X: Array, group: Array) -> UsualCopies:
+    """Say how rows repeat in training.
+
+    Parameters
+    ----------
+    X
+        Raw rows in order of arrival, NaN = missing, shape (n, p).
+    group
+        Class of each, shape (n,).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> usual_copies(rng.normal(size=(200, 3)), np.arange(200) % 2)
+    UsualCopies(most=1, once=4, told=16)
+    >>> usual_copies(rng.integers(2, size=(200, 2)).astype(float), np.arange(200) % 2)
+    UsualCopies(most=26, once=0, told=0)
+    """
+    rows = fingerprints(X)
+    most, share = max(copies_of(rows)), 0.0
+    once = max(2 * most + 1, LEAST_ONCE + (len(np.unique(rows)) < len(rows)))
+    for j in np.unique(group):
+        own = rows[group == j]
+        common = int(np.unique(own, return_counts=True)[1].max())
+        upper = (common + 3.0 * np.sqrt(common)) / len(own) if common > 1 else 4.0 / len(rows)
+        share = max(share, min(upper, 1.0))
+    copies = np.arange(1, WINDOW + 1)
+    plausible = int((betainc(copies, WINDOW - copies + 1.0, share) > FALSE_ALARM).sum())
+    told = max(LEAST_COPIES, once, plausible + 1)
+    return UsualCopies(most, once, told) if told <= MOST_COPIES else UsualCopies(most, 0, 0)
+
+
+def copies_of(rows: Array) -> list[int]:
+    """Count the copies of each row, given by its fingerprint, among the latest ``WINDOW`` up to itself.
+
+    Examples
+    --------
+    >>> copies_of(np.array([7, 5, 7]))
+    [1, 1, 2]
+    """
+    _, number = np.unique(rows, return_inverse=True)
+    count, out, order = [0] * (int(number.max(initial=-1)) + 1), [], number.tolist()
+    for i, row in enumerate(order):
+        if i >= WINDOW:
+            count[order[i - WINDOW]] -= 1
+        count[row] += 1
+        out.append(count[row])
+    return out
+
 
 FALSE_ALARM = 1e-12
 """Probability that an instance raises a false alarm in a column, where runs are geometric."""
@@ -81,15 +194,15 @@ class Usual(NamedTuple):
     within
         Share of the variance that lies within classes, averaged over the watched columns.
     rows
-        How rows repeat (:mod:`stream_osr.discovery.repeats`).
+        How rows repeat (:class:`UsualCopies`).
     """
 
-    longest: np.ndarray
-    stuck: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    middle: np.ndarray
-    variance: np.ndarray
+    longest: Array
+    stuck: Array
+    low: Array
+    high: Array
+    middle: Array
+    variance: Array
     within: float
     rows: UsualCopies
 
@@ -118,14 +231,14 @@ class Columns(NamedTuple):
         shape (3, p).
     """
 
-    last: np.ndarray
-    run: np.ndarray
-    ended: np.ndarray
-    beyond: np.ndarray
-    outside: np.ndarray
-    kind: np.ndarray
-    hidden: np.ndarray
-    moments: np.ndarray
+    last: Array
+    run: Array
+    ended: Array
+    beyond: Array
+    outside: Array
+    kind: Array
+    hidden: Array
+    moments: Array
 
 
 class Fault(NamedTuple):
@@ -138,7 +251,7 @@ class Fault(NamedTuple):
     value: float
 
 
-def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Usual:
+def usual_columns(X: Array, group: Array, numeric: Array) -> Usual:
     """Say what is usual; rows that repeat their predecessor count once.
 
     Parameters
@@ -184,12 +297,12 @@ def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Usua
     return Usual(longest, stuck, low, high, middle, variance, share, rows)
 
 
-def _longest(x: np.ndarray) -> int:
+def _longest(x: Array) -> int:
     changes = np.flatnonzero(x[1:] != x[:-1]) + 1
     return int(np.diff(np.concatenate([[0], changes, [len(x)]])).max())
 
 
-def _hold(x: np.ndarray) -> float:
+def _hold(x: Array) -> float:
     """Bound the probability that a value repeats, over the values of a column in order of arrival, from above."""
     if len(x) < 2:
         return 1.0
@@ -216,9 +329,7 @@ def start_columns(p: int) -> Columns:
     )
 
 
-def follow_columns(
-    usual: Usual, columns: Columns, values: np.ndarray, seq: int
-) -> tuple[Columns, np.ndarray, list[Fault]]:
+def follow_columns(usual: Usual, columns: Columns, values: Array, seq: int) -> tuple[Columns, Array, list[Fault]]:
     """Follow the columns through a batch.
 
     Parameters
@@ -246,7 +357,7 @@ def follow_columns(
 
 
 @kernel
-def _follow(usual: Usual, columns: Columns, values: np.ndarray) -> tuple[Columns, np.ndarray, np.ndarray]:
+def _follow(usual: Usual, columns: Columns, values: Array) -> tuple[Columns, Array, Array]:
     """Do what :func:`follow_columns` does; faults as column, kind, position in the batch and size, shape (m, 4)."""
     n, p = values.shape
     last, run, ended, beyond = columns.last.copy(), columns.run.copy(), columns.ended.copy(), columns.beyond.copy()
@@ -312,7 +423,7 @@ def _follow(usual: Usual, columns: Columns, values: np.ndarray) -> tuple[Columns
 
 
 @borrowing_kernel
-def _note_run(ended: np.ndarray, run: int) -> None:
+def _note_run(ended: Array, run: int) -> None:
     """Note a run that ended among the longest two."""
     run = min(run, MOST_LEARNT)
     if run > ended[0]:
@@ -329,7 +440,7 @@ def _averaged(share: float, more: bool) -> float:
 
 
 @borrowing_kernel
-def _add(moments: np.ndarray, last: np.ndarray, usual: Usual, fade: float) -> None:
+def _add(moments: Array, last: Array, usual: Usual, fade: float) -> None:
     """Add an instance to the moments."""
     for c in range(len(last)):
         z = 0.0 if np.isnan(last[c]) else (last[c] - usual.middle[c]) / math.sqrt(usual.variance[c])
@@ -340,7 +451,7 @@ def _add(moments: np.ndarray, last: np.ndarray, usual: Usual, fade: float) -> No
 
 
 @borrowing_kernel
-def _varied(usual: Usual, moments: np.ndarray, off: np.ndarray) -> bool:
+def _varied(usual: Usual, moments: Array, off: Array) -> bool:
     """Say whether the instances of which a column is off are of many kinds otherwise."""
     total, others = 0.0, 0
     for c in range(len(off)):
@@ -351,10 +462,10 @@ def _varied(usual: Usual, moments: np.ndarray, off: np.ndarray) -> bool:
     return others > 0 and total >= others * min(0.5 * (1.0 + usual.within), MOST_VARIETY)
 
 
-def hidden_of(columns: Columns, values: np.ndarray) -> np.ndarray:
+def hidden_of(columns: Columns, values: Array) -> Array:
     """Say which values of raw rows, shape (n, p), are treated as missing now.
 
     Of a stuck column only the value that it repeats is.
     """
-    hidden: np.ndarray = columns.hidden & ((columns.kind != STUCK) | (values == columns.last))
+    hidden: Array = columns.hidden & ((columns.kind != STUCK) | (values == columns.last))
     return hidden

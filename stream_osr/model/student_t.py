@@ -1,4 +1,12 @@
-"""Where a new subclass is expected: the conjugate prior's own answer, or a Student-t learnt from the known classes.
+"""Student-t densities: sums of many at once, and the density of a new subclass.
+
+Sums of Student-t densities, many at once: one matrix product, then logarithms and exponentials of whole arrays.
+
+In homogeneous coordinates every Student-t is ``exp(head) (1 + x~' Q x~)^-power``, and its quadratic form is linear in
+the products of coordinates. So the known subclasses, the broad terms and the density of a new subclass are columns
+of one product (``docs/inference.md``, section 11).
+
+Where a new subclass is expected: the conjugate prior's own answer, or a Student-t learnt from the known classes.
 
 The conjugate base measure ties the spread of the subclass means to their covariances: isotropic in whitened
 coordinates, whatever directions the known classes lie in. The departure offered here lets the density of a *new*
@@ -19,9 +27,147 @@ from scipy.special import gammaln
 
 from stream_osr.model import categories
 from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_densities, log_prior_predictives
-from stream_osr.model.jit import kernel
+from stream_osr.model.elementwise import exp_each, log_each
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import FULL, NO_VALUE, Prior
-from stream_osr.model.terms import Term
+
+
+class Terms(NamedTuple):
+    """M weighted Student-t densities; those of one sum lie side by side.
+
+    Attributes
+    ----------
+    packed
+        Lower triangles of the forms Q, what is off the diagonal twice, shape (M, (d + 1) (d + 2) / 2).
+    head
+        Log density, weight included, where the quadratic form is 0, shape (M,).
+    power
+        Half of (degrees of freedom + d), shape (M,).
+    least
+        The least value that the quadratic form can have: rounding may not push it lower, shape (M,).
+    first
+        Sum s has the terms ``first[s]`` to ``first[s + 1] - 1``, shape (S + 1,).
+    subclass
+        Subclass that the term stands for, -1: none, shape (M,).
+    values
+        Log probability of each place of the categorical columns, shape (M, V).
+    """
+
+    packed: Array
+    head: Array
+    power: Array
+    least: Array
+    first: Array
+    subclass: Array
+    values: Array
+
+
+class Term(NamedTuple):
+    """One weighted Student-t: form Q of shape (d + 1, d + 1) and the fields of :class:`Terms`."""
+
+    form: Array
+    head: float
+    power: float
+    least: float
+    subclass: int = -1
+    values: Array = NO_VALUE
+
+
+def pack(sums: list[list[Term]], n_features: int, places: int = 0) -> Terms:
+    """Lay the terms of each sum side by side; all have log probabilities of so many places."""
+    terms = [term for each in sums for term in each]
+    a, b = np.tril_indices(n_features + 1)
+    packed = np.array([term.form[a, b] for term in terms]).reshape(len(terms), len(a))
+    return Terms(
+        packed * np.where(a == b, 1.0, 2.0),
+        np.array([term.head for term in terms], dtype=float),
+        np.array([term.power for term in terms], dtype=float),
+        np.array([term.least for term in terms], dtype=float),
+        np.cumsum([0, *(len(each) for each in sums)]),
+        np.array([term.subclass for term in terms], dtype=np.int64),
+        np.array([term.values for term in terms], dtype=float).reshape(len(terms), places),
+    )
+
+
+@kernel
+def products(rows: Array, columns: int = 0) -> Array:
+    """Products of every two coordinates of each row, of shape (n, C + d + 1), but for its categories.
+
+    Returns
+    -------
+    Array of shape (n, (d + 1) (d + 2) / 2).
+    """
+    n, width = rows.shape[0], rows.shape[1] - columns
+    out = np.empty((n, width * (width + 1) // 2))
+    for i in range(n):
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                out[i, line + b] = rows[i, columns + a] * rows[i, columns + b]
+            line += a + 1
+    return out
+
+
+@kernel
+def log_sums(terms: Terms, product: Array, places: Array) -> tuple[Array, Array]:
+    """Logarithms of the sums of densities, and the subclass that contributes most.
+
+    Parameters
+    ----------
+    terms
+        M terms in S sums.
+    product
+        :func:`products` of the n homogeneous rows.
+    places
+        Places of their categories, shape (C, n).
+
+    Returns
+    -------
+    Log densities, minus infinity for an empty sum, and subclasses (0 if the sum has none), both of shape (S, n).
+    """
+    n, count = product.shape[0], terms.first.shape[0] - 1
+    value = terms.packed @ product.T
+    for m in range(value.shape[0]):
+        least = terms.least[m]
+        for i in range(n):
+            value[m, i] = 1.0 + max(value[m, i], least)
+    log_each(value.reshape(value.size))
+    for m in range(value.shape[0] if places.shape[0] > 0 else 0):
+        weight = 1.0 / terms.power[m]  # what follows is multiplied by the power, and subtracted
+        for c in range(places.shape[0]):
+            for i in range(n):
+                value[m, i] -= weight * terms.values[m, places[c, i]]
+    out = np.full((count, n), -np.inf)
+    best = np.zeros((count, n), np.int64)
+    lead = np.empty(n)
+    for s in range(count):
+        lead[:] = -np.inf
+        for m in range(terms.first[s], terms.first[s + 1]):
+            head, power, subclass = terms.head[m], terms.power[m], terms.subclass[m]
+            for i in range(n):
+                v = head - power * value[m, i]
+                value[m, i] = v
+                out[s, i] = max(out[s, i], v)
+                better = v > lead[i] and subclass >= 0
+                lead[i] = v if better else lead[i]
+                best[s, i] = subclass if better else best[s, i]
+        for m in range(terms.first[s], terms.first[s + 1]):
+            for i in range(n):
+                value[m, i] -= out[s, i]
+    exp_each(value.reshape(value.size))
+    total = np.empty(n)
+    for s in range(count):
+        if terms.first[s] == terms.first[s + 1]:
+            continue
+        total[:] = 0.0
+        for m in range(terms.first[s], terms.first[s + 1]):
+            for i in range(n):
+                total[i] += value[m, i]
+        log_each(total)
+        for i in range(n):
+            out[s, i] += total[i]
+    return out, best
+
 
 FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
 SPREAD = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0])
@@ -53,15 +199,15 @@ class Location(NamedTuple):
     """
 
     freedom: float
-    mean: np.ndarray
-    factor: np.ndarray
-    values: np.ndarray = NO_VALUE
+    mean: Array
+    factor: Array
+    values: Array = NO_VALUE
 
 
 CONJUGATE = Location(0.0, np.zeros(0), np.zeros((0, 0)))
 
 
-def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
+def log_new_densities(rows: Array, prior: Prior, location: Location = CONJUGATE) -> Array:
     """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
     conjugate = log_prior_predictives(rows, prior)
     if location.freedom == 0.0:
@@ -73,7 +219,7 @@ def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJU
 
 
 @kernel
-def log_placed(row: np.ndarray, prior: Prior, location: Location) -> float:
+def log_placed(row: Array, prior: Prior, location: Location) -> float:
     """Log ratio of the densities of one row as the first of a new subclass: placed against conjugate.
 
     The row is homogeneous, without categories: of these both densities say the same.
@@ -94,7 +240,7 @@ def log_placed(row: np.ndarray, prior: Prior, location: Location) -> float:
     return max(ratio, least) + math.log1p(math.exp(-abs(ratio - least)))
 
 
-def log_student_t(rows: np.ndarray, location: Location) -> np.ndarray:
+def log_student_t(rows: Array, location: Location) -> Array:
     """Log density of homogeneous rows under the Student-t, shape (n,)."""
     d = len(location.mean)
     columns = rows.shape[1] - 1 - d
@@ -133,13 +279,13 @@ def new_subclass(prior: Prior, location: Location) -> list[Term]:
     ]
 
 
-def log_t(square: np.ndarray, log_determinant: float | np.ndarray, d: int, freedom: float) -> np.ndarray:
+def log_t(square: Array, log_determinant: float | Array, d: int, freedom: float) -> Array:
     """Log density of the Student-t in d dimensions at squared Mahalanobis lengths, by its scale's log-determinant."""
     constant = gammaln(0.5 * (freedom + d)) - gammaln(0.5 * freedom) - 0.5 * d * math.log(freedom * math.pi)
     return np.asarray(constant - 0.5 * log_determinant - 0.5 * (freedom + d) * np.log1p(square / freedom))
 
 
-def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
+def fit_location(rows: Array, group: Array) -> Location:
     """Learn the location density: each known class is foreseen from the others, and the best on average is taken.
 
     Parameters
@@ -183,7 +329,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
     return Location(float(FREEDOM[at]), mean, np.ascontiguousarray(factor))
 
 
-def share_in_company(rows: np.ndarray, group: np.ndarray, prior: Prior, location: Location) -> float:
+def share_in_company(rows: Array, group: Array, prior: Prior, location: Location) -> float:
     """Find out how many instances are likelier beside one of their class than as the first of a new subclass.
 
     Where it is few, each instance of a new class would begin a subclass of its own: in many dimensions a second
@@ -231,7 +377,7 @@ def share_in_company(rows: np.ndarray, group: np.ndarray, prior: Prior, location
     return together / (together + alone) if together + alone else 1.0
 
 
-def _center_and_factor(rows: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _center_and_factor(rows: Array, group: Array) -> tuple[Array, Array]:
     """Mean, and Cholesky factor of the total covariance: identity within classes, and the spread between them."""
     mean = rows.mean(axis=0)
     covariance = np.eye(rows.shape[1])

@@ -1,4 +1,13 @@
-"""Whether a group of rows that resemble nothing is rather a class: hidden in noise, or so rare that its seats fade.
+"""Noise: its density, and the classes that are hidden in it.
+
+Instances that resemble nothing: how dense they would be, so that a candidate can be held against them.
+
+Noise has no shape of its own. What it has is room: the range of the training data, about. So a candidate is a class
+only if its instances are more probable as one subclass than as instances that came from anywhere in that range, each
+by itself. The density of these is that of a Gaussian with the moments of a uniform one over the range, which is exact
+where many raw features make few coordinates; how wide it is, the candidate's own instances say.
+
+Whether a group of rows that resemble nothing is rather a class: hidden in noise, or so rare that its seats fade.
 
 Each of some rows is looked at with its nearest neighbours. They are a class if they are more probable as one subclass
 than as what lies around them: noise over the range of training, outliers of the known class nearest to them, the
@@ -14,23 +23,158 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import categories
-from stream_osr.model.background import NARROWEST, Noise, gain, log_density
-from stream_osr.model.books import slot_of
-from stream_osr.model.dishes import (
-    Dishes,
-    empty_dishes,
-    log_block_predictive,
-    log_predictive,
-    mahalanobis,
-    sum_up,
-)
+from stream_osr.model import dishes as statistics
+from stream_osr.model.edit import slot_of
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.gaussian.full import dot, quadratic
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Known
-from stream_osr.model.location import Location, log_placed
-from stream_osr.model.moves.company import MISMATCH
-from stream_osr.model.prior import FULL, TIED, Prior, homogeneous
-from stream_osr.model.restaurant import StreamState
+from stream_osr.model.marginal import log_marginal
+from stream_osr.model.moves.splitting import MISMATCH
+from stream_osr.model.powers import bend
+from stream_osr.model.prior import DIAGONAL, FULL, TIED, Prior, homogeneous
+from stream_osr.model.student_t import Location, log_placed
+from stream_osr.model.whitening import Space
+
+NARROWEST = 0.25
+"""Variance of the background at least, in those of a uniform density over the range: noise may fill half of it."""
+OWN_WIDTH = 1e-2
+"""Variance of each whitened coordinate that is added: where training has no range the background has one."""
+
+
+class Background(NamedTuple):
+    """Where instances that resemble nothing come from, as training has it.
+
+    Attributes
+    ----------
+    mean
+        Middle of the range of the training data, whitened, shape (d,).
+    covariance
+        That of a uniform density over the range, whitened, shape (d, d).
+    """
+
+    mean: Array
+    covariance: Array
+
+
+def fit_background(X: Array, space: Space) -> Background:
+    """Take the range of training rows, NaN = missing, shape (n, p); categories have none.
+
+    Examples
+    --------
+    >>> from stream_osr.model.whitening import fit_space
+    >>> X = np.random.default_rng(0).uniform([0, 0], [6, 60], size=(500, 2))
+    >>> background = fit_background(X, fit_space(X, np.arange(500) % 2))
+    >>> bool(np.allclose(background.covariance, np.eye(2), atol=0.2))
+    True
+    """
+    bent = bend(space.powers, X)
+    filled = np.where(np.isnan(bent), space.fill, bent)
+    low, high = filled.min(axis=0), filled.max(axis=0)
+    spread = (high - low)[:, None] * space.forward / math.sqrt(12.0)
+    covariance = spread.T @ spread + OWN_WIDTH * np.eye(space.forward.shape[1])
+    return Background((0.5 * (low + high) - space.center) @ space.forward, covariance)
+
+
+class Noise(NamedTuple):
+    """The Gaussian of the background, as densities are computed from it.
+
+    Attributes
+    ----------
+    mean, covariance
+        Of a :class:`Background`.
+    form
+        Quadratic form of homogeneous rows: squared Mahalanobis distances, shape (d + 1, d + 1).
+    log_det
+        Log-determinant of the covariance.
+    """
+
+    mean: Array
+    covariance: Array
+    form: Array
+    log_det: float
+
+
+def noise_of(background: Background) -> Noise:
+    """Derive the densities of instances that resemble nothing, once."""
+    mean, covariance = background
+    shifted = np.hstack([np.eye(len(mean)), -mean[:, None]])
+    form = shifted.T @ np.linalg.solve(covariance, shifted)
+    return Noise(mean, covariance, form, float(np.linalg.slogdet(covariance)[1]))
+
+
+@kernel
+def log_density(square: float, n: int, d: int, log_det: float, narrowest: float) -> float:
+    """Log density of a group of rows under a Gaussian that is as many times wider as suits the group best.
+
+    Parameters
+    ----------
+    square
+        Sum of the squared distances of its rows.
+    n, d
+        Rows, and dimensions.
+    log_det
+        Log-determinant of the covariance.
+    narrowest
+        It is taken at least so many times.
+
+    Examples
+    --------
+    A row at distance 2 of a Gaussian in one dimension: it is taken four times as wide.
+
+    >>> round(log_density(4.0, 1, 1, 0.0, 1.0), 3)
+    -2.112
+    """
+    if d == 0:
+        return 0.0
+    wider = max(square / (n * d), narrowest)
+    return -0.5 * (n * (d * math.log(2.0 * math.pi * wider) + log_det) + square / wider)
+
+
+@kernel
+def gain(dishes: statistics.Dishes, k: int, noise: Noise, prior: Prior, location: Location) -> float:
+    """Log likelihood that the instances of a subclass gain as one over instances of the background, each by itself.
+
+    Of these the categories are independent, each as frequent as in the base measure.
+
+    Parameters
+    ----------
+    dishes, k
+        The subclass; with full or diagonal covariances.
+    noise
+        What instances that resemble nothing look like.
+    prior, location
+        Base measure, and where it places new subclasses.
+    """
+    n, matrix, log_det = dishes.size[k], dishes.matrix[k], dishes.log_det[k]
+    d, square, beyond = prior.n_features, 0.0, noise.log_det
+    if prior.covariance == DIAGONAL:
+        beyond = 0.0
+        for a in range(d):
+            mean, variance = noise.mean[a], noise.covariance[a, a]
+            square += (matrix[1, a] - prior.psi - 2.0 * mean * matrix[0, a] + n * mean**2) / variance
+            beyond += math.log(variance)
+    else:
+        square -= prior.beta * noise.form[d, d]
+        for a in range(d + 1):
+            square += dot(noise.form[a], matrix[a]) - (prior.psi * noise.form[a, a] if a < d else 0.0)
+    together = log_marginal(n, matrix, log_det, prior, location)
+    if prior.first.shape[0] > 0:
+        together += categories.log_marginal(dishes.counts[k], prior)
+        together -= categories.log_apart(dishes.counts[k], prior)
+    return together - log_density(square, n, d, beyond, NARROWEST)
+
+
+def is_broad(dishes: statistics.Dishes, prior: Prior, noise: Noise) -> Array:
+    """Say which subclasses are wider than halfway from a known class to the background, by volume, shape (K,)."""
+    if prior.covariance == TIED or noise.log_det <= 0.0:
+        return np.zeros(len(dishes.size), bool)
+    d = prior.n_features
+    volume = dishes.log_det - d * np.log(np.maximum(prior.nu + dishes.size - d - 1.0, 1.0))
+    if prior.covariance == FULL:
+        volume -= np.log(prior.beta + dishes.size)
+    return np.asarray(volume > 0.5 * noise.log_det)
+
 
 SIZES = (8, 16)
 """Instances that are looked at together: one that has arrived and its nearest neighbours, ..."""
@@ -60,9 +204,9 @@ class Strangers(NamedTuple):
         Emerging subclass that each sits in, or sat in before that left the model, shape (n,).
     """
 
-    seqs: np.ndarray
-    rows: np.ndarray
-    seat: np.ndarray
+    seqs: Array
+    rows: Array
+    seat: Array
 
 
 class Around(NamedTuple):
@@ -78,9 +222,9 @@ class _Scene(NamedTuple):
 
     prior: Prior
     location: Location
-    known: Dishes
-    emerging: Dishes
-    nobody: Dishes
+    known: statistics.Dishes
+    emerging: statistics.Dishes
+    nobody: statistics.Dishes
     noise: Noise
     alpha: float
 
@@ -88,8 +232,8 @@ class _Scene(NamedTuple):
 class _Seated(NamedTuple):
     """Homogeneous rows of strangers, shape (n, d + 1), and the slot that each sits in, -1: none, shape (n,)."""
 
-    rows: np.ndarray
-    slot: np.ndarray
+    rows: Array
+    slot: Array
 
 
 def outweighs_noise(around: Around, key: int, others: int) -> bool:
@@ -104,7 +248,7 @@ def outweighs_noise(around: Around, key: int, others: int) -> bool:
     return bool(own + odds > MARGIN + GAIN * size)
 
 
-def find_group(strangers: Strangers, arrived: np.ndarray, around: Around, told: np.ndarray) -> np.ndarray | None:
+def find_group(strangers: Strangers, arrived: Array, around: Around, told: Array) -> Array | None:
     """Find the class that is hidden among strangers, around one that has just arrived; ``None``: there is none.
 
     Parameters
@@ -126,22 +270,14 @@ def find_group(strangers: Strangers, arrived: np.ndarray, around: Around, told: 
     (known, state, noise), prior = around, around.known.prior
     begin = np.unique(np.searchsorted(seqs, seqs[-1] - np.array(LATELY)))[::-1].copy()
     alpha = float(state.franchise.alpha[0])
-    scene = _Scene(prior, known.location, known.dishes, state.dishes, empty_dishes(1, prior), noise, alpha)
+    scene = _Scene(prior, known.location, known.dishes, state.dishes, statistics.empty_dishes(1, prior), noise, alpha)
     no_home = (state.ids[:, None] == told).any(axis=1)
     core = _find(homogeneous(rows), seat, arrived, begin, state.ids, no_home, scene)
     return np.flatnonzero(core) if core.any() else None
 
 
 @kernel
-def _find(
-    rows: np.ndarray,
-    seat: np.ndarray,
-    arrived: np.ndarray,
-    begin: np.ndarray,
-    ids: np.ndarray,
-    no_home: np.ndarray,
-    scene: _Scene,
-) -> np.ndarray:
+def _find(rows: Array, seat: Array, arrived: Array, begin: Array, ids: Array, no_home: Array, scene: _Scene) -> Array:
     """Say which strangers are of the class; they are looked for from each of these positions on."""
     slot, core = np.full(len(rows), -1), np.zeros(len(rows), np.bool_)
     for k in range(len(ids)):
@@ -172,7 +308,7 @@ def _find(
 
 
 @kernel
-def _nearest(rows: np.ndarray, arrived: np.ndarray, begin: np.ndarray, columns: int) -> np.ndarray:
+def _nearest(rows: Array, arrived: Array, begin: Array, columns: int) -> Array:
     """Find the nearest strangers of each arrival, from each position on, the nearest first; -1: there are no more."""
     near = np.full((len(begin) * len(arrived), SIZES[-1]), -1)
     away, least = np.empty(len(rows)), np.empty(SIZES[-1])
@@ -198,7 +334,7 @@ def _nearest(rows: np.ndarray, arrived: np.ndarray, begin: np.ndarray, columns: 
 
 
 @kernel
-def _rows_at(rows: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _rows_at(rows: Array, at: Array) -> Array:
     out = np.empty((len(at), rows.shape[1]))
     for i in range(len(at)):
         out[i] = rows[at[i]]
@@ -212,7 +348,7 @@ def _log_odds(size: int, among: int, alpha: float) -> float:
 
 
 @kernel
-def _together(block: np.ndarray, scene: _Scene) -> float:
+def _together(block: Array, scene: _Scene) -> float:
     """Log marginal likelihood of a few homogeneous rows as a subclass, up to what ``log_marginals`` leaves out."""
     d, skip, squares = scene.prior.n_features, scene.prior.first.shape[0], 0.0
     mean = np.zeros(d + 1)
@@ -220,14 +356,14 @@ def _together(block: np.ndarray, scene: _Scene) -> float:
         for a in range(d + 1):
             mean[a] += block[i, skip + a] / len(block)
         squares += dot(block[i, skip : skip + d], block[i, skip : skip + d])
-    total = log_block_predictive(scene.nobody, 0, block, False, scene.prior)
+    total = statistics.log_block_predictive(scene.nobody, 0, block, False, scene.prior)
     if scene.prior.covariance == TIED:
         return total + 0.5 * (squares + len(block) * d * math.log(2.0 * math.pi))
     return total + log_placed(mean, scene.prior, scene.location)
 
 
 @kernel
-def _of_nothing(block: np.ndarray, scene: _Scene, narrowest: float) -> float:
+def _of_nothing(block: Array, scene: _Scene, narrowest: float) -> float:
     """Log density of a group of rows as instances of the background."""
     (noise, prior), square, of_values = (scene.noise, scene.prior), 0.0, 0.0
     skip, nobody = prior.first.shape[0], np.zeros(prior.pseudo.shape[0])
@@ -238,18 +374,18 @@ def _of_nothing(block: np.ndarray, scene: _Scene, narrowest: float) -> float:
 
 
 @kernel
-def _predicted(block: np.ndarray, dishes: Dishes, k: int, floor: float, prior: Prior) -> float:
+def _predicted(block: Array, dishes: statistics.Dishes, k: int, floor: float, prior: Prior) -> float:
     """Log density of rows, each by itself, under a subclass; minus infinity as soon as it must be below ``floor``."""
     total, most = 0.0, dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
     for i in range(len(block)):
-        total += log_predictive(dishes, k, block[i], prior)
+        total += statistics.log_predictive(dishes, k, block[i], prior)
         if total + (len(block) - 1 - i) * most < floor:
             return -np.inf
     return total
 
 
 @kernel
-def _is_no_outlier(alone: float, group: np.ndarray, among: _Seated, scene: _Scene) -> bool:
+def _is_no_outlier(alone: float, group: Array, among: _Seated, scene: _Scene) -> bool:
     """Say whether a group, of these log odds, is rather a subclass than outliers of the known one nearest to it."""
     (prior, known), block = (scene.prior, scene.known), _rows_at(among.rows, group)
     near, highest = 0, -np.inf
@@ -266,13 +402,13 @@ def _is_no_outlier(alone: float, group: np.ndarray, among: _Seated, scene: _Scen
         log_det -= math.log(r) if prior.covariance == FULL else 0.0
     square, of_values = 0.0, 0.0
     for i in range(len(block)):
-        square += wider * mahalanobis(known, near, block[i], prior) ** 2
+        square += wider * statistics.mahalanobis(known, near, block[i], prior) ** 2
         of_values += categories.log_predictive(known.counts[near], block[i], prior)
     return alone > log_density(square, len(block), d, log_det, 1.0) + of_values
 
 
 @kernel
-def _sits_nowhere(group: np.ndarray, recent: int, among: _Seated, no_home: np.ndarray, scene: _Scene) -> bool:
+def _sits_nowhere(group: Array, recent: int, among: _Seated, no_home: Array, scene: _Scene) -> bool:
     """Say whether what of a group sits in an emerging subclass is rather one of its own, unless that is about all."""
     dishes = scene.emerging
     for i in range(len(group)):
@@ -294,20 +430,20 @@ def _sits_nowhere(group: np.ndarray, recent: int, among: _Seated, no_home: np.nd
 
 
 @kernel
-def _grow(core: np.ndarray, among: _Seated, scene: _Scene) -> None:
+def _grow(core: Array, among: _Seated, scene: _Scene) -> None:
     """Add the strangers that the core predicts better than all that is around it does."""
     (rows, slot), (prior, dishes) = among, (scene.prior, scene.emerging)
-    own, n = empty_dishes(1, prior), len(rows)
+    own, n = statistics.empty_dishes(1, prior), len(rows)
     beside = np.empty(n)
     for i in range(n):
         beside[i] = _of_nothing(rows[i : i + 1], scene, 1.0) + math.log(n)
         if slot[i] >= 0:
-            there = log_predictive(dishes, slot[i], rows[i], prior) + math.log(dishes.size[slot[i]])
+            there = statistics.log_predictive(dishes, slot[i], rows[i], prior) + math.log(dishes.size[slot[i]])
             beside[i] = max(beside[i], there)
     for _ in range(PASSES):
         block = rows[core]
-        sum_up(own, np.zeros(len(block), np.int64), block, prior)
+        statistics.sum_up(own, np.zeros(len(block), np.int64), block, prior)
         for i in range(n):
-            core[i] |= log_predictive(own, 0, rows[i], prior) + math.log(len(block)) > beside[i]
+            core[i] |= statistics.log_predictive(own, 0, rows[i], prior) + math.log(len(block)) > beside[i]
         if core.sum() == len(block):
             break

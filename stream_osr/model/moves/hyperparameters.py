@@ -1,4 +1,12 @@
-"""Drawing the base measure: nu, scale and beta from their conditional given the partition.
+"""Draws of the concentrations and of the base measure.
+
+Resampling of the concentrations alpha0 and gamma: the auxiliary variables of Escobar and West (1995).
+
+For several groups that share one concentration a (Teh et al. 2006, appendix A.2):
+``w_j ~ Beta(a + 1, n_j)``, ``s_j ~ Bernoulli(n_j / (n_j + a))``,
+``a ~ Gamma(shape + sum T_j - sum s_j, rate - sum log w_j)``.
+
+Drawing the base measure: nu, scale and beta from their conditional given the partition.
 
 Given who shares a subclass, the marginal likelihood of the normal-inverse-Wishart model is closed form, so the
 hyperparameters are Gibbs-drawn on a grid, once a sweep: no outer search, no simulated unknowns, no held-out data.
@@ -8,13 +16,114 @@ degenerate subclasses on discretised data.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 from scipy.special import gammaln
 
+from stream_osr.model.franchise import CLOSED, Franchise, menu_weight
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
+
+
+class Gamma(NamedTuple):
+    """Prior of a concentration; its mean is ``shape / rate``."""
+
+    shape: float
+    rate: float
+
+
+ALPHA = Gamma(10.0, 1.0)
+STREAM_ALPHA = Gamma(1.0, 1.0)
+"""The stream's own alpha0: under the training prior every thirtieth instance would open a table, known or not, and
+where few dimensions leave the densities little to say the known classes would crumble."""
+
+GAMMA = Gamma(100.0, 1.0)
+INNER_ITERATIONS = 10
+
+
+@kernel
+def resample(rng: Generator, value: float, prior: Gamma, clusters: float, sizes: Array) -> float:
+    """Draw a concentration given the number of clusters in groups of the given sizes.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    value
+        Present value of the concentration.
+    prior
+        Its prior.
+    clusters
+        Number of clusters (tables, or dishes) over all groups.
+    sizes
+        Instances (or tables) in each group, shape (G,); they may be fractions. Empty groups do not count.
+    """
+    for _ in range(INNER_ITERATIONS):
+        a, b = prior.shape + clusters, prior.rate
+        for j in range(sizes.shape[0]):
+            if sizes[j] > 0.0:
+                b -= math.log(rng.beta(value + 1.0, sizes[j]))
+                if rng.random() * (sizes[j] + value) < sizes[j]:
+                    a -= 1.0
+        value = rng.gamma(a, 1.0 / b)
+    return value
+
+
+@kernel
+def resample_faded(rng: Generator, value: float, prior: Gamma, opened: float, seats: float) -> float:
+    """Draw the concentration of a restaurant whose seats fade.
+
+    What is remembered are guests, each with a weight, who came into a restaurant of about the present size and
+    opened a table with probability ``a / (a + n)`` or did not; the likelihood is
+    ``a^opened (a + n)^-n``. The number of tables says little: they outlive their seats, and Escobar and West's
+    law of it would drive the concentration up without limit.
+
+    Parameters
+    ----------
+    rng, value, prior
+        As for :func:`resample`.
+    opened
+        Weight of the guests that opened a table.
+    seats
+        Weight of all guests, n.
+    """
+    if seats <= 0.0:
+        return rng.gamma(prior.shape, 1.0 / prior.rate)
+    for _ in range(INNER_ITERATIONS):
+        u = rng.gamma(seats, 1.0 / (value + seats))
+        value = rng.gamma(prior.shape + opened, 1.0 / (prior.rate + u))
+    return value
+
+
+@kernel
+def resample_alpha(rng: Generator, franchise: Franchise, prior: Gamma, fading: bool) -> None:
+    """Draw the one alpha0 that all restaurants share (``fading``: of the one restaurant whose seats fade)."""
+    sizes = np.zeros(franchise.alpha.shape[0])
+    tables, opened = 0.0, 0.0
+    for t in range(franchise.table_dish.shape[0]):
+        if franchise.table_dish[t] != CLOSED:
+            sizes[franchise.table_group[t]] += franchise.table_mass[t]
+            tables += 1.0
+            opened += franchise.table_founder[t]
+    if fading:
+        franchise.alpha[:] = resample_faded(rng, franchise.alpha[0], prior, opened, sizes[0])
+    else:
+        franchise.alpha[:] = resample(rng, franchise.alpha[0], prior, tables, sizes)
+
+
+@kernel
+def resample_gamma(rng: Generator, franchise: Franchise, prior: Gamma) -> None:
+    """Draw gamma, the concentration of the menu: one group of all tables, dishes for clusters."""
+    dishes = 0.0
+    for k in range(franchise.menu.shape[0]):
+        if menu_weight(franchise, k) > 0.0:
+            dishes += 1.0
+    sizes = np.full(1, franchise.total[0])
+    franchise.gamma[0] = resample(rng, franchise.gamma[0], prior, dishes, sizes)
+
 
 NU_ABOVE_DIMENSION = 2.0 ** np.arange(9)
 FLOOR = 0.05
@@ -37,9 +146,9 @@ class Grid(NamedTuple):
         Precisions of the prior mean, shape (B,).
     """
 
-    nu: np.ndarray
-    psi: np.ndarray
-    beta: np.ndarray
+    nu: Array
+    psi: Array
+    beta: Array
 
 
 def make_grid(
@@ -60,7 +169,7 @@ def make_grid(
     return Grid(nus, psi, BETA if beta is None else np.array([float(beta)]))
 
 
-def log_evidence(rows: np.ndarray, dish: np.ndarray, grid: Grid, covariance: int = FULL) -> np.ndarray:
+def log_evidence(rows: Array, dish: Array, grid: Grid, covariance: int = FULL) -> Array:
     """Log marginal likelihood of the rows given the partition, at every point of the grid.
 
     One eigendecomposition a subclass serves the whole grid: with eigenvalues ``l`` of its scatter, its mean in their
@@ -112,7 +221,7 @@ def log_evidence(rows: np.ndarray, dish: np.ndarray, grid: Grid, covariance: int
     return total
 
 
-def _principal_spread(centred: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _principal_spread(centred: Array, mean: Array) -> tuple[Array, Array]:
     """Eigenvalues of the scatter of centred rows (n, d), and the squared coordinates of the mean in that basis, (d,).
 
     With fewer rows than dimensions from the n products of rows; what of the mean lies outside their span meets
@@ -133,7 +242,7 @@ def _principal_spread(centred: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray
     return spread, square
 
 
-def draw_prior(rng: Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, prior: Prior) -> Prior:
+def draw_prior(rng: Generator, rows: Array, dish: Array, grid: Grid, prior: Prior) -> Prior:
     """Draw the base measure given the partition.
 
     Parameters
@@ -154,7 +263,7 @@ def draw_prior(rng: Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, p
     return prior._replace(nu=float(grid.nu[a]), psi=float(grid.psi[a, p]), beta=float(grid.beta[b]))
 
 
-def log_evidence_of_values(place: np.ndarray, dish: np.ndarray, base: np.ndarray) -> np.ndarray:
+def log_evidence_of_values(place: Array, dish: Array, base: Array) -> Array:
     """Log marginal probability of the values of one column given the partition, at every concentration of the grid.
 
     Parameters
@@ -181,7 +290,7 @@ def log_evidence_of_values(place: np.ndarray, dish: np.ndarray, base: np.ndarray
     return np.asarray(whole.sum(axis=1) + values.sum(axis=1))
 
 
-def draw_concentrations(rng: Generator, rows: np.ndarray, dish: np.ndarray, prior: Prior) -> Prior:
+def draw_concentrations(rng: Generator, rows: Array, dish: Array, prior: Prior) -> Prior:
     """Draw the concentration of each categorical column given the partition, on a grid with a flat prior.
 
     Parameters

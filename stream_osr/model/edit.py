@@ -1,22 +1,30 @@
-"""The stream's books between two batches: subclasses joined, parted, held, let go, and seats taken and given up.
+"""Edits of the stream's state between two batches.
+
+The stream's books between two batches: subclasses joined, parted, held, let go, and seats taken and given up.
 
 Tables and what is held are the truth: each function says what becomes of them, and :func:`derive` makes the rest.
 Functions take a state and return the next one; statistics are moved, never estimated.
+
+Subclasses change sides: from the stream's menu into a known class when a person names them, and back.
+
+Statistics and identities go with them as they are. The tables that served a named subclass serve its class from then
+on, so that the class begins with the odds that its subclasses had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, add, empty_dishes, joined, remove
-from stream_osr.model.franchise import CLOSED, Franchise, Guests, leave
-from stream_osr.model.known import Densities
-from stream_osr.model.marginal import pour, statistics_of
-from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.restaurant import StreamState, derive
+from stream_osr.model import known as classes
+from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, joined, remove
+from stream_osr.model.franchise import CLOSED, Franchise, Guests, StreamState, derive, leave
+from stream_osr.model.jit import Array
+from stream_osr.model.marginal import of_nobody, pour, settle, statistics_of
+from stream_osr.model.prior import Prior, homogeneous, same_prior
+from stream_osr.model.student_t import Location
 
 Arrays = TypeVar("Arrays", Franchise, Dishes)
 
@@ -58,7 +66,7 @@ def slot_of(state: StreamState, key: int) -> int:
     return int(np.flatnonzero(state.ids == key)[0])
 
 
-def tables_of(state: StreamState) -> np.ndarray:
+def tables_of(state: StreamState) -> Array:
     """Count the tables that serve each emerging subclass, shape (K,)."""
     return np.asarray(state.franchise.menu[classes_of(state) :])
 
@@ -93,7 +101,7 @@ def seat_of(state: StreamState, seq: int, subclass: int, weight: float) -> Seat:
 # How they are written
 
 
-def rewrite(state: StreamState, tables: Franchise, trained: np.ndarray | None = None, **parts: Any) -> StreamState:
+def rewrite(state: StreamState, tables: Franchise, trained: Array | None = None, **parts: Any) -> StreamState:
     """Write what has become of the tables and of what is held, and derive the books anew.
 
     Parameters
@@ -113,9 +121,7 @@ def rewrite(state: StreamState, tables: Franchise, trained: np.ndarray | None = 
     return derive(state._replace(franchise=tables, **parts), trained)
 
 
-def renumber(
-    state: StreamState, number: np.ndarray, held: np.ndarray, trained: np.ndarray, **parts: Any
-) -> StreamState:
+def renumber(state: StreamState, number: Array, held: Array, trained: Array, **parts: Any) -> StreamState:
     """Give every dish another number, perhaps several the same; their tables go with them.
 
     Parameters
@@ -133,7 +139,7 @@ def renumber(
     return rewrite(state, tables, trained, **parts)
 
 
-def with_tables(old: Franchise, dish: np.ndarray, mass: np.ndarray, founder: np.ndarray) -> Franchise:
+def with_tables(old: Franchise, dish: Array, mass: Array, founder: Array) -> Franchise:
     """Lay more tables: dishes, settled seats and what is left of the founders' seats, each of shape (t,)."""
     none = np.zeros(len(dish), np.int64)
     return old._replace(
@@ -150,7 +156,7 @@ def _copied(arrays: Arrays) -> Arrays:
     return type(arrays)(*(v.copy() for v in arrays))
 
 
-def _take_off(tables: Franchise, dishes: np.ndarray) -> None:
+def _take_off(tables: Franchise, dishes: Array) -> None:
     tables.held[dishes] = 0.0
     tables.table_dish[np.isin(tables.table_dish, dishes)] = CLOSED
 
@@ -169,7 +175,7 @@ def merge(state: StreamState, older: int, younger: int, prior: Prior) -> StreamS
     return rewrite(state, tables, dishes=dishes)
 
 
-def split(state: StreamState, key: int, rows: np.ndarray, seqs: np.ndarray, prior: Prior) -> StreamState:
+def split(state: StreamState, key: int, rows: Array, seqs: Array, prior: Prior) -> StreamState:
     """Give some of a subclass's instances a subclass of their own, ``state.next_id``, which is held on the menu.
 
     Their share of the settled seats goes with them; those in the window take a table of their own.
@@ -214,7 +220,7 @@ def insert(state: StreamState, key: int, dishes: Dishes) -> StreamState:
     return rewrite(state, tables, dishes=joined(state.dishes, dishes), ids=np.append(state.ids, key))
 
 
-def drop(state: StreamState, slots: np.ndarray) -> StreamState:
+def drop(state: StreamState, slots: Array) -> StreamState:
     """Take subclasses off the menu, with what is left of their tables."""
     tables = _copied(state.franchise)
     _take_off(tables, classes_of(state) + slots)
@@ -243,13 +249,7 @@ def hold(state: StreamState, ids: Collection[int]) -> StreamState:
 
 
 def gather(
-    state: StreamState,
-    dishes: Dishes,
-    rows: np.ndarray,
-    seq: np.ndarray,
-    subclass: np.ndarray,
-    weight: np.ndarray,
-    prior: Prior,
+    state: StreamState, dishes: Dishes, rows: Array, seq: Array, subclass: Array, weight: Array, prior: Prior
 ) -> StreamState:
     """Give instances that other subclasses hold an emerging subclass of their own, with the next identity.
 
@@ -286,7 +286,7 @@ def gather(
 # Single instances
 
 
-def withdraw(state: StreamState, row: np.ndarray, seq: int, key: int, weight: float, prior: Prior) -> StreamState:
+def withdraw(state: StreamState, row: Array, seq: int, key: int, weight: float, prior: Prior) -> StreamState:
     """Take one past instance out of the stream: its seat, and its part in the emerging subclass it sat in.
 
     Parameters
@@ -310,7 +310,7 @@ def withdraw(state: StreamState, row: np.ndarray, seq: int, key: int, weight: fl
 
 
 def put_back(
-    state: StreamState, row: np.ndarray, seq: int, seat: Seat, weight: float, live: bool, prior: Prior
+    state: StreamState, row: Array, seq: int, seat: Seat, weight: float, live: bool, prior: Prior
 ) -> StreamState:
     """Seat an instance again that :func:`withdraw` has taken out.
 
@@ -352,9 +352,7 @@ def put_back(
     return rewrite(state, tables, dishes=dishes, window=window, window_seq=window_seq)
 
 
-def _stand_up(
-    state: StreamState, tables: Franchise, seq: int, key: int, weight: float
-) -> tuple[np.ndarray, np.ndarray, float]:
+def _stand_up(state: StreamState, tables: Franchise, seq: int, key: int, weight: float) -> tuple[Array, Array, float]:
     """Free an instance's seat: its place in the window and its slot, if any, each in a list, and the weight freed.
 
     A settled seat's weight is that of the subclass's table that has most of it, as far as there is so much.
@@ -377,15 +375,212 @@ def _stand_up(
 # Known classes
 
 
-def seat_classes(state: StreamState, seats: np.ndarray) -> StreamState:
+def seat_classes(state: StreamState, seats: Array) -> StreamState:
     """Lay a table for each known class, with so many settled seats, shape (J,)."""
     return rewrite(state, with_tables(state.franchise, np.arange(len(seats)), seats, np.zeros(len(seats))))
 
 
-def refresh_classes(state: StreamState, frozen: Densities) -> StreamState:
+def refresh_classes(state: StreamState, frozen: classes.Densities) -> StreamState:
     """Carry the stream over to known classes that have changed; new classes join the menu."""
     count, added = classes_of(state), len(frozen.menu) - classes_of(state)
     number = np.arange(len(state.franchise.menu))
     held = np.insert(state.franchise.held, [count] * added, 1.0)
     number[count:] += added
     return renumber(state, number, held, frozen.menu)._replace(ids=state.ids)  # nobody goes
+
+
+class Moved(NamedTuple):
+    """Known classes, their densities, and the stream's state, after subclasses have changed sides."""
+
+    known: classes.Known
+    frozen: classes.Densities
+    state: StreamState
+
+
+def slots_of(ids: Array, keys: Sequence[int]) -> Array:
+    """Positions of the given identities, in their order; those that are not there are left out."""
+    at = {int(key): slot for slot, key in enumerate(ids)}
+    return np.array([at[key] for key in keys if key in at], dtype=np.int64)
+
+
+def adopt(known: classes.Known, state: StreamState, keys: Sequence[int], j: int, rows: Array) -> Moved:
+    """Make emerging subclasses subclasses of known class j; j equal to the number of classes opens one.
+
+    The instances of each sit at one table of the class's restaurant. A subclass that was named counts whatever its
+    share of the class is. A class that had no instance gets a broad term, like those of training: its density does
+    not absorb what comes, and from eight instances alone it is so narrow that many new ones together would rather be
+    a subclass of their own. Density ranks are not touched (:func:`rank_levels`), those of an opened class are 0.
+
+    Parameters
+    ----------
+    known, state
+        As they are; they stay so.
+    keys
+        Identities of the subclasses.
+    j
+        Number of the class.
+    rows
+        Whitened rows of their instances, those that are remembered, shape (n, d).
+    """
+    slots = slots_of(state.ids, keys)
+    moved = copy_slots(state.dishes, slots, len(slots))
+    after = classes.open_class(known) if j == len(known.size) else known
+    if after.broad and not after.size[j] and len(rows):
+        after = after._replace(broad=_with_term(after.broad, j, rows, after.prior))
+    seated, tables = (np.hstack([v, np.zeros((len(v), len(slots)))]) for v in (after.seated, after.tables))
+    size = after.size.copy()
+    seated[j, len(after.ids) :] = moved.size
+    tables[j, len(after.ids) :] = 1.0
+    size[j] += moved.size.sum()
+    after = after._replace(
+        dishes=joined(after.dishes, moved),
+        ids=np.append(after.ids, state.ids[slots]),
+        seated=seated,
+        tables=tables,
+        size=size,
+        named=(*after.named, *state.ids[slots].tolist()),
+    )
+    frozen = classes.densities(after)
+    state = refresh_classes(state, frozen)
+    held, number, dishes = state.franchise.held.copy(), np.arange(len(state.franchise.menu)), len(after.size) + slots
+    held[dishes], number[dishes] = 0.0, j
+    return Moved(after, frozen, renumber(state, number, held, frozen.menu))
+
+
+def give_back(
+    known: classes.Known, state: StreamState, keys: Sequence[int], home: Array, member: Array, held: Collection[int]
+) -> Moved:
+    """Make subclasses of known classes emerging ones again.
+
+    Parameters
+    ----------
+    known, state
+        As they are; they stay so.
+    keys
+        Identities of the subclasses.
+    home
+        The one of them that each table serves from now on, -1: what it has served, shape (T,).
+    member
+        Whether each guest of the window is in the statistics of such a subclass already; those at its tables who
+        are not go into them, shape (w,).
+    held
+        Which of them stay on the menu without a table.
+    """
+    n_classes, slots, window = len(known.size), slots_of(known.ids, keys), state.window
+    everyone = np.append(state.ids, known.ids[slots])
+    order = np.argsort(everyone)
+    ids, place = everyone[order], n_classes + np.argsort(order)
+    dishes = copy_slots(joined(state.dishes, copy_slots(known.dishes, slots, len(slots))), order, len(order))
+    after = without_subclasses(known, slots)
+    frozen = classes.densities(after)
+    number = np.append(np.arange(n_classes), place)
+    table_dish = np.where(home >= 0, n_classes + np.searchsorted(ids, home), number[state.franchise.table_dish])
+    for i in np.flatnonzero((home[window.table] >= 0) & ~member):
+        add(dishes, int(table_dish[window.table[i]]) - n_classes, window.rows[i], known.prior)
+    flags = np.append(state.franchise.held, [float(key in held) for key in known.ids[slots].tolist()])
+    flags[n_classes:] = flags[n_classes:][order]
+    tables = state.franchise._replace(held=flags, table_dish=table_dish)
+    return Moved(after, frozen, rewrite(state, tables, frozen.menu, dishes=dishes, ids=ids))
+
+
+def owner_of(known: classes.Known, key: int) -> int:
+    """Class whose restaurant serves a subclass, even when its last instance has been taken out."""
+    return int(np.argmax(known.tables[:, slots_of(known.ids, [key])[0]]))
+
+
+def take_out(known: classes.Known, key: int, row: Array, j: int, tables: float = 0.0) -> classes.Known:
+    """Take one instance, and ``tables`` tables, out of a subclass of class j; the argument stays as it is."""
+    return _shift(known, key, row, j, -1.0, -tables)
+
+
+def put_in(known: classes.Known, key: int, row: Array, j: int) -> classes.Known:
+    """Put one instance into a subclass of class j; the argument stays as it is."""
+    return _shift(known, key, row, j, 1.0, 0.0)
+
+
+def _shift(known: classes.Known, key: int, row: Array, j: int, count: float, tables: float) -> classes.Known:
+    k = int(slots_of(known.ids, [key])[0])
+    dishes = copy_slots(known.dishes, np.arange(len(known.ids)), len(known.ids))
+    (add if count > 0 else remove)(dishes, k, homogeneous(row[None])[0], known.prior)
+    seated, served, size = (v.copy() for v in (known.seated, known.tables, known.size))
+    seated[j, k] += count
+    size[j] += count
+    served[j, k] += tables
+    return known._replace(dishes=dishes, seated=seated, tables=served, size=size)
+
+
+def drop_class(known: classes.Known, state: StreamState, j: int) -> Moved:
+    """Take a class without instances and without tables off the books."""
+    known = known._replace(**{name: np.delete(getattr(known, name), j, axis=0) for name in _OF_CLASSES})
+    known = known._replace(broad=(*known.broad[:j], *known.broad[j + 1 :]))
+    frozen, dishes = classes.densities(known), np.arange(len(state.franchise.menu))
+    held = np.delete(state.franchise.held, j)
+    return Moved(known, frozen, renumber(state, dishes - (dishes > j), held, frozen.menu))
+
+
+def _with_term(broad: Sequence[Location | None], j: int, rows: Array, prior: Prior) -> tuple[Location | None, ...]:
+    """Give class j a broad term: its outline, with the degrees of freedom of the others."""
+    whole = classes.outline(rows[:, len(prior.first) :])
+    freedom = next(shape.freedom for shape in broad if shape is not None)
+    shapes = [*broad, *[None] * (j + 1 - len(broad))]
+    shapes[j] = Location(freedom, whole.mean, whole.factor, classes.log_values(rows, prior))
+    return tuple(shapes)
+
+
+_OF_CLASSES = ("seated", "tables", "size", "ranks")
+
+
+def without_subclasses(known: classes.Known, slots: Array) -> classes.Known:
+    """Leave the subclasses in these slots out, with their instances."""
+    kept = np.delete(np.arange(len(known.ids)), slots)
+    gone = set(known.ids[slots].tolist())
+    return known._replace(
+        dishes=copy_slots(known.dishes, kept, len(kept)),
+        ids=known.ids[kept],
+        seated=np.ascontiguousarray(known.seated[:, kept]),
+        tables=np.ascontiguousarray(known.tables[:, kept]),
+        size=known.size - known.seated[:, slots].sum(axis=1),
+        named=tuple(key for key in known.named if key not in gone),
+    )
+
+
+def rank_levels(
+    known: classes.Known, frozen: classes.Densities, j: int, rows: Array, key: Array, new: float
+) -> Array:
+    """Quantiles of the log densities of class j after it has taken in instances, shape (101,).
+
+    Parameters
+    ----------
+    known, frozen
+        The classes, with the instances; ``known.ranks`` holds the quantiles without them.
+    j
+        Number of the class.
+    rows
+        Whitened rows of those that are remembered, shape (n, d).
+    key
+        Subclass of class j that holds each, shape (n,).
+    new
+        How many the class has taken in.
+    """
+    before = known.size[j] - new
+    if not len(rows):
+        if before > 0:
+            return np.array(known.ranks[j])
+        middle = np.append(known.prior.first.astype(float), np.zeros(known.prior.n_features))
+        return np.full(classes.N_RANKS, classes.log_new(known, homogeneous(middle[None]))[0])
+    group = np.full(len(rows), j)
+    found = classes.unseen(known, frozen, homogeneous(rows), group, slots_of(known.ids, key.tolist()))
+    levels = np.linspace(0.0, 1.0, classes.N_RANKS)
+    if before <= 0:
+        return np.quantile(found, levels)
+    weights = np.append(np.full(classes.N_RANKS, before / classes.N_RANKS), np.full(len(found), new / len(found)))
+    return np.quantile(np.append(known.ranks[j], found), levels, method="inverted_cdf", weights=weights)
+
+
+def restated(dishes: Dishes, k: int, prior: Prior, other: Prior) -> Dishes:
+    """State subclass k under another base measure of the same covariance model: one slot."""
+    out = copy_slots(dishes, np.array([k]), 1)
+    if not same_prior(prior, other):
+        out.matrix[0] += of_nobody(other) - of_nobody(prior)
+        settle(out, 0, int(out.size[0]), other)
+    return out

@@ -1,4 +1,6 @@
-"""Instances of which features are missing: their densities with what is missing integrated out, and completed rows.
+"""Missing values: densities with them integrated out, and completed rows.
+
+Instances of which features are missing: their densities with what is missing integrated out, and completed rows.
 
 A missing feature leaves a direction of the whitened space open. Every density here is, in homogeneous coordinates,
 ``exp(head) (1 + x~' Q x~)^-power``, and with r open directions integrated out it is one of the same kind: with B the
@@ -8,6 +10,8 @@ open directions, shape (r, d + 1), and ``C = B Q B'``
     head_open = head - log|C| / 2 + r/2 log pi + log Gamma(power - r/2) - log Gamma(power)
 
 So a pattern of missing features has terms of its own, and whatever computes with terms computes with those.
+
+Rows of which something is missing, in a present state: how dense they are without it, and what it may be.
 """
 
 from __future__ import annotations
@@ -18,8 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel, called_kernel, kernel
-from stream_osr.model.space import Space
+from stream_osr.model.categories import places_of
+from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
+from stream_osr.model.known import Densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.responsibilities import View
+from stream_osr.model.student_t import log_sums, products
+from stream_osr.model.whitening import Space
 
 NOTHING = -1
 """Pattern of a row of which nothing is missing."""
@@ -45,12 +54,12 @@ class Gaps(NamedTuple):
         Room for a form and a row, twice, shape (d + 2, d + 1).
     """
 
-    pattern: np.ndarray
-    basis: np.ndarray
-    rank: np.ndarray
-    shift: np.ndarray
-    room: np.ndarray
-    apart: np.ndarray
+    pattern: Array
+    basis: Array
+    rank: Array
+    shift: Array
+    room: Array
+    apart: Array
 
 
 @kernel
@@ -60,12 +69,12 @@ def no_gaps(n: int, d: int) -> Gaps:
     return Gaps(np.full(n, -1), np.zeros((0, d, d)), np.zeros(0, np.int64), np.zeros(n), nowhere, nowhere)
 
 
-def gaps_of(space: Space, X: np.ndarray) -> Gaps:
+def gaps_of(space: Space, X: Array) -> Gaps:
     """Find what is missing of the numeric features of raw rows, NaN = missing, shape (n, p).
 
     Examples
     --------
-    >>> from stream_osr.model.space import fit_space
+    >>> from stream_osr.model.whitening import fit_space
     >>> space = fit_space(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2)
     >>> gaps = gaps_of(space, np.array([[0.0, 1.0, 2.0], [np.nan, 1.0, np.nan], [np.nan, 0.0, np.nan]]))
     >>> gaps.pattern, gaps.rank
@@ -109,7 +118,7 @@ def after(n: int, gaps: Gaps) -> Gaps:
 
 
 @borrowing_kernel
-def open_form(form: np.ndarray, basis: np.ndarray, rank: int, v: np.ndarray) -> float:
+def open_form(form: Array, basis: Array, rank: int, v: Array) -> float:
     """Integrate ``rank`` directions out of a form Q of shape (d + 1, d + 1), in place.
 
     ``basis`` holds the directions in its first rows, shape (d, d); ``v`` is room of shape (d + 1,). One after the
@@ -143,10 +152,8 @@ def gain(power: float, log_det: float, rank: int) -> float:
 
 
 @kernel
-def open_terms(
-    packed: np.ndarray, head: np.ndarray, power: np.ndarray, basis: np.ndarray, rank: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Integrate ``rank`` directions out of M terms (:class:`stream_osr.model.terms.Terms`).
+def open_terms(packed: Array, head: Array, power: Array, basis: Array, rank: int) -> tuple[Array, Array, Array]:
+    """Integrate ``rank`` directions out of M terms (:class:`stream_osr.model.student_t.Terms`).
 
     Returns
     -------
@@ -171,9 +178,7 @@ def open_terms(
 
 
 @called_kernel
-def log_open_density(
-    form: np.ndarray, head: float, power: float, x: np.ndarray, basis: np.ndarray, rank: int, room: np.ndarray
-) -> float:
+def log_open_density(form: Array, head: float, power: float, x: Array, basis: Array, rank: int, room: Array) -> float:
     """Log density of a homogeneous row, shape (d + 1,), with its open directions integrated out.
 
     ``room`` has shape (d + 2, d + 1).
@@ -192,7 +197,7 @@ def log_open_density(
 
 
 @called_kernel
-def form_without(form: np.ndarray, x: np.ndarray, out: np.ndarray) -> float:
+def form_without(form: Array, x: Array, out: Array) -> float:
     """Write the form of a subclass without ``x``, which is one of its instances, to ``out`` of shape (d + 2, d + 1).
 
     Returns
@@ -212,9 +217,7 @@ def form_without(form: np.ndarray, x: np.ndarray, out: np.ndarray) -> float:
     return left
 
 
-def complete(
-    form: np.ndarray, power: float, x: np.ndarray, basis: np.ndarray, rng: np.random.Generator | None
-) -> np.ndarray:
+def complete(form: Array, power: float, x: Array, basis: Array, rng: np.random.Generator | None) -> Array:
     """Draw a row's open directions from a Student-t, given the others.
 
     Parameters
@@ -243,3 +246,103 @@ def complete(
     spread = math.sqrt(rest / rng.chisquare(freedom))
     drawn = mean + spread * np.linalg.solve(np.linalg.cholesky(along).T, rng.standard_normal(rank))
     return np.asarray(x + drawn @ lifted)
+
+
+def opened(view: View, gaps: Gaps, pattern: int) -> View:
+    """State the terms of a view with what a pattern leaves open integrated out."""
+    head, power, least = view.shape
+    packed, head, power = open_terms(view.packed, head, power, gaps.basis[pattern], int(gaps.rank[pattern]))
+    return view._replace(packed=packed, shape=np.array([head, power, least]))
+
+
+def open_densities(
+    frozen: Densities, view: View, gaps: Gaps, rows: Array, log_density: Array, log_density_new: Array
+) -> tuple[Array, Array, Gaps]:
+    """Integrate what is missing out of the frozen densities.
+
+    Parameters
+    ----------
+    frozen, view
+        Densities of the known classes and of a new subclass, and all terms of the present state.
+    gaps
+        What is missing of n rows.
+    rows
+        Homogeneous, with what was drawn where something is missing, shape (n, C + d + 1).
+    log_density, log_density_new
+        Of the rows as they are, shape (n, J) and (n,).
+
+    Returns
+    -------
+    The log densities without what is missing, on the scale of complete rows, and the gaps with that shift: what is
+    drawn for a row adds the same to all of its densities, so that it does not choose between them.
+    """
+    log_density, log_density_new, shift = log_density.copy(), log_density_new.copy(), gaps.shift.copy()
+    columns = rows.shape[1] - 1 - gaps.basis.shape[1]
+    for pattern in range(len(gaps.rank)):
+        at = np.flatnonzero(gaps.pattern == pattern)
+        if not len(at):
+            continue
+        product, terms, places = products(rows[at], columns), frozen.terms, places_of(rows[at], columns)
+        packed, head, power = open_terms(
+            terms.packed, terms.head, terms.power, gaps.basis[pattern], int(gaps.rank[pattern])
+        )
+        sums, _ = log_sums(terms._replace(packed=packed, head=head, power=power), product, places)
+        whole, part = (weights_of(v, product, places) for v in (view, opened(view, gaps, pattern)))
+        shift[at] = np.logaddexp.reduce(whole) - np.logaddexp.reduce(part)
+        log_density[at], log_density_new[at] = (sums[:-1] + shift[at]).T, sums[-1] + shift[at]
+    return log_density, log_density_new, gaps._replace(shift=shift)
+
+
+def weights_of(view: View, product: Array, places: Array) -> Array:
+    """Log weight of each of M terms for n rows, by products of their coordinates and their places, shape (M, n)."""
+    head, power, least = view.shape
+    form = np.maximum(view.packed @ product.T, least[:, None])
+    out = head[:, None] - power[:, None] * np.log1p(form)
+    return np.asarray(out + view.values[:, places].sum(axis=1) if len(places) else out)
+
+
+def complete_rows(
+    view: View, rows: Array, gaps: Gaps, rng: np.random.Generator | None, only: range | None = None
+) -> Array:
+    """Complete whitened rows, shape (n, C + d), by what is there of them.
+
+    Parameters
+    ----------
+    view
+        All terms of the present state.
+    rows, gaps
+        The rows, and what is missing of them.
+    rng
+        Source of randomness: a term is drawn, then what is missing given that and the rest. ``None``: the most
+        probable term, and the middle of it.
+    only
+        Known classes that the rows belong to.
+    """
+    out = homogeneous(rows)
+    first, last = (0, len(view.packed)) if only is None else (view.first[only.start], view.first[only.stop])
+    d = gaps.basis.shape[1]
+    columns = rows.shape[1] - d
+    a, b = np.tril_indices(d + 1)
+    for pattern in range(len(gaps.rank)):
+        at = np.flatnonzero(gaps.pattern == pattern)
+        if not len(at) or first == last:
+            continue
+        basis = gaps.basis[pattern, : gaps.rank[pattern]]
+        places = places_of(out[at], columns)
+        weight = weights_of(opened(view, gaps, pattern), products(out[at], columns), places)[first:last]
+        if rng is None:
+            chosen = weight.argmax(axis=0)
+        else:
+            share = np.cumsum(np.exp(weight - weight.max(axis=0)), axis=0)
+            chosen = (share < rng.random(len(at)) * share[-1]).sum(axis=0)
+        for i, m in zip(at.tolist(), (first + np.minimum(chosen, len(weight) - 1)).tolist(), strict=True):
+            form = np.zeros((d + 1, d + 1))
+            form[a, b] = view.packed[m] * np.where(a == b, 1.0, 0.5)
+            form = form + form.T - np.diag(np.diag(form))
+            out[i, columns:] = complete(form, float(view.shape[1, m]), out[i, columns:], basis, rng)
+    return np.ascontiguousarray(out[:, :-1])
+
+
+def is_complete(gaps: Gaps) -> bool:
+    """Say whether nothing is missing."""
+    return bool((gaps.pattern == NOTHING).all())
