@@ -12,7 +12,7 @@ import pytest
 from stream_osr.discovery.candidates import NewClasses
 from stream_osr_connectors.cli import demo
 from stream_osr_connectors.files.loop import load_checkpoint
-from stream_osr_connectors.page.live.shown import shown
+from stream_osr_connectors.page.live.view_model import view_model
 from stream_osr_connectors.page.live.state import State
 from stream_osr_connectors.page.report.content import collect
 from tests.live.served import served
@@ -117,8 +117,8 @@ def test_the_page_follows_the_model_and_adds_what_came_since(inside: dict[str, A
         state.decision(0, seq, seq, {**decision, "seq": seq})
     state.caught_up()
     stream = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}
-    assert [card["name"] for card in shown(state, stream, inside, {}, [])["inbox"]] == expected
-    taken_back = shown(state, stream, {**inside, "candidates": []}, {"1": ("emerging", None)}, [])["inbox"]
+    assert [card["name"] for card in view_model(state, stream, inside, {}, [])["inbox"]] == expected
+    taken_back = view_model(state, stream, {**inside, "candidates": []}, {"1": ("emerging", None)}, [])["inbox"]
     assert "S1" in [card["name"] for card in taken_back], "until the checkpoint has it again"
-    muted = shown(state, stream, inside, {"1": ("muted", None)}, [])["inbox"]
+    muted = view_model(state, stream, inside, {"1": ("muted", None)}, [])["inbox"]
     assert "S1" not in [card["name"] for card in muted if card["status"] == "emerging"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.page.live import connections
+from stream_osr_connectors.page.live import hosting as connections
 from stream_osr_connectors.page.live.server import MOST_CLIENTS
 from stream_osr_connectors.page.live.state import State
 from tests.live.served import Page, make_run, served

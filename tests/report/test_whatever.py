@@ -18,9 +18,9 @@ from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.page.report import report_page
 from stream_osr_connectors.page.report.content import Content, collect
-from stream_osr_connectors.page.report.files import read_inputs
-from stream_osr_connectors.page.report.happened import DRAWN, MOST
-from stream_osr_connectors.page.report.told import MOST_LABELS
+from stream_osr_connectors.page.report.decisions_table import MOST_LABELS
+from stream_osr_connectors.page.report.events_section import DRAWN, MOST_OTHERS
+from stream_osr_connectors.page.report.files import read_files
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
 from tests.report.test_page import Page
@@ -31,7 +31,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 
 def content(*paths: Path) -> Content:
     """What a report of these files tells."""
-    inputs = read_inputs(paths)
+    inputs = read_files(paths)
     with closing(inputs.decisions or (record for record in ())) as decisions:
         given = None if inputs.decisions is None else decisions
         return collect(inputs.model, given, inputs.events, notes=inputs.notes)
@@ -70,7 +70,7 @@ def test_a_file_that_a_killed_run_left_is_read_and_noted(run: Run, tmp_path: Pat
     (note,) = got.notes
     assert note.startswith(str(path))
     assert "as a run leaves it that was stopped" in note
-    inputs = read_inputs([path])
+    inputs = read_files([path])
     page = Page(report_page(decisions=inputs.decisions, notes=inputs.notes))
     assert note in page.text
 
@@ -113,7 +113,7 @@ def test_events_that_no_drawing_shows_are_told_in_words(run: Run) -> None:
     assert "159UnknownRateJumpedrate 0.4123, of {'a': [1]}" in text
     assert "WeekSummedUpsize large, subclass_id [7], text </td><b>" in text
     assert "What was left out" not in text
-    many = [{**jump, "seq": seq} for seq in range(MOST + 7)]
+    many = [{**jump, "seq": seq} for seq in range(MOST_OTHERS + 7)]
     assert "7 later ones are left out." in squeezed(Page(report_page(events=many)))
     drawn = [event for event in run.events if event["type"] != "UnknownRateJumped"]
     assert "What else was told" not in Page(report_page(events=drawn)).text

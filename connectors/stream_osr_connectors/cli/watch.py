@@ -61,8 +61,8 @@ def watch(
         raise InvalidParameter("name the decisions of a run, or --config of a Kafka service: one of the two")
     try:
         from stream_osr_connectors.page.live import hosting
-        from stream_osr_connectors.page.live.guarding import is_local, read_tokens
-        from stream_osr_connectors.page.live.images import Images
+        from stream_osr_connectors.page.live.access import is_local, read_tokens
+        from stream_osr_connectors.page.live.examples import Images
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the page needs {error.name}; pip install 'stream-osr[live]' brings it") from error
     console = Terminal(stderr=True)
@@ -106,24 +106,23 @@ def _of_files(
     allowed: bool,
 ) -> tuple[Any, Any, Any]:
     from stream_osr_connectors.page.live.acts import FileActs
-    from stream_osr_connectors.page.live.feeds.files import FileFeed
-    from stream_osr_connectors.page.live.feeds.inputs import Inputs
-    from stream_osr_connectors.page.live.inside import FromCheckpoint
+    from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
+    from stream_osr_connectors.page.live.feeds import FileFeed, InputRows
 
     beside = decisions.with_name("events.jsonl")
     events = beside if events is None and beside.exists() else events
     checkpoint = Path(f"{decisions}.checkpoint") if checkpoint is None else checkpoint
-    inputs = None if input is None else Inputs(input, key, hidden)
+    inputs = None if input is None else InputRows(input, key, hidden)
     return (
         FileFeed(decisions, events, inputs, speed),
-        FromCheckpoint(checkpoint),
+        CheckpointView(checkpoint),
         FileActs(checkpoint, allowed=allowed),
     )
 
 
 def _of_service(config: Path | None, last: int, allowed: bool) -> tuple[Any, Any, Any]:
     try:
-        from stream_osr_connectors.page.live.service import parts
+        from stream_osr_connectors.page.live.service_feed import parts
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"a Kafka service needs {error.name}; pip install 'stream-osr[kafka]' brings it"

@@ -1,4 +1,4 @@
-"""Examples of candidates: typical, doubtful and nearest known instances, chosen by a thread of its own."""
+"""Examples of candidates: typical, doubtful and nearest known instances, and their pictures."""
 
 from __future__ import annotations
 
@@ -6,13 +6,56 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 
 from stream_osr.discovery.exemplars import choose
-from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.page.live.feeds.seam import Feed, Found
-from stream_osr_connectors.page.live.images import Images
+from stream_osr.errors import InvalidParameter, StreamOSRError
+from stream_osr.showing import shown
+from stream_osr_connectors.page.live.feeds import Feed, FoundDecision
+
+HERE = "{key}"
+
+
+class Images:
+    """Addresses of pictures.
+
+    Parameters
+    ----------
+    template
+        An address with ``{key}`` in its path or query.
+
+    Raises
+    ------
+    InvalidParameter
+        If it is none.
+
+    Examples
+    --------
+    >>> images = Images("https://pictures.example/of/{key}.png")
+    >>> images.of("a/7"), images.origin
+    ('https://pictures.example/of/a%2F7.png', 'https://pictures.example')
+    """
+
+    def __init__(self, template: str) -> None:
+        try:
+            parts = urlsplit(template)
+            safe = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.netloc.isascii()
+        except ValueError:
+            safe = False
+        odd = safe and any(c in parts.netloc for c in "{}; ,'\"@")
+        if not safe or odd or HERE not in parts.path + parts.query:
+            raise InvalidParameter(
+                f"--image is {shown(template)}; give an address like https://pictures.example/{HERE}.png"
+            )
+        self._template = template
+        self.origin = f"{parts.scheme}://{parts.netloc}"
+
+    def of(self, key: object) -> str:
+        """Address of the picture of an instance."""
+        return self._template.replace(HERE, quote(str(key), safe=""))
+
 
 logger = logging.getLogger("stream_osr")
 
@@ -28,16 +71,16 @@ LONGEST = 200
 
 _EMPTY: dict[str, list[Any]] = {"core": [], "boundary": [], "known": []}
 
-Lookup = Callable[[str], Sequence[Found]]
+Lookup = Callable[[str], Sequence[FoundDecision]]
 """Gives remembered instances of a class or a subclass by its name on the page."""
 
 
-class _Chosen(NamedTuple):
+class _ChosenExamples(NamedTuple):
     size: int
     examples: Mapping[str, list[Any]]
 
 
-class Examples:
+class ExampleChooser:
     """Examples of candidates.
 
     Parameters
@@ -51,7 +94,7 @@ class Examples:
     def __init__(self, feed: Feed, images: Images | None = None) -> None:
         self._feed, self._images = feed, images
         self.version = 0
-        self._chosen: dict[str, _Chosen] = {}
+        self._chosen: dict[str, _ChosenExamples] = {}
         self._wanted: Sequence[Mapping[str, Any]] = ()
         self._lookup: Lookup = lambda id: ()
         self._wake, self._stop = threading.Event(), threading.Event()
@@ -118,10 +161,10 @@ class Examples:
             logger.exception("no examples of subclass %s", card["id"])
             self._failed += 1
             chosen = _EMPTY
-        self._chosen[_key(card)] = _Chosen(card["size"], chosen)
+        self._chosen[_key(card)] = _ChosenExamples(card["size"], chosen)
         self.version += 1
 
-    def _pick(self, members: Sequence[Found], known: Sequence[Found]) -> Mapping[str, list[Any]]:
+    def _pick(self, members: Sequence[FoundDecision], known: Sequence[FoundDecision]) -> Mapping[str, list[Any]]:
         every = [*members, *known]
         features = self._feed.features(every)
         names = sorted({name for each in features if each for name, value in each.items() if _numeric(value)})
@@ -137,7 +180,7 @@ class Examples:
             "known": [told[n + i] for i in nearest],
         }
 
-    def shown(self, found: Found, features: Mapping[str, Any] | None) -> dict[str, Any]:
+    def shown(self, found: FoundDecision, features: Mapping[str, Any] | None) -> dict[str, Any]:
         """Put an instance into the form of the page."""
         key = found.decision.get("key")
         image = None if self._images is None or key is None else self._images.of(key)

@@ -33,12 +33,12 @@ from stream_osr.errors import (
     StreamOSRError,
 )
 from stream_osr.showing import printable
+from stream_osr_connectors.page.live.access import KnownHosts, Tokens, security_headers
 from stream_osr_connectors.page.live.acts import Conflict, read_wish
-from stream_osr_connectors.page.live.feeds.seam import Found
-from stream_osr_connectors.page.live.guarding import Doors, Tokens, headers
-from stream_osr_connectors.page.live.images import Images
+from stream_osr_connectors.page.live.examples import Images
+from stream_osr_connectors.page.live.feeds import FoundDecision
+from stream_osr_connectors.page.live.view_model import why
 from stream_osr_connectors.page.live.watcher import Watcher
-from stream_osr_connectors.page.live.why import why
 
 MOST_BODY = 1 << 16
 """Bytes that a request may have."""
@@ -59,7 +59,7 @@ _CODES: tuple[tuple[type[StreamOSRError], int], ...] = (
 )  # fmt: skip
 
 
-def make_app(watcher: Watcher, doors: Doors, tokens: Tokens | None, images: Images | None = None) -> ASGIApp:
+def make_app(watcher: Watcher, doors: KnownHosts, tokens: Tokens | None, images: Images | None = None) -> ASGIApp:
     """Make the application.
 
     Parameters
@@ -79,9 +79,11 @@ def make_app(watcher: Watcher, doors: Doors, tokens: Tokens | None, images: Imag
 class _Guard:
     """Refuses what does not come from this page, and tells browsers what to keep to."""
 
-    def __init__(self, app: ASGIApp, doors: Doors, image_origins: set[str]) -> None:
+    def __init__(self, app: ASGIApp, doors: KnownHosts, image_origins: set[str]) -> None:
         self._app, self._doors = app, doors
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers(image_origins).items()]
+        self._headers = [
+            (name.lower().encode(), value.encode()) for name, value in security_headers(image_origins).items()
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -295,7 +297,7 @@ async def _body(request: Request) -> bytes | None:
     return body
 
 
-def _row(found: Found) -> dict[str, Any]:
+def _row(found: FoundDecision) -> dict[str, Any]:
     names = ("key", "t", "label", "first_label", "p_unknown")
     return {"n": found.n, **{name: found.decision.get(name) for name in names}}
 

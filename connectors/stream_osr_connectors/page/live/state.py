@@ -12,11 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from stream_osr_connectors.page.live import bins
-from stream_osr_connectors.page.live.bins import Bins
-from stream_osr_connectors.page.live.blocks import halved
-from stream_osr_connectors.page.live.held import Held, Subclass, number_of
-from stream_osr_connectors.page.live.track import Track
+from stream_osr_connectors.page.live.class_summary import (
+    Bins,
+    ClassSummary,
+    SubclassSummary,
+    Track,
+    empty_row,
+    halved,
+    number_of,
+)
 from stream_osr_connectors.page.records import UNUSABLE, whole
 
 RECENT = 1000
@@ -82,8 +86,8 @@ class State:
         self.first_t: float | None = None
         self.last_t: float | None = None
         self.bins = Bins()
-        self.unknown_row = bins.empty()
-        self.classes: dict[str, Held] = {}
+        self.unknown_row = empty_row()
+        self.classes: dict[str, ClassSummary] = {}
         self.raw: dict[str, int] = {}
         self.labels: tuple[str, ...] = ()
         self.signals: Counter[str] = Counter()
@@ -95,7 +99,7 @@ class State:
         self.forgotten = 0
         self._names: list[str] = []
         self._other = ""
-        self._recent: deque[Held | None] = deque()
+        self._recent: deque[ClassSummary | None] = deque()
         self._recent_unknown: deque[bool] = deque()
         self.recent_unknown = 0
 
@@ -148,7 +152,7 @@ class State:
         at = self.bins.begin(t)
         number = number * len(self.tracks) + track.number
         unknown = label == self._other
-        held: Held | None
+        held: ClassSummary | None
         if unknown:
             self.unknown += 1
             self.unknown_row[at] += 1
@@ -167,7 +171,7 @@ class State:
                 self.first_t = t
         self.changes += 1
 
-    def _of(self, track: Track, key: int, unknown: bool) -> Subclass | None:
+    def _of(self, track: Track, key: int, unknown: bool) -> SubclassSummary | None:
         """Give the subclass that an instance sits in, if it is or was an emerging one."""
         while (found := track.subclasses.get(key)) is None and unknown and key in track.into:
             key = track.into[key]
@@ -176,7 +180,7 @@ class State:
         nameless = track.nameless
         found = nameless.get(key)
         if found is None:
-            found = nameless[key] = Subclass(f"{track.prefix}{key}", key, track.number)
+            found = nameless[key] = SubclassSummary(f"{track.prefix}{key}", key, track.number)
             found.since = self.decided
             if len(nameless) > MOST_NAMELESS:
                 nameless.popitem(last=False)
@@ -186,7 +190,7 @@ class State:
             self._announce(track, key)
         return found
 
-    def _lately(self, held: Held | None, unknown: bool) -> None:
+    def _lately(self, held: ClassSummary | None, unknown: bool) -> None:
         self._recent.append(held)
         self._recent_unknown.append(unknown)
         self.recent_unknown += unknown
@@ -217,13 +221,13 @@ class State:
         whole = label.removeprefix("-").isdecimal() and label.isascii() and len(label) < 19
         return int(label) if whole else label
 
-    def _class(self, label: str) -> Held:
+    def _class(self, label: str) -> ClassSummary:
         if len(self.classes) >= MOST_CLASSES:
             by_size = sorted(self.classes.values(), key=lambda held: held.n)
             for held in by_size[: MOST_CLASSES // 10]:
                 del self.classes[held.id]
                 self.forgotten += 1
-        held = self.classes[label] = Held(label)
+        held = self.classes[label] = ClassSummary(label)
         return held
 
     def _named(self, names: list[str]) -> None:
@@ -239,7 +243,7 @@ class State:
             for held in track.nameless.values():
                 yield held.row
 
-    def every_subclass(self) -> Iterator[Subclass]:
+    def every_subclass(self) -> Iterator[SubclassSummary]:
         """Give the subclasses that were told of."""
         for track in self.tracks:
             yield from track.subclasses.values()
@@ -319,17 +323,17 @@ class State:
         held.status = status
         held.label = str(event["label"]) if status == "named" else None
 
-    def _announce(self, track: Track, key: int) -> Subclass:
+    def _announce(self, track: Track, key: int) -> SubclassSummary:
         held = track.subclasses.get(key)
         if held is None:
-            held = track.nameless.pop(key, None) or Subclass(f"{track.prefix}{key}", key, track.number)
+            held = track.nameless.pop(key, None) or SubclassSummary(f"{track.prefix}{key}", key, track.number)
             track.subclasses[key] = held
             held.announced, held.told_at = True, track.seq
             if sum(len(each.subclasses) for each in self.tracks) > MOST_SUBCLASSES:
                 self._forget_some(held)
         return held
 
-    def _forget_some(self, but: Subclass) -> None:
+    def _forget_some(self, but: SubclassSummary) -> None:
         """Forget a tenth of the subclasses: those that have ended, then those that are gone for longest."""
         others = sorted(self.every_subclass(), key=lambda each: (each.status != "gone", each.last or -1))
         for held in others[: MOST_SUBCLASSES // 10]:
@@ -379,12 +383,12 @@ class State:
         self.why.setdefault(kind, why)
         self.changes += 1
 
-    def find_all(self, ids: str) -> list[Held]:
+    def find_all(self, ids: str) -> list[ClassSummary]:
         """Find a class, or the subclasses of a candidate by their names with commas between."""
         names = [ids] if ids.startswith("class:") else ids.split(",")[:MOST_SUBCLASSES]
         return [held for name in names if (held := self.find(name)) is not None]
 
-    def find(self, id: str) -> Held | None:
+    def find(self, id: str) -> ClassSummary | None:
         """Find a class (``class:LABEL``) or a subclass by the name that the page has for it."""
         if id.startswith("class:"):
             return self.classes.get(id.removeprefix("class:"))

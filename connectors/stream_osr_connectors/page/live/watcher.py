@@ -15,12 +15,12 @@ import orjson
 
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.page.live.acts import Acts
-from stream_osr_connectors.page.live.blocks import newest_first
-from stream_osr_connectors.page.live.examples import Examples
-from stream_osr_connectors.page.live.feeds.seam import ORDINARY, CutBack, Feed, Found
-from stream_osr_connectors.page.live.inside import Inside
-from stream_osr_connectors.page.live.shown import shown
+from stream_osr_connectors.page.live.checkpoint_view import ModelView
+from stream_osr_connectors.page.live.class_summary import newest_first
+from stream_osr_connectors.page.live.examples import ExampleChooser
+from stream_osr_connectors.page.live.feeds import ORDINARY, CutBack, Feed, FoundDecision
 from stream_osr_connectors.page.live.state import State
+from stream_osr_connectors.page.live.view_model import view_model
 
 logger = logging.getLogger("stream_osr")
 
@@ -40,7 +40,7 @@ MOST_BLOCKS = 64
 """Blocks that are read for them."""
 
 
-class Seen(NamedTuple):
+class PageState(NamedTuple):
     """What the page shows: as JSON, its number, and the parts that others need."""
 
     seq: int
@@ -70,11 +70,11 @@ class Watcher:
         Who chooses examples.
     """
 
-    def __init__(self, feed: Feed, inside: Inside, acts: Acts, examples: Examples) -> None:
+    def __init__(self, feed: Feed, inside: ModelView, acts: Acts, examples: ExampleChooser) -> None:
         self.feed, self.inside, self.acts, self.examples = feed, inside, acts, examples
         self.lock = threading.Lock()
         self.state = State(feed.prefixes, events=feed.has_events)
-        self.seen = Seen(0, b"", ())
+        self.seen = PageState(0, b"", ())
         self._stop = threading.Event()
         self._told: Callable[[], None] = lambda: None
         self._wanted = threading.Event()
@@ -190,7 +190,7 @@ class Watcher:
         if made is None:
             made = self._written({**(self._last or self._blank())})
         self._last, body = made
-        self.seen = Seen(self._last["seq"], body, self._last["inbox"])
+        self.seen = PageState(self._last["seq"], body, self._last["inbox"])
         self.examples.want(self._last["inbox"])
         self._told()
 
@@ -202,7 +202,7 @@ class Watcher:
             )
         stream = {**self._stream(), "running": self.feed.running(), "behind": self.feed.behind()}
         with self.lock:
-            page = shown(self.state, stream, self.inside.told(), self.acts.named(), notes)
+            page = view_model(self.state, stream, self.inside.told(), self.acts.named(), notes)
         for card in page["inbox"]:
             card["examples"] = self.examples.of(card)
         page["history"] = self.acts.history()
@@ -222,12 +222,12 @@ class Watcher:
     def _blank(self) -> dict[str, Any]:
         """Make a page of nothing, for the time until there is one that can be shown."""
         stream = {**self._stream(), "running": False, "behind": None}
-        page = shown(State(self.feed.prefixes, events=self.feed.has_events), stream, {}, {}, [])
+        page = view_model(State(self.feed.prefixes, events=self.feed.has_events), stream, {}, {}, [])
         return {**page, "history": [], "commands": {"allowed": self.acts.allowed, "labels": []}}
 
     # Looking up.
 
-    def instances(self, id: str, before: int | None, most: int = PAGE) -> tuple[list[Found], bool] | None:
+    def instances(self, id: str, before: int | None, most: int = PAGE) -> tuple[list[FoundDecision], bool] | None:
         """Find the latest instances of a class or a subclass, before one if that is given; None: there is no such.
 
         Returns
@@ -251,7 +251,7 @@ class Watcher:
                         spans.append((first, track, number, place, after))
             keys = {key for held in some for key in (getattr(held, "key", None), *getattr(held, "also", ()))}
         spans.sort(reverse=True)
-        out: list[Found] = []
+        out: list[FoundDecision] = []
         for done, (_, track, number, place, after) in enumerate(spans):
             if len(out) > most or done >= MOST_BLOCKS:
                 return out[:most], True
@@ -261,10 +261,10 @@ class Watcher:
                     continue
                 own = str(decision.get("label")) == some[0].id if id.startswith("class:") else None
                 if own or (own is None and decision.get("subclass_id") in keys):
-                    out.append(Found(n, decision))
+                    out.append(FoundDecision(n, decision))
         return out[:most], len(out) > most
 
-    def instance(self, n: int) -> Found | None:
+    def instance(self, n: int) -> FoundDecision | None:
         """Find a decision by its number."""
         with self.lock:
             count = len(self.state.tracks)
@@ -276,10 +276,10 @@ class Watcher:
             span = blocks.span(block)
         for found in self.feed.block(track, *span):
             if found.n == number:
-                return Found(n, found.decision)
+                return FoundDecision(n, found.decision)
         return None
 
-    def remembered(self, id: str) -> list[Found]:
+    def remembered(self, id: str) -> list[FoundDecision]:
         """Find a sample of the instances of a class or a subclass, and its latest one."""
         wanted: dict[tuple[int, int, int, int | None], set[int]] = {}
         with self.lock:
@@ -294,7 +294,7 @@ class Watcher:
         out = []
         for (track, number, place, after), numbers in sorted(wanted.items(), key=lambda each: each[0][:3]):
             for found in self.feed.block(track, number, place, after, only=numbers):
-                out.append(Found(found.n * len(tracks) + track, found.decision))
+                out.append(FoundDecision(found.n * len(tracks) + track, found.decision))
         return out
 
 

@@ -11,25 +11,40 @@ from numpy.typing import NDArray
 from stream_osr.discovery.grouping import Estimate
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr_connectors.page.report import candidates, features
 from stream_osr_connectors.page.report.axes import Plane, planes
-from stream_osr_connectors.page.report.candidates import Candidate
-from stream_osr_connectors.page.report.emerged import (
-    Emerged,
+from stream_osr_connectors.page.report.candidates import (
+    NO_FEATURES,
+    CandidateSection,
+    FeatureTable,
+    Highlights,
+    Instances,
+    candidate_sections,
+    choose_highlights,
+    given_features,
+    in_python,
+    remembered_features,
+    remembered_places,
+)
+from stream_osr_connectors.page.report.class_summary import (
+    EmergedSubclass,
+    GroupRow,
+    TruthComparison,
+    compare_with_truth,
+    discovery_table,
     from_decisions,
     from_events,
     from_model,
     told_by_sums,
     with_truth,
 )
-from stream_osr_connectors.page.report.features import Instances
-from stream_osr_connectors.page.report.happened import Happened, sort_out
-from stream_osr_connectors.page.report.held import Held, how_it_held
-from stream_osr_connectors.page.report.lookout import Lookout, look_out
-from stream_osr_connectors.page.report.pool import Pool, pool
-from stream_osr_connectors.page.report.tables import Group, Judged, discovery, judge
+from stream_osr_connectors.page.report.decisions_table import (
+    DecisionsTable,
+    InstanceIndex,
+    index_instances,
+    read_decisions,
+)
+from stream_osr_connectors.page.report.events_section import EventsSection, RecallSection, recall_section, sort_events
 from stream_osr_connectors.page.report.timeline import Timeline, lay_out
-from stream_osr_connectors.page.report.told import Decided, gather
 
 
 class Content(NamedTuple):
@@ -82,23 +97,23 @@ class Content(NamedTuple):
     unknown_share: float | None
     new_classes: Estimate | None
     delta: int | None
-    emerged: tuple[Emerged, ...]
+    emerged: tuple[EmergedSubclass, ...]
     planes: tuple[Plane, ...]
     timeline: Timeline | None
-    groups: tuple[Group, ...]
-    judged: Judged | None
-    told: Decided
+    groups: tuple[GroupRow, ...]
+    judged: TruthComparison | None
+    told: DecisionsTable
     fingerprint: str | None
-    held: Held
+    held: RecallSection
     summed: Mapping[str, int]
-    happened: Happened
-    lookout: Lookout
-    candidates: tuple[Candidate, ...]
+    happened: EventsSection
+    lookout: Highlights
+    candidates: tuple[CandidateSection, ...]
     given: bool
     notes: tuple[str, ...] = ()
 
     @property
-    def others(self) -> tuple[Emerged, ...]:
+    def others(self) -> tuple[EmergedSubclass, ...]:
         """Subclasses that are in no candidate: they are gone, named, muted or not new."""
         there = {key for candidate in self.candidates for key in candidate.ids}
         return tuple(each for each in self.emerged if each.id not in there)
@@ -112,7 +127,7 @@ def collect(
     title: str = "What the stream held",
     notes: Sequence[str] = (),
     instances: Instances | None = None,
-    command: Callable[[Sequence[int]], str] = candidates.in_python,
+    command: Callable[[Sequence[int]], str] = in_python,
 ) -> Content:
     """Put a report together.
 
@@ -140,10 +155,10 @@ def collect(
     NotTrained
         If training of the model has not ended.
     """
-    told = gather(decisions or (), truth)
-    happened = sort_out(events)
+    told = read_decisions(decisions or (), truth)
+    happened = sort_events(events)
     events = happened.events
-    emerged, held = from_events(events), how_it_held(model, events)
+    emerged, held = from_events(events), recall_section(model, events)
     summed, silent = told_by_sums(events)
     summary, fingerprint = None, None
     drawn: tuple[Plane, ...] = ()
@@ -169,7 +184,7 @@ def collect(
     if len(told.seq):
         n, share = len(told.seq), float(told.unknown.mean())
     repeated = {"decisions": told.repeated, "events": happened.repeated}
-    kept = pool(told, None if model is None else model.value.stream)
+    kept = index_instances(told, None if model is None else model.value.stream)
     looked = _candidates(model, emerged, kept, instances, command)
     within = np.isin(kept.subclass, [key for each in looked for key in each.ids])
     loose = float((kept.unknown & ~within).mean()) if n and len(kept.seq) else 0.0
@@ -183,14 +198,14 @@ def collect(
         emerged=ordered,
         planes=drawn,
         timeline=lay_out(told, [s.id for s in ordered], events) if len(told.seq) else None,
-        groups=discovery(summary, told, emerged),
-        judged=judge(told),
+        groups=discovery_table(summary, told, emerged),
+        judged=compare_with_truth(told),
         told=told,
         fingerprint=fingerprint,
         held=held,
         summed=summed,
         happened=happened,
-        lookout=look_out(looked, held, events, loose),
+        lookout=choose_highlights(looked, held, events, loose),
         candidates=looked,
         given=instances is not None,
         notes=(*notes, *again),
@@ -199,22 +214,22 @@ def collect(
 
 def _candidates(
     model: OpenSetRecognizer | None,
-    emerged: Mapping[int, Emerged],
-    kept: Pool,
+    emerged: Mapping[int, EmergedSubclass],
+    kept: InstanceIndex,
     instances: Instances | None,
     command: Callable[[Sequence[int]], str],
-) -> tuple[Candidate, ...]:
+) -> tuple[CandidateSection, ...]:
     """Find the candidates, and what their instances are like."""
     if model is None:
         found, remembered = None, None
     else:
         trained, stream = model.value.running
         found = model.new_classes() if stream.state.seen else None
-        remembered = features.remembered(kept, stream)
+        remembered = remembered_places(kept, stream)
 
-    def looked_up(places: NDArray[np.int64]) -> features.Features:
+    def looked_up(places: NDArray[np.int64]) -> FeatureTable:
         if instances is not None:
-            return features.from_instances(kept, places, instances)
-        return features.NOTHING if model is None else features.from_model(kept, places, trained, stream)
+            return given_features(kept, places, instances)
+        return NO_FEATURES if model is None else remembered_features(kept, places, trained, stream)
 
-    return candidates.gather(found, emerged, kept, looked_up, None if instances is not None else remembered, command)
+    return candidate_sections(found, emerged, kept, looked_up, None if instances is not None else remembered, command)

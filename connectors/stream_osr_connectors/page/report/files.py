@@ -12,14 +12,14 @@ from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.showing import counted, shown
 from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
 from stream_osr_connectors.files.loop import load_checkpoint, load_model
-from stream_osr_connectors.page.records import Read, read_records
+from stream_osr_connectors.page.records import ReadRecord, read_records
 from stream_osr_connectors.page.report.candidates import in_python
 
 ARCHIVE = b"PK"
 """How an archive begins."""
 
 
-class Inputs(NamedTuple):
+class ReportFiles(NamedTuple):
     """What the given files hold.
 
     Attributes
@@ -43,7 +43,7 @@ class Inputs(NamedTuple):
     checkpoint: Path | None = None
 
 
-def read_inputs(paths: Sequence[Path]) -> Inputs:
+def read_files(paths: Sequence[Path]) -> ReportFiles:
     """Open a model or checkpoint, a file of decisions and a file of events, whichever are given, in any order.
 
     Raises
@@ -63,7 +63,7 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
         found[kind] = content
         if kind == "a model" and not isinstance(content, OpenSetRecognizer):
             found[kind], checkpoint = content.model, path
-    return Inputs(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes, checkpoint)
+    return ReportFiles(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes, checkpoint)
 
 
 def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
@@ -94,7 +94,7 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
     )
 
 
-def _after(first: Read, rest: Iterator[Read]) -> Iterator[Read]:
+def _after(first: ReadRecord, rest: Iterator[ReadRecord]) -> Iterator[ReadRecord]:
     yield first
     yield from rest
 
@@ -139,7 +139,7 @@ def naming(checkpoint: Path | None) -> Callable[[Sequence[int]], str]:
     return lambda ids: f"stream-osr promote {','.join(map(str, ids))} NAME --checkpoint {where}"
 
 
-class Truth(NamedTuple):
+class TrueLabels(NamedTuple):
     """True labels.
 
     Attributes
@@ -182,7 +182,7 @@ class Truth(NamedTuple):
             )
 
 
-def read_truth(path: Path, label: str, key: str | None = None, format: Format | None = None) -> Truth:
+def read_truth(path: Path, label: str, key: str | None = None, format: Format | None = None) -> TrueLabels:
     """Read true labels: by key, or, without one, in the order of the decisions.
 
     Parameters
@@ -217,6 +217,6 @@ def read_truth(path: Path, label: str, key: str | None = None, format: Format | 
     if not any(text is not None for text in in_order):
         raise ConnectorError(f"{path} holds no label in column {label!r}; name the column that has them")
     if key is not None:
-        return Truth(lambda name, number: by_key.get(str(name)), None, str(path), first)
+        return TrueLabels(lambda name, number: by_key.get(str(name)), None, str(path), first)
     rows = len(in_order)
-    return Truth(lambda name, number: in_order[number] if number < rows else None, rows, str(path))
+    return TrueLabels(lambda name, number: in_order[number] if number < rows else None, rows, str(path))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr_connectors.page.report.told import Decided
+from stream_osr_connectors.page.report.decisions_table import DecisionsTable
 
 BINS = 100
 """Bins of the stream, at most."""
@@ -19,7 +19,7 @@ MARKS = {"SubclassEmerged": "announced", "SubclassGrew": "doubled", "SubclassFor
 """What events are called; others by the end of their name."""
 
 
-class Row(NamedTuple):
+class TimelineRow(NamedTuple):
     """A row of the timeline: its name, whether it is of something new, and its arrivals in each bin."""
 
     name: str
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     arrivals: NDArray[np.int64]
 
 
-class Mark(NamedTuple):
+class TimelineMark(NamedTuple):
     """An event on a row."""
 
     name: str
@@ -60,13 +60,13 @@ class Timeline(NamedTuple):
     """
 
     edges: NDArray[np.int64]
-    rows: tuple[Row, ...]
+    rows: tuple[TimelineRow, ...]
     left_out: tuple[int, int]
     total: NDArray[np.int64]
     unknown: NDArray[np.int64]
     judged: NDArray[np.int64]
     truly_unknown: NDArray[np.int64]
-    marks: tuple[Mark, ...]
+    marks: tuple[TimelineMark, ...]
     estimates: tuple[tuple[int, int], ...]
     drops: tuple[int, ...] = ()
 
@@ -80,7 +80,7 @@ def _called(kind: str) -> str:
     return MARKS.get(kind, kind.removeprefix("Subclass").lower())
 
 
-def lay_out(told: Decided, emerged: Sequence[int], events: Sequence[Mapping[str, Any]]) -> Timeline:
+def lay_out(told: DecisionsTable, emerged: Sequence[int], events: Sequence[Mapping[str, Any]]) -> Timeline:
     """Lay decisions and events out along the stream.
 
     Parameters
@@ -105,15 +105,17 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Sequence[Mapping[str,
     sizes = dict(zip(*np.unique(told.subclass[told.unknown], return_counts=True), strict=True))
     largest = sorted((key for key in emerged if key in sizes), key=lambda key: -int(sizes[key]))
     shown = sorted(largest[:ROWS], key=lambda key: int(told.seq[seated(key)].min()))
-    rows = [Row(subclass_name(key), True, count(seated(key))) for key in shown]
+    rows = [TimelineRow(subclass_name(key), True, count(seated(key))) for key in shown]
     loose = told.unknown & ~np.isin(told.subclass, list(emerged))
     if loose.any():
-        rows.append(Row("not grouped", True, count(loose)))
+        rows.append(TimelineRow("not grouped", True, count(loose)))
     of_class = np.bincount(told.label[~told.unknown], minlength=len(told.names)).tolist()
     common = sorted((code for code, n in enumerate(of_class) if n), key=lambda code: -of_class[code])
     taken, codes = {row.name for row in rows}, {told.names[code]: code for code in common[:ROWS]}
     rows += [
-        Row(f"class {name}" if name in taken else name, False, count(~told.unknown & (told.label == codes[name])))
+        TimelineRow(
+            f"class {name}" if name in taken else name, False, count(~told.unknown & (told.label == codes[name]))
+        )
         for name in told.known
         if name in codes
     ]
@@ -126,7 +128,7 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Sequence[Mapping[str,
         judged=count(told.judged),
         truly_unknown=count(told.truly_unknown),
         marks=tuple(
-            Mark(subclass_name(event["subclass_id"]), event["seq"], _called(event["type"]), event.get("size"))
+            TimelineMark(subclass_name(event["subclass_id"]), event["seq"], _called(event["type"]), event.get("size"))
             for event in events
             if event.get("subclass_id") in shown and "seq" in event
         ),

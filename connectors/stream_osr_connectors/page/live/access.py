@@ -101,7 +101,7 @@ def read_tokens(path: Path | None, environment: Mapping[str, str]) -> Tokens:
     )
 
 
-class Doors:
+class KnownHosts:
     """Which names of this host, and which pages, are answered.
 
     A page of another site can have its name lead to this address (DNS rebinding): its requests then name that host,
@@ -118,7 +118,7 @@ class Doors:
 
     Examples
     --------
-    >>> doors = Doors("127.0.0.1", 8700)
+    >>> doors = KnownHosts("127.0.0.1", 8700)
     >>> doors.knows("localhost:8700"), doors.knows("evil.example:8700"), doors.knows(None)
     (True, False, False)
     >>> doors.same("http://localhost:8700", "localhost:8700"), doors.same("http://evil.example", "localhost:8700")
@@ -158,7 +158,7 @@ def is_local(bound: str) -> bool:
         return bound.lower() == "localhost"
 
 
-def headers(image_origins: Collection[str]) -> dict[str, str]:
+def security_headers(image_origins: Collection[str]) -> dict[str, str]:
     """Make what browsers are told with each answer.
 
     Parameters

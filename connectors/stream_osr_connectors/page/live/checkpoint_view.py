@@ -1,4 +1,4 @@
-"""What only the model knows, from the checkpoint of a run: recall, signals, how many new classes, where they lie."""
+"""Facts beside decisions and events: from the checkpoint of a run, or from the metrics of a Kafka service."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
 
 import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.engine import Stream
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.page.report.axes import planes
 
 logger = logging.getLogger("stream_osr")
 
-TURN = 0.5
+CHECKPOINT_TURN = 0.5
 """Seconds between two looks at the checkpoint."""
-REST = 4.0
+CHECKPOINT_REST = 4.0
 """Times of a reading that pass before the next."""
 Z = 1.96
 
 
-class Inside(Protocol):
+class ModelView(Protocol):
     """What is known beside decisions and events."""
 
     version: int
@@ -43,7 +47,7 @@ class Inside(Protocol):
         """Let go."""
 
 
-class Nothing:
+class NoView:
     """Nothing is known."""
 
     version = 0
@@ -60,7 +64,7 @@ class Nothing:
         """Nothing."""
 
 
-class FromCheckpoint(Nothing):
+class CheckpointView(NoView):
     """What a checkpoint tells, read again by a thread whenever it has changed.
 
     Parameters
@@ -81,7 +85,7 @@ class FromCheckpoint(Nothing):
     def _run(self) -> None:
         seen: object = None
         while not self._stop.is_set():
-            began, rest = time.monotonic(), TURN
+            began, rest = time.monotonic(), CHECKPOINT_TURN
             try:
                 found = self._path.stat()
                 mark = found.st_ino, found.st_size, found.st_mtime_ns
@@ -89,7 +93,7 @@ class FromCheckpoint(Nothing):
                     self._read()
                     seen, self._trouble = mark, ""
                     self.version += 1
-                    rest = max(TURN, REST * (time.monotonic() - began))
+                    rest = max(CHECKPOINT_TURN, CHECKPOINT_REST * (time.monotonic() - began))
             except FileNotFoundError:
                 self._note(f"There is no checkpoint {self._path.name}: recall and signals are not known.")
             except (StreamOSRError, OSError) as error:
@@ -104,7 +108,7 @@ class FromCheckpoint(Nothing):
         self._trouble = trouble
 
     def _read(self) -> None:
-        self._told = what_it_knows(load_checkpoint(self._path).model)
+        self._told = model_view(load_checkpoint(self._path).model)
 
     def told(self) -> Mapping[str, Any]:
         """Tell what the model knows."""
@@ -120,7 +124,7 @@ class FromCheckpoint(Nothing):
         self._thread.join(10)
 
 
-def what_it_knows(model: OpenSetRecognizer) -> dict[str, Any]:
+def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
     """Ask a model for what decisions and events do not tell."""
     signals, found, stream = model.signals, model.new_classes(), model.value.stream
     expected = signals.expected_recall
@@ -183,3 +187,78 @@ def _plane(model: OpenSetRecognizer) -> dict[str, Any] | None:
         kind = "emerging" if spot.label is None else "known"
         points.append({"id": str(spot.id), "x": x, "y": y, "n": spot.size, "kind": kind, "label": spot.label})
     return {"axes": None, "points": points[:300]}
+
+
+METRICS_TURN = 2.0
+"""Seconds between two looks."""
+MOST_BYTES = 1 << 24
+
+_opener = build_opener(ProxyHandler({}))
+
+
+class MetricsView(NoView):
+    """What a service says at its port, asked by a thread.
+
+    Parameters
+    ----------
+    settings
+        Of the service, which name the port.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        host = settings.metrics_host if settings.metrics_host not in ("0.0.0.0", "::", "") else "127.0.0.1"
+        self._address = f"http://{f'[{host}]' if ':' in host else host}:{settings.metrics_port}/metrics"
+        self.version = 0
+        self._told: Mapping[str, Any] = {}
+        self._trouble = ""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with _opener.open(self._address, timeout=5) as answer:
+                    told = metrics_view(answer.read(MOST_BYTES).decode())
+                trouble = ""
+            except (URLError, OSError, ValueError) as error:
+                told, trouble = {}, f"The recall is not known: {self._address} does not answer ({error})."
+            if (told, trouble) != (self._told, self._trouble):
+                self._told, self._trouble = told, trouble
+                self.version += 1
+            self._stop.wait(METRICS_TURN)
+
+    def told(self) -> Mapping[str, Any]:
+        """Tell what the service says."""
+        return self._told
+
+    def notes(self) -> Sequence[str]:
+        """Say why nothing is known."""
+        return [self._trouble] if self._trouble else []
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join(10)
+
+
+def metrics_view(text: str) -> dict[str, Any]:
+    """Read metrics: the recall of the partition with the lowest, which is the one to look at.
+
+    >>> metrics_view('stream_osr_expected_recall{partition="0"} 0.5')
+    {'recall': {'value': 0.5, 'low': 0.0, 'high': 1.0, 'promised': None}}
+    """
+    by_name: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            place = f"{sample.labels.get('topic')}/{sample.labels.get('partition')}"
+            by_name.setdefault(sample.name.removeprefix("stream_osr_"), {})[place] = sample.value
+    recall = by_name.get("expected_recall")
+    if not recall:
+        return {}
+    place = min(recall, key=lambda each: recall[each])
+    value, low = recall[place], by_name.get("expected_recall_low", {}).get(place, 0.0)
+    high = min(1.0, value + (value - low))
+    promised = by_name.get("promised_recall", {}).get(place)
+    told: dict[str, Any] = {"value": value, "low": low, "high": round(high, 6), "promised": promised}
+    return {"recall": told} | ({"dependent": any(by_name["dependent"].values())} if "dependent" in by_name else {})

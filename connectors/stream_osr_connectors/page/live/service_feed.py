@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.kafka.client import ClientError, Place, TopicFollower, explained, start_explained
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.client import ClientError, Place, TopicFollower, explained, quieten, start_explained
+from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
 from stream_osr_connectors.kafka.wire.messages import Received
-from stream_osr_connectors.page.live.feeds.seam import Found, Told
+from stream_osr_connectors.page.live.checkpoint_view import MetricsView, ModelView, NoView
+from stream_osr_connectors.page.live.feeds import FoundDecision, NewRecords
+from stream_osr_connectors.page.live.label_acts import ServiceActs
 from stream_osr_connectors.values import DecodeError
 
 WAIT = 0.05
@@ -93,7 +96,7 @@ class ServiceFeed:
                     "the page tells partitions apart by those of the outputs: give these as many"
                 )
 
-    def poll(self, refuse: Callable[[str, BaseException], None]) -> Told:
+    def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
         """Read what has come."""
         try:
             events = self._events.poll(0.01, MOST)
@@ -119,7 +122,7 @@ class ServiceFeed:
             (self._numbers[Place(one["topic"], one["partition"])], one)
             for _, one in self._parsed(events, "event", refuse)
         ]
-        return Told(decisions, told, len(records) >= MOST // 4 or len(events) >= MOST // 4)
+        return NewRecords(decisions, told, len(records) >= MOST // 4 or len(events) >= MOST // 4)
 
     def _parsed(
         self, records: Sequence[Received], kind: str, refuse: Callable[[str, BaseException], None]
@@ -155,7 +158,7 @@ class ServiceFeed:
 
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
-    ) -> list[Found]:
+    ) -> list[FoundDecision]:
         """Read a block of decisions again, or some of it."""
         source = self._places[track]
         at = Place(self._settings.output, source.partition)
@@ -172,7 +175,7 @@ class ServiceFeed:
                     except orjson.JSONDecodeError:
                         continue
                     if isinstance(one, dict) and (one.get("topic"), one.get("partition")) == source:
-                        out.append(Found(record.offset, one))
+                        out.append(FoundDecision(record.offset, one))
         return out
 
     def _follower(self, topic: str) -> TopicFollower:
@@ -191,7 +194,7 @@ class ServiceFeed:
             raise explained(self._settings, error) from None
         return out
 
-    def features(self, found: Sequence[Found]) -> list[dict[str, Any] | None]:
+    def features(self, found: Sequence[FoundDecision]) -> list[dict[str, Any] | None]:
         """Find the features in the input topic."""
         out: list[dict[str, Any] | None] = [None] * len(found)
         places: dict[Place, dict[int, int]] = {}
@@ -252,3 +255,27 @@ def _runs(offsets: Sequence[int], gap: int = 64) -> list[tuple[int, int]]:
         else:
             out.append((offset, offset + 1))
     return out
+
+
+def parts(config: Path | None, last: int, allowed: bool) -> tuple[ServiceFeed, ModelView, ServiceActs]:
+    """Read the settings, and follow the service.
+
+    Parameters
+    ----------
+    config
+        Its settings.
+    last
+        How many of the latest decisions are read.
+    allowed
+        Whether anything may be asked of it.
+
+    Raises
+    ------
+    StreamOSRError
+        If a setting is wrong, or the topics cannot be read.
+    """
+    quieten()
+    settings = load_settings(config, [], model=Path())
+    feed = ServiceFeed(settings, last)
+    inside: ModelView = NoView() if settings.metrics_port is None else MetricsView(settings)
+    return feed, inside, ServiceActs(settings, allowed=allowed)

@@ -1,17 +1,50 @@
-"""What a run decided, as columns: a million decisions take some sixty megabytes."""
+"""The decisions of a run as columns, and the index of the instances that a report can show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_osr.engine import Stream
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import shown
 from stream_osr_connectors.page.records import reading, real, whole
-from stream_osr_connectors.page.report.texts import Texts
+
+
+class Texts:
+    """Texts, one after the other in one buffer: nine bytes and their own for each.
+
+    Examples
+    --------
+    >>> texts = Texts(["one", "", "zwölf"])
+    >>> len(texts), texts[2], list(texts)
+    (3, 'zwölf', ['one', '', 'zwölf'])
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._bytes, self._ends = bytearray(), array("q")
+        for text in texts:
+            self.append(text)
+
+    def append(self, text: str) -> None:
+        """Add a text; half of a pair of surrogates is one, too."""
+        self._bytes += text.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._bytes))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, at: int) -> str:
+        begin = self._ends[at - 1] if at else 0
+        return self._bytes[begin : self._ends[at]].decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[at] for at in range(len(self)))
+
 
 NO_SUBCLASS = -1
 NO_LABEL = -1
@@ -28,7 +61,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-class Decided(NamedTuple):
+class DecisionsTable(NamedTuple):
     """Decisions as columns, in the order in which they were read.
 
     Attributes
@@ -78,7 +111,9 @@ class Decided(NamedTuple):
         return np.asarray(self.truth != NO_LABEL)
 
 
-def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], str | None] | None = None) -> Decided:
+def read_decisions(
+    decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], str | None] | None = None
+) -> DecisionsTable:
     """Read decisions (as `stream_osr.Decision.as_dict` makes them) into columns.
 
     Parameters
@@ -97,7 +132,7 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     --------
     >>> one = {"key": 4, "seq": 0, "label": "red", "subclass_id": 2, "p_unknown": 0.1}
     >>> one["probabilities"] = {"red": 0.9, "unknown": 0.1}
-    >>> told = gather([one], lambda key, number: "blue")
+    >>> told = read_decisions([one], lambda key, number: "blue")
     >>> told.known, told.unknown.tolist(), told.truly_unknown.tolist()
     (('red',), [False], [True])
     """
@@ -131,7 +166,7 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     once = table[_first_times(*(table[name] for name in ("seq", "key", "label", "subclass", "p_unknown")))]
     parts: list[Any] = [once[name] for name in _COLUMNS if name != "key"]
     parts += [keys, len(table) - len(once)]
-    return Decided(tuple(codes), tuple(known), *parts)
+    return DecisionsTable(tuple(codes), tuple(known), *parts)
 
 
 def _classes(probabilities: object) -> list[str]:
@@ -157,3 +192,98 @@ def _first_times(*columns: NDArray[Any]) -> NDArray[np.int64]:
     new = np.ones(n, dtype=bool)
     new[1:] = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
     return np.sort(order[new])
+
+
+LOOKED_AT = 200
+"""Instances of a candidate, at most, among which examples are chosen."""
+KNOWN_PLACES = 2000
+"""Instances of known classes, at most, among which those near a candidate are."""
+UNSURE = 50
+"""So many of a candidate's are its least sure ones."""
+
+
+class InstanceIndex(NamedTuple):
+    """Instances in the order of the stream.
+
+    Attributes
+    ----------
+    seq
+        Position of each, shape (n,).
+    subclass
+        Emerged subclass of the unknown ones, -1: none, shape (n,).
+    unknown
+        Whether each was called unknown, shape (n,).
+    p_unknown
+        Probability of being unknown, shape (n,).
+    names, label
+        Labels, and which of them each has, shape (n,).
+    keys, key
+        Keys, and which of them is whose, shape (n,).
+    order
+        Places of the unknown instances, sorted by subclass.
+    """
+
+    seq: NDArray[np.int64]
+    subclass: NDArray[np.int64]
+    unknown: NDArray[np.bool_]
+    p_unknown: NDArray[np.float64]
+    names: tuple[str, ...]
+    label: NDArray[np.int64]
+    keys: Texts
+    key: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    def members(self, subclasses: Iterable[int]) -> NDArray[np.int64]:
+        """Find the unknown instances of some subclasses: their places, in the order of the stream."""
+        sorted_ = self.subclass[self.order]
+        parts = [
+            self.order[np.searchsorted(sorted_, key) : np.searchsorted(sorted_, key, "right")] for key in subclasses
+        ]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
+
+    def name(self, place: int) -> str:
+        """Return the key of an instance; empty if it has none."""
+        return self.keys[int(self.key[place])]
+
+
+def index_instances(told: DecisionsTable, stream: Stream | None) -> InstanceIndex:
+    """Take the instances from decisions; without any, from what the model remembers."""
+    if len(told.seq) or stream is None:
+        own: list[NDArray[Any]] = [told.seq, told.subclass, told.unknown, told.p_unknown, told.label, told.number]
+        names, keys = told.names, told.keys
+    else:
+        past = stream.past
+        count, seats = len(past.keys), past.subclass[0].copy()
+        unknown = past.p_unknown >= 0.5
+        own = [
+            past.seq + np.arange(count),
+            seats,
+            unknown,
+            past.p_unknown,
+            unknown.astype(np.int64),
+            np.arange(count),
+        ]
+        names = ("known", "unknown")
+        keys = Texts("" if key is None else str(key) for key in past.keys.tolist())
+    at = np.argsort(own[0], kind="stable")
+    seq, subclass, unknown, p, label, number = (column[at] for column in own)
+    places = np.flatnonzero(unknown)
+    order = places[np.argsort(subclass[places], kind="stable")]
+    return InstanceIndex(seq, subclass, unknown, p, names, label, keys, number, order)
+
+
+def evenly_spaced(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Take so many at most, evenly spaced."""
+    at = np.linspace(0, len(places) - 1, min(most, len(places))).astype(np.int64)
+    return places[np.unique(at)]
+
+
+def example_places(p_unknown: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Take those of a candidate among which examples are chosen: the least sure ones, and others evenly spaced."""
+    unsure = places[np.argsort(p_unknown[places], kind="stable")[:UNSURE]]
+    return np.union1d(unsure, evenly_spaced(places, LOOKED_AT - UNSURE))
+
+
+def latest(places: NDArray[np.int64], most: int, also: Sequence[int]) -> NDArray[np.int64]:
+    """Take the latest of some places, the latest first, and a few others among them."""
+    return np.union1d(places[max(0, len(places) - most) :], np.array(also, np.int64))[::-1]

@@ -1,15 +1,168 @@
-"""What is remembered of a class or a subclass: counts, a few of its instances, and where the others are found."""
+"""Classes and subclasses in bounded memory: counts in bins, samples of instances, blocks that find the others."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from stream_osr_connectors.page.live import bins
 from stream_osr_connectors.page.records import real, whole
+
+MOST_BINS = 120
+"""Bins; an even number."""
+
+
+def empty_row() -> array[int]:
+    """Make a row without counts."""
+    return array("q", bytes(8 * MOST_BINS))
+
+
+class Bins:
+    """The axis that rows of counts share.
+
+    Attributes
+    ----------
+    width
+        Instances of a bin.
+    n
+        Instances so far.
+    times
+        Time of the first instance of each bin that has begun, ``None`` where it has none.
+
+    Examples
+    --------
+    >>> bins, row = Bins(), empty_row()
+    >>> for i in range(121):
+    ...     if bins.is_full():
+    ...         bins.merge([row])
+    ...     row[bins.begin(None)] += 1
+    >>> bins.width, bins.edges()[:3], row.tolist()[:2], row.tolist()[58:62]
+    (2, [0, 2, 4], [2, 2], [2, 2, 1, 0])
+    """
+
+    def __init__(self) -> None:
+        self.width = 1
+        self.n = 0
+        self.times: list[float | None] = []
+
+    def is_full(self) -> bool:
+        """Say whether there is no bin for the next instance: rows have to be merged first."""
+        return self.n >= MOST_BINS * self.width
+
+    def begin(self, t: float | None) -> int:
+        """Count an instance, and say in which bin it is."""
+        at = self.n // self.width
+        if at == len(self.times):
+            self.times.append(t)
+        self.n += 1
+        return at
+
+    def merge(self, rows: Iterable[array[int]]) -> None:
+        """Make one bin of each two, in all rows."""
+        half = MOST_BINS // 2
+        for row in rows:
+            row[:half] = array("q", [row[i] + row[i + 1] for i in range(0, MOST_BINS, 2)])
+            row[half:] = array("q", bytes(8 * half))
+        self.times = self.times[::2]
+        self.width *= 2
+
+    def edges(self) -> list[int]:
+        """Give the number of the first instance of each bin that has begun, and of the instance that comes next."""
+        return [i * self.width for i in range(len(self.times))] + [self.n]
+
+
+MOST_BLOCKS = 2048
+"""Blocks."""
+LEAST_STRIDE = 256
+"""Instances of a block in the beginning."""
+
+
+class Blocks:
+    """Marks in one partition of a stream.
+
+    Attributes
+    ----------
+    stride
+        Instances of a block.
+
+    Examples
+    --------
+    >>> blocks = Blocks()
+    >>> for number in range(600):
+    ...     block = blocks.note(number, 50 * number)
+    >>> block, blocks.span(2), blocks.holding(300), blocks.holding(599)
+    (2, (512, 25600, None), 1, 2)
+    """
+
+    def __init__(self) -> None:
+        self.stride = LEAST_STRIDE
+        self._n = 0
+        self._numbers: list[int] = []
+        self._places: list[int] = []
+
+    def note(self, number: int, place: int) -> int:
+        """Take in an instance, and say in which block it is.
+
+        Parameters
+        ----------
+        number
+            Its number in the partition: larger than the one before.
+        place
+            Where it is read.
+        """
+        block, into = divmod(self._n, self.stride)
+        if into == 0:
+            self._numbers.append(number)
+            self._places.append(place)
+        self._n += 1
+        return block
+
+    def is_full(self) -> bool:
+        """Say whether the next instance has no block: blocks have to be merged first."""
+        return self._n >= MOST_BLOCKS * self.stride
+
+    def merge(self) -> None:
+        """Make one block of each two."""
+        del self._numbers[1::2], self._places[1::2]
+        self.stride *= 2
+
+    def span(self, block: int) -> tuple[int, int, int | None]:
+        """Tell number and place of the first instance of a block, and the place of the next one, if it has begun."""
+        after = self._places[block + 1] if block + 1 < len(self._places) else None
+        return self._numbers[block], self._places[block], after
+
+    def holding(self, number: int) -> int | None:
+        """Say which block an instance is in, if it is in one."""
+        block = bisect_right(self._numbers, number) - 1
+        return None if block < 0 else block
+
+
+def halved(bits: int) -> int:
+    """Say which blocks hold something, when each two have become one.
+
+    >>> bin(halved(0b10_00_01_11))
+    '0b1011'
+    """
+    digits = f"{bits:b}"[::-1]
+    pairs = (digits[i : i + 2] for i in range(0, len(digits), 2))
+    return int("".join("1" if "1" in pair else "0" for pair in pairs)[::-1] or "0", 2)
+
+
+def newest_first(bits: int) -> Iterator[int]:
+    """Give the blocks that hold something, the newest first.
+
+    >>> list(newest_first(0b1010))
+    [3, 1]
+    """
+    while bits:
+        last = bits.bit_length() - 1
+        yield last
+        bits ^= 1 << last
+
 
 KEPT = 32
 """Instances that are remembered of each: a sample of all of them."""
@@ -22,7 +175,7 @@ _random = Random(0)
 _draw = _random.random
 
 
-class Held:
+class ClassSummary:
     """What is remembered of a class, or of a subclass.
 
     Attributes
@@ -49,7 +202,7 @@ class Held:
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.row: array[int] = bins.empty()
+        self.row: array[int] = empty_row()
         self.blocks: dict[int, int] = {}
         self.kept: array[int] = array("q")
         self.n = 0
@@ -72,7 +225,7 @@ class Held:
         self.last = number
         self.last_t = t
 
-    def join(self, other: Held) -> None:
+    def join(self, other: ClassSummary) -> None:
         """Take in the instances of another: those that are remembered are a sample of all, as before."""
         self.row = array("q", map(sum, zip(self.row, other.row, strict=True)))
         for track, bits in other.blocks.items():
@@ -86,7 +239,7 @@ class Held:
             self.kept.append(samples[which].pop(int(_draw() * len(samples[which]))))
 
 
-class Subclass(Held):
+class SubclassSummary(ClassSummary):
     """What is remembered of a subclass that was unknown once.
 
     Attributes
@@ -188,3 +341,35 @@ def number_of(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
+
+
+class Track:
+    """A partition of a stream.
+
+    Attributes
+    ----------
+    number
+        Which one, from 0.
+    prefix
+        What stands before the identities of its subclasses on the page.
+    seq
+        Position of the latest decision.
+    blocks
+        Where old decisions are found.
+    subclasses
+        Those that an event told of, by identity.
+    nameless
+        The others; the latest ones.
+    waiting
+        Events that are of later instances than the latest decision.
+    """
+
+    def __init__(self, number: int, prefix: str) -> None:
+        self.number = number
+        self.prefix = prefix
+        self.seq = -1
+        self.blocks = Blocks()
+        self.subclasses: dict[int, SubclassSummary] = {}
+        self.nameless: OrderedDict[int, SubclassSummary] = OrderedDict()
+        self.waiting: deque[Mapping[str, Any]] = deque()
+        self.into: dict[int, int] = {}

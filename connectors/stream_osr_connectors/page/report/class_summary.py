@@ -1,4 +1,4 @@
-"""What each emerged subclass is like: from the events that told of it, and from the model that holds it."""
+"""Emerged subclasses, the discovery table (the paper's Tables 1 and 2), and decisions against true labels."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ import numpy as np
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.explanation import told_of_value
 from stream_osr.discovery.lifecycle import EMERGES_WITH
+from stream_osr.discovery.summaries import Summary
 from stream_osr.engine import Stream
+from stream_osr.evaluation.calibration import auroc, expected_calibration_error
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.records import reading, real, whole
-from stream_osr_connectors.page.report.happened import DRAWN
-from stream_osr_connectors.page.report.told import Decided
+from stream_osr_connectors.page.report.decisions_table import DecisionsTable
+from stream_osr_connectors.page.report.events_section import DRAWN
+from stream_osr_connectors.page.report.timeline import subclass_name
 
 _ENDS = frozenset({"SubclassForgotten", "SubclassMerged", "SubclassRefuted", "SubclassSplit"})
 """Events that change what was told of a subclass before."""
 
 
-class Shift(NamedTuple):
+class FeatureShift(NamedTuple):
     """Shift of one feature, in standard deviations of the nearest known subclass, and its mean in its own units."""
 
     feature: str
@@ -30,7 +33,7 @@ class Shift(NamedTuple):
     mean: float
 
 
-class Emerged(NamedTuple):
+class EmergedSubclass(NamedTuple):
     """An emerged subclass.
 
     Attributes
@@ -67,7 +70,7 @@ class Emerged(NamedTuple):
     last: int
     nearest: str
     distance: float
-    shifts: tuple[Shift, ...]
+    shifts: tuple[FeatureShift, ...]
     exemplars: tuple[str, ...]
     alive: bool = True
     truth: tuple[tuple[str, int], ...] = ()
@@ -86,7 +89,7 @@ class Emerged(NamedTuple):
         return "muted" if self.muted else "" if self.alive else "gone"
 
 
-def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
+def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, EmergedSubclass]:
     """Read what events (as `stream_osr.Event.as_dict` makes them) told last of each subclass.
 
     Raises
@@ -94,12 +97,12 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
     ConnectorError
         If one of them is no event.
     """
-    out: dict[int, Emerged] = {}
+    out: dict[int, EmergedSubclass] = {}
     for number, event in enumerate(events):
         with reading(event, "event", number):
             kind = event["type"]
             if "explanation" in event and kind in DRAWN - {"SubclassSplit"}:
-                out[event["subclass_id"]] = Emerged(
+                out[event["subclass_id"]] = EmergedSubclass(
                     id=whole(event["subclass_id"], "subclass_id"),
                     size=whole(event["size"], "size"),
                     first=whole(event["first_seen"]["seq"], "first_seen"),
@@ -149,7 +152,7 @@ def emerged_slots(stream: Stream) -> dict[int, int]:
     return {int(key): slot for slot, key in enumerate(stream.state.ids) if int(key) in announced}
 
 
-def from_model(trained: TrainedModel, stream: Stream) -> dict[int, Emerged]:
+def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubclass]:
     """Describe the emerged subclasses that a model holds now."""
     chain, dishes = stream.chains[0], stream.state.dishes
     muted = set(stream.life.ids[stream.life.muted].tolist())
@@ -161,21 +164,21 @@ def from_model(trained: TrainedModel, stream: Stream) -> dict[int, Emerged]:
         typical = () if life.kept is None else exemplars(dishes, slot, life.kept, chain.known)
         told = _described(why._asdict(), typical)
         quiet = key in muted
-        out[key] = Emerged(key, int(dishes.size[slot]), life.first.seq, life.last.seq, muted=quiet, **told)
+        out[key] = EmergedSubclass(key, int(dishes.size[slot]), life.first.seq, life.last.seq, muted=quiet, **told)
     return out
 
 
-def from_decisions(told: Decided) -> dict[int, Emerged]:
+def from_decisions(told: DecisionsTable) -> dict[int, EmergedSubclass]:
     """Name the subclasses that hold as many instances as an announced one, where nothing else is known of them."""
     out = {}
     for key in np.unique(told.subclass[told.unknown & (told.subclass >= 0)]).tolist():
         seq = told.seq[told.unknown & (told.subclass == key)]
         if len(seq) >= EMERGES_WITH:
-            out[key] = Emerged(key, len(seq), int(seq.min()), int(seq.max()), "", math.nan, (), ())
+            out[key] = EmergedSubclass(key, len(seq), int(seq.min()), int(seq.max()), "", math.nan, (), ())
     return out
 
 
-def with_truth(emerged: Mapping[int, Emerged], told: Decided) -> dict[int, Emerged]:
+def with_truth(emerged: Mapping[int, EmergedSubclass], told: DecisionsTable) -> dict[int, EmergedSubclass]:
     """Add the true classes of the instances in each subclass."""
     out = {}
     for key, subclass in emerged.items():
@@ -186,18 +189,150 @@ def with_truth(emerged: Mapping[int, Emerged], told: Decided) -> dict[int, Emerg
 
 
 def _described(why: Mapping[str, Any], exemplars: Iterable[Any]) -> dict[str, Any]:
-    """Read those attributes of :class:`Emerged` that an explanation and typical keys tell."""
+    """Read those attributes of :class:`EmergedSubclass` that an explanation and typical keys tell."""
     mean = why["mean"]
-    shifts = [Shift(str(name), _number(s, "shift"), _number(mean[name], "mean")) for name, s in why["shift"].items()]
+    shifts = [
+        FeatureShift(str(name), _number_of(s, "shift"), _number_of(mean[name], "mean"))
+        for name, s in why["shift"].items()
+    ]
     shifts.sort(key=lambda s: -abs(s.shift) if math.isfinite(s.shift) else 0.0)
     return {
         "nearest": str(why["nearest_class"]),
-        "distance": _number(why["distance"], "distance"),
+        "distance": _number_of(why["distance"], "distance"),
         "shifts": tuple(shifts),
         "exemplars": tuple(str(key) for key in exemplars if key is not None),
         "values": tuple(told_of_value(name, its) for name, its in why.get("values", {}).items()),
     }
 
 
-def _number(value: Any, name: str) -> float:
+def _number_of(value: Any, name: str) -> float:
     return math.nan if value is None or value != value else real(value, name)
+
+
+class GroupRow(NamedTuple):
+    """A row of the discovery table: a known class, or one part of the stream.
+
+    Attributes
+    ----------
+    name
+        Label of the class, or what part of the stream it is.
+    new
+        It is the new part of the stream.
+    size
+        Instances.
+    share
+        Share of the stream, ``None`` for a training group.
+    subclasses
+        Name and share of the group of each, the largest first. Shares need not sum to 1: subclasses that were
+        dropped, and instances in none, are left out.
+    """
+
+    name: str
+    new: bool
+    size: int
+    share: float | None
+    subclasses: tuple[tuple[str, float], ...]
+
+
+def discovery_table(
+    summary: Summary | None, told: DecisionsTable, emerged: Mapping[int, EmergedSubclass]
+) -> tuple[GroupRow, ...]:
+    """Put the discovery table together.
+
+    Parameters
+    ----------
+    summary
+        Of the model, if there is one: the known classes, and the stream unless there are decisions.
+    told
+        Decisions, whether there are some or none.
+    emerged
+        The subclasses that have emerged.
+    """
+    groups = []
+    for group in () if summary is None else summary.known:
+        shares = tuple((subclass_name(key), share) for key, share in group.subclasses)
+        groups.append(GroupRow(str(group.name), False, group.size, None, shares))
+    if len(told.seq):
+        n, n_new = len(told.seq), int(told.unknown.sum())
+        sizes_of = np.bincount(told.label[~told.unknown], minlength=len(told.names))
+        within = dict(zip(told.names, sizes_of.tolist(), strict=True))
+        sizes = {key: int((told.unknown & (told.subclass == key)).sum()) for key in emerged}
+    elif summary is not None and summary.stream_size:
+        n = summary.stream_size
+        n_new, within = round(n * summary.unknown_share), {}
+        sizes = {key: size for key, size, announced in summary.emerging if announced}
+    else:
+        return tuple(groups)
+    groups.append(GroupRow("stream, known", False, n - n_new, (n - n_new) / n, _shares(within, n - n_new)))
+    new = {subclass_name(key): size for key, size in sizes.items()}
+    groups.append(GroupRow("stream, new", True, n_new, n_new / n, _shares(new, n_new)))
+    return tuple(groups)
+
+
+def _shares(sizes: Mapping[str, int], whole: int) -> tuple[tuple[str, float], ...]:
+    ordered = sorted(sizes.items(), key=lambda item: -item[1])
+    # a subclass of the model may hold instances that were decided before they moved to it
+    whole = max(whole, sum(sizes.values()), 1)
+    return tuple((name, size / whole) for name, size in ordered if size)
+
+
+class TruthComparison(NamedTuple):
+    """Decisions against true labels.
+
+    Attributes
+    ----------
+    n
+        Decisions with a true label.
+    columns
+        Decided labels, the unknown label last.
+    rows
+        True label, whether it was of no known class, and how often each label was decided.
+    known_right
+        Share of the instances of known classes that got their own label.
+    unknown_found
+        Share of the instances of unknown classes that were called unknown.
+    auroc
+        Area under the ROC curve of ``p_unknown``.
+    calibration_error
+        Expected calibration error of ``p_unknown``.
+    """
+
+    n: int
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, bool, tuple[int, ...]], ...]
+    known_right: float
+    unknown_found: float
+    auroc: float
+    calibration_error: float
+
+
+def compare_with_truth(told: DecisionsTable) -> TruthComparison | None:
+    """Hold decisions against the true labels, where there are some."""
+    judged = told.judged
+    if not judged.any():
+        return None
+    label, truth, new = told.label[judged], told.truth[judged], told.truly_unknown[judged]
+    unknown, p = told.unknown[judged], told.p_unknown[judged]
+    code = {name: number for number, name in enumerate(told.names)}
+    called_unknown = np.unique(told.label[told.unknown])
+    columns = (*told.known, told.names[int(called_unknown[0])] if len(called_unknown) else "unknown")
+    wanted = [code.get(name, -2) for name in columns]
+    rows = []
+    for was_new in (False, True):
+        names = {told.names[c] for c in np.unique(truth[new == was_new])}
+        for name in [name for name in told.known if name in names] + sorted(names - set(told.known)):
+            here = (truth == code[name]) & (new == was_new)
+            rows.append((name, was_new, tuple(int((here & (label == c)).sum()) for c in wanted)))
+    return TruthComparison(
+        n=int(judged.sum()),
+        columns=columns,
+        rows=tuple(rows),
+        known_right=_mean((label == truth)[~new]),
+        unknown_found=_mean(unknown[new]),
+        auroc=auroc(p, new),
+        calibration_error=expected_calibration_error(p, new),
+    )
+
+
+def _mean(right: np.ndarray) -> float:
+    return float(right.mean()) if len(right) else math.nan

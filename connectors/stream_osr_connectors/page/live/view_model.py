@@ -1,0 +1,337 @@
+"""The summary in the form of the page: bounded, whatever the length of the stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.discovery.candidates import name_of
+from stream_osr_connectors.page.live.class_summary import MOST_BINS, ClassSummary, SubclassSummary, number_of
+from stream_osr_connectors.page.live.state import State
+
+SETTLED = ("named", "muted")
+
+
+class GroupedCandidates(NamedTuple):
+    """Candidates, each with its subclasses, and subclasses that are settled, with status and label of each."""
+
+    candidates: Sequence[Sequence[SubclassSummary]]
+    settled: Sequence[tuple[SubclassSummary, str, str | None]]
+
+
+def group_candidates(
+    state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]
+) -> GroupedCandidates:
+    """Gather subclasses in candidates.
+
+    The model says which subclasses are one candidate, and in which order candidates stand, the largest first. Where
+    there is no model each subclass is a candidate, and so is one that was announced after the checkpoint, or whose
+    name was taken back.
+
+    Parameters
+    ----------
+    state
+        What decisions and events tell.
+    inside
+        ``candidates`` of the checkpoint's model, as names of subclasses; ``sizes`` of subclasses; ``decided`` and
+        ``seen``: how many instances it had decided and seen.
+    named
+        Status and label of subclasses of which people have said something.
+    """
+    settled, waiting = [], dict[str, SubclassSummary]()
+    for held in state.every_subclass():
+        status, label = named.get(held.id, (held.status, held.label))
+        if status in SETTLED:
+            settled.append((held, status, label))
+        elif status != "gone":
+            waiting[held.id] = held
+    settled.sort(key=lambda one: (SETTLED.index(one[1]), -one[0].recent, -one[0].n))
+    groups, told = [], set[str]()
+    for ids in inside.get("candidates") or ():
+        told |= {*ids}
+        if not waiting.keys().isdisjoint(ids):
+            those = [waiting.get(id) or _found(state, id) for id in ids]
+            # those that have not been announced belong to it, too
+            groups.append([held for held in those if held.id in waiting or not held.announced])
+    behind = all(track.seq + 1 < inside.get("decided", 0) for track in state.tracks)
+    no_model = "candidates" not in inside
+    alone = [
+        held
+        for id, held in waiting.items()
+        if id not in told and (no_model or behind or held.told_at >= inside.get("seen", 0) or id in named)
+    ]
+    alone.sort(key=lambda held: (-max(held.size, held.n), held.key))
+    return GroupedCandidates([*groups, *([held] for held in alone)], settled)
+
+
+def _found(state: State, id: str) -> SubclassSummary:
+    """Find a subclass that was not announced; no decision may have named it, as instances change their subclass."""
+    found = state.find(id)
+    return found if isinstance(found, SubclassSummary) else SubclassSummary(id, int(id), 0)
+
+
+def sizes_in(state: State, inside: Mapping[str, Any]) -> Callable[[SubclassSummary], int]:
+    """Say how to find the size of a subclass: as the model has it, until decisions are newer than the checkpoint."""
+    sizes, decided = inside.get("sizes") or {}, inside.get("decided", 0)
+    at_rest = all(track.seq + 1 <= decided for track in state.tracks)
+
+    def size(held: SubclassSummary) -> int:
+        own, known = max(held.size, held.n), sizes.get(held.id)
+        return own if known is None else int(known) if at_rest else max(int(known), own)
+
+    return size
+
+
+def status_of(some: Sequence[SubclassSummary]) -> str:
+    """Say how a candidate is: quiet only if all of it is."""
+    found = {held.status for held in some}
+    return "recurred" if "recurred" in found else "dormant" if found == {"dormant"} else "emerging"
+
+
+MOST_POINTS = 300
+
+
+def events_plane(state: State, named: Mapping[str, tuple[str, str | None]]) -> dict[str, Any]:
+    """Place subclasses, and the nearest known ones of each, by standard deviations of these.
+
+    Parameters
+    ----------
+    state
+        What is known.
+    named
+        Status and label of subclasses of which people have said something.
+    """
+    there = [held for held in state.every_subclass() if held.mean is not None and held.status != "gone"]
+    there = sorted(there, key=lambda held: -held.n)[:MOST_POINTS]
+    names = sorted({name for held in there for name in held.mean or ()})
+    if len(names) < 2 or not there:
+        return {"axes": None, "points": []}
+    spread = np.array([_middle([(held.scale or {}).get(name) for held in there]) for name in names])
+    own = np.array([[(held.mean or {}).get(name, np.nan) for name in names] for held in there]) / spread
+    near = np.array([[(held.known_mean or {}).get(name, np.nan) for name in names] for held in there]) / spread
+    both = np.concatenate([own, near])
+    both = np.nan_to_num(both - np.nanmean(np.where(np.isfinite(both), both, np.nan), axis=0), posinf=0.0, neginf=0.0)
+    _, _, axes = np.linalg.svd(np.clip(both, -1e6, 1e6), full_matrices=False)
+    if len(axes) < 2:
+        axes = np.concatenate([axes, np.zeros((2 - len(axes), len(names)))])
+    places = both @ axes[:2].T
+    points = []
+    for held, (x, y) in zip(there, places[: len(there)].tolist(), strict=True):
+        status, label = named.get(held.id, (held.status, held.label))
+        kind = "known" if status == "named" else "emerging"
+        points.append({"id": held.id, "x": x, "y": y, "n": held.n, "kind": kind, "label": label})
+    seen = set()
+    for held, (x, y) in zip(there, places[len(there) :].tolist(), strict=True):
+        label = held.like["nearest_class"]
+        if label in state.classes and (label, round(x, 3), round(y, 3)) not in seen:
+            seen.add((label, round(x, 3), round(y, 3)))
+            n = state.classes[label].n
+            points.append({"id": f"class:{label}", "x": x, "y": y, "n": n, "kind": "known", "label": label})
+    return {"axes": None, "points": points}
+
+
+def _middle(values: list[float | None]) -> float:
+    there = [value for value in values if value is not None and np.isfinite(value) and value > 0]
+    return float(np.median(there)) if there else 1.0
+
+
+MOST_ROWS = 40
+"""Rows of the time line, classes and subclasses each."""
+MOST_CARDS = 200
+"""Candidates in the inbox."""
+MOST_KNOWN = 200
+"""Known classes."""
+LONGEST = 400
+"""Characters of a text of the data."""
+
+
+def text(value: object) -> str:
+    """Cut a text of the data to what a page can show."""
+    whole = str(value)
+    return whole if len(whole) <= LONGEST else whole[: LONGEST - 1] + "…"
+
+
+def timeline(state: State) -> dict[str, Any]:
+    """Arrivals along the stream."""
+    length = len(state.bins.times)
+    sizes = [state.bins.width] * length
+    if length:
+        sizes[-1] = state.bins.n - (length - 1) * state.bins.width
+    classes = [held for held in state.classes.values() if held.n]
+    subclasses = [held for held in state.every_subclass() if held.n]
+    return {
+        "edges": state.bins.edges(),
+        "times": state.bins.times,
+        "classes": _rows(classes, length),
+        "subclasses": _rows(subclasses, length),
+        "unknown": [
+            round(count / size, 4) for count, size in zip(state.unknown_row.tolist()[:length], sizes, strict=True)
+        ],
+    }
+
+
+def _rows(held: Iterable[ClassSummary], length: int) -> dict[str, list[int]]:
+    by_size = sorted(held, key=lambda one: -one.n)
+    out = {text(one.id): one.row.tolist()[:length] for one in by_size[:MOST_ROWS]}
+    rest = by_size[MOST_ROWS:]
+    if rest:
+        out["others"] = [sum(counts) for counts in zip(*(one.row for one in rest), strict=True)][:length]
+    return out
+
+
+def card(
+    some: Sequence[SubclassSummary], sizes: Sequence[int], decided: int, length: int, status: str, label: str | None
+) -> dict[str, Any]:
+    """Say what the inbox says of a candidate, given its subclasses, the largest first."""
+    like = next((held.like for held in some if held.like["nearest_class"] is not None), some[0].like)
+    first = min(some, key=lambda held: math.inf if held.since is None else held.since)
+    last = max(some, key=lambda held: -1 if held.last is None else held.last)
+    ids = [held.id for held in some]
+    return {
+        "id": ids[0],
+        "ids": ids,
+        "name": name_of([held.key for held in some]) if all(map(str.isdecimal, ids)) else ", ".join(ids),
+        "subclasses": [{"id": id, "size": size} for id, size in zip(ids, sizes, strict=True)],
+        "size": sum(sizes),
+        "share": round(sum(sizes) / max(decided, 1), 6),
+        "recent": sum(held.recent for held in some),
+        "nearest_class": None if like["nearest_class"] is None else text(like["nearest_class"]),
+        "distance": like["distance"],
+        "differs": [{**each, "feature": text(each["feature"])} for each in like["differs"]],
+        "since": first.since,
+        "since_t": first.since_t,
+        "last": last.last,
+        "last_t": last.last_t,
+        "status": status,
+        "label": None if label is None else text(label),
+        "growth": [sum(counts) for counts in zip(*(held.row.tolist()[:length] for held in some), strict=True)],
+        "examples": {"core": [], "boundary": [], "known": []},
+    }
+
+
+def inbox(
+    state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]
+) -> list[dict[str, Any]]:
+    """Candidates in the order of `OpenSetRecognizer.new_classes`, then what people have named or muted.
+
+    Parameters
+    ----------
+    state, inside
+        What is known.
+    named
+        Status and label of subclasses of which people have said something.
+    """
+    length = min(len(state.bins.times), MOST_BINS)
+    size_of = sizes_in(state, inside)
+
+    def made(some: Sequence[SubclassSummary], status: str, label: str | None) -> dict[str, Any]:
+        return card(some, [size_of(held) for held in some], state.decided, length, status, label)
+
+    groups, settled = group_candidates(state, inside, named)
+    cards = [made(some, status_of(some), None) for some in groups[:MOST_CARDS]]
+    return [*cards, *(made([held], status, label) for held, status, label in settled[: MOST_CARDS - len(cards)])]
+
+
+def known_classes(state: State, recalls: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Known classes."""
+    names = dict.fromkeys([*state.labels, *state.classes])
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        n = state.classes[name].n if name in state.classes else 0
+        share = round(n / max(state.decided, 1), 6)
+        rows.append({"label": text(name), "n": n, "share": share, "recall": recalls.get(name)})
+    rows.sort(key=lambda row: row["n"], reverse=True)
+    return rows[:MOST_KNOWN]
+
+
+def notes(state: State, others: Iterable[str]) -> list[str]:
+    """Say what could not be read, counted."""
+    out = []
+    for kind, count in state.unusable.items():
+        are = f"1 line is no {kind} and was" if count == 1 else f"{count} lines are no {kind}s and were"
+        out.append(f"{are} passed over; the first: {text(state.why[kind])}")
+    if state.forgotten:
+        out.append(f"{state.forgotten} classes or subclasses are not shown: there are too many.")
+    return [*out, *(text(each) for each in others)]
+
+
+def view_model(
+    state: State,
+    stream: Mapping[str, Any],
+    inside: Mapping[str, Any],
+    named: Mapping[str, tuple[str, str | None]],
+    others: Iterable[str],
+) -> dict[str, Any]:
+    """Put everything together.
+
+    Parameters
+    ----------
+    state
+        What is known.
+    stream
+        What the feed says of itself.
+    inside
+        What a checkpoint or the service's metrics tell: ``recall``, ``recalls`` of classes, ``dependent``,
+        ``signals``, ``new_classes``, ``events_plane``, ``candidates``, ``decided``, ``seen``.
+    named
+        As for :func:`inbox`.
+    others
+        Sentences for the notes.
+    """
+    recent = state.recent
+    signals = inside.get("signals")
+    if signals is None and state.signals:
+        signals = {"novelty": 0, "drift": 0, **state.signals, "outliers": None, "data_quality": None}
+    return {
+        "stream": {"decided": state.decided, "first_t": state.first_t, "last_t": state.last_t, **stream},
+        "known": known_classes(state, inside.get("recalls") or {}),
+        "recall": inside.get("recall") or state.recall,
+        "dependent": inside.get("dependent", state.dependent),
+        "unknown": {
+            "n": state.unknown,
+            "rate": round(state.unknown / max(state.decided, 1), 6),
+            "recent_rate": round(state.recent_unknown / max(recent, 1), 6),
+        },
+        "signals": signals,
+        "new_classes": inside.get("new_classes"),
+        "timeline": timeline(state),
+        "plane": inside.get("plane") or events_plane(state, named),
+        "inbox": inbox(state, inside, named),
+        "notes": notes(state, others),
+    }
+
+
+def why(decision: Mapping[str, Any]) -> str:
+    """Say why, from what the decision tells.
+
+    Examples
+    --------
+    >>> told = {"label": "unknown", "probabilities": {"red": 0.01, "unknown": 0.99}, "p_unknown": 0.99}
+    >>> why({**told, "subclass_id": 3, "nearest_class": "red", "distance": 12.0, "density_rank": 0.2})
+    'It is unknown with probability 0.99: of subclass 3. The nearest known class is red, 12.0 standard deviations \
+off; 20.0 % of the instances of its training are as unusual.'
+    """
+    label, near = str(decision.get("label")), str(decision.get("nearest_class"))
+    names = list(decision.get("probabilities") or ())
+    unknown = bool(names) and label == str(names[-1])
+    p = number_of(decision.get("p_unknown" if unknown else "probability"))
+    seat = decision.get("subclass_id")
+    out = f"It is {'unknown' if unknown else label}" + ("" if p is None else f" with probability {p:.2f}")
+    if unknown:
+        out += ": of no subclass yet" if seat is None else f": of subclass {seat}"
+    distance, rank = number_of(decision.get("distance")), number_of(decision.get("density_rank"))
+    off = "" if distance is None else f", {distance:.1f} standard deviations off"
+    if near == label:
+        out += f". It lies{off.lstrip(',')}" if off else ""
+    else:
+        out += f". The nearest known class is {near}{off}"
+    if rank is not None:
+        share = "no instance" if rank < 0.0005 else f"{100 * rank:.1f} % of the instances"
+        out += f"; {share} of its training {'is' if rank < 0.0005 else 'are'} as unusual"
+    first = decision.get("first_label")
+    if first is not None and str(first) != label:
+        out += f". At first it was taken for {first}"
+    return out + "."
