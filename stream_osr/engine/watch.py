@@ -14,6 +14,7 @@ from stream_osr.discovery.explain import explain_move
 from stream_osr.discovery.lifecycle import comes_as_usual
 from stream_osr.discovery.lives import places_of
 from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
+from stream_osr.discovery.signal_table import count_signals
 from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.announce import about
 from stream_osr.engine.decisions import most_probable
@@ -201,12 +202,5 @@ def _distinct_once(same: Same, n_classes: int) -> np.ndarray:
 
 def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:
     """Add what a batch has brought."""
-    return signals._replace(
-        novelty=signals.novelty + sum(isinstance(event, ev.SubclassEmerged) for event in events),
-        drift=signals.drift + sum(isinstance(event, ev.ClassDrifted) for event in events),
-        outliers=signals.outliers + outliers,
-        recall_drops=signals.recall_drops + sum(isinstance(event, ev.RecallDropped) for event in events),
-        rate_jumps=signals.rate_jumps + sum(isinstance(event, ev.UnknownRateJumped) for event in events),
-        data_faults=signals.data_faults
-        + sum(isinstance(event, ev.ColumnFailed | ev.RowsRepeated) for event in events),
-    )
+    counts = {name: getattr(signals, name) + count for name, count in count_signals(events).items()}
+    return signals._replace(outliers=signals.outliers + outliers, **counts)

@@ -1,7 +1,7 @@
 """A run in pictures: one page that a browser shows without a network (extra `plot`).
 
-``files``, ``decisions_table`` and ``events_section`` read; ``class_summary``, ``candidates``, ``timeline`` and ``axes``
-work out what is shown; ``content`` puts it together; ``charts`` draws it; ``page`` writes it.
+``files``, ``decisions_table`` and ``events_section`` read; ``class_summary``, ``candidates``, ``timeline`` and
+``axes`` work out what is shown; ``content`` puts it together; ``charts`` draws it; ``page`` writes it.
 """
 
 from __future__ import annotations
