@@ -89,6 +89,9 @@ _KINDS = (
 EVENT_TABLE = {kind.name: kind for kind in _KINDS}
 """Kinds of events by name."""
 
+QUIET = EVENT_TABLE["SubclassMuted"].status or ""
+"""Status of a subclass of which no more is told."""
+
 OTHER_KIND = EventKind("")
 """Kind of an event of a later release."""
 

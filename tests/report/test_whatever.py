@@ -19,7 +19,7 @@ from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.page.report import report_page
 from stream_osr_connectors.page.report.content import Content, collect
 from stream_osr_connectors.page.report.decisions_table import MOST_LABELS
-from stream_osr_connectors.page.report.events_section import DRAWN, MOST_OTHERS
+from stream_osr_connectors.page.report.events_section import MOST_OTHERS
 from stream_osr_connectors.page.report.files import read_files
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
@@ -125,10 +125,6 @@ def test_an_event_of_a_later_release_about_a_subclass_is_a_sign_on_its_row(run: 
     page = Page(report_page(decisions=run.decisions, events=[*run.events, later, {**later, "seq": "soon"}]))
     marks = [value for values in page.specs["arrivals"]["datasets"].values() for value in values if "what" in value]
     assert [mark["seq"] for mark in marks if mark["what"] == "tired"] == [300]
-
-
-def test_what_has_a_place_of_its_own_is_an_event() -> None:
-    assert {kind.__name__ for kind in kinds(Event)} >= DRAWN
 
 
 def kinds(kind: type[Event]) -> Iterator[type[Event]]:

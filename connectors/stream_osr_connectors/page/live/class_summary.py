@@ -251,7 +251,7 @@ class SubclassSummary(ClassSummary):
     announced
         An event told of it.
     status
-        ``emerging``, ``dormant``, ``recurred``, ``named``, ``muted``, or ``gone``.
+        That of its latest event (`EVENT_TABLE`), ``emerging`` before.
     label
         What it was named.
     size

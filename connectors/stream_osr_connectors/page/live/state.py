@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
 from stream_osr_connectors.page.live.class_summary import (
     Bins,
     ClassSummary,
@@ -35,16 +36,6 @@ EMERGES_WITH = 8
 """Instances of a subclass that counts as emerging where there are no events."""
 MOST_WAITING = 2000
 """Events that wait for the decisions before them."""
-
-GONE = {"SubclassForgotten", "SubclassMerged", "SubclassRefuted"}
-STATUS = {
-    "SubclassEmerged": "emerging",
-    "SubclassGrew": "emerging",
-    "SubclassDormant": "dormant",
-    "SubclassRecurred": "recurred",
-    "SubclassPromoted": "named",
-    "SubclassMuted": "muted",
-}
 
 
 class State:
@@ -282,46 +273,43 @@ class State:
 
     def _one(self, track: Track, event: Mapping[str, Any]) -> None:
         try:
-            kind = event["type"]
-            if kind in STATUS:
-                self._status(track, event, STATUS[kind])
-            elif kind in GONE:
+            kind = EVENT_TABLE.get(event["type"], OTHER_KIND)
+            if kind.status == GONE:
                 self._end(track, event)
-            elif kind == "SubclassSplit":
+            elif kind.status is not None:
+                self._status(track, event, kind)
+            elif kind.name == "SubclassSplit":
                 self._split(track, event)
-            elif kind == "NamingUndone":
+            elif kind.name == "NamingUndone":
                 for key in event["subclass_ids"]:
                     if (held := track.subclasses.get(key)) is not None:
                         held.status, held.label, held.told_at = "emerging", None, whole(event["seq"], "seq") + 1
-            elif kind == "NewClassesChanged":
+            elif kind.name == "NewClassesChanged":
                 self.delta = whole(event["delta"], "delta")
-            elif kind == "ClassDrifted":
-                self.signals["drift"] += 1
-            elif kind == "RecallDropped":
+            elif kind.signal == "recall_drops":
                 names = ("recall", "low", "high", "promised")
                 value, low, high, promised = (float(event[name]) for name in names)
                 self.recall = {"value": value, "low": low, "high": high, "promised": promised}
-            elif kind == "DependenceFound":
+            elif kind.name == "DependenceFound":
                 self.dependent = True
-            elif kind == "EventsSummed":
+            elif kind.name == "EventsSummed":
                 for key in list(event["emerged"])[:MOST_NAMELESS]:
                     self._announce(track, whole(key, "emerged"))
+            if kind.signal is not None:
+                self.signals[kind.signal] += 1
         except UNUSABLE as error:
             self.refuse("event", error)
             return
         self.changes += 1
 
-    def _status(self, track: Track, event: Mapping[str, Any], status: str) -> None:
+    def _status(self, track: Track, event: Mapping[str, Any], kind: EventKind) -> None:
         held = self._announce(track, whole(event["subclass_id"], "subclass_id"))
         held.told(event)
-        if event["type"] in ("SubclassEmerged", "SubclassRecurred"):
+        if kind.name in ("SubclassEmerged", "SubclassRecurred"):
             held.told_at = whole(event["seq"], "seq")
-        if event["type"] == "SubclassEmerged":
-            self.signals["novelty"] += 1
-        if event["type"] == "SubclassGrew" and held.status == "recurred":
-            return
-        held.status = status
-        held.label = str(event["label"]) if status == "named" else None
+        if kind.name != "SubclassGrew" or held.status != "recurred":
+            held.status = kind.status or ""
+            held.label = str(event["label"]) if held.status == "named" else None
 
     def _announce(self, track: Track, key: int) -> SubclassSummary:
         held = track.subclasses.get(key)
@@ -335,7 +323,7 @@ class State:
 
     def _forget_some(self, but: SubclassSummary) -> None:
         """Forget a tenth of the subclasses: those that have ended, then those that are gone for longest."""
-        others = sorted(self.every_subclass(), key=lambda each: (each.status != "gone", each.last or -1))
+        others = sorted(self.every_subclass(), key=lambda each: (each.status != GONE, each.last or -1))
         for held in others[: MOST_SUBCLASSES // 10]:
             if held is not but:
                 del self.tracks[held.track].subclasses[held.key]
@@ -363,7 +351,7 @@ class State:
             if source is not None:
                 track.subclasses.pop(key, None)
         elif held is not None:
-            held.status = "gone"
+            held.status = GONE
 
     def _split(self, track: Track, event: Mapping[str, Any]) -> None:
         sizes = [whole(size, "sizes") for size in event["sizes"]]

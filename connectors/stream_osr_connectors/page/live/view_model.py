@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.discovery.candidates import name_of
+from stream_osr.discovery.signal_table import EVENT_TABLE
 from stream_osr_connectors.page.live.class_summary import MOST_BINS, ClassSummary, SubclassSummary, number_of
 from stream_osr_connectors.page.live.state import State
 
-SETTLED = ("named", "muted")
+SETTLED = [kind.status for kind in EVENT_TABLE.values() if kind.settled]
 
 
 class GroupedCandidates(NamedTuple):
@@ -215,7 +216,7 @@ def card(
 def inbox(
     state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]
 ) -> list[dict[str, Any]]:
-    """Candidates in the order of `OpenSetRecognizer.new_classes`, then what people have named or muted.
+    """Candidates in the order of `OpenSetRecognizer.new_classes`, then what people have settled.
 
     Parameters
     ----------
@@ -283,8 +284,13 @@ def view_model(
     """
     recent = state.recent
     signals = inside.get("signals")
-    if signals is None and state.signals:
-        signals = {"novelty": 0, "drift": 0, **state.signals, "outliers": None, "data_quality": None}
+    if signals is None and (state.signals["novelty"] or state.signals["drift"]):
+        signals = {
+            "novelty": state.signals["novelty"],
+            "drift": state.signals["drift"],
+            "outliers": None,
+            "data_quality": None,
+        }
     return {
         "stream": {"decided": state.decided, "first_t": state.first_t, "last_t": state.last_t, **stream},
         "known": known_classes(state, inside.get("recalls") or {}),

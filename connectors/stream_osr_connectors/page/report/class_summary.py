@@ -12,17 +12,14 @@ import numpy as np
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.explanation import told_of_value
 from stream_osr.discovery.lifecycle import EMERGES_WITH
+from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, QUIET
 from stream_osr.discovery.summaries import Summary
 from stream_osr.engine import Stream
 from stream_osr.evaluation.calibration import auroc, expected_calibration_error
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.records import reading, real, whole
 from stream_osr_connectors.page.report.decisions_table import DecisionsTable
-from stream_osr_connectors.page.report.events_section import DRAWN
 from stream_osr_connectors.page.report.timeline import subclass_name
-
-_ENDS = frozenset({"SubclassForgotten", "SubclassMerged", "SubclassRefuted", "SubclassSplit"})
-"""Events that change what was told of a subclass before."""
 
 
 class FeatureShift(NamedTuple):
@@ -50,18 +47,16 @@ class EmergedSubclass(NamedTuple):
         Shift of each feature, the largest first.
     exemplars
         Keys of some instances.
-    alive
-        It is still in the model.
     truth
         True classes of its instances and how many of each, where labels are given; the most frequent first.
     values
         What its categories are like, in words, the one that tells most first.
     refuted
         Known class that it describes anew: it is not new after all. Empty: nobody said so.
-    named
-        Class that a person has said it is. Empty: nobody has.
-    muted
-        A person has said that it is of no interest.
+    settled
+        Decision of a person about it, in words. Empty: there is none.
+    alive
+        It is still in the model.
     """
 
     id: int
@@ -72,21 +67,16 @@ class EmergedSubclass(NamedTuple):
     distance: float
     shifts: tuple[FeatureShift, ...]
     exemplars: tuple[str, ...]
-    alive: bool = True
     truth: tuple[tuple[str, int], ...] = ()
     values: tuple[str, ...] = ()
     refuted: str = ""
-    named: str = ""
-    muted: bool = False
+    settled: str = ""
+    alive: bool = True
 
     @property
     def standing(self) -> str:
-        """Why nobody has to look at it, in words; empty: somebody has to."""
-        if self.refuted:
-            return f"not new: {self.refuted}"
-        if self.named:
-            return f"named: {self.named}"
-        return "muted" if self.muted else "" if self.alive else "gone"
+        """Reason why nobody has to look at it; empty: somebody has to."""
+        return f"not new: {self.refuted}" if self.refuted else self.settled or ("" if self.alive else GONE)
 
 
 def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, EmergedSubclass]:
@@ -100,28 +90,34 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, EmergedSubclas
     out: dict[int, EmergedSubclass] = {}
     for number, event in enumerate(events):
         with reading(event, "event", number):
-            kind = event["type"]
-            if "explanation" in event and kind in DRAWN - {"SubclassSplit"}:
+            kind = EVENT_TABLE.get(event["type"], OTHER_KIND)
+            if "explanation" in event and kind.status:
+                settled = (
+                    ""
+                    if not kind.settled
+                    else f"{kind.status}: {event['label']}"
+                    if "label" in event
+                    else kind.status
+                )
                 out[event["subclass_id"]] = EmergedSubclass(
                     id=whole(event["subclass_id"], "subclass_id"),
                     size=whole(event["size"], "size"),
                     first=whole(event["first_seen"]["seq"], "first_seen"),
                     last=whole(event["last_seen"]["seq"], "last_seen"),
                     **_described(event["explanation"], event["exemplars"]),
-                    named=str(event["label"]) if kind == "SubclassPromoted" else "",
-                    muted=kind == "SubclassMuted",
+                    settled=settled,
                 )
-            elif kind == "NamingUndone":
-                for key in event["subclass_ids"]:
-                    if key in out:
-                        out[key] = out[key]._replace(named="", muted=False)
-            elif kind in _ENDS and (before := out.get(key := event["subclass_id"])):
-                if kind == "SubclassSplit":
+            elif kind.name == "NamingUndone":
+                out |= {key: out[key]._replace(settled="") for key in event["subclass_ids"] if key in out}
+            elif (kind.status == GONE or kind.name == "SubclassSplit") and (
+                before := out.get(key := event["subclass_id"])
+            ):
+                if kind.name == "SubclassSplit":
                     told = _described(event["explanation"], event["exemplars"])
                     new, sizes = whole(event["new_id"], "new_id"), [whole(size, "sizes") for size in event["sizes"]]
                     out[key] = before._replace(size=sizes[0])
                     out[new] = before._replace(id=new, size=sizes[1], **told)
-                elif kind == "SubclassRefuted":
+                elif kind.name == "SubclassRefuted":
                     out[key] = before._replace(size=whole(event["size"], "size"), refuted=str(event["label"]))
                 else:
                     out[key] = before._replace(alive=False)
@@ -155,7 +151,7 @@ def emerged_slots(stream: Stream) -> dict[int, int]:
 def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubclass]:
     """Describe the emerged subclasses that a model holds now."""
     chain, dishes = stream.chains[0], stream.state.dishes
-    muted = set(stream.life.ids[stream.life.muted].tolist())
+    told_of = set(stream.life.ids[stream.life.told_of].tolist())
     out = {}
     for key, slot in emerged_slots(stream).items():
         life = stream.life.subclasses[key]
@@ -163,8 +159,14 @@ def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubcla
         why = explain(dishes, slot, *among)
         typical = () if life.kept is None else exemplars(dishes, slot, life.kept, chain.known)
         told = _described(why._asdict(), typical)
-        quiet = key in muted
-        out[key] = EmergedSubclass(key, int(dishes.size[slot]), life.first.seq, life.last.seq, muted=quiet, **told)
+        out[key] = EmergedSubclass(
+            key,
+            int(dishes.size[slot]),
+            life.first.seq,
+            life.last.seq,
+            settled="" if key in told_of else QUIET,
+            **told,
+        )
     return out
 
 

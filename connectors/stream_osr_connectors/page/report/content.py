@@ -114,7 +114,7 @@ class Content(NamedTuple):
 
     @property
     def others(self) -> tuple[EmergedSubclass, ...]:
-        """Subclasses that are in no candidate: they are gone, named, muted or not new."""
+        """Subclasses that are in no candidate: they are gone, settled or not new."""
         there = {key for candidate in self.candidates for key in candidate.ids}
         return tuple(each for each in self.emerged if each.id not in there)
 

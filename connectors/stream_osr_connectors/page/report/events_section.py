@@ -6,21 +6,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from stream_osr.discovery.events import Event, SubclassEvent
+from stream_osr.discovery.signal_table import EVENT_TABLE, OTHER_KIND
 from stream_osr.discovery.summaries import Signals
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.showing import shown
 from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.page.records import ReadRecord, reading, real, whole
-
-DRAWN = frozenset(
-    {
-        "EventsSummed", "NewClassesChanged", "RecallDropped", "SubclassDormant", "SubclassEmerged",
-        "SubclassForgotten", "SubclassGrew", "SubclassMerged", "SubclassMuted", "SubclassPromoted",
-        "SubclassRecurred", "SubclassRefuted", "SubclassSplit",
-    }
-)  # fmt: skip
-"""Events that have a place of their own on the page."""
 
 MOST_OTHERS = 50
 """Rows of the others."""
@@ -30,6 +21,11 @@ FACTS = 12
 
 _NUMBERS = ("seq", "subclass_id", "new_id", "size", "delta")
 _OF_ALL = frozenset({"type", "batch", "seq", "model"})
+
+
+def signal_of(event: Mapping[str, Any]) -> str | None:
+    """Find the signal that an event adds to."""
+    return EVENT_TABLE.get(event.get("type", ""), OTHER_KIND).signal
 
 
 class OtherEvent(NamedTuple):
@@ -77,7 +73,6 @@ def sort_events(records: Iterable[Mapping[str, Any]]) -> EventsSection:
     >>> happened.others, happened.repeated
     ((OtherEvent(kind='RateJumped', seq=127, facts="rate 0.25, of ['a']"),), 1)
     """
-    known = {kind.__name__ for kind in (*Event.__subclasses__(), *SubclassEvent.__subclasses__())}
     seen: set[str] = set()
     events: list[ReadRecord] = []
     others: list[OtherEvent] = []
@@ -88,14 +83,14 @@ def sort_events(records: Iterable[Mapping[str, Any]]) -> EventsSection:
             if not isinstance(kind, str):
                 raise TypeError(f"type is {shown(kind)}, not text")
             text = repr(sorted(record.items()))
-            numbers = _numbers(record, kind) if kind in known else _numbers_that_are_some(record)
+            numbers = _numbers(record, kind) if kind in EVENT_TABLE else _numbers_that_are_some(record)
         if text in seen:
             repeated += 1
             continue
         seen.add(text)
         rest = {name: value for name, value in record.items() if name not in _NUMBERS}
         events.append(ReadRecord({**rest, **numbers}, getattr(record, "place", f"event {number + 1}")))
-        if kind not in DRAWN:
+        if not EVENT_TABLE.get(kind, OTHER_KIND).drawn:
             others.append(OtherEvent(kind, numbers.get("seq"), _facts(record)))
     return EventsSection(tuple(events), tuple(others[:MOST_OTHERS]), len(others[MOST_OTHERS:]), repeated)
 
@@ -129,7 +124,7 @@ MOST_CLASSES = 5
 
 
 class RecallDrop(NamedTuple):
-    """The recall fell below the promise (``RecallDropped``): where this was told, what it was, what was promised."""
+    """A drop of the recall below the promise: where this was told, what it was, what was promised."""
 
     seq: int
     recall: ExpectedRecall
@@ -187,7 +182,7 @@ def recall_section(model: OpenSetRecognizer | None, events: Iterable[Mapping[str
     drops, refuted = [], []
     for number, event in enumerate(events):
         with reading(event, "event", number):
-            if event["type"] == "RecallDropped":
+            if signal_of(event) == "recall_drops":
                 now = ExpectedRecall(*(real(event[name], name) for name in ExpectedRecall._fields))
                 drops.append(RecallDrop(whole(event["seq"], "seq"), now, real(event["promised"], "promised")))
             elif event["type"] == "SubclassRefuted":

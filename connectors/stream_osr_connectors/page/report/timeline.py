@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_osr.discovery.signal_table import EVENT_TABLE
 from stream_osr_connectors.page.report.decisions_table import DecisionsTable
+from stream_osr_connectors.page.report.events_section import signal_of
 
 BINS = 100
 """Bins of the stream, at most."""
 ROWS = 30
 """Rows of new subclasses, and of known classes, at most."""
-
-MARKS = {"SubclassEmerged": "announced", "SubclassGrew": "doubled", "SubclassForgotten": "forgotten"}
-"""What events are called; others by the end of their name."""
 
 
 class TimelineRow(NamedTuple):
@@ -76,8 +75,8 @@ def subclass_name(key: int) -> str:
     return f"S{key}"
 
 
-def _called(kind: str) -> str:
-    return MARKS.get(kind, kind.removeprefix("Subclass").lower())
+def _mark(kind: str) -> str:
+    return EVENT_TABLE[kind].mark if kind in EVENT_TABLE else kind.removeprefix("Subclass").lower()
 
 
 def lay_out(told: DecisionsTable, emerged: Sequence[int], events: Sequence[Mapping[str, Any]]) -> Timeline:
@@ -128,12 +127,12 @@ def lay_out(told: DecisionsTable, emerged: Sequence[int], events: Sequence[Mappi
         judged=count(told.judged),
         truly_unknown=count(told.truly_unknown),
         marks=tuple(
-            TimelineMark(subclass_name(event["subclass_id"]), event["seq"], _called(event["type"]), event.get("size"))
+            TimelineMark(subclass_name(event["subclass_id"]), event["seq"], _mark(event["type"]), event.get("size"))
             for event in events
             if event.get("subclass_id") in shown and "seq" in event
         ),
         estimates=tuple(
             (event["seq"], event["delta"]) for event in events if event.get("type") == "NewClassesChanged"
         ),
-        drops=tuple(event["seq"] for event in events if event.get("type") == "RecallDropped"),
+        drops=tuple(event["seq"] for event in events if signal_of(event) == "recall_drops"),
     )
