@@ -34,8 +34,6 @@ MOST_CLASSES = 1000
 """Classes that are remembered."""
 EMERGES_WITH = 8
 """Instances of a subclass that counts as emerging where there are no events."""
-MOST_WAITING = 2000
-"""Events that wait for the decisions before them."""
 
 
 class State:
@@ -259,10 +257,6 @@ class State:
         for track in self.tracks:
             while track.waiting:
                 self._one(track, track.waiting.popleft())
-
-    def has_room(self) -> bool:
-        """Say whether more events should be read before decisions are."""
-        return all(len(track.waiting) < MOST_WAITING for track in self.tracks)
 
     def _happen(self, track: Track, seq: int) -> None:
         while track.waiting:

@@ -20,7 +20,7 @@ from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.report.class_summary import EmergedSubclass
 from stream_osr_connectors.page.report.decisions_table import (
     KNOWN_PLACES,
-    InstanceIndex,
+    DecisionsTable,
     evenly_spaced,
     example_places,
     latest,
@@ -52,14 +52,14 @@ class FeatureTable(NamedTuple):
 NO_FEATURES = FeatureTable((), {}, {})
 
 
-def remembered_places(pool: InstanceIndex, stream: Stream) -> NDArray[np.bool_]:
+def remembered_places(pool: DecisionsTable, stream: Stream) -> NDArray[np.bool_]:
     """Say which instances of a pool a model remembers, shape (n,)."""
     at = pool.seq - stream.past.seq
     return np.asarray((at >= 0) & (at < len(stream.past.keys)))
 
 
 def remembered_features(
-    pool: InstanceIndex, wanted: NDArray[np.int64], trained: TrainedModel, stream: Stream
+    pool: DecisionsTable, wanted: NDArray[np.int64], trained: TrainedModel, stream: Stream
 ) -> FeatureTable:
     """Take what a model remembers of these places of a pool."""
     wanted = wanted[remembered_places(pool, stream)[wanted]]
@@ -72,7 +72,7 @@ def remembered_features(
     )
 
 
-def given_features(pool: InstanceIndex, wanted: NDArray[np.int64], instances: Instances) -> FeatureTable:
+def given_features(pool: DecisionsTable, wanted: NDArray[np.int64], instances: Instances) -> FeatureTable:
     """Find these places of a pool among records: by key, or, where they have none, one record for each instance.
 
     Records of one key belong to the instances of that key in their order.
@@ -98,9 +98,9 @@ def given_features(pool: InstanceIndex, wanted: NDArray[np.int64], instances: In
             seen[text] += 1
             if at < len(by_key[text]) and (place := by_key[text][at]) in places:
                 found[place] = features
-    if not keyed and count != len(pool.seq):
+    if not keyed and count != len(pool):
         raise ConnectorError(
-            f"found {counted(len(pool.seq), 'decision')} and {counted(count, 'record')} of --input; "
+            f"found {counted(len(pool), 'decision')} and {counted(count, 'record')} of --input; "
             "say --key COLUMN, so that each record is found by the key of its decision"
         )
     for text, own in by_key.items():
@@ -121,11 +121,11 @@ def given_features(pool: InstanceIndex, wanted: NDArray[np.int64], instances: In
     )
 
 
-def _occurrences(pool: InstanceIndex, wanted: NDArray[np.int64]) -> dict[str, list[int]]:
+def _occurrences(pool: DecisionsTable, wanted: NDArray[np.int64]) -> dict[str, list[int]]:
     """Find all places of the keys of some places."""
     out: dict[str, list[int]] = {text: [] for place in wanted.tolist() if (text := pool.name(place))}
     if out:
-        for place in range(len(pool.seq)):
+        for place in range(len(pool)):
             if (own := out.get(pool.name(place))) is not None:
                 own.append(place)
     return out
@@ -232,7 +232,7 @@ def in_python(ids: Sequence[int]) -> str:
 def candidate_sections(
     found: NewClasses | None,
     emerged: Mapping[int, EmergedSubclass],
-    pool: InstanceIndex,
+    pool: DecisionsTable,
     looked_up: Callable[[NDArray[np.int64]], FeatureTable],
     remembered: NDArray[np.bool_] | None,
     command: Callable[[Sequence[int]], str],
@@ -279,7 +279,7 @@ def candidate_sections(
                 ids=ids,
                 subclasses=own_subclasses,
                 size=size,
-                share=size / len(pool.seq) if len(pool.seq) else None,
+                share=size / len(pool) if len(pool) else None,
                 truth=tuple(truth.most_common()),
                 examples=examples,
                 listed=tuple(_instance(pool, place) for place in places.tolist()),
@@ -303,13 +303,13 @@ def _where(remembered: NDArray[np.bool_] | None, places: NDArray[np.int64]) -> N
     return kept if len(kept) else places
 
 
-def _places(pool: InstanceIndex, instances: Sequence[ShownInstance]) -> list[int]:
+def _places(pool: DecisionsTable, instances: Sequence[ShownInstance]) -> list[int]:
     places: list[int] = np.searchsorted(pool.seq, [each.seq for each in instances]).tolist()
     return places
 
 
 def _examples(
-    pool: InstanceIndex,
+    pool: DecisionsTable,
     own: NDArray[np.int64],
     near: NDArray[np.int64],
     features: FeatureTable,
@@ -342,7 +342,7 @@ def _examples(
 
 
 def _instance(
-    pool: InstanceIndex, place: int, features: FeatureTable = NO_FEATURES, shown: Sequence[int] = ()
+    pool: DecisionsTable, place: int, features: FeatureTable = NO_FEATURES, shown: Sequence[int] = ()
 ) -> ShownInstance:
     values = features.values.get(place, (None,) * len(features.names))
     unknown = bool(pool.unknown[place])

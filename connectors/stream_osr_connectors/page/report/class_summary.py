@@ -254,8 +254,8 @@ def discovery_table(
     for group in () if summary is None else summary.known:
         shares = tuple((subclass_name(key), share) for key, share in group.subclasses)
         groups.append(GroupRow(str(group.name), False, group.size, None, shares))
-    if len(told.seq):
-        n, n_new = len(told.seq), int(told.unknown.sum())
+    if len(told):
+        n, n_new = len(told), int(told.unknown.sum())
         sizes_of = np.bincount(told.label[~told.unknown], minlength=len(told.names))
         within = dict(zip(told.names, sizes_of.tolist(), strict=True))
         sizes = {key: int((told.unknown & (told.subclass == key)).sum()) for key in emerged}

@@ -39,9 +39,8 @@ from stream_osr_connectors.page.report.class_summary import (
 )
 from stream_osr_connectors.page.report.decisions_table import (
     DecisionsTable,
-    InstanceIndex,
-    index_instances,
     read_decisions,
+    remembered_decisions,
 )
 from stream_osr_connectors.page.report.events_section import EventsSection, RecallSection, recall_section, sort_events
 from stream_osr_connectors.page.report.timeline import Timeline, lay_out
@@ -181,13 +180,13 @@ def collect(
     n, share, estimate, delta = 0, None, None, deltas[-1] if deltas else None
     if summary is not None and summary.stream_size:
         n, share, estimate, delta = summary.stream_size, summary.unknown_share, summary.new_classes, summary.delta
-    if len(told.seq):
-        n, share = len(told.seq), float(told.unknown.mean())
+    if len(told):
+        n, share = len(told), float(told.unknown.mean())
     repeated = {"decisions": told.repeated, "events": happened.repeated}
-    kept = index_instances(told, None if model is None else model.value.stream)
+    kept = told if len(told) or model is None else remembered_decisions(model.value.running[1])
     looked = _candidates(model, emerged, kept, instances, command)
     within = np.isin(kept.subclass, [key for each in looked for key in each.ids])
-    loose = float((kept.unknown & ~within).mean()) if n and len(kept.seq) else 0.0
+    loose = float((kept.unknown & ~within).mean()) if n and len(kept) else 0.0
     again = [f"{what} that came more than once count once: {n:,} are left out" for what, n in repeated.items() if n]
     return Content(
         title=title,
@@ -197,7 +196,7 @@ def collect(
         delta=delta,
         emerged=ordered,
         planes=drawn,
-        timeline=lay_out(told, [s.id for s in ordered], events) if len(told.seq) else None,
+        timeline=lay_out(told, [s.id for s in ordered], events) if len(told) else None,
         groups=discovery_table(summary, told, emerged),
         judged=compare_with_truth(told),
         told=told,
@@ -215,7 +214,7 @@ def collect(
 def _candidates(
     model: OpenSetRecognizer | None,
     emerged: Mapping[int, EmergedSubclass],
-    kept: InstanceIndex,
+    kept: DecisionsTable,
     instances: Instances | None,
     command: Callable[[Sequence[int]], str],
 ) -> tuple[CandidateSection, ...]:

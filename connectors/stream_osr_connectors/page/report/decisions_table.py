@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +63,9 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-class DecisionsTable(NamedTuple):
-    """Decisions as columns, in the order in which they were read.
+@dataclass(frozen=True, eq=False)
+class DecisionsTable:
+    """Decisions as columns, in the order of the stream.
 
     Attributes
     ----------
@@ -109,6 +112,27 @@ class DecisionsTable(NamedTuple):
     def judged(self) -> NDArray[np.bool_]:
         """Which decisions have a true label to be held against, shape (n,)."""
         return np.asarray(self.truth != NO_LABEL)
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    @cached_property
+    def _by_subclass(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places of the unknown instances, sorted by subclass, and the subclass of each."""
+        places = np.flatnonzero(self.unknown)
+        order = places[np.argsort(self.subclass[places], kind="stable")]
+        return order, self.subclass[order]
+
+    def members(self, subclasses: Iterable[int]) -> NDArray[np.int64]:
+        """Find the unknown instances of some subclasses: their places, in the order of the stream."""
+        order, subclass = self._by_subclass
+        ends = [np.searchsorted(subclass, key, side) for key in subclasses for side in ("left", "right")]
+        parts = [order[begin:end] for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
+
+    def name(self, place: int) -> str:
+        """Return the key of an instance; empty if it has none."""
+        return self.keys[int(self.number[place])]
 
 
 def read_decisions(
@@ -164,6 +188,7 @@ def read_decisions(
 
     table = np.fromiter(rows(), np.dtype(list(_COLUMNS.items())))
     once = table[_first_times(*(table[name] for name in ("seq", "key", "label", "subclass", "p_unknown")))]
+    once = once[np.argsort(once["seq"], kind="stable")]
     parts: list[Any] = [once[name] for name in _COLUMNS if name != "key"]
     parts += [keys, len(table) - len(once)]
     return DecisionsTable(tuple(codes), tuple(known), *parts)
@@ -202,74 +227,21 @@ UNSURE = 50
 """So many of a candidate's are its least sure ones."""
 
 
-class InstanceIndex(NamedTuple):
-    """Instances in the order of the stream.
-
-    Attributes
-    ----------
-    seq
-        Position of each, shape (n,).
-    subclass
-        Emerged subclass of the unknown ones, -1: none, shape (n,).
-    unknown
-        Whether each was called unknown, shape (n,).
-    p_unknown
-        Probability of being unknown, shape (n,).
-    names, label
-        Labels, and which of them each has, shape (n,).
-    keys, key
-        Keys, and which of them is whose, shape (n,).
-    order
-        Places of the unknown instances, sorted by subclass.
-    """
-
-    seq: NDArray[np.int64]
-    subclass: NDArray[np.int64]
-    unknown: NDArray[np.bool_]
-    p_unknown: NDArray[np.float64]
-    names: tuple[str, ...]
-    label: NDArray[np.int64]
-    keys: Texts
-    key: NDArray[np.int64]
-    order: NDArray[np.int64]
-
-    def members(self, subclasses: Iterable[int]) -> NDArray[np.int64]:
-        """Find the unknown instances of some subclasses: their places, in the order of the stream."""
-        sorted_ = self.subclass[self.order]
-        parts = [
-            self.order[np.searchsorted(sorted_, key) : np.searchsorted(sorted_, key, "right")] for key in subclasses
-        ]
-        return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
-
-    def name(self, place: int) -> str:
-        """Return the key of an instance; empty if it has none."""
-        return self.keys[int(self.key[place])]
-
-
-def index_instances(told: DecisionsTable, stream: Stream | None) -> InstanceIndex:
-    """Take the instances from decisions; without any, from what the model remembers."""
-    if len(told.seq) or stream is None:
-        own: list[NDArray[Any]] = [told.seq, told.subclass, told.unknown, told.p_unknown, told.label, told.number]
-        names, keys = told.names, told.keys
-    else:
-        past = stream.past
-        count, seats = len(past.keys), past.subclass[0].copy()
-        unknown = past.p_unknown >= 0.5
-        own = [
-            past.seq + np.arange(count),
-            seats,
-            unknown,
-            past.p_unknown,
-            unknown.astype(np.int64),
-            np.arange(count),
-        ]
-        names = ("known", "unknown")
-        keys = Texts("" if key is None else str(key) for key in past.keys.tolist())
-    at = np.argsort(own[0], kind="stable")
-    seq, subclass, unknown, p, label, number = (column[at] for column in own)
-    places = np.flatnonzero(unknown)
-    order = places[np.argsort(subclass[places], kind="stable")]
-    return InstanceIndex(seq, subclass, unknown, p, names, label, keys, number, order)
+def remembered_decisions(stream: Stream) -> DecisionsTable:
+    """Take the instances that a model remembers as decisions: known, or unknown."""
+    past, count = stream.past, len(stream.past.keys)
+    unknown, number, nothing = past.p_unknown >= 0.5, np.arange(count), np.full(count, NO_LABEL)
+    columns = (
+        unknown.astype(np.int64),
+        unknown,
+        past.subclass[0].copy(),
+        past.p_unknown,
+        nothing,
+        nothing >= 0,
+        number,
+    )
+    keys = Texts("" if key is None else str(key) for key in past.keys.tolist())
+    return DecisionsTable(("known", "unknown"), ("known",), past.seq + number, *columns, keys)
 
 
 def evenly_spaced(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
