@@ -12,9 +12,7 @@ import pytest
 from stream_osr.discovery.candidates import NewClasses
 from stream_osr_connectors.cli import demo
 from stream_osr_connectors.files.loop import load_checkpoint
-from stream_osr_connectors.page.live.view_model import view_model
-from stream_osr_connectors.page.live.state import State
-from stream_osr_connectors.page.report.content import collect
+from tests.doors.page import State, collect, view_model
 from tests.live.served import served
 from tests.test_cli import call
 

@@ -16,15 +16,21 @@ import uvicorn
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import open_sink, open_source
 from stream_osr_connectors.files.loop import Sinks, run
-from stream_osr_connectors.page.live.access import KnownHosts, Tokens
 from stream_osr_connectors.page.live.acts import FileActs
-from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
-from stream_osr_connectors.page.live.examples import ExampleChooser, Images
-from stream_osr_connectors.page.live.feeds import FileFeed, InputRows
-from stream_osr_connectors.page.live.hosting import configure, listen
-from stream_osr_connectors.page.live.server import make_app
-from stream_osr_connectors.page.live.watcher import Watcher
 from tests.blobs import fitted, stream_part
+from tests.doors.page import (
+    CheckpointView,
+    ExampleChooser,
+    FileFeed,
+    Images,
+    InputRows,
+    KnownHosts,
+    Tokens,
+    Watcher,
+    configure,
+    listen,
+    make_app,
+)
 
 ANNA, BERT = "annas-own-token-16", "berts-own-token-16"
 TOKENS = f"# who may act\nanna:{ANNA}\n\nbert:{BERT}\n"

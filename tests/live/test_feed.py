@@ -12,8 +12,8 @@ import pytest
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import open_sink
-from stream_osr_connectors.page.live.feeds import CutBack, FileFeed, InputRows, Tail, is_written
 from tests.blobs import fitted
+from tests.doors.page import CutBack, FileFeed, InputRows, Tail, is_written
 from tests.live.served import Page, make_run, served, write_input
 from tests.processes import COMMAND, Process
 

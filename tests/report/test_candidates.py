@@ -13,10 +13,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import loop
 from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.report import report_page
-from stream_osr_connectors.page.report.candidates import LISTED, choose_highlights
-from stream_osr_connectors.page.report.content import collect
-from stream_osr_connectors.page.report.decisions_table import Texts
-from stream_osr_connectors.page.report.files import naming, read_files, read_instances
+from tests.doors.page import LISTED, Texts, choose_highlights, collect, naming, read_files, read_instances
 from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW
 from tests.report.test_page import Page
 
@@ -72,7 +69,7 @@ def test_without_decisions_the_model_shows_what_it_remembers(run):
 
 def test_without_a_model_each_announced_subclass_is_a_candidate(run):
     content = collect(decisions=run.decisions, events=run.events)
-    assert {each.ids for each in content.candidates} == {(s.id,) for s in content.emerged if not s.standing}
+    assert {each.ids for each in content.candidates} == {(s.id,) for s in content.emerged if not s.settlement}
     assert all(each.examples.features == () and each.examples.known == () for each in content.candidates)
     assert all(each.examples.core for each in content.candidates)
 
@@ -161,17 +158,17 @@ def test_what_a_person_has_settled_is_no_candidate(run):
 
 def test_the_first_paragraph_names_the_largest_and_what_went_wrong(run):
     content = collect(run.model, run.decisions, run.events)
-    things = choose_highlights(content.candidates, content.held._replace(drops=(), below=False), (), 0.0).things
+    things = choose_highlights(content.candidates, content.recall._replace(drops=(), below=False), (), 0.0).things
     assert [thing.where for thing in things] == [
         f"candidate-{n}" for n in range(1, min(3, len(content.candidates)) + 1)
     ]
     drift = [{"type": "ClassDrifted", "label": "plain", "seq": 4}]
     first, *_, last = choose_highlights(
-        content.candidates, content.held._replace(drops=(), below=False), drift, 0.4
+        content.candidates, content.recall._replace(drops=(), below=False), drift, 0.4
     ).things
     assert first.name == "plain"
     assert (last.name, last.where) == ("40.0 %", "when")
-    assert choose_highlights((), content.held._replace(drops=(), below=False), (), 0.0).things == ()
+    assert choose_highlights((), content.recall._replace(drops=(), below=False), (), 0.0).things == ()
     assert "There is nothing to look at." in Page(report_page(decisions=run.decisions[:20])).text
 
 

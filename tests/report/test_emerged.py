@@ -8,14 +8,7 @@ from collections import Counter
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.page.report.class_summary import (
-    from_decisions,
-    from_events,
-    from_model,
-    told_by_sums,
-    with_truth,
-)
-from stream_osr_connectors.page.report.decisions_table import read_decisions
+from tests.doors.page import from_decisions, from_events, from_model, read_decisions, told_by_sums, with_truth
 from tests.report.conftest import EVIL_FEATURES, NEW
 
 

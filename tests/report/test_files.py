@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr_connectors.files.loop import Checkpoint, save_checkpoint
-from stream_osr_connectors.page.report.files import read_files, read_truth
+from tests.doors.page import read_files, read_truth
 
 
 def test_files_are_told_by_what_is_in_them(run, files):

@@ -7,9 +7,8 @@ import math
 import pytest
 
 from stream_osr.evaluation import AUROC, OpenSetReport
-from stream_osr_connectors.page.report.class_summary import compare_with_truth, discovery_table, from_model
-from stream_osr_connectors.page.report.decisions_table import read_decisions
 from tests.blobs import fitted
+from tests.doors.page import compare_with_truth, discovery_table, from_model, read_decisions
 
 
 def test_the_table_agrees_with_the_summary(run):

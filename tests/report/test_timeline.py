@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr_connectors.page.report.charts import signs
-from stream_osr_connectors.page.report.decisions_table import read_decisions
-from stream_osr_connectors.page.report.timeline import BINS, ROWS, lay_out
+from tests.doors.page import BINS, ROWS, lay_out, read_decisions, signs
 from tests.report.conftest import BEGINS, NEW, N
 from tests.report.test_told import decision
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.page.report.decisions_table import NO_LABEL, NO_SUBCLASS, read_decisions
+from tests.doors.page import NO_LABEL, NO_SUBCLASS, read_decisions
 
 
 def decision(seq: int, label: str, classes: tuple[str, ...] = ("red", "blue"), **more) -> dict:

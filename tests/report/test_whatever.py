@@ -17,10 +17,7 @@ from stream_osr.discovery.events import Event
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.page.report import report_page
-from stream_osr_connectors.page.report.content import Content, collect
-from stream_osr_connectors.page.report.decisions_table import MOST_LABELS
-from stream_osr_connectors.page.report.events_section import MOST_OTHERS
-from stream_osr_connectors.page.report.files import read_files
+from tests.doors.page import MOST_LABELS, MOST_OTHERS, Content, collect, read_files
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
 from tests.report.test_page import Page
@@ -47,8 +44,8 @@ def written(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".jsonl.gz"])
 def test_tables_and_compressed_files_tell_the_same(run: Run, tmp_path: Path, suffix: str) -> None:
-    got = content(written(tmp_path / f"decisions{suffix}", run.decisions)).told
-    expected = collect(decisions=run.decisions).told
+    got = content(written(tmp_path / f"decisions{suffix}", run.decisions)).table
+    expected = collect(decisions=run.decisions).table
     assert got is not None
     assert expected is not None
     for name, column in expected._asdict().items():
@@ -96,8 +93,8 @@ def test_a_column_of_keys_that_is_taken_for_labels_is_named(run: Run) -> None:
 def test_what_came_twice_counts_once_and_is_told(run: Run) -> None:
     again = [*run.decisions, *run.decisions[500:], {**run.decisions[3], "key": "another"}]
     got = collect(decisions=again, events=[*run.events, *run.events[:2]])
-    assert got.told is not None
-    assert (got.n, got.told.repeated) == (601, 100)
+    assert got.table is not None
+    assert (got.n, got.table.repeated) == (601, 100)
     assert got.notes == (
         "decisions that came more than once count once: 100 are left out",
         "events that came more than once count once: 2 are left out",

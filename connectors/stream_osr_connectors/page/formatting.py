@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from stream_osr.showing import printable
 
-LONGEST = 300
-"""Characters of a text of the data."""
+LONGEST, LONGEST_LIVE = 300, 400
+"""Characters of a text of the data on the report, and on the live page."""
 
 
 def page_text(value: Any) -> Any:
@@ -31,3 +31,38 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return page_text(value)
+
+
+def cut(value: object, most: int = LONGEST_LIVE) -> str:
+    """Cut a text of the data to what a page can show.
+
+    >>> cut("longer", 5)
+    'long…'
+    """
+    text = str(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def percent(share: float | None) -> str:
+    """Write a share.
+
+    >>> percent(0.25), percent(None)
+    ('25.0 %', 'n/a')
+    """
+    return "n/a" if share is None or share != share else f"{100 * share:.1f} %"
+
+
+def number_of(value: object) -> float | None:
+    """Read a number that may be missing.
+
+    >>> number_of(None), number_of(float("nan")), number_of(2)
+    (None, None, 2.0)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def subclass_name(key: int) -> str:
+    """Name a subclass as the paper does."""
+    return f"S{key}"

@@ -14,8 +14,8 @@ from stream_osr.discovery.events import Event
 from stream_osr.errors import InvalidParameter, MissingExtra
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr_connectors.page.formatting import subclass_name
 from stream_osr_connectors.page.report.content import Content, collect
-from stream_osr_connectors.page.report.timeline import subclass_name
 
 __all__ = ["Figures"]
 
@@ -118,7 +118,7 @@ class Figures:
         decisions, labels
             As for :meth:`timeline`.
         """
-        decided = self._collect(decisions, labels=labels).told
+        decided = self._collect(decisions, labels=labels).table
         judged = decided.judged
         if not judged.any():
             raise InvalidParameter(
@@ -133,8 +133,8 @@ class Figures:
         return charts.together(parts, WIDTH // 2, columns=2)
 
     def _collect(self, decisions: Records = (), events: Records = (), labels: Labels | None = None) -> Content:
-        told = None if labels is None else _truth(labels)
-        return collect(self._model, _records(decisions, "decisions"), _records(events, "events"), told)
+        true_label = None if labels is None else _truth(labels)
+        return collect(self._model, _records(decisions, "decisions"), _records(events, "events"), true_label)
 
 
 def _charts() -> Any:
@@ -153,11 +153,11 @@ def _truth(labels: Labels) -> Callable[[Any, int], str | None]:
         )
     look = labels.get if isinstance(labels, Mapping) else labels
 
-    def told(key: Any, number: int) -> str | None:
+    def true_label(key: Any, number: int) -> str | None:
         label = look(key)
         return None if label is None else str(label)
 
-    return told
+    return true_label
 
 
 def _records(records: Records, name: str) -> list[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Facts beside decisions and events: from the checkpoint of a run, or from the metrics of a Kafka service."""
+"""Facts beside decisions and events: recall, signals, candidates and the plane, from the checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -8,64 +8,81 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.error import URLError
-from urllib.request import ProxyHandler, build_opener
+from typing import Any
 
 import numpy as np
-from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.engine import Stream
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.files.loop import load_checkpoint
-from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.page.report.axes import planes
 
 logger = logging.getLogger("stream_osr")
 
-CHECKPOINT_TURN = 0.5
+TURN = 0.5
 """Seconds between two looks at the checkpoint."""
-CHECKPOINT_REST = 4.0
+REST = 4.0
 """Times of a reading that pass before the next."""
 Z = 1.96
 
 
-class ModelView(Protocol):
-    """What is known beside decisions and events."""
+class ModelView:
+    """Facts beside decisions and events; this one has none.
 
-    version: int
-    """Grows with what is known."""
+    Attributes
+    ----------
+    version
+        Grows with what is known.
+    """
 
-    def told(self) -> Mapping[str, Any]:
-        """Tell what is known, as :func:`stream_osr_connectors.page.live.shown.shown` takes it."""
+    def __init__(self) -> None:
+        self.version = 0
+        self._facts: Mapping[str, Any] = {}
+        self._trouble = ""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Give the facts, as :func:`stream_osr_connectors.page.live.view_model.view_model` takes them."""
+        return self._facts
 
     def notes(self) -> Sequence[str]:
-        """Say what could not be read."""
+        """Say why nothing is known."""
+        return [self._trouble] if self._trouble else []
+
+    def note(self, facts: Mapping[str, Any], trouble: str) -> None:
+        """Take in facts, or why there are none."""
+        self.version += (facts, trouble) != (self._facts, self._trouble)
+        self._facts, self._trouble = facts, trouble
 
     def stop(self) -> None:
         """Let go."""
 
 
-class NoView:
-    """Nothing is known."""
+class PolledView(ModelView):
+    """Facts that a thread looks up now and then, by :meth:`look`."""
 
-    version = 0
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
-    def told(self) -> Mapping[str, Any]:
-        """Nothing."""
-        return {}
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._stop.wait(self.look())
 
-    def notes(self) -> Sequence[str]:
-        """Nothing."""
-        return []
+    def look(self) -> float:
+        """Look once, and give the seconds until the next look."""
+        raise NotImplementedError
 
     def stop(self) -> None:
-        """Nothing."""
+        """End the thread."""
+        self._stop.set()
+        self._thread.join(10)
 
 
-class CheckpointView(NoView):
-    """What a checkpoint tells, read again by a thread whenever it has changed.
+class CheckpointView(PolledView):
+    """Facts from a checkpoint, read again whenever it has changed.
 
     Parameters
     ----------
@@ -74,54 +91,29 @@ class CheckpointView(NoView):
     """
 
     def __init__(self, checkpoint: Path) -> None:
-        self._path = checkpoint
-        self.version = 0
-        self._told: Mapping[str, Any] = {}
-        self._trouble = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        self._thread.start()
+        self._path, self._seen = checkpoint, object()
+        super().__init__("checkpoint")
 
-    def _run(self) -> None:
-        seen: object = None
-        while not self._stop.is_set():
-            began, rest = time.monotonic(), CHECKPOINT_TURN
-            try:
-                found = self._path.stat()
-                mark = found.st_ino, found.st_size, found.st_mtime_ns
-                if mark != seen:
-                    self._read()
-                    seen, self._trouble = mark, ""
-                    self.version += 1
-                    rest = max(CHECKPOINT_TURN, CHECKPOINT_REST * (time.monotonic() - began))
-            except FileNotFoundError:
-                self._note(f"There is no checkpoint {self._path.name}: recall and signals are not known.")
-            except (StreamOSRError, OSError) as error:
-                self._note(f"Recall and signals are not known: {error}")
-            except Exception:  # a page without them is better than none
-                logger.exception("the checkpoint %s was not read", self._path)
-                self._note(f"Recall and signals are not known: the checkpoint {self._path.name} was not read.")
-            self._stop.wait(rest)
-
-    def _note(self, trouble: str) -> None:
-        self.version += trouble != self._trouble
-        self._trouble = trouble
-
-    def _read(self) -> None:
-        self._told = model_view(load_checkpoint(self._path).model)
-
-    def told(self) -> Mapping[str, Any]:
-        """Tell what the model knows."""
-        return self._told
-
-    def notes(self) -> Sequence[str]:
-        """Say why nothing is known."""
-        return [self._trouble] if self._trouble else []
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        self._thread.join(10)
+    def look(self) -> float:
+        """Read the checkpoint if it has changed."""
+        began, trouble = time.monotonic(), ""
+        try:
+            found = self._path.stat()
+            mark = found.st_ino, found.st_size, found.st_mtime_ns
+            if mark != self._seen:
+                self.note(model_view(load_checkpoint(self._path).model), "")
+                self._seen = mark
+                return max(TURN, REST * (time.monotonic() - began))
+            return TURN
+        except FileNotFoundError:
+            trouble = f"There is no checkpoint {self._path.name}: recall and signals are not known."
+        except (StreamOSRError, OSError) as error:
+            trouble = f"Recall and signals are not known: {error}"
+        except Exception:  # a page without them is better than none
+            logger.exception("the checkpoint %s was not read", self._path)
+            trouble = f"Recall and signals are not known: the checkpoint {self._path.name} was not read."
+        self.note(self._facts, trouble)
+        return TURN
 
 
 def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
@@ -131,8 +123,8 @@ def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
     recall = None
     if expected is not None:
         promised = model.trained.report.known_recall
-        told = {"value": expected.recall, "low": expected.low, "high": expected.high}
-        recall = {**told, "promised": promised if promised is not None and math.isfinite(promised) else None}
+        facts = {"value": expected.recall, "low": expected.low, "high": expected.high}
+        recall = {**facts, "promised": promised if promised is not None and math.isfinite(promised) else None}
     return {
         "recall": recall,
         "dependent": signals.dependent,
@@ -187,78 +179,3 @@ def _plane(model: OpenSetRecognizer) -> dict[str, Any] | None:
         kind = "emerging" if spot.label is None else "known"
         points.append({"id": str(spot.id), "x": x, "y": y, "n": spot.size, "kind": kind, "label": spot.label})
     return {"axes": None, "points": points[:300]}
-
-
-METRICS_TURN = 2.0
-"""Seconds between two looks."""
-MOST_BYTES = 1 << 24
-
-_opener = build_opener(ProxyHandler({}))
-
-
-class MetricsView(NoView):
-    """What a service says at its port, asked by a thread.
-
-    Parameters
-    ----------
-    settings
-        Of the service, which name the port.
-    """
-
-    def __init__(self, settings: ServiceSettings) -> None:
-        host = settings.metrics_host if settings.metrics_host not in ("0.0.0.0", "::", "") else "127.0.0.1"
-        self._address = f"http://{f'[{host}]' if ':' in host else host}:{settings.metrics_port}/metrics"
-        self.version = 0
-        self._told: Mapping[str, Any] = {}
-        self._trouble = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                with _opener.open(self._address, timeout=5) as answer:
-                    told = metrics_view(answer.read(MOST_BYTES).decode())
-                trouble = ""
-            except (URLError, OSError, ValueError) as error:
-                told, trouble = {}, f"The recall is not known: {self._address} does not answer ({error})."
-            if (told, trouble) != (self._told, self._trouble):
-                self._told, self._trouble = told, trouble
-                self.version += 1
-            self._stop.wait(METRICS_TURN)
-
-    def told(self) -> Mapping[str, Any]:
-        """Tell what the service says."""
-        return self._told
-
-    def notes(self) -> Sequence[str]:
-        """Say why nothing is known."""
-        return [self._trouble] if self._trouble else []
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        self._thread.join(10)
-
-
-def metrics_view(text: str) -> dict[str, Any]:
-    """Read metrics: the recall of the partition with the lowest, which is the one to look at.
-
-    >>> metrics_view('stream_osr_expected_recall{partition="0"} 0.5')
-    {'recall': {'value': 0.5, 'low': 0.0, 'high': 1.0, 'promised': None}}
-    """
-    by_name: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            place = f"{sample.labels.get('topic')}/{sample.labels.get('partition')}"
-            by_name.setdefault(sample.name.removeprefix("stream_osr_"), {})[place] = sample.value
-    recall = by_name.get("expected_recall")
-    if not recall:
-        return {}
-    place = min(recall, key=lambda each: recall[each])
-    value, low = recall[place], by_name.get("expected_recall_low", {}).get(place, 0.0)
-    high = min(1.0, value + (value - low))
-    promised = by_name.get("promised_recall", {}).get(place)
-    told: dict[str, Any] = {"value": value, "low": low, "high": round(high, 6), "promised": promised}
-    return {"recall": told} | ({"dependent": any(by_name["dependent"].values())} if "dependent" in by_name else {})

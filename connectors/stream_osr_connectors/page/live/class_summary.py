@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from typing import Any
 
+from stream_osr_connectors.page.formatting import number_of
 from stream_osr_connectors.page.records import real, whole
 
 MOST_BINS = 120
@@ -288,7 +288,7 @@ class SubclassSummary(ClassSummary):
         self.also: set[int] = set()
         self.told_at = -1
 
-    def told(self, event: Mapping[str, Any]) -> None:
+    def reported(self, event: Mapping[str, Any]) -> None:
         """Take in what an event tells of it.
 
         Raises
@@ -314,8 +314,8 @@ class SubclassSummary(ClassSummary):
             differs.append({"feature": str(name), "here": here, "there": there, "deviations": deviations})
         for name, its in list((why.get("values") or {}).items())[:DIFFERS]:
             here, there = its["value"], its["usual"]
-            told = {"here": None if here is None else str(here), "there": None if there is None else str(there)}
-            differs.append({"feature": str(name), **told, "deviations": None, "share": number_of(its["share"])})
+            reported = {"here": None if here is None else str(here), "there": None if there is None else str(there)}
+            differs.append({"feature": str(name), **reported, "deviations": None, "share": number_of(its["share"])})
         nearest = str(why["nearest_class"])
         self.like = {"nearest_class": nearest, "distance": number_of(why["distance"]), "differs": differs}
         if len(mean) <= MOST_FEATURES:
@@ -330,17 +330,6 @@ class SubclassSummary(ClassSummary):
                 for name in self.known_mean
                 if shift.get(name)
             }
-
-
-def number_of(value: object) -> float | None:
-    """Read a number that may be missing.
-
-    >>> number_of(None), number_of(float("nan")), number_of(2)
-    (None, None, 2.0)
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
 
 
 class Track:

@@ -137,7 +137,7 @@ class Tail:
         self.number = self.place = 0
         self._read = 0
         self._rest = b""
-        self._guard = b""
+        self._last_bytes = b""
         self._descriptor: int | None = None
 
     def read(self, most: int = CHUNK) -> list[tuple[int, int, bytes]]:
@@ -167,7 +167,7 @@ class Tail:
         if not data:
             return []
         self._read += len(data)
-        self._guard = (self._guard + data)[-GUARD:]
+        self._last_bytes = (self._last_bytes + data)[-GUARD:]
         *whole, rest = (self._rest + data).split(b"\n")
         out = []
         for line in whole:
@@ -196,8 +196,8 @@ class Tail:
             return False  # it was removed, and stays as it was for us
         if not os.path.samestat(ours, there) or there.st_size < self._read:
             return True
-        size = len(self._guard)
-        return size > 0 and os.pread(self._descriptor, size, self._read - size) != self._guard
+        size = len(self._last_bytes)
+        return size > 0 and os.pread(self._descriptor, size, self._read - size) != self._last_bytes
 
     def span(self, place: int, after: int | None) -> bytes:
         """Read again what stands between two places; up to where reading has come, if there is no second."""
@@ -366,17 +366,17 @@ class InputRows:
         start = number + header
         if self._key is None:
             for _, row in self._rows(start, 1):
-                return self._shown(row)
+                return self._features(row)
             return None
         near = start + self._ahead
         for begin, most in ((max(start, near - 64), 128), (start, NEAR)):
             for line, row in self._rows(begin, most):
                 if str(row.get(self._key)) == str(key):
                     self._ahead = max(0, line - start)
-                    return self._shown(row)
+                    return self._features(row)
         return None
 
-    def _shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _features(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in row.items() if name not in self._hidden}
 
     def _rows(self, line: int, most: int) -> list[tuple[int, dict[str, Any]]]:
@@ -482,7 +482,7 @@ class FileFeed:
         self._began: float | None = None
         self._kept: list[tuple[int, int, bytes]] = []
         self._kept_events: list[tuple[int, int, bytes]] = []
-        self._told = 0
+        self._sent = 0
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
         """Read what has come."""
@@ -506,7 +506,7 @@ class FileFeed:
                 tail.close()
         self._decisions = Tail(self._decisions.path)
         self._events = None if self._events is None else Tail(self._events.path)
-        self._kept, self._kept_events, self._told, self._began = [], [], 0, None
+        self._kept, self._kept_events, self._sent, self._began = [], [], 0, None
 
     def _paced(self) -> list[tuple[int, int, bytes]]:
         """Read lines, no more of them than the speed allows."""
@@ -516,9 +516,9 @@ class FileFeed:
             self._kept = self._decisions.read()
         now = time.monotonic()
         self._began = now if self._began is None else self._began
-        due = max(0, int((now - self._began) * self._speed) - self._told)
+        due = max(0, int((now - self._began) * self._speed) - self._sent)
         out, self._kept = self._kept[:due], self._kept[due:]
-        self._told += len(out)
+        self._sent += len(out)
         return out
 
     @staticmethod

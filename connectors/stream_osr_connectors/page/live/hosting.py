@@ -149,7 +149,7 @@ def configure(app: ASGIApp) -> uvicorn.Config:
 def serve(
     listening: socket.socket,
     feed: Feed,
-    inside: ModelView,
+    view: ModelView,
     acts: Acts,
     *,
     tokens: Tokens | None = None,
@@ -163,7 +163,7 @@ def serve(
     ----------
     listening
         From :func:`listen`.
-    feed, inside, acts
+    feed, view, acts
         What is followed, what else is known of it, and how people's wishes reach it.
     tokens
         Who may act.
@@ -176,7 +176,7 @@ def serve(
     """
     host, port = listening.getsockname()[:2]
     examples = ExampleChooser(feed, images)
-    watcher = Watcher(feed, inside, acts, examples)
+    watcher = Watcher(feed, view, acts, examples)
     app = make_app(watcher, KnownHosts(host, port, names), tokens, images)
     config = configure(app)
     ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
@@ -186,7 +186,7 @@ def serve(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        inside.stop()
+        view.stop()
         acts.stop()
         listening.close()
 

@@ -7,15 +7,18 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
 
 import orjson
+from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka.client import ClientError, Place, TopicFollower, explained, quieten, start_explained
 from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
 from stream_osr_connectors.kafka.wire.messages import Received
-from stream_osr_connectors.page.live.checkpoint_view import MetricsView, ModelView, NoView
+from stream_osr_connectors.page.live.checkpoint_view import ModelView, PolledView
 from stream_osr_connectors.page.live.feeds import FoundDecision, NewRecords
 from stream_osr_connectors.page.live.label_acts import ServiceActs
 from stream_osr_connectors.values import DecodeError
@@ -30,6 +33,10 @@ SILENT = 60.0
 """Seconds without a decision after which the service counts as idle."""
 ANSWER = 10.0
 """Seconds that looking up may take."""
+METRICS_TURN = 2.0
+"""Seconds between two looks at the metrics."""
+MOST_BYTES = 1 << 24
+_opener = build_opener(ProxyHandler({}))
 NOT_JSON = "the value is not JSON; was the service run with another encoder than json?"
 
 
@@ -118,11 +125,11 @@ class ServiceFeed:
             (self._numbers[Place(one["topic"], one["partition"])], record.offset, record.offset, one)
             for record, one in self._parsed(records, "decision", refuse)
         ]
-        told = [
+        facts = [
             (self._numbers[Place(one["topic"], one["partition"])], one)
             for _, one in self._parsed(events, "event", refuse)
         ]
-        return NewRecords(decisions, told, len(records) >= MOST // 4 or len(events) >= MOST // 4)
+        return NewRecords(decisions, facts, len(records) >= MOST // 4 or len(events) >= MOST // 4)
 
     def _parsed(
         self, records: Sequence[Received], kind: str, refuse: Callable[[str, BaseException], None]
@@ -257,6 +264,52 @@ def _runs(offsets: Sequence[int], gap: int = 64) -> list[tuple[int, int]]:
     return out
 
 
+class MetricsView(PolledView):
+    """Facts that a service tells at its port for metrics.
+
+    Parameters
+    ----------
+    settings
+        Of the service, which name the port.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        host = settings.metrics_host if settings.metrics_host not in ("0.0.0.0", "::", "") else "127.0.0.1"
+        self._address = f"http://{f'[{host}]' if ':' in host else host}:{settings.metrics_port}/metrics"
+        super().__init__("metrics")
+
+    def look(self) -> float:
+        """Ask the service."""
+        try:
+            with _opener.open(self._address, timeout=5) as answer:
+                self.note(metrics_view(answer.read(MOST_BYTES).decode()), "")
+        except (URLError, OSError, ValueError) as error:
+            self.note({}, f"The recall is not known: {self._address} does not answer ({error}).")
+        return METRICS_TURN
+
+
+def metrics_view(text: str) -> dict[str, Any]:
+    """Read metrics: the recall of the partition with the lowest, which is the one to look at.
+
+    >>> metrics_view('stream_osr_expected_recall{partition="0"} 0.5')
+    {'recall': {'value': 0.5, 'low': 0.0, 'high': 1.0, 'promised': None}}
+    """
+    by_name: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            place = f"{sample.labels.get('topic')}/{sample.labels.get('partition')}"
+            by_name.setdefault(sample.name.removeprefix("stream_osr_"), {})[place] = sample.value
+    recall = by_name.get("expected_recall")
+    if not recall:
+        return {}
+    place = min(recall, key=lambda each: recall[each])
+    value, low = recall[place], by_name.get("expected_recall_low", {}).get(place, 0.0)
+    high = min(1.0, value + (value - low))
+    promised = by_name.get("promised_recall", {}).get(place)
+    facts: dict[str, Any] = {"value": value, "low": low, "high": round(high, 6), "promised": promised}
+    return {"recall": facts} | ({"dependent": any(by_name["dependent"].values())} if "dependent" in by_name else {})
+
+
 def parts(config: Path | None, last: int, allowed: bool) -> tuple[ServiceFeed, ModelView, ServiceActs]:
     """Read the settings, and follow the service.
 
@@ -277,5 +330,5 @@ def parts(config: Path | None, last: int, allowed: bool) -> tuple[ServiceFeed, M
     quieten()
     settings = load_settings(config, [], model=Path())
     feed = ServiceFeed(settings, last)
-    inside: ModelView = NoView() if settings.metrics_port is None else MetricsView(settings)
-    return feed, inside, ServiceActs(settings, allowed=allowed)
+    view: ModelView = ModelView() if settings.metrics_port is None else MetricsView(settings)
+    return feed, view, ServiceActs(settings, allowed=allowed)

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
+from stream_osr_connectors.page.formatting import number_of
 from stream_osr_connectors.page.live.class_summary import (
     Bins,
     ClassSummary,
@@ -20,7 +21,6 @@ from stream_osr_connectors.page.live.class_summary import (
     Track,
     empty_row,
     halved,
-    number_of,
 )
 from stream_osr_connectors.page.records import UNUSABLE, whole
 
@@ -141,18 +141,18 @@ class State:
         at = self.bins.begin(t)
         number = number * len(self.tracks) + track.number
         unknown = label == self._other
-        held: ClassSummary | None
+        summary: ClassSummary | None
         if unknown:
             self.unknown += 1
             self.unknown_row[at] += 1
         else:
             known = self.classes.get(label) or self._class(label)
             known.take(number, track.number, block, at, t)
-        held = None if key is None else self._of(track, key, unknown)
-        if held is not None:
-            held.take(number, track.number, block, at, t)
-            held.recent += 1
-        self._lately(held, unknown)
+        summary = None if key is None else self._of(track, key, unknown)
+        if summary is not None:
+            summary.take(number, track.number, block, at, t)
+            summary.recent += 1
+        self._lately(summary, unknown)
         self.decided += 1
         if t is not None:
             self.last_t = t
@@ -179,8 +179,8 @@ class State:
             self._announce(track, key)
         return found
 
-    def _lately(self, held: ClassSummary | None, unknown: bool) -> None:
-        self._recent.append(held)
+    def _lately(self, summary: ClassSummary | None, unknown: bool) -> None:
+        self._recent.append(summary)
         self._recent_unknown.append(unknown)
         self.recent_unknown += unknown
         if len(self._recent) > RECENT:
@@ -212,12 +212,12 @@ class State:
 
     def _class(self, label: str) -> ClassSummary:
         if len(self.classes) >= MOST_CLASSES:
-            by_size = sorted(self.classes.values(), key=lambda held: held.n)
-            for held in by_size[: MOST_CLASSES // 10]:
-                del self.classes[held.id]
+            by_size = sorted(self.classes.values(), key=lambda summary: summary.n)
+            for summary in by_size[: MOST_CLASSES // 10]:
+                del self.classes[summary.id]
                 self.forgotten += 1
-        held = self.classes[label] = ClassSummary(label)
-        return held
+        summary = self.classes[label] = ClassSummary(label)
+        return summary
 
     def _named(self, names: list[str]) -> None:
         self._names = names
@@ -226,11 +226,11 @@ class State:
 
     def _rows(self) -> Iterator[array[int]]:
         yield self.unknown_row
-        for held in chain(self.classes.values(), self.every_subclass()):
-            yield held.row
+        for summary in chain(self.classes.values(), self.every_subclass()):
+            yield summary.row
         for track in self.tracks:
-            for held in track.nameless.values():
-                yield held.row
+            for summary in track.nameless.values():
+                yield summary.row
 
     def every_subclass(self) -> Iterator[SubclassSummary]:
         """Give the subclasses that were told of."""
@@ -239,10 +239,10 @@ class State:
 
     def _merge_blocks(self, track: Track) -> None:
         track.blocks.merge()
-        for held in chain(self.classes.values(), track.subclasses.values(), track.nameless.values()):
-            bits = held.blocks.get(track.number)
+        for summary in chain(self.classes.values(), track.subclasses.values(), track.nameless.values()):
+            bits = summary.blocks.get(track.number)
             if bits is not None:
-                held.blocks[track.number] = halved(bits)
+                summary.blocks[track.number] = halved(bits)
 
     # Events.
 
@@ -276,8 +276,12 @@ class State:
                 self._split(track, event)
             elif kind.name == "NamingUndone":
                 for key in event["subclass_ids"]:
-                    if (held := track.subclasses.get(key)) is not None:
-                        held.status, held.label, held.told_at = "emerging", None, whole(event["seq"], "seq") + 1
+                    if (summary := track.subclasses.get(key)) is not None:
+                        summary.status, summary.label, summary.told_at = (
+                            "emerging",
+                            None,
+                            whole(event["seq"], "seq") + 1,
+                        )
             elif kind.name == "NewClassesChanged":
                 self.delta = whole(event["delta"], "delta")
             elif kind.signal == "recall_drops":
@@ -297,35 +301,35 @@ class State:
         self.changes += 1
 
     def _status(self, track: Track, event: Mapping[str, Any], kind: EventKind) -> None:
-        held = self._announce(track, whole(event["subclass_id"], "subclass_id"))
-        held.told(event)
+        summary = self._announce(track, whole(event["subclass_id"], "subclass_id"))
+        summary.reported(event)
         if kind.name in ("SubclassEmerged", "SubclassRecurred"):
-            held.told_at = whole(event["seq"], "seq")
-        if kind.name != "SubclassGrew" or held.status != "recurred":
-            held.status = kind.status or ""
-            held.label = str(event["label"]) if held.status == "named" else None
+            summary.told_at = whole(event["seq"], "seq")
+        if kind.name != "SubclassGrew" or summary.status != "recurred":
+            summary.status = kind.status or ""
+            summary.label = str(event["label"]) if summary.status == "named" else None
 
     def _announce(self, track: Track, key: int) -> SubclassSummary:
-        held = track.subclasses.get(key)
-        if held is None:
-            held = track.nameless.pop(key, None) or SubclassSummary(f"{track.prefix}{key}", key, track.number)
-            track.subclasses[key] = held
-            held.announced, held.told_at = True, track.seq
+        summary = track.subclasses.get(key)
+        if summary is None:
+            summary = track.nameless.pop(key, None) or SubclassSummary(f"{track.prefix}{key}", key, track.number)
+            track.subclasses[key] = summary
+            summary.announced, summary.told_at = True, track.seq
             if sum(len(each.subclasses) for each in self.tracks) > MOST_SUBCLASSES:
-                self._forget_some(held)
-        return held
+                self._forget_some(summary)
+        return summary
 
     def _forget_some(self, but: SubclassSummary) -> None:
         """Forget a tenth of the subclasses: those that have ended, then those that are gone for longest."""
         others = sorted(self.every_subclass(), key=lambda each: (each.status != GONE, each.last or -1))
-        for held in others[: MOST_SUBCLASSES // 10]:
-            if held is not but:
-                del self.tracks[held.track].subclasses[held.key]
+        for summary in others[: MOST_SUBCLASSES // 10]:
+            if summary is not but:
+                del self.tracks[summary.track].subclasses[summary.key]
                 self.forgotten += 1
 
     def _end(self, track: Track, event: Mapping[str, Any]) -> None:
         key = whole(event["subclass_id"], "subclass_id")
-        held = track.subclasses.get(key)
+        summary = track.subclasses.get(key)
         if event["type"] == "SubclassMerged":
             into, size = whole(event["into"], "into"), whole(event["size"], "size")
             end = into
@@ -333,7 +337,7 @@ class State:
                 end = track.into[end]
             if end == key:
                 raise ValueError(f"subclass {key} cannot merge into {into}, which has merged into it")
-            source = held or track.nameless.pop(key, None)
+            source = summary or track.nameless.pop(key, None)
             track.into[key] = into
             if len(track.into) > MOST_SUBCLASSES:
                 del track.into[next(iter(track.into))]
@@ -344,13 +348,13 @@ class State:
                 goal.size = max(goal.size, size)
             if source is not None:
                 track.subclasses.pop(key, None)
-        elif held is not None:
-            held.status = GONE
+        elif summary is not None:
+            summary.status = GONE
 
     def _split(self, track: Track, event: Mapping[str, Any]) -> None:
         sizes = [whole(size, "sizes") for size in event["sizes"]]
-        held = self._announce(track, whole(event["subclass_id"], "subclass_id"))
-        held.size = sizes[0]
+        summary = self._announce(track, whole(event["subclass_id"], "subclass_id"))
+        summary.size = sizes[0]
         new = self._announce(track, whole(event["new_id"], "new_id"))
         new.explained(event["explanation"])
         new.size = sizes[1]
@@ -368,7 +372,7 @@ class State:
     def find_all(self, ids: str) -> list[ClassSummary]:
         """Find a class, or the subclasses of a candidate by their names with commas between."""
         names = [ids] if ids.startswith("class:") else ids.split(",")[:MOST_SUBCLASSES]
-        return [held for name in names if (held := self.find(name)) is not None]
+        return [summary for name in names if (summary := self.find(name)) is not None]
 
     def find(self, id: str) -> ClassSummary | None:
         """Find a class (``class:LABEL``) or a subclass by the name that the page has for it."""

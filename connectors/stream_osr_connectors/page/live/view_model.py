@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stream_osr.discovery.candidates import name_of
 from stream_osr.discovery.signal_table import EVENT_TABLE
-from stream_osr_connectors.page.live.class_summary import MOST_BINS, ClassSummary, SubclassSummary, number_of
+from stream_osr_connectors.page.formatting import cut, number_of
+from stream_osr_connectors.page.live.class_summary import MOST_BINS, ClassSummary, SubclassSummary
 from stream_osr_connectors.page.live.state import State
 
 SETTLED = [kind.status for kind in EVENT_TABLE.values() if kind.settled]
 
 
-class GroupedCandidates(NamedTuple):
-    """Candidates, each with its subclasses, and subclasses that are settled, with status and label of each."""
-
-    candidates: Sequence[Sequence[SubclassSummary]]
-    settled: Sequence[tuple[SubclassSummary, str, str | None]]
-
-
 def group_candidates(
-    state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]
-) -> GroupedCandidates:
-    """Gather subclasses in candidates.
+    state: State, view: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]
+) -> tuple[Sequence[Sequence[SubclassSummary]], Sequence[tuple[SubclassSummary, str, str | None]]]:
+    """Gather subclasses in candidates; and those that are settled, with status and label of each.
 
     The model says which subclasses are one candidate, and in which order candidates stand, the largest first. Where
     there is no model each subclass is a candidate, and so is one that was announced after the checkpoint, or whose
@@ -36,36 +30,36 @@ def group_candidates(
     ----------
     state
         What decisions and events tell.
-    inside
+    view
         ``candidates`` of the checkpoint's model, as names of subclasses; ``sizes`` of subclasses; ``decided`` and
         ``seen``: how many instances it had decided and seen.
     named
         Status and label of subclasses of which people have said something.
     """
     settled, waiting = [], dict[str, SubclassSummary]()
-    for held in state.every_subclass():
-        status, label = named.get(held.id, (held.status, held.label))
+    for summary in state.every_subclass():
+        status, label = named.get(summary.id, (summary.status, summary.label))
         if status in SETTLED:
-            settled.append((held, status, label))
+            settled.append((summary, status, label))
         elif status != "gone":
-            waiting[held.id] = held
+            waiting[summary.id] = summary
     settled.sort(key=lambda one: (SETTLED.index(one[1]), -one[0].recent, -one[0].n))
-    groups, told = [], set[str]()
-    for ids in inside.get("candidates") or ():
-        told |= {*ids}
+    groups, grouped = [], set[str]()
+    for ids in view.get("candidates") or ():
+        grouped |= {*ids}
         if not waiting.keys().isdisjoint(ids):
             those = [waiting.get(id) or _found(state, id) for id in ids]
             # those that have not been announced belong to it, too
-            groups.append([held for held in those if held.id in waiting or not held.announced])
-    behind = all(track.seq + 1 < inside.get("decided", 0) for track in state.tracks)
-    no_model = "candidates" not in inside
+            groups.append([summary for summary in those if summary.id in waiting or not summary.announced])
+    behind = all(track.seq + 1 < view.get("decided", 0) for track in state.tracks)
+    no_model = "candidates" not in view
     alone = [
-        held
-        for id, held in waiting.items()
-        if id not in told and (no_model or behind or held.told_at >= inside.get("seen", 0) or id in named)
+        summary
+        for id, summary in waiting.items()
+        if id not in grouped and (no_model or behind or summary.told_at >= view.get("seen", 0) or id in named)
     ]
-    alone.sort(key=lambda held: (-max(held.size, held.n), held.key))
-    return GroupedCandidates([*groups, *([held] for held in alone)], settled)
+    alone.sort(key=lambda summary: (-max(summary.size, summary.n), summary.key))
+    return [*groups, *([summary] for summary in alone)], settled
 
 
 def _found(state: State, id: str) -> SubclassSummary:
@@ -74,13 +68,13 @@ def _found(state: State, id: str) -> SubclassSummary:
     return found if isinstance(found, SubclassSummary) else SubclassSummary(id, int(id), 0)
 
 
-def sizes_in(state: State, inside: Mapping[str, Any]) -> Callable[[SubclassSummary], int]:
+def sizes_in(state: State, view: Mapping[str, Any]) -> Callable[[SubclassSummary], int]:
     """Say how to find the size of a subclass: as the model has it, until decisions are newer than the checkpoint."""
-    sizes, decided = inside.get("sizes") or {}, inside.get("decided", 0)
+    sizes, decided = view.get("sizes") or {}, view.get("decided", 0)
     at_rest = all(track.seq + 1 <= decided for track in state.tracks)
 
-    def size(held: SubclassSummary) -> int:
-        own, known = max(held.size, held.n), sizes.get(held.id)
+    def size(summary: SubclassSummary) -> int:
+        own, known = max(summary.size, summary.n), sizes.get(summary.id)
         return own if known is None else int(known) if at_rest else max(int(known), own)
 
     return size
@@ -88,7 +82,7 @@ def sizes_in(state: State, inside: Mapping[str, Any]) -> Callable[[SubclassSumma
 
 def status_of(some: Sequence[SubclassSummary]) -> str:
     """Say how a candidate is: quiet only if all of it is."""
-    found = {held.status for held in some}
+    found = {summary.status for summary in some}
     return "recurred" if "recurred" in found else "dormant" if found == {"dormant"} else "emerging"
 
 
@@ -105,14 +99,14 @@ def events_plane(state: State, named: Mapping[str, tuple[str, str | None]]) -> d
     named
         Status and label of subclasses of which people have said something.
     """
-    there = [held for held in state.every_subclass() if held.mean is not None and held.status != "gone"]
-    there = sorted(there, key=lambda held: -held.n)[:MOST_POINTS]
-    names = sorted({name for held in there for name in held.mean or ()})
+    there = [summary for summary in state.every_subclass() if summary.mean is not None and summary.status != "gone"]
+    there = sorted(there, key=lambda summary: -summary.n)[:MOST_POINTS]
+    names = sorted({name for summary in there for name in summary.mean or ()})
     if len(names) < 2 or not there:
         return {"axes": None, "points": []}
-    spread = np.array([_middle([(held.scale or {}).get(name) for held in there]) for name in names])
-    own = np.array([[(held.mean or {}).get(name, np.nan) for name in names] for held in there]) / spread
-    near = np.array([[(held.known_mean or {}).get(name, np.nan) for name in names] for held in there]) / spread
+    spread = np.array([_middle([(summary.scale or {}).get(name) for summary in there]) for name in names])
+    own = np.array([[(summary.mean or {}).get(name, np.nan) for name in names] for summary in there]) / spread
+    near = np.array([[(summary.known_mean or {}).get(name, np.nan) for name in names] for summary in there]) / spread
     both = np.concatenate([own, near])
     both = np.nan_to_num(both - np.nanmean(np.where(np.isfinite(both), both, np.nan), axis=0), posinf=0.0, neginf=0.0)
     _, _, axes = np.linalg.svd(np.clip(both, -1e6, 1e6), full_matrices=False)
@@ -120,13 +114,13 @@ def events_plane(state: State, named: Mapping[str, tuple[str, str | None]]) -> d
         axes = np.concatenate([axes, np.zeros((2 - len(axes), len(names)))])
     places = both @ axes[:2].T
     points = []
-    for held, (x, y) in zip(there, places[: len(there)].tolist(), strict=True):
-        status, label = named.get(held.id, (held.status, held.label))
+    for summary, (x, y) in zip(there, places[: len(there)].tolist(), strict=True):
+        status, label = named.get(summary.id, (summary.status, summary.label))
         kind = "known" if status == "named" else "emerging"
-        points.append({"id": held.id, "x": x, "y": y, "n": held.n, "kind": kind, "label": label})
+        points.append({"id": summary.id, "x": x, "y": y, "n": summary.n, "kind": kind, "label": label})
     seen = set()
-    for held, (x, y) in zip(there, places[len(there) :].tolist(), strict=True):
-        label = held.like["nearest_class"]
+    for summary, (x, y) in zip(there, places[len(there) :].tolist(), strict=True):
+        label = summary.like["nearest_class"]
         if label in state.classes and (label, round(x, 3), round(y, 3)) not in seen:
             seen.add((label, round(x, 3), round(y, 3)))
             n = state.classes[label].n
@@ -145,14 +139,6 @@ MOST_CARDS = 200
 """Candidates in the inbox."""
 MOST_KNOWN = 200
 """Known classes."""
-LONGEST = 400
-"""Characters of a text of the data."""
-
-
-def text(value: object) -> str:
-    """Cut a text of the data to what a page can show."""
-    whole = str(value)
-    return whole if len(whole) <= LONGEST else whole[: LONGEST - 1] + "…"
 
 
 def timeline(state: State) -> dict[str, Any]:
@@ -161,8 +147,8 @@ def timeline(state: State) -> dict[str, Any]:
     sizes = [state.bins.width] * length
     if length:
         sizes[-1] = state.bins.n - (length - 1) * state.bins.width
-    classes = [held for held in state.classes.values() if held.n]
-    subclasses = [held for held in state.every_subclass() if held.n]
+    classes = [summary for summary in state.classes.values() if summary.n]
+    subclasses = [summary for summary in state.every_subclass() if summary.n]
     return {
         "edges": state.bins.edges(),
         "times": state.bins.times,
@@ -174,9 +160,9 @@ def timeline(state: State) -> dict[str, Any]:
     }
 
 
-def _rows(held: Iterable[ClassSummary], length: int) -> dict[str, list[int]]:
-    by_size = sorted(held, key=lambda one: -one.n)
-    out = {text(one.id): one.row.tolist()[:length] for one in by_size[:MOST_ROWS]}
+def _rows(summary: Iterable[ClassSummary], length: int) -> dict[str, list[int]]:
+    by_size = sorted(summary, key=lambda one: -one.n)
+    out = {cut(one.id): one.row.tolist()[:length] for one in by_size[:MOST_ROWS]}
     rest = by_size[MOST_ROWS:]
     if rest:
         out["others"] = [sum(counts) for counts in zip(*(one.row for one in rest), strict=True)][:length]
@@ -187,53 +173,54 @@ def card(
     some: Sequence[SubclassSummary], sizes: Sequence[int], decided: int, length: int, status: str, label: str | None
 ) -> dict[str, Any]:
     """Say what the inbox says of a candidate, given its subclasses, the largest first."""
-    like = next((held.like for held in some if held.like["nearest_class"] is not None), some[0].like)
-    first = min(some, key=lambda held: math.inf if held.since is None else held.since)
-    last = max(some, key=lambda held: -1 if held.last is None else held.last)
-    ids = [held.id for held in some]
+    like = next((summary.like for summary in some if summary.like["nearest_class"] is not None), some[0].like)
+    first = min(some, key=lambda summary: math.inf if summary.since is None else summary.since)
+    last = max(some, key=lambda summary: -1 if summary.last is None else summary.last)
+    ids = [summary.id for summary in some]
     return {
         "id": ids[0],
         "ids": ids,
-        "name": name_of([held.key for held in some]) if all(map(str.isdecimal, ids)) else ", ".join(ids),
+        "name": name_of([summary.key for summary in some]) if all(map(str.isdecimal, ids)) else ", ".join(ids),
         "subclasses": [{"id": id, "size": size} for id, size in zip(ids, sizes, strict=True)],
         "size": sum(sizes),
         "share": round(sum(sizes) / max(decided, 1), 6),
-        "recent": sum(held.recent for held in some),
-        "nearest_class": None if like["nearest_class"] is None else text(like["nearest_class"]),
+        "recent": sum(summary.recent for summary in some),
+        "nearest_class": None if like["nearest_class"] is None else cut(like["nearest_class"]),
         "distance": like["distance"],
-        "differs": [{**each, "feature": text(each["feature"])} for each in like["differs"]],
+        "differs": [{**each, "feature": cut(each["feature"])} for each in like["differs"]],
         "since": first.since,
         "since_t": first.since_t,
         "last": last.last,
         "last_t": last.last_t,
         "status": status,
-        "label": None if label is None else text(label),
-        "growth": [sum(counts) for counts in zip(*(held.row.tolist()[:length] for held in some), strict=True)],
+        "label": None if label is None else cut(label),
+        "growth": [sum(counts) for counts in zip(*(summary.row.tolist()[:length] for summary in some), strict=True)],
         "examples": {"core": [], "boundary": [], "known": []},
     }
 
 
-def inbox(
-    state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]
-) -> list[dict[str, Any]]:
+def inbox(state: State, view: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]) -> list[dict[str, Any]]:
     """Candidates in the order of `OpenSetRecognizer.new_classes`, then what people have settled.
 
     Parameters
     ----------
-    state, inside
+    state, view
         What is known.
     named
         Status and label of subclasses of which people have said something.
     """
     length = min(len(state.bins.times), MOST_BINS)
-    size_of = sizes_in(state, inside)
+    size_of = sizes_in(state, view)
 
     def made(some: Sequence[SubclassSummary], status: str, label: str | None) -> dict[str, Any]:
-        return card(some, [size_of(held) for held in some], state.decided, length, status, label)
+        return card(some, [size_of(summary) for summary in some], state.decided, length, status, label)
 
-    groups, settled = group_candidates(state, inside, named)
+    groups, settled = group_candidates(state, view, named)
     cards = [made(some, status_of(some), None) for some in groups[:MOST_CARDS]]
-    return [*cards, *(made([held], status, label) for held, status, label in settled[: MOST_CARDS - len(cards)])]
+    return [
+        *cards,
+        *(made([summary], status, label) for summary, status, label in settled[: MOST_CARDS - len(cards)]),
+    ]
 
 
 def known_classes(state: State, recalls: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -243,7 +230,7 @@ def known_classes(state: State, recalls: Mapping[str, Any]) -> list[dict[str, An
     for name in names:
         n = state.classes[name].n if name in state.classes else 0
         share = round(n / max(state.decided, 1), 6)
-        rows.append({"label": text(name), "n": n, "share": share, "recall": recalls.get(name)})
+        rows.append({"label": cut(name), "n": n, "share": share, "recall": recalls.get(name)})
     rows.sort(key=lambda row: row["n"], reverse=True)
     return rows[:MOST_KNOWN]
 
@@ -253,16 +240,16 @@ def notes(state: State, others: Iterable[str]) -> list[str]:
     out = []
     for kind, count in state.unusable.items():
         are = f"1 line is no {kind} and was" if count == 1 else f"{count} lines are no {kind}s and were"
-        out.append(f"{are} passed over; the first: {text(state.why[kind])}")
+        out.append(f"{are} passed over; the first: {cut(state.why[kind])}")
     if state.forgotten:
         out.append(f"{state.forgotten} classes or subclasses are not shown: there are too many.")
-    return [*out, *(text(each) for each in others)]
+    return [*out, *(cut(each) for each in others)]
 
 
 def view_model(
     state: State,
     stream: Mapping[str, Any],
-    inside: Mapping[str, Any],
+    view: Mapping[str, Any],
     named: Mapping[str, tuple[str, str | None]],
     others: Iterable[str],
 ) -> dict[str, Any]:
@@ -274,7 +261,7 @@ def view_model(
         What is known.
     stream
         What the feed says of itself.
-    inside
+    view
         What a checkpoint or the service's metrics tell: ``recall``, ``recalls`` of classes, ``dependent``,
         ``signals``, ``new_classes``, ``events_plane``, ``candidates``, ``decided``, ``seen``.
     named
@@ -283,7 +270,7 @@ def view_model(
         Sentences for the notes.
     """
     recent = state.recent
-    signals = inside.get("signals")
+    signals = view.get("signals")
     if signals is None and (state.signals["novelty"] or state.signals["drift"]):
         signals = {
             "novelty": state.signals["novelty"],
@@ -293,19 +280,19 @@ def view_model(
         }
     return {
         "stream": {"decided": state.decided, "first_t": state.first_t, "last_t": state.last_t, **stream},
-        "known": known_classes(state, inside.get("recalls") or {}),
-        "recall": inside.get("recall") or state.recall,
-        "dependent": inside.get("dependent", state.dependent),
+        "known": known_classes(state, view.get("recalls") or {}),
+        "recall": view.get("recall") or state.recall,
+        "dependent": view.get("dependent", state.dependent),
         "unknown": {
             "n": state.unknown,
             "rate": round(state.unknown / max(state.decided, 1), 6),
             "recent_rate": round(state.recent_unknown / max(recent, 1), 6),
         },
         "signals": signals,
-        "new_classes": inside.get("new_classes"),
+        "new_classes": view.get("new_classes"),
         "timeline": timeline(state),
-        "plane": inside.get("plane") or events_plane(state, named),
-        "inbox": inbox(state, inside, named),
+        "plane": view.get("plane") or events_plane(state, named),
+        "inbox": inbox(state, view, named),
         "notes": notes(state, others),
     }
 
@@ -315,8 +302,8 @@ def why(decision: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> told = {"label": "unknown", "probabilities": {"red": 0.01, "unknown": 0.99}, "p_unknown": 0.99}
-    >>> why({**told, "subclass_id": 3, "nearest_class": "red", "distance": 12.0, "density_rank": 0.2})
+    >>> grouped = {"label": "unknown", "probabilities": {"red": 0.01, "unknown": 0.99}, "p_unknown": 0.99}
+    >>> why({**grouped, "subclass_id": 3, "nearest_class": "red", "distance": 12.0, "density_rank": 0.2})
     'It is unknown with probability 0.99: of subclass 3. The nearest known class is red, 12.0 standard deviations \
 off; 20.0 % of the instances of its training are as unusual.'
     """

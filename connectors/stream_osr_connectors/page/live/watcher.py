@@ -62,7 +62,7 @@ class Watcher:
     ----------
     feed
         What is followed.
-    inside
+    view
         What a checkpoint or the service's metrics tell.
     acts
         What people ask.
@@ -70,13 +70,13 @@ class Watcher:
         Who chooses examples.
     """
 
-    def __init__(self, feed: Feed, inside: ModelView, acts: Acts, examples: ExampleChooser) -> None:
-        self.feed, self.inside, self.acts, self.examples = feed, inside, acts, examples
+    def __init__(self, feed: Feed, view: ModelView, acts: Acts, examples: ExampleChooser) -> None:
+        self.feed, self.view, self.acts, self.examples = feed, view, acts, examples
         self.lock = threading.Lock()
         self.state = State(feed.prefixes, events=feed.has_events)
         self.seen = PageState(0, b"", ())
         self._stop = threading.Event()
-        self._told: Callable[[], None] = lambda: None
+        self._notify: Callable[[], None] = lambda: None
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
         self._again = 0
@@ -85,9 +85,9 @@ class Watcher:
         self._good: dict[str, float] = {}
         self._began = self._turned = time.time()
 
-    def start(self, told: Callable[[], None]) -> None:
-        """Begin; ``told`` is called, in the thread, whenever there is something new to see."""
-        self._told = told
+    def start(self, notify: Callable[[], None]) -> None:
+        """Begin; ``notify`` is called, in the thread, whenever there is something new to see."""
+        self._notify = notify
         self.examples.start(self.remembered)
         self._tell()
         self._thread.start()
@@ -113,7 +113,7 @@ class Watcher:
         return Stale(_moment(self._turned), "the thread that reads does not answer") if silent else None
 
     def _run(self) -> None:
-        told_at, told, again_at, wait = 0.0, None, 0.0, FIRST_WAIT
+        told_at, last_mark, again_at, wait = 0.0, None, 0.0, FIRST_WAIT
         while not self._stop.is_set():
             self._turned, more = time.time(), False
             if time.monotonic() >= again_at:
@@ -125,10 +125,10 @@ class Watcher:
             if hurried or now - told_at >= PACE:
                 self._wanted.clear()
                 self._try("What was asked cannot be read", self.acts.look)
-                aside = self.inside.version, self.acts.version, self.examples.version, self._try_running()
-                mark = self.state.changes, self._again, self.stale, aside
-                if mark != told or hurried:
-                    told = mark
+                others = self.view.version, self.acts.version, self.examples.version, self._try_running()
+                mark = self.state.changes, self._again, self.stale, others
+                if mark != last_mark or hurried:
+                    last_mark = mark
                     self._tell()
                 told_at = time.monotonic()
             if not more:
@@ -192,17 +192,17 @@ class Watcher:
         self._last, body = made
         self.seen = PageState(self._last["seq"], body, self._last["inbox"])
         self.examples.want(self._last["inbox"])
-        self._told()
+        self._notify()
 
     def _page(self) -> tuple[dict[str, Any], bytes]:
-        notes = [*self.feed.notes(), *self.inside.notes(), *self.acts.notes(), *self.examples.notes()]
+        notes = [*self.feed.notes(), *self.view.notes(), *self.acts.notes(), *self.examples.notes()]
         if self._again:
             notes.append(
                 "The decisions were cut back by a run that went on from its checkpoint; they were read again."
             )
         stream = {**self._stream(), "running": self.feed.running(), "behind": self.feed.behind()}
         with self.lock:
-            page = view_model(self.state, stream, self.inside.told(), self.acts.named(), notes)
+            page = view_model(self.state, stream, self.view.facts(), self.acts.named(), notes)
         for card in page["inbox"]:
             card["examples"] = self.examples.of(card)
         page["history"] = self.acts.history()
@@ -240,16 +240,16 @@ class Watcher:
                 return None
             tracks = self.state.tracks
             spans = []
-            for track in dict.fromkeys(track for held in some for track in held.blocks):
+            for track in dict.fromkeys(track for summary in some for track in summary.blocks):
                 blocks, bits = tracks[track].blocks, 0
-                for held in some:
-                    bits |= held.blocks.get(track, 0)
+                for summary in some:
+                    bits |= summary.blocks.get(track, 0)
                 for block in newest_first(bits):
                     number, place, after = blocks.span(block)
                     first = number * len(tracks) + track
                     if before is None or first < before:
                         spans.append((first, track, number, place, after))
-            keys = {key for held in some for key in (getattr(held, "key", None), *getattr(held, "also", ()))}
+            keys = {key for summary in some for key in (getattr(summary, "key", None), *getattr(summary, "also", ()))}
         spans.sort(reverse=True)
         out: list[FoundDecision] = []
         for done, (_, track, number, place, after) in enumerate(spans):
@@ -285,8 +285,8 @@ class Watcher:
         with self.lock:
             some = self.state.find_all(id)
             tracks = self.state.tracks
-            last = [held.last for held in some if held.last is not None]
-            for n in {*chain.from_iterable(held.kept for held in some), *last}:
+            last = [summary.last for summary in some if summary.last is not None]
+            for n in {*chain.from_iterable(summary.kept for summary in some), *last}:
                 number, track = divmod(n, len(tracks))
                 block = tracks[track].blocks.holding(number)
                 if block is not None:

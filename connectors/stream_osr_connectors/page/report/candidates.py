@@ -17,6 +17,7 @@ from stream_osr.engine import Stream
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import counted
 from stream_osr.trained import TrainedModel
+from stream_osr_connectors.page.formatting import percent
 from stream_osr_connectors.page.report.class_summary import EmergedSubclass
 from stream_osr_connectors.page.report.decisions_table import (
     KNOWN_PLACES,
@@ -52,18 +53,18 @@ class FeatureTable(NamedTuple):
 NO_FEATURES = FeatureTable((), {}, {})
 
 
-def remembered_places(pool: DecisionsTable, stream: Stream) -> NDArray[np.bool_]:
+def remembered_places(decided: DecisionsTable, stream: Stream) -> NDArray[np.bool_]:
     """Say which instances of a pool a model remembers, shape (n,)."""
-    at = pool.seq - stream.past.seq
+    at = decided.seq - stream.past.seq
     return np.asarray((at >= 0) & (at < len(stream.past.keys)))
 
 
 def remembered_features(
-    pool: DecisionsTable, wanted: NDArray[np.int64], trained: TrainedModel, stream: Stream
+    decided: DecisionsTable, wanted: NDArray[np.int64], trained: TrainedModel, stream: Stream
 ) -> FeatureTable:
     """Take what a model remembers of these places of a pool."""
-    wanted = wanted[remembered_places(pool, stream)[wanted]]
-    rows = stream.past.rows[pool.seq[wanted] - stream.past.seq]
+    wanted = wanted[remembered_places(decided, stream)[wanted]]
+    rows = stream.past.rows[decided.seq[wanted] - stream.past.seq]
     columns = values_of(rows, trained.space, trained.names, trained.categories)
     values = dict(zip(wanted.tolist(), zip(*columns.values(), strict=True), strict=True)) if columns else {}
     measured = rows[:, len(trained.space.places) :]  # whitened numbers: distances are those of the model
@@ -72,7 +73,7 @@ def remembered_features(
     )
 
 
-def given_features(pool: DecisionsTable, wanted: NDArray[np.int64], instances: Instances) -> FeatureTable:
+def given_features(decided: DecisionsTable, wanted: NDArray[np.int64], instances: Instances) -> FeatureTable:
     """Find these places of a pool among records: by key, or, where they have none, one record for each instance.
 
     Records of one key belong to the instances of that key in their order.
@@ -82,7 +83,7 @@ def given_features(pool: DecisionsTable, wanted: NDArray[np.int64], instances: I
     ConnectorError
         If records without keys are not as many as instances, or none with a key is one of them.
     """
-    by_key = _occurrences(pool, wanted)
+    by_key = _occurrences(decided, wanted)
     places = set(wanted.tolist())
     found: dict[int, Mapping[Any, Any]] = {}
     seen: Counter[str] = Counter()
@@ -98,9 +99,9 @@ def given_features(pool: DecisionsTable, wanted: NDArray[np.int64], instances: I
             seen[text] += 1
             if at < len(by_key[text]) and (place := by_key[text][at]) in places:
                 found[place] = features
-    if not keyed and count != len(pool):
+    if not keyed and count != len(decided):
         raise ConnectorError(
-            f"found {counted(len(pool), 'decision')} and {counted(count, 'record')} of --input; "
+            f"found {counted(len(decided), 'decision')} and {counted(count, 'record')} of --input; "
             "say --key COLUMN, so that each record is found by the key of its decision"
         )
     for text, own in by_key.items():
@@ -121,12 +122,12 @@ def given_features(pool: DecisionsTable, wanted: NDArray[np.int64], instances: I
     )
 
 
-def _occurrences(pool: DecisionsTable, wanted: NDArray[np.int64]) -> dict[str, list[int]]:
+def _occurrences(decided: DecisionsTable, wanted: NDArray[np.int64]) -> dict[str, list[int]]:
     """Find all places of the keys of some places."""
-    out: dict[str, list[int]] = {text: [] for place in wanted.tolist() if (text := pool.name(place))}
+    out: dict[str, list[int]] = {text: [] for place in wanted.tolist() if (text := decided.name(place))}
     if out:
-        for place in range(len(pool)):
-            if (own := out.get(pool.name(place))) is not None:
+        for place in range(len(decided)):
+            if (own := out.get(decided.name(place))) is not None:
                 own.append(place)
     return out
 
@@ -232,7 +233,7 @@ def in_python(ids: Sequence[int]) -> str:
 def candidate_sections(
     found: NewClasses | None,
     emerged: Mapping[int, EmergedSubclass],
-    pool: DecisionsTable,
+    decided: DecisionsTable,
     looked_up: Callable[[NDArray[np.int64]], FeatureTable],
     remembered: NDArray[np.bool_] | None,
     command: Callable[[Sequence[int]], str],
@@ -245,7 +246,7 @@ def candidate_sections(
         What a model says; ``None``: each subclass that somebody has to look at is a candidate.
     emerged
         The emerged subclasses.
-    pool
+    decided
         Instances.
     looked_up
         Gives the features of instances, by their places.
@@ -256,20 +257,20 @@ def candidate_sections(
     """
     groups = _groups(found, emerged)
     groups.sort(key=lambda group: (-group[1], group[0]))
-    members = [pool.members(ids) for ids, _ in groups]
-    known = np.flatnonzero(~pool.unknown)
+    members = [decided.members(ids) for ids, _ in groups]
+    known = np.flatnonzero(~decided.unknown)
     usable = [_where(remembered, own) for own in members]
     near, tried = (
         evenly_spaced(_where(remembered, known), KNOWN_PLACES),
-        [example_places(pool.p_unknown, own) for own in usable],
+        [example_places(decided.p_unknown, own) for own in usable],
     )
     features = looked_up(np.unique(np.concatenate([near, *tried]))) if groups else NO_FEATURES
     out = []
     for number, ((ids, size), own, looked) in enumerate(zip(groups, members, tried, strict=True), start=1):
         own_subclasses = tuple(emerged[key] for key in ids if key in emerged)
-        examples = _examples(pool, looked, near, features, own_subclasses[0])
+        examples = _examples(decided, looked, near, features, own_subclasses[0])
         most = LISTED if number <= LARGEST else LISTED_OF_SMALL
-        places = latest(own, most, [] if examples is None else _places(pool, (*examples.core, *examples.boundary)))
+        places = latest(own, most, [] if examples is None else _places(decided, (*examples.core, *examples.boundary)))
         truth = Counter[str]()
         for subclass in own_subclasses:
             truth.update(dict(subclass.truth))
@@ -279,10 +280,10 @@ def candidate_sections(
                 ids=ids,
                 subclasses=own_subclasses,
                 size=size,
-                share=size / len(pool) if len(pool) else None,
+                share=size / len(decided) if len(decided) else None,
                 truth=tuple(truth.most_common()),
                 examples=examples,
-                listed=tuple(_instance(pool, place) for place in places.tolist()),
+                listed=tuple(_instance(decided, place) for place in places.tolist()),
                 instances=len(own),
                 command=command(ids),
             )
@@ -292,7 +293,7 @@ def candidate_sections(
 
 def _groups(found: NewClasses | None, emerged: Mapping[int, EmergedSubclass]) -> list[tuple[tuple[int, ...], int]]:
     if found is None:
-        return [((key,), each.size) for key, each in emerged.items() if not each.standing]
+        return [((key,), each.size) for key, each in emerged.items() if not each.settlement]
     groups = [(each.subclasses, each.size) for each in found.candidates]
     return [group for group in groups if any(key in emerged for key in group[0])]
 
@@ -303,13 +304,13 @@ def _where(remembered: NDArray[np.bool_] | None, places: NDArray[np.int64]) -> N
     return kept if len(kept) else places
 
 
-def _places(pool: DecisionsTable, instances: Sequence[ShownInstance]) -> list[int]:
-    places: list[int] = np.searchsorted(pool.seq, [each.seq for each in instances]).tolist()
+def _places(decided: DecisionsTable, instances: Sequence[ShownInstance]) -> list[int]:
+    places: list[int] = np.searchsorted(decided.seq, [each.seq for each in instances]).tolist()
     return places
 
 
 def _examples(
-    pool: DecisionsTable,
+    decided: DecisionsTable,
     own: NDArray[np.int64],
     near: NDArray[np.int64],
     features: FeatureTable,
@@ -319,40 +320,40 @@ def _examples(
         return None
     here, there = ([place for place in places.tolist() if place in features.table] for places in (own, near))
     if here:
-        table, p = [features.table[place] for place in here], pool.p_unknown[here]
+        table, p = [features.table[place] for place in here], decided.p_unknown[here]
         core, boundary, known = choose(table, p, [features.table[place] for place in there])
     else:  # by their probability alone
-        here, p = own.tolist(), pool.p_unknown[own]
+        here, p = own.tolist(), decided.p_unknown[own]
         core, boundary, known = choose(np.empty((len(here), 0)), p, [])
     moved = [shift.feature for shift in main.shifts if shift.feature in features.names]
     ordered = list(dict.fromkeys([*moved, *features.names]))
-    shown = [features.names.index(name) for name in ordered[:FEATURES]]
+    picked = [features.names.index(name) for name in ordered[:FEATURES]]
 
-    def told(places: list[int], chosen: NDArray[np.int64]) -> tuple[ShownInstance, ...]:
-        return tuple(_instance(pool, places[at], features, shown) for at in chosen.tolist())
+    def reported(places: list[int], chosen: NDArray[np.int64]) -> tuple[ShownInstance, ...]:
+        return tuple(_instance(decided, places[at], features, picked) for at in chosen.tolist())
 
-    names = tuple(features.names[at] for at in shown) if any(place in features.values for place in here) else ()
+    names = tuple(features.names[at] for at in picked) if any(place in features.values for place in here) else ()
     return ExampleSet(
         names,
         len(features.names) - len(names) if names else 0,
-        told(here, core),
-        told(here, boundary),
-        told(there, known),
+        reported(here, core),
+        reported(here, boundary),
+        reported(there, known),
     )
 
 
 def _instance(
-    pool: DecisionsTable, place: int, features: FeatureTable = NO_FEATURES, shown: Sequence[int] = ()
+    decided: DecisionsTable, place: int, features: FeatureTable = NO_FEATURES, picked: Sequence[int] = ()
 ) -> ShownInstance:
     values = features.values.get(place, (None,) * len(features.names))
-    unknown = bool(pool.unknown[place])
+    unknown = bool(decided.unknown[place])
     return ShownInstance(
-        seq=int(pool.seq[place]),
-        key=pool.name(place),
-        label=pool.names[int(pool.label[place])],
-        p_unknown=float(pool.p_unknown[place]),
-        subclass=int(pool.subclass[place]) if unknown else -1,
-        values=tuple(values[at] for at in shown),
+        seq=int(decided.seq[place]),
+        key=decided.name(place),
+        label=decided.names[int(decided.label[place])],
+        p_unknown=float(decided.p_unknown[place]),
+        subclass=int(decided.subclass[place]) if unknown else -1,
+        values=tuple(values[at] for at in picked),
     )
 
 
@@ -366,7 +367,7 @@ class Highlight(NamedTuple):
     """Something to look at: its name, the rest of the sentence, and the part of the page that shows it."""
 
     name: str
-    told: str
+    reported: str
     where: str
 
 
@@ -386,7 +387,7 @@ class Highlights(NamedTuple):
 
 
 def choose_highlights(
-    candidates: Sequence[CandidateSection], held: RecallSection, events: Iterable[Mapping[str, Any]], loose: float
+    candidates: Sequence[CandidateSection], recall: RecallSection, events: Iterable[Mapping[str, Any]], loose: float
 ) -> Highlights:
     """Choose what to look at first.
 
@@ -394,7 +395,7 @@ def choose_highlights(
     ----------
     candidates
         The candidates, the largest first.
-    held
+    recall
         Whether the known classes held.
     events
         Events, read and checked.
@@ -402,39 +403,33 @@ def choose_highlights(
         Share of the stream that is unknown and in none of the candidates.
     """
     things = []
-    if held.below and held.expected is not None:
-        told = f"of the known are labelled right now, where {_percent(held.promised)} were promised"
-        things.append(Highlight(f"{_percent(held.expected.recall)}", told, "held"))
-    elif held.drops:
-        last = held.drops[-1]
-        told = (
-            f"fell to {_percent(last.recall.recall)} at {last.seq:,}, where {_percent(last.promised)} were promised"
-        )
-        things.append(Highlight("The recall of the known", told, "held"))
+    if recall.below and recall.expected is not None:
+        reported = f"of the known are labelled right now, where {percent(recall.promised)} were promised"
+        things.append(Highlight(f"{percent(recall.expected.recall)}", reported, "held"))
+    elif recall.drops:
+        last = recall.drops[-1]
+        shares = f"{percent(last.recall.recall)} at {last.seq:,}, where {percent(last.promised)} were promised"
+        things.append(Highlight("The recall of the known", f"fell to {shares}", "held"))
     drifted = [str(event["label"]) for event in events if event.get("type") == "ClassDrifted" and "label" in event]
     if drifted:
         named = list(dict.fromkeys(drifted))
-        told = f"{'has' if len(named) == 1 else 'have'} moved since training: are they still what they were?"
+        reported = f"{'has' if len(named) == 1 else 'have'} moved since training: are they still what they were?"
         name = " and ".join(named[:2]) if len(named) < 3 else f"{len(named)} known classes"
-        things.append(Highlight(name, told, "others"))
+        things.append(Highlight(name, reported, "others"))
     room = MOST_HIGHLIGHTS - len(things)
-    shown = candidates[: room - 1 if loose >= PLENTY and room > 1 else room]
-    things += [Highlight(each.name, _described(each), f"candidate-{each.number}") for each in shown]
+    picked = candidates[: room - 1 if loose >= PLENTY and room > 1 else room]
+    things += [Highlight(each.name, _described(each), f"candidate-{each.number}") for each in picked]
     if loose >= PLENTY and len(things) < MOST_HIGHLIGHTS:
-        told = "of the stream is unknown and in no candidate: noise, or too few yet to be a class"
-        things.append(Highlight(_percent(loose), told, "when"))
-    return Highlights(tuple(things), len(candidates) - len(shown))
+        reported = "of the stream is unknown and in no candidate: noise, or too few yet to be a class"
+        things.append(Highlight(percent(loose), reported, "when"))
+    return Highlights(tuple(things), len(candidates) - len(picked))
 
 
 def _described(candidate: CandidateSection) -> str:
-    share = "" if candidate.share is None else f" ({_percent(candidate.share)} of the stream)"
-    told = f"{counted(candidate.size, 'instance', form=',')}{share}"
+    share = "" if candidate.share is None else f" ({percent(candidate.share)} of the stream)"
+    reported = f"{counted(candidate.size, 'instance', form=',')}{share}"
     main = candidate.main
     if main.nearest:
-        told += f", nearest to {main.nearest} and {main.distance:.0f} standard deviations off"
+        reported += f", nearest to {main.nearest} and {main.distance:.0f} standard deviations off"
     moved = [f"{'higher' if s.shift > 0 else 'lower'} {s.feature}" for s in main.shifts[:2] if s.shift == s.shift]
-    return told + (f", with {' and '.join(moved)}" if moved else f": {main.values[0]}" if main.values else "")
-
-
-def _percent(share: float | None) -> str:
-    return "n/a" if share is None else f"{100 * share:.1f} %"
+    return reported + (f", with {' and '.join(moved)}" if moved else f": {main.values[0]}" if main.values else "")

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from stream_osr.evaluation.calibration import ReliabilityCurve
 from stream_osr.showing import counted
-from stream_osr_connectors.page.formatting import plain
+from stream_osr_connectors.page.formatting import plain, subclass_name
 from stream_osr_connectors.page.report.axes import Plane, Spot
 from stream_osr_connectors.page.report.class_summary import FeatureShift
-from stream_osr_connectors.page.report.timeline import Timeline, subclass_name
+from stream_osr_connectors.page.report.timeline import Timeline
 
 KNOWN, NEW, INK, SOFT, GRID = "var(--known)", "var(--new)", "var(--ink)", "var(--soft)", "var(--grid)"
 KINDS = alt.Scale(domain=["known", "new"], range=[KNOWN, NEW])
@@ -131,8 +131,8 @@ def _names(drawn: Plane, new: Sequence[Spot], at: dict[str, Any]) -> Any:
     ]
     for spot in new:
         x, y = spot.centre.tolist()
-        told = f"a new subclass of {counted(spot.size, 'instance', form=',')}"
-        names.append({"name": subclass_name(spot.id), "kind": "new", "told": told, "x": x, "y": y})
+        reported = f"a new subclass of {counted(spot.size, 'instance', form=',')}"
+        names.append({"name": subclass_name(spot.id), "kind": "new", "told": reported, "x": x, "y": y})
     texts = marks(names, "text", "names", fontSize=12, fontWeight="bold", limit=140)
     seen = alt.when(CHOSEN).then(alt.value(1.0)).otherwise(alt.value(0.0))
     return texts.encode(
@@ -210,21 +210,21 @@ def arrivals(timeline: Timeline) -> Spec:
         opacity=alt.Opacity("n:Q", scale=alt.Scale(type="sqrt", domainMin=0, range=[0.12, 1])),
         tooltip=tips({"row:N": "row", "n:Q": "arrivals", "from:Q": "from", "to:Q": "to before"}),
     )
-    told: Values = [
+    reported: Values = [
         {"row": m.name, "seq": m.seq, "what": m.what, "size": "" if m.size is None else f"{m.size:,}"}
         for m in timeline.marks
     ]
     look = {"filled": True, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 1.2, "color": INK}
     used = signs(timeline)
-    events = marks(told, "point", "events", **look).encode(
+    events = marks(reported, "point", "events", **look).encode(
         x=_along(timeline, "seq", title=title),
         y=y,
         shape=alt.Shape("what:N", scale=alt.Scale(domain=list(used), range=[s for s, _ in used.values()])),
         size=alt.condition("datum.what == 'announced'", alt.value(95), alt.value(45)),
         tooltip=tips({"row:N": "subclass", "what:N": "event", "seq:Q": "told at", "size:N": "instances"}),
     )
-    layers = alt.layer(bands, *([events] if told else [])).resolve_scale(color="independent", shape="independent")
-    described = f"Arrivals in {counted(len(order), 'row')} along the stream, with {counted(len(told), 'event')}"
+    layers = alt.layer(bands, *([events] if reported else [])).resolve_scale(color="independent", shape="independent")
+    described = f"Arrivals in {counted(len(order), 'row')} along the stream, with {counted(len(reported), 'event')}"
     return finish(layers, described, 20 * len(order) + 36)
 
 
@@ -293,8 +293,8 @@ def calibration(curve: ReliabilityCurve) -> Spec:
     corners: Values = [{"p": 0, "observed": 0}, {"p": 1, "observed": 1}]
     ideal = marks(corners, "line", strokeDash=[4, 3], color=SOFT, strokeWidth=1.2, tooltip=None).encode(x=x, y=y)
     line = marks(values, "line", color=NEW, strokeWidth=1.5).encode(x=x, y=y)
-    told = tips({"p:Q": "predicted", "observed:Q": "was unknown", "n:Q": "instances"}, p=".1%", observed=".1%")
-    points = marks(values, "circle", color=NEW, opacity=0.9, size=60).encode(x=x, y=y, tooltip=told)
+    reported = tips({"p:Q": "predicted", "observed:Q": "was unknown", "n:Q": "instances"}, p=".1%", observed=".1%")
+    points = marks(values, "circle", color=NEW, opacity=0.9, size=60).encode(x=x, y=y, tooltip=reported)
     return finish(alt.layer(ideal, line, points), "Observed share of unknown against the predicted one", 300)
 
 

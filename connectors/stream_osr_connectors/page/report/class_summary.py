@@ -17,9 +17,9 @@ from stream_osr.discovery.summaries import Summary
 from stream_osr.engine import Stream
 from stream_osr.evaluation.calibration import auroc, expected_calibration_error
 from stream_osr.trained import TrainedModel
+from stream_osr_connectors.page.formatting import subclass_name
 from stream_osr_connectors.page.records import reading, real, whole
 from stream_osr_connectors.page.report.decisions_table import DecisionsTable
-from stream_osr_connectors.page.report.timeline import subclass_name
 
 
 class FeatureShift(NamedTuple):
@@ -74,7 +74,7 @@ class EmergedSubclass(NamedTuple):
     alive: bool = True
 
     @property
-    def standing(self) -> str:
+    def settlement(self) -> str:
         """Reason why nobody has to look at it; empty: somebody has to."""
         return f"not new: {self.refuted}" if self.refuted else self.settled or ("" if self.alive else GONE)
 
@@ -113,10 +113,10 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, EmergedSubclas
                 before := out.get(key := event["subclass_id"])
             ):
                 if kind.name == "SubclassSplit":
-                    told = _described(event["explanation"], event["exemplars"])
+                    table = _described(event["explanation"], event["exemplars"])
                     new, sizes = whole(event["new_id"], "new_id"), [whole(size, "sizes") for size in event["sizes"]]
                     out[key] = before._replace(size=sizes[0])
-                    out[new] = before._replace(id=new, size=sizes[1], **told)
+                    out[new] = before._replace(id=new, size=sizes[1], **table)
                 elif kind.name == "SubclassRefuted":
                     out[key] = before._replace(size=whole(event["size"], "size"), refuted=str(event["label"]))
                 else:
@@ -158,34 +158,34 @@ def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubcla
         among = chain.known, chain.frozen, trained.space, trained.names, stream.labels, trained.categories
         why = explain(dishes, slot, *among)
         typical = () if life.kept is None else exemplars(dishes, slot, life.kept, chain.known)
-        told = _described(why._asdict(), typical)
+        table = _described(why._asdict(), typical)
         out[key] = EmergedSubclass(
             key,
             int(dishes.size[slot]),
             life.first.seq,
             life.last.seq,
             settled="" if key in told_of else QUIET,
-            **told,
+            **table,
         )
     return out
 
 
-def from_decisions(told: DecisionsTable) -> dict[int, EmergedSubclass]:
+def from_decisions(table: DecisionsTable) -> dict[int, EmergedSubclass]:
     """Name the subclasses that hold as many instances as an announced one, where nothing else is known of them."""
     out = {}
-    for key in np.unique(told.subclass[told.unknown & (told.subclass >= 0)]).tolist():
-        seq = told.seq[told.unknown & (told.subclass == key)]
+    for key in np.unique(table.subclass[table.unknown & (table.subclass >= 0)]).tolist():
+        seq = table.seq[table.unknown & (table.subclass == key)]
         if len(seq) >= EMERGES_WITH:
             out[key] = EmergedSubclass(key, len(seq), int(seq.min()), int(seq.max()), "", math.nan, (), ())
     return out
 
 
-def with_truth(emerged: Mapping[int, EmergedSubclass], told: DecisionsTable) -> dict[int, EmergedSubclass]:
+def with_truth(emerged: Mapping[int, EmergedSubclass], table: DecisionsTable) -> dict[int, EmergedSubclass]:
     """Add the true classes of the instances in each subclass."""
     out = {}
     for key, subclass in emerged.items():
-        codes = told.truth[told.judged & told.unknown & (told.subclass == key)]
-        counts = Counter({told.names[code]: int((codes == code).sum()) for code in np.unique(codes)})
+        codes = table.truth[table.judged & table.unknown & (table.subclass == key)]
+        counts = Counter({table.names[code]: int((codes == code).sum()) for code in np.unique(codes)})
         out[key] = subclass._replace(truth=tuple(counts.most_common()))
     return out
 
@@ -237,7 +237,7 @@ class GroupRow(NamedTuple):
 
 
 def discovery_table(
-    summary: Summary | None, told: DecisionsTable, emerged: Mapping[int, EmergedSubclass]
+    summary: Summary | None, table: DecisionsTable, emerged: Mapping[int, EmergedSubclass]
 ) -> tuple[GroupRow, ...]:
     """Put the discovery table together.
 
@@ -245,7 +245,7 @@ def discovery_table(
     ----------
     summary
         Of the model, if there is one: the known classes, and the stream unless there are decisions.
-    told
+    table
         Decisions, whether there are some or none.
     emerged
         The subclasses that have emerged.
@@ -254,11 +254,11 @@ def discovery_table(
     for group in () if summary is None else summary.known:
         shares = tuple((subclass_name(key), share) for key, share in group.subclasses)
         groups.append(GroupRow(str(group.name), False, group.size, None, shares))
-    if len(told):
-        n, n_new = len(told), int(told.unknown.sum())
-        sizes_of = np.bincount(told.label[~told.unknown], minlength=len(told.names))
-        within = dict(zip(told.names, sizes_of.tolist(), strict=True))
-        sizes = {key: int((told.unknown & (told.subclass == key)).sum()) for key in emerged}
+    if len(table):
+        n, n_new = len(table), int(table.unknown.sum())
+        sizes_of = np.bincount(table.label[~table.unknown], minlength=len(table.names))
+        within = dict(zip(table.names, sizes_of.tolist(), strict=True))
+        sizes = {key: int((table.unknown & (table.subclass == key)).sum()) for key in emerged}
     elif summary is not None and summary.stream_size:
         n = summary.stream_size
         n_new, within = round(n * summary.unknown_share), {}
@@ -308,21 +308,21 @@ class TruthComparison(NamedTuple):
     calibration_error: float
 
 
-def compare_with_truth(told: DecisionsTable) -> TruthComparison | None:
+def compare_with_truth(table: DecisionsTable) -> TruthComparison | None:
     """Hold decisions against the true labels, where there are some."""
-    judged = told.judged
+    judged = table.judged
     if not judged.any():
         return None
-    label, truth, new = told.label[judged], told.truth[judged], told.truly_unknown[judged]
-    unknown, p = told.unknown[judged], told.p_unknown[judged]
-    code = {name: number for number, name in enumerate(told.names)}
-    called_unknown = np.unique(told.label[told.unknown])
-    columns = (*told.known, told.names[int(called_unknown[0])] if len(called_unknown) else "unknown")
+    label, truth, new = table.label[judged], table.truth[judged], table.truly_unknown[judged]
+    unknown, p = table.unknown[judged], table.p_unknown[judged]
+    code = {name: number for number, name in enumerate(table.names)}
+    called_unknown = np.unique(table.label[table.unknown])
+    columns = (*table.known, table.names[int(called_unknown[0])] if len(called_unknown) else "unknown")
     wanted = [code.get(name, -2) for name in columns]
     rows = []
     for was_new in (False, True):
-        names = {told.names[c] for c in np.unique(truth[new == was_new])}
-        for name in [name for name in told.known if name in names] + sorted(names - set(told.known)):
+        names = {table.names[c] for c in np.unique(truth[new == was_new])}
+        for name in [name for name in table.known if name in names] + sorted(names - set(table.known)):
             here = (truth == code[name]) & (new == was_new)
             rows.append((name, was_new, tuple(int((here & (label == c)).sum()) for c in wanted)))
     return TruthComparison(

@@ -37,11 +37,7 @@ from stream_osr_connectors.page.report.class_summary import (
     told_by_sums,
     with_truth,
 )
-from stream_osr_connectors.page.report.decisions_table import (
-    DecisionsTable,
-    read_decisions,
-    remembered_decisions,
-)
+from stream_osr_connectors.page.report.decisions_table import DecisionsTable, read_decisions, remembered_decisions
 from stream_osr_connectors.page.report.events_section import EventsSection, RecallSection, recall_section, sort_events
 from stream_osr_connectors.page.report.timeline import Timeline, lay_out
 
@@ -71,17 +67,17 @@ class Content(NamedTuple):
         The discovery table.
     judged
         Decisions against true labels.
-    told
+    table
         Decisions.
     fingerprint
         Of the model.
-    held
+    recall
         Whether the known classes held.
     summed
         Events that were summed up instead of told one by one, by type.
-    happened
+    section
         Events.
-    lookout
+    highlights
         What to look at first.
     candidates
         Candidate new classes, the largest first.
@@ -101,12 +97,12 @@ class Content(NamedTuple):
     timeline: Timeline | None
     groups: tuple[GroupRow, ...]
     judged: TruthComparison | None
-    told: DecisionsTable
+    table: DecisionsTable
     fingerprint: str | None
-    held: RecallSection
+    recall: RecallSection
     summed: Mapping[str, int]
-    happened: EventsSection
-    lookout: Highlights
+    section: EventsSection
+    highlights: Highlights
     candidates: tuple[CandidateSection, ...]
     given: bool
     notes: tuple[str, ...] = ()
@@ -154,10 +150,10 @@ def collect(
     NotTrained
         If training of the model has not ended.
     """
-    told = read_decisions(decisions or (), truth)
-    happened = sort_events(events)
-    events = happened.events
-    emerged, held = from_events(events), recall_section(model, events)
+    table = read_decisions(decisions or (), truth)
+    section = sort_events(events)
+    events = section.events
+    emerged, recall = from_events(events), recall_section(model, events)
     summed, silent = told_by_sums(events)
     summary, fingerprint = None, None
     drawn: tuple[Plane, ...] = ()
@@ -171,22 +167,22 @@ def collect(
                 "give the model, or the checkpoint, of that run"
             )
         emerged |= from_model(trained, stream)
-    found = from_decisions(told)
+    found = from_decisions(table)
     emerged = {key: found[key] for key in sorted(silent & found.keys())} | emerged or found
     if truth is not None:
-        emerged = with_truth(emerged, told)
+        emerged = with_truth(emerged, table)
     ordered = tuple(sorted(emerged.values(), key=lambda s: (-s.size, s.id)))
     deltas = [event["delta"] for event in events if event.get("type") == "NewClassesChanged"]
     n, share, estimate, delta = 0, None, None, deltas[-1] if deltas else None
     if summary is not None and summary.stream_size:
         n, share, estimate, delta = summary.stream_size, summary.unknown_share, summary.new_classes, summary.delta
-    if len(told):
-        n, share = len(told), float(told.unknown.mean())
-    repeated = {"decisions": told.repeated, "events": happened.repeated}
-    kept = told if len(told) or model is None else remembered_decisions(model.value.running[1])
-    looked = _candidates(model, emerged, kept, instances, command)
-    within = np.isin(kept.subclass, [key for each in looked for key in each.ids])
-    loose = float((kept.unknown & ~within).mean()) if n and len(kept) else 0.0
+    if len(table):
+        n, share = len(table), float(table.unknown.mean())
+    repeated = {"decisions": table.repeated, "events": section.repeated}
+    known_instances = table if len(table) or model is None else remembered_decisions(model.value.running[1])
+    looked = _candidates(model, emerged, known_instances, instances, command)
+    within = np.isin(known_instances.subclass, [key for each in looked for key in each.ids])
+    loose = float((known_instances.unknown & ~within).mean()) if n and len(known_instances) else 0.0
     again = [f"{what} that came more than once count once: {n:,} are left out" for what, n in repeated.items() if n]
     return Content(
         title=title,
@@ -196,15 +192,15 @@ def collect(
         delta=delta,
         emerged=ordered,
         planes=drawn,
-        timeline=lay_out(told, [s.id for s in ordered], events) if len(told) else None,
-        groups=discovery_table(summary, told, emerged),
-        judged=compare_with_truth(told),
-        told=told,
+        timeline=lay_out(table, [s.id for s in ordered], events) if len(table) else None,
+        groups=discovery_table(summary, table, emerged),
+        judged=compare_with_truth(table),
+        table=table,
         fingerprint=fingerprint,
-        held=held,
+        recall=recall,
         summed=summed,
-        happened=happened,
-        lookout=choose_highlights(looked, held, events, loose),
+        section=section,
+        highlights=choose_highlights(looked, recall, events, loose),
         candidates=looked,
         given=instances is not None,
         notes=(*notes, *again),
@@ -214,7 +210,7 @@ def collect(
 def _candidates(
     model: OpenSetRecognizer | None,
     emerged: Mapping[int, EmergedSubclass],
-    kept: DecisionsTable,
+    known_instances: DecisionsTable,
     instances: Instances | None,
     command: Callable[[Sequence[int]], str],
 ) -> tuple[CandidateSection, ...]:
@@ -224,11 +220,12 @@ def _candidates(
     else:
         trained, stream = model.value.running
         found = model.new_classes() if stream.state.seen else None
-        remembered = remembered_places(kept, stream)
+        remembered = remembered_places(known_instances, stream)
 
     def looked_up(places: NDArray[np.int64]) -> FeatureTable:
         if instances is not None:
-            return given_features(kept, places, instances)
-        return NO_FEATURES if model is None else remembered_features(kept, places, trained, stream)
+            return given_features(known_instances, places, instances)
+        return NO_FEATURES if model is None else remembered_features(known_instances, places, trained, stream)
 
-    return candidate_sections(found, emerged, kept, looked_up, None if instances is not None else remembered, command)
+    usable = None if instances is not None else remembered
+    return candidate_sections(found, emerged, known_instances, looked_up, usable, command)

@@ -109,8 +109,8 @@ def _numbers_that_are_some(record: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _facts(record: Mapping[str, Any]) -> str:
-    told = [f"{name} {_fact(value)}" for name, value in record.items() if name not in _OF_ALL]
-    return ", ".join(told[:FACTS]) + (f" and {len(told) - FACTS} more" if len(told) > FACTS else "")
+    found = [f"{name} {_fact(value)}" for name, value in record.items() if name not in _OF_ALL]
+    return ", ".join(found[:FACTS]) + (f" and {len(found) - FACTS} more" if len(found) > FACTS else "")
 
 
 def _fact(value: object) -> str:
@@ -189,14 +189,14 @@ def recall_section(model: OpenSetRecognizer | None, events: Iterable[Mapping[str
                 seq, key, size = (whole(event[name], name) for name in ("seq", "subclass_id", "size"))
                 share = real(event["known_share"], "known_share")
                 refuted.append(RefutedSubclass(seq, key, str(event["label"]), share, size))
-    told = tuple(drops), tuple(refuted)
+    found = tuple(drops), tuple(refuted)
     if model is None:
-        return RecallSection(*told)
+        return RecallSection(*found)
     report, signals = model.trained.report, model.signals
     guarded = not model.trained.unguarded
     dependent = _dependent(signals)
     return RecallSection(
-        *told, report.known_recall, signals.expected_recall, signals.recall_dropped, guarded, dependent
+        *found, report.known_recall, signals.expected_recall, signals.recall_dropped, guarded, dependent
     )
 
 

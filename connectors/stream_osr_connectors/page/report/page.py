@@ -27,12 +27,11 @@ from markupsafe import Markup, escape
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.evaluation.composition import main_class
 from stream_osr.showing import counted, printable
-from stream_osr_connectors.page.formatting import page_text, plain
+from stream_osr_connectors.page.formatting import page_text, percent, plain, subclass_name
 from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.report import charts
 from stream_osr_connectors.page.report.candidates import LARGEST, MOST_HIGHLIGHTS, ShownInstance
 from stream_osr_connectors.page.report.content import Content
-from stream_osr_connectors.page.report.timeline import subclass_name
 
 CARDS = 12
 """New subclasses that get a drawing of their own."""
@@ -63,8 +62,8 @@ def render(content: Content) -> str:
     for subclass in drawn_ones:
         specs[f"shifts-{subclass.id}"] = charts.shifts(subclass.shifts)
     if content.judged is not None:
-        judged = content.told.judged
-        p, unknown = content.told.p_unknown[judged], content.told.truly_unknown[judged]
+        judged = content.table.judged
+        p, unknown = content.table.p_unknown[judged], content.table.truly_unknown[judged]
         specs["calibration"] = charts.calibration(reliability_curve(p, unknown))
         specs["spread"] = charts.spread(p, unknown)
     style, draw = _template("page.css"), _template("page.js")
@@ -93,16 +92,16 @@ def render(content: Content) -> str:
 
 def _parts(content: Content) -> dict[str, str]:
     """Name the parts of the page that there are, in their order, by the identity of each; some have no heading."""
-    held = content.held
+    recall = content.recall
     there = {
         "candidates": ("What is new, and what it is like", content.candidates or content.others),
         "when": ("When it came", content.timeline),
-        "held": ("Whether the known classes held", held.promised is not None or held.drops or held.refuted),
+        "held": ("Whether the known classes held", recall.promised is not None or recall.drops or recall.refuted),
         "where": ("Where it lies", content.planes),
         "parts": ("What everything is made of", content.groups),
         "right": ("How right it was", content.judged),
         "instances": ("Instances", any(candidate.listed for candidate in content.candidates)),
-        "others": ("What else was told", content.happened.others),
+        "others": ("What else was told", content.section.others),
         "left-out": ("What was left out", content.notes),
         "words": ("Words", True),
     }
@@ -183,7 +182,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["percent"] = lambda share: "n/a" if share is None or share != share else f"{100 * share:.1f} %"
+    made.filters["percent"] = percent
     made.filters["count"] = lambda number: f"{number:,}"
     made.filters["counted"] = partial(counted, form=",")
     made.filters["slug"] = lambda word: word.replace(" ", "-")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.discovery.signal_table import EVENT_TABLE
+from stream_osr_connectors.page.formatting import subclass_name
 from stream_osr_connectors.page.report.decisions_table import DecisionsTable
 from stream_osr_connectors.page.report.events_section import signal_of
 
@@ -70,52 +71,47 @@ class Timeline(NamedTuple):
     drops: tuple[int, ...] = ()
 
 
-def subclass_name(key: int) -> str:
-    """Name a subclass as the paper does."""
-    return f"S{key}"
-
-
 def _mark(kind: str) -> str:
     return EVENT_TABLE[kind].mark if kind in EVENT_TABLE else kind.removeprefix("Subclass").lower()
 
 
-def lay_out(told: DecisionsTable, emerged: Sequence[int], events: Sequence[Mapping[str, Any]]) -> Timeline:
+def lay_out(table: DecisionsTable, emerged: Sequence[int], events: Sequence[Mapping[str, Any]]) -> Timeline:
     """Lay decisions and events out along the stream.
 
     Parameters
     ----------
-    told
+    table
         At least one decision.
     emerged
         Identities of the subclasses that have emerged.
     events
         Events, as :func:`.happened.sort_out` gives them.
     """
-    begin, end = int(told.seq.min()), int(told.seq.max()) + 1
+    begin, end = int(table.seq.min()), int(table.seq.max()) + 1
     edges = np.unique(np.linspace(begin, end, min(BINS, end - begin) + 1).astype(np.int64))
-    bins = np.searchsorted(edges, told.seq, side="right") - 1
+    bins = np.searchsorted(edges, table.seq, side="right") - 1
 
     def count(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         return np.bincount(bins[chosen], minlength=len(edges) - 1)
 
     def seated(key: int) -> NDArray[np.bool_]:
-        return np.asarray(told.unknown & (told.subclass == key))
+        return np.asarray(table.unknown & (table.subclass == key))
 
-    sizes = dict(zip(*np.unique(told.subclass[told.unknown], return_counts=True), strict=True))
+    sizes = dict(zip(*np.unique(table.subclass[table.unknown], return_counts=True), strict=True))
     largest = sorted((key for key in emerged if key in sizes), key=lambda key: -int(sizes[key]))
-    shown = sorted(largest[:ROWS], key=lambda key: int(told.seq[seated(key)].min()))
+    shown = sorted(largest[:ROWS], key=lambda key: int(table.seq[seated(key)].min()))
     rows = [TimelineRow(subclass_name(key), True, count(seated(key))) for key in shown]
-    loose = told.unknown & ~np.isin(told.subclass, list(emerged))
+    loose = table.unknown & ~np.isin(table.subclass, list(emerged))
     if loose.any():
         rows.append(TimelineRow("not grouped", True, count(loose)))
-    of_class = np.bincount(told.label[~told.unknown], minlength=len(told.names)).tolist()
+    of_class = np.bincount(table.label[~table.unknown], minlength=len(table.names)).tolist()
     common = sorted((code for code, n in enumerate(of_class) if n), key=lambda code: -of_class[code])
-    taken, codes = {row.name for row in rows}, {told.names[code]: code for code in common[:ROWS]}
+    taken, codes = {row.name for row in rows}, {table.names[code]: code for code in common[:ROWS]}
     rows += [
         TimelineRow(
-            f"class {name}" if name in taken else name, False, count(~told.unknown & (told.label == codes[name]))
+            f"class {name}" if name in taken else name, False, count(~table.unknown & (table.label == codes[name]))
         )
-        for name in told.known
+        for name in table.known
         if name in codes
     ]
     return Timeline(
@@ -123,9 +119,9 @@ def lay_out(told: DecisionsTable, emerged: Sequence[int], events: Sequence[Mappi
         rows=tuple(rows),
         left_out=(len(largest[ROWS:]), len(common[ROWS:])),
         total=count(np.ones(len(bins), dtype=bool)),
-        unknown=count(told.unknown),
-        judged=count(told.judged),
-        truly_unknown=count(told.truly_unknown),
+        unknown=count(table.unknown),
+        judged=count(table.judged),
+        truly_unknown=count(table.truly_unknown),
         marks=tuple(
             TimelineMark(subclass_name(event["subclass_id"]), event["seq"], _mark(event["type"]), event.get("size"))
             for event in events

@@ -1,0 +1,1 @@
+"""Doors: one module a package through which tests reach inside it."""
