@@ -55,6 +55,19 @@ class NewRecords(NamedTuple):
     more: bool
 
 
+def json_object(text: bytes) -> Decision | None:
+    """Read a JSON object; ``None``: it is none.
+
+    >>> json_object(b'{"seq": 1}'), json_object(b"[1]"), json_object(b"{")
+    ({'seq': 1}, None, None)
+    """
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 class Feed(Protocol):
     """What is followed; `poll` is called by one thread, the others by several."""
 
@@ -112,8 +125,6 @@ class Tail:
     ----------
     number, place
         Of the next line: how many lines and bytes stand before it.
-    passed
-        Lines that were too long.
 
     Examples
     --------
@@ -130,7 +141,6 @@ class Tail:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.passed = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -175,7 +185,6 @@ class Tail:
             self.number += 1
             self.place += len(line) + 1
         if len(rest) > LONGEST_LINE:
-            self.passed += 1
             self.place += len(rest)
             rest = b""
         self._rest = rest
@@ -415,11 +424,7 @@ class InputRows:
 
     def _row(self, text: bytes) -> dict[str, Any] | None:
         if self._header is None:
-            try:
-                row = orjson.loads(text)
-            except orjson.JSONDecodeError:
-                return None
-            return row if isinstance(row, dict) else None
+            return json_object(text)
         cells = next(csv.reader([text.decode(errors="replace")], delimiter=self._delimiter), [])
         if len(cells) != len(self._header):
             return None
@@ -556,11 +561,7 @@ class FileFeed:
         for at, line in enumerate(self._decisions.span(place, after).split(b"\n"), start=number):
             if only is not None and at not in only:
                 continue
-            try:
-                one = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue
-            if isinstance(one, dict):
+            if (one := json_object(line)) is not None:
                 out.append(FoundDecision(at, one))
         return out
 

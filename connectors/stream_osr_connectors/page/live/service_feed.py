@@ -19,7 +19,7 @@ from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
 from stream_osr_connectors.kafka.wire.messages import Received
 from stream_osr_connectors.page.live.checkpoint_view import ModelView, PolledView
-from stream_osr_connectors.page.live.feeds import FoundDecision, NewRecords
+from stream_osr_connectors.page.live.feeds import FoundDecision, NewRecords, json_object
 from stream_osr_connectors.page.live.label_acts import ServiceActs
 from stream_osr_connectors.values import DecodeError
 
@@ -177,11 +177,8 @@ class ServiceFeed:
                 self._old = self._follower(self._settings.output)
             for record in self._range(self._old, at, begin, end):
                 if only is None or record.offset in only:
-                    try:
-                        one = orjson.loads(record.value or b"")
-                    except orjson.JSONDecodeError:
-                        continue
-                    if isinstance(one, dict) and (one.get("topic"), one.get("partition")) == source:
+                    one = json_object(record.value or b"")
+                    if one is not None and (one.get("topic"), one.get("partition")) == source:
                         out.append(FoundDecision(record.offset, one))
         return out
 

@@ -260,34 +260,21 @@ def candidate_sections(
     members = [decided.members(ids) for ids, _ in groups]
     known = np.flatnonzero(~decided.unknown)
     usable = [_where(remembered, own) for own in members]
-    near, tried = (
-        evenly_spaced(_where(remembered, known), KNOWN_PLACES),
-        [example_places(decided.p_unknown, own) for own in usable],
-    )
+    near = evenly_spaced(_where(remembered, known), KNOWN_PLACES)
+    tried = [example_places(decided.p_unknown, own) for own in usable]
     features = looked_up(np.unique(np.concatenate([near, *tried]))) if groups else NO_FEATURES
     out = []
     for number, ((ids, size), own, looked) in enumerate(zip(groups, members, tried, strict=True), start=1):
         own_subclasses = tuple(emerged[key] for key in ids if key in emerged)
         examples = _examples(decided, looked, near, features, own_subclasses[0])
         most = LISTED if number <= LARGEST else LISTED_OF_SMALL
-        places = latest(own, most, [] if examples is None else _places(decided, (*examples.core, *examples.boundary)))
-        truth = Counter[str]()
-        for subclass in own_subclasses:
-            truth.update(dict(subclass.truth))
-        out.append(
-            CandidateSection(
-                number=number,
-                ids=ids,
-                subclasses=own_subclasses,
-                size=size,
-                share=size / len(decided) if len(decided) else None,
-                truth=tuple(truth.most_common()),
-                examples=examples,
-                listed=tuple(_instance(decided, place) for place in places.tolist()),
-                instances=len(own),
-                command=command(ids),
-            )
-        )
+        picked = [] if examples is None else [each.seq for each in (*examples.core, *examples.boundary)]
+        places = latest(own, most, np.searchsorted(decided.seq, picked).tolist())
+        truth = sum((Counter(dict(subclass.truth)) for subclass in own_subclasses), Counter[str]()).most_common()
+        share = size / len(decided) if len(decided) else None
+        listed = tuple(_instance(decided, place) for place in places.tolist())
+        described = number, ids, own_subclasses, size, share, tuple(truth), examples, listed, len(own), command(ids)
+        out.append(CandidateSection(*described))
     return tuple(out)
 
 
@@ -302,11 +289,6 @@ def _where(remembered: NDArray[np.bool_] | None, places: NDArray[np.int64]) -> N
     """Leave out what has no features, unless that is all."""
     kept = places if remembered is None else places[remembered[places]]
     return kept if len(kept) else places
-
-
-def _places(decided: DecisionsTable, instances: Sequence[ShownInstance]) -> list[int]:
-    places: list[int] = np.searchsorted(decided.seq, [each.seq for each in instances]).tolist()
-    return places
 
 
 def _examples(
@@ -333,13 +315,8 @@ def _examples(
         return tuple(_instance(decided, places[at], features, picked) for at in chosen.tolist())
 
     names = tuple(features.names[at] for at in picked) if any(place in features.values for place in here) else ()
-    return ExampleSet(
-        names,
-        len(features.names) - len(names) if names else 0,
-        reported(here, core),
-        reported(here, boundary),
-        reported(there, known),
-    )
+    more = len(features.names) - len(names) if names else 0
+    return ExampleSet(names, more, reported(here, core), reported(here, boundary), reported(there, known))
 
 
 def _instance(
