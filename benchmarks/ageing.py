@@ -16,13 +16,14 @@ import numpy as np
 
 from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
 from benchmarks.paper.protocol import split
-from stream_osr import engine
 from stream_osr.config import Parameters, parameters
 from stream_osr.features import Features
 from stream_osr.labels import unknown_label
 from stream_osr.model.known import Known
 from stream_osr.model.middles import means_and_scales
 from stream_osr.model.space import whiten
+from stream_osr.stream import Arrived, Stream, close_batch, open_stream
+from stream_osr.stream.batch import BatchOutput
 from stream_osr.trained import TrainedModel, train_model
 
 FIRST = 20
@@ -68,18 +69,18 @@ def known_instances(known: Known, rng: np.random.Generator, size: int) -> np.nda
     return means[chosen] + spread[:, None] * np.einsum("nab,nb->na", lower[chosen], normal)
 
 
-def feed(case: Case, stream: engine.Stream, rows: np.ndarray) -> Iterator[tuple[engine.Stream, engine.Batch]]:
+def feed(case: Case, stream: Stream, rows: np.ndarray) -> Iterator[tuple[Stream, BatchOutput]]:
     """Run rows through the stream in micro-batches."""
     size = case.parameters.batch_size
     for begin in range(0, len(rows), size):
-        arrived = [engine.Arrived(row, None, None) for row in rows[begin : begin + size]]
-        stream, batch = engine.close_batch(case.trained, stream, arrived, [], case.parameters)
+        arrived = [Arrived(row, None, None) for row in rows[begin : begin + size]]
+        stream, batch = close_batch(case.trained, stream, arrived, [], case.parameters)
         yield stream, batch
 
 
-def after_known(case: Case, instances: int) -> engine.Stream:
+def after_known(case: Case, instances: int) -> Stream:
     """Run so many known instances through a fresh stream."""
-    stream = engine.open_stream(case.trained, case.parameters)
+    stream = open_stream(case.trained, case.parameters)
     rng = np.random.default_rng([case.parameters.seed, 1])
     done = 0
     while done < instances:
@@ -89,7 +90,7 @@ def after_known(case: Case, instances: int) -> engine.Stream:
     return stream
 
 
-def first_recall(case: Case, stream: engine.Stream) -> float:
+def first_recall(case: Case, stream: Stream) -> float:
     """Share of the first 20 instances of each unknown class that are called unknown."""
     unknown = unknown_label(None, case.trained.labels)
     labels = [d.label for _, batch in feed(case, stream, case.rows) for d in batch.decisions]
@@ -100,7 +101,7 @@ def recalls(name: str, instances: int, seed: int, **changes: float) -> tuple[flo
     """First-20 recall on a fresh stream, and after so many known instances."""
     case = make_case(name, seed)
     case = case._replace(parameters=case.parameters.model_copy(update=changes))
-    fresh = first_recall(case, engine.open_stream(case.trained, case.parameters))
+    fresh = first_recall(case, open_stream(case.trained, case.parameters))
     return fresh, first_recall(case, after_known(case, instances))
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr import engine
 from stream_osr.config import parameters
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
+from stream_osr.stream import Arrived, close_batch, open_stream
 from stream_osr.trained import train_model
 
 TRAINING, STREAM, BATCH = 40, 600, 64
@@ -28,10 +28,10 @@ def shares(d: int, n_classes: int, seed: int) -> tuple[float, float, float]:
     chosen = parameters(seed=seed)
     group = np.repeat(np.arange(n_classes), TRAINING)
     trained = train_model(Features(range(d)), X, group, tuple(range(n_classes)), chosen)
-    stream, called = engine.open_stream(trained, chosen), []
+    stream, called = open_stream(trained, chosen), []
     for rows in np.split(whiten(trained.space, test), range(BATCH, STREAM, BATCH)):
-        arrived = [engine.Arrived(row, None, None) for row in rows]
-        stream, batch = engine.close_batch(trained, stream, arrived, [], chosen)
+        arrived = [Arrived(row, None, None) for row in rows]
+        stream, batch = close_batch(trained, stream, arrived, [], chosen)
         called += [decision.label for decision in batch.decisions]
     label, known = np.array(called), truth < n_classes
     return (

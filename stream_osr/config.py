@@ -36,7 +36,7 @@ NotNegative = Annotated[int, Field(ge=0)]
 
 
 TOGETHER = 256
-"""Instances that are re-seated together: the batch's, and those of the window (``benchmarks/results/experiments.md``)."""
+"""Instances that are re-seated together: those of the batch and those of the window."""
 
 LISTS: Final = {"categorical": "names of features", "numeric": "names of features", "missing": "texts and numbers"}
 """Arguments that are lists, and what of."""

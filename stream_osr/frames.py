@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from stream_osr.decision import Decision
-from stream_osr.engine.table import Line
 from stream_osr.errors import InvalidParameter, MissingExtra
+from stream_osr.stream.discovery_table import SubclassRow
 
 Library: TypeAlias = Literal["pandas", "polars"]
 
@@ -66,9 +66,9 @@ def decisions_frame(
     return _frame(columns, library)
 
 
-def subclasses_frame(lines: Sequence[Line], *, library: Library = "pandas") -> Any:
+def subclasses_frame(lines: Sequence[SubclassRow], *, library: Library = "pandas") -> Any:
     """Put the lines of the discovery table into a data frame, a column for each field of them."""
-    return _frame({name: [getattr(line, name) for line in lines] for name in Line._fields}, library)
+    return _frame({name: [getattr(line, name) for line in lines] for name in SubclassRow._fields}, library)
 
 
 def _frame(columns: Mapping[str, list[Any]], library: Library) -> Any:

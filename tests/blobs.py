@@ -12,10 +12,9 @@ from stream_osr.archive.checking import check_records
 from stream_osr.archive.form import form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr.config import grouped
-from stream_osr.engine import Chain, Stream
-from stream_osr.ensemble.past import written
 from stream_osr.model.franchise import CLOSED, menu_weights
 from stream_osr.model.prior import FULL
+from tests.doors.stream import Chain, Stream, as_batches
 
 NAMES = ("a", "b")
 KNOWN = {"left": (0.0, 0.0), "right": (10.0, 0.0)}
@@ -148,7 +147,7 @@ def check_chain(chain: Chain, n_classes: int) -> None:
 def members(stream: Stream, number: int = 0) -> dict[int, list[int]]:
     """Positions of the remembered instances that sit in each emerging subclass of a chain."""
     out: dict[int, list[int]] = {int(key): [] for key in stream.chains[number].state.ids}
-    for chunk in written(stream.past):
+    for chunk in as_batches(stream.past):
         for at, key in enumerate(chunk.subclass[number].tolist()):
             if key in out:
                 out[key].append(chunk.seq + at)

@@ -778,7 +778,7 @@ def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
                 raise MemoryError
             return close_arrivals(*arguments, **options)
 
-        from stream_osr.engine import value
+        from tests.doors.stream import recognizer_state as value
 
         close_arrivals = value.close_arrivals
         patch.setattr(value, "close_arrivals", fail_at_third)
@@ -799,7 +799,7 @@ def test_batch_that_fails_leaves_the_instances_waiting(trained, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("stream_osr.engine.value.close_arrivals", fail)
+        patch.setattr("stream_osr.stream.recognizer_state.close_arrivals", fail)
         before = pickle.dumps(model)
         with pytest.raises(MemoryError):
             model.flush()

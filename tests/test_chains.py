@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel, engine
+from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
-from stream_osr.ensemble.past import written
 from stream_osr.errors import InvalidParameter
 from stream_osr.members import DRAWN, MIXED
 from stream_osr.model import step as sampler
 from stream_osr.trust.odds import shift_odds
 from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
+from tests.doors.stream import PredictiveCache, as_batches, learn_evidence
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
 N = 200
@@ -98,9 +98,9 @@ def test_immediate_probabilities_are_means_too(unguarded, learn):
     model.flush()
     rows = np.random.default_rng(0).normal(scale=6.0, size=(5, 2))
     each = [sampler.immediate(c.known, c.frozen, c.state, rows) for c in model.value.stream.chains]
-    found = engine.predict(trained, model.value.stream, rows)
+    found = PredictiveCache(trained, model.value.stream).of_whitened(rows)
     np.testing.assert_allclose(found, shift_odds(model.value.stream.odds, np.mean(each, axis=0)), atol=1e-12)
-    assert engine.predict(trained, model.value.stream, rows[:0]).shape == (0, 3)
+    assert PredictiveCache(trained, model.value.stream).of_whitened(rows[:0]).shape == (0, 3)
 
 
 @pytest.mark.parametrize("chains", [1, 2, 4, 6])
@@ -177,14 +177,14 @@ def test_late_labels_take_the_instance_out_of_every_chain(trained):
     # one that sits in an emerging subclass of every chain
     seq = next(
         past.seq + at
-        for past in written(before.past)[::-1]
+        for past in as_batches(before.past)[::-1]
         for at in range(len(past.keys))
         if (past.subclass[:, at] >= 0).all()
     )
-    past = next(p for p in written(before.past) if p.seq <= seq < p.seq + len(p.keys))
+    past = next(p for p in as_batches(before.past) if p.seq <= seq < p.seq + len(p.keys))
     homes = past.subclass[:, seq - past.seq]
     model.learn_label(f"k{seq}", "left")
-    after, missing = engine.learn_evidence(before, model.value.evidence, model.value.parameters)
+    after, missing = learn_evidence(before, model.value.evidence, model.value.parameters)
     assert missing == []
     for chain, changed, home in zip(before.chains, after.chains, homes.tolist(), strict=True):
         sizes = [
@@ -261,7 +261,9 @@ def test_the_subclass_of_a_late_decision_is_where_the_instance_sits_then(trained
     model = stream(recognizer(trained, decision_delay=40))
     waiting = model.value.stream.waiting
     assert len(waiting.decisions) == 40
-    past = {p.seq + at: int(p.subclass[0, at]) for p in written(model.value.stream.past) for at in range(len(p.keys))}
+    past = {
+        p.seq + at: int(p.subclass[0, at]) for p in as_batches(model.value.stream.past) for at in range(len(p.keys))
+    }
     assert waiting.subclass.tolist() == [past[d.seq] for d in waiting.decisions]
     moved = [d.seq for d, home in zip(waiting.decisions, waiting.subclass.tolist(), strict=True) if home >= 0]
     assert moved

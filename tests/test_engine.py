@@ -12,18 +12,23 @@ import pytest
 
 from stream_osr import SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from stream_osr.engine import (
-    Arrived,
-    Batch,
-    Evidence,
-    Stream,
-    close_batch,
-    learn_evidence,
-    open_stream,
-)
-from stream_osr.ensemble.past import Decided, read, recall, remember, unshared, written
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
+from tests.doors.stream import (
+    Arrived,
+    BatchOutput,
+    DecidedBatch,
+    Evidence,
+    Stream,
+    as_batches,
+    close_batch,
+    from_batches,
+    learn_evidence,
+    open_stream,
+    recall,
+    remember,
+    unshared,
+)
 
 PARAMETERS = Parameters(batch_size=32, window=40, half_life=80.0, label_horizon=200, seed=5)
 
@@ -42,7 +47,7 @@ def arrivals(trained: TrainedModel, n: int, start: int = 0, seed: int = 0) -> li
     return [Arrived(each, float(start + i), f"k{start + i}") for i, each in enumerate(rows)]
 
 
-def run(trained: TrainedModel, batches: int, **changes: Any) -> tuple[Stream, list[Batch]]:
+def run(trained: TrainedModel, batches: int, **changes: Any) -> tuple[Stream, list[BatchOutput]]:
     stream, out = open_stream(trained, PARAMETERS), []
     parameters = PARAMETERS.model_copy(update=changes)
     for b in range(batches):
@@ -83,7 +88,7 @@ def test_batch_that_fails_leaves_the_old_value(trained, monkeypatch):
     def fail(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("stream_osr.engine.announce.explain", fail)
+    monkeypatch.setattr("stream_osr.stream.announcements.explain", fail)
     monkeypatch.setattr("stream_osr.discovery.lifecycle.forget", fail)
     with pytest.raises(MemoryError):
         close_batch(trained, stream, arrivals(trained, 32, 64), [], PARAMETERS)
@@ -189,7 +194,7 @@ def test_an_identity_means_the_same_subclass_after_a_batch(trained):
 def test_labels_without_instances_decide_nothing(trained):
     stream, _ = run(trained, 2)
     following, batch = close_batch(trained, stream, [], [Evidence("left", row(trained, KNOWN["left"]))], PARAMETERS)
-    assert batch == Batch([], [], [])
+    assert batch == BatchOutput([], [], {"unknown_keys": 0})
     assert (following.state.batches, following.state.seen) == (2, 64)
     assert following.known.size.tolist() == [41, 40]
     check_stream(following)
@@ -262,43 +267,43 @@ def test_a_late_label_leaves_statistics_as_if_the_instance_had_never_been_there(
 # What is remembered of the past
 
 
-def chunk(seq: int, *keys: Any) -> Decided:
+def chunk(seq: int, *keys: Any) -> DecidedBatch:
     n = len(keys)
-    return Decided(np.full((n, 2), float(seq)), keys, (None,) * n, seq, np.full((1, n), -1), np.zeros(n))
+    return DecidedBatch(np.full((n, 2), float(seq)), keys, (None,) * n, seq, np.full((1, n), -1), np.zeros(n))
 
 
 def test_the_latest_instance_of_a_key_is_recalled():
-    past = read((chunk(0, "a", "b", "a", ("a", "b")), chunk(4, "c", None, "b", 7)), 1, 2)
+    past = from_batches((chunk(0, "a", "b", "a", ("a", "b")), chunk(4, "c", None, "b", 7)), 1, 2)
     assert [recall(past, key) for key in ("a", "b", ("a", "b"), 7, 7.0, "d", None)] == [2, 6, 3, 7, 7, -1, -1]
-    assert recall(read((), 1, 2), "a") == -1
+    assert recall(from_batches((), 1, 2), "a") == -1
 
 
 def test_batches_wholly_beyond_the_horizon_are_dropped():
-    past = read((), 1, 2)
+    past = from_batches((), 1, 2)
     for b in range(5):
         past = remember(past, chunk(4 * b, *"wxyz"), 8)
         assert past.batches.tolist() == [4 * b - 4, 4 * b][-(b + 1) :]
     assert remember(past, chunk(20, *"wxyz"), 9).batches.tolist() == [12, 16, 20]
     gone = remember(past, chunk(20, *"wxyz"), 0)
-    assert (gone.seq, written(gone), gone.rows.shape, gone.subclass.shape) == (24, (), (0, 2), (1, 0))
+    assert (gone.seq, as_batches(gone), gone.rows.shape, gone.subclass.shape) == (24, (), (0, 2), (1, 0))
     assert remember(gone, chunk(24, *"wxyz"), 4).batches.tolist() == [24]
 
 
 def test_an_older_past_stays_what_it_was_whoever_goes_on_from_it():
-    pasts = [read((), 1, 2)]
+    pasts = [from_batches((), 1, 2)]
     for b in range(40):
         pasts.append(remember(pasts[-1], chunk(4 * b, *"wxyz"), 30))
-    before = [repr(written(past)) for past in pasts]
+    before = [repr(as_batches(past)) for past in pasts]
     for past in pasts:  # each goes on once more, as after a batch that failed, and another way
         seq = past.seq + len(past.keys)
         again = remember(past, chunk(seq, *"abcd"), 30)
-        assert written(again)[-1].keys == tuple("abcd")
-        assert repr(written(again)[:-1]) == repr(written(past)[-7:])
+        assert as_batches(again)[-1].keys == tuple("abcd")
+        assert repr(as_batches(again)[:-1]) == repr(as_batches(past)[-7:])
         labelled = unshared(again)
         labelled.keys[0], labelled.subclass[:, 0] = None, 7
-    assert [repr(written(past)) for past in pasts] == before
+    assert [repr(as_batches(past)) for past in pasts] == before
     for copied in (copy.deepcopy(pasts[-1]), pickle.loads(pickle.dumps(pasts[-1]))):
-        assert repr(written(copied)) == before[-1]
+        assert repr(as_batches(copied)) == before[-1]
         assert len(copied.room.rows) == len(copied.keys)
 
 

@@ -16,7 +16,7 @@ from stream_osr.entries import LARGEST, number_of
 from stream_osr.errors import InvalidFeature
 from stream_osr.features import Features, column_values, frame_rows
 from stream_osr.missing import is_missing
-from stream_osr.stamps import key_of, time_of
+from stream_osr.times_and_keys import key_of, time_of
 
 
 def test_order_is_that_of_the_names_whatever_the_order_of_arrival():

@@ -11,23 +11,23 @@ import pytest
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
-from stream_osr.engine import class_shifts
-from stream_osr.engine.following import (
-    HALF_LIFE,
-    PACE,
-    PRIOR_WEIGHT,
-    STEP,
-    Ways,
-    _weigh,
-    measure_ways,
-    without_class,
-)
-from stream_osr.engine.state import Following
 from stream_osr.model.known import densities, log_densities
 from stream_osr.model.middles import means_and_scales
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.transfer import moved
 from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
+from tests.doors.stream import (
+    PACE,
+    PRIOR_WEIGHT,
+    SHIFT_HALF_LIFE,
+    STEP,
+    ClassShift,
+    Ways,
+    _weigh,
+    class_shifts,
+    measure_ways,
+    without_class,
+)
 
 CENTRES = {"left": np.array([0.0, 0.0]), "right": np.array([10.0, 0.0])}
 Where = Callable[[str, float], np.ndarray]
@@ -163,9 +163,9 @@ def test_ways_of_the_class_s_own_instances_cancel():
     assert not ways.sums[1 - j].any()
 
 
-def weigh(off: Sequence[float], batches: int, per_batch: float = 10.0) -> tuple[Following, np.ndarray, list[float]]:
+def weigh(off: Sequence[float], batches: int, per_batch: float = 10.0) -> tuple[ClassShift, np.ndarray, list[float]]:
     """Let a class that lies elsewhere follow; how far each step went."""
-    following = Following(np.zeros((1, 2)), np.zeros(1), np.zeros((1, 2)), np.zeros(1))
+    following = ClassShift(np.zeros((1, 2)), np.zeros(1), np.zeros((1, 2)), np.zeros(1))
     place, steps = np.zeros(2), []
     for _ in range(batches):
         way = per_batch * (np.array(off) - place)
@@ -189,7 +189,7 @@ def test_a_class_that_is_hardly_off_stays():
 
 def test_what_has_faded_counts_no_more():
     following, _, _ = weigh((0.0, 0.0), 1000)
-    assert following.weight[0] == pytest.approx(HALF_LIFE / np.log(2), rel=0.1)
+    assert following.weight[0] == pytest.approx(SHIFT_HALF_LIFE / np.log(2), rel=0.1)
     assert following.weight[0] > PRIOR_WEIGHT
 
 
@@ -238,7 +238,7 @@ def test_a_class_that_was_promoted_follows_too_and_labels_can_be_taken_back():
 
 
 def test_a_class_that_is_closed_is_forgotten():
-    following = Following(np.eye(3), np.arange(3.0), np.eye(3), np.arange(3.0))
+    following = ClassShift(np.eye(3), np.arange(3.0), np.eye(3), np.arange(3.0))
     left = without_class(following, 1)
     np.testing.assert_array_equal(left.weight, [0, 2])
     assert without_class(following, 3) is following

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from stream_osr import Decision, Limits, OpenSetRecognizer
-from stream_osr.engine.table import Line
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained
 from stream_osr.frames import decisions_frame
+from tests.doors.stream import SubclassRow
 
 CENTRES = {"left": (0.0, 0.0), "right": (20.0, 0.0), "above": (10.0, 30.0), "below": (10.0, -40.0)}
 
@@ -40,7 +40,7 @@ def told(model: OpenSetRecognizer) -> list[Decision]:
 
 def test_each_subclass_has_a_row(model: OpenSetRecognizer) -> None:
     frame, summary = model.to_frame(), model.summary()
-    assert frame.columns.tolist() == list(Line._fields)
+    assert frame.columns.tolist() == list(SubclassRow._fields)
     known, new = (frame[frame["kind"] == kind] for kind in ("known", "new"))
     groups = {group.name: dict(group.subclasses) for group in summary.known}
     assert {

@@ -17,22 +17,6 @@ from scipy.special import softmax
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
 from stream_osr.archive import read_archive, write_archive
 from stream_osr.config import grouped
-from stream_osr.engine import Chain, Guard, Stream
-from stream_osr.ensemble.asked import ASKED, model_of
-from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
-from stream_osr.ensemble.guard import REMEMBERED, TYPICAL, _take_in
-from stream_osr.ensemble.owners import (
-    EXPECTED,
-    LEAST_SUPPORT,
-    MANY,
-    MOSTLY_NEW,
-    NOBODY,
-    fit_guard,
-    mostly_new,
-    owners_of,
-    start_guard,
-    without_openings,
-)
 from stream_osr.model.cells import asked, cells_of
 from stream_osr.model.franchise import menu_weights
 from stream_osr.model.known import log_class_densities
@@ -41,6 +25,29 @@ from stream_osr.trust.books import Books
 from stream_osr.trust.division import balance, votes
 from stream_osr.trust.levels import N_LEVELS
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.doors.stream import (
+    ASKED,
+    EXPECTED,
+    LEAST_SUPPORT,
+    MANY,
+    MOSTLY_NEW,
+    NOBODY,
+    REMEMBERED,
+    TYPICAL,
+    Chain,
+    IdentityChanges,
+    ReferenceCheck,
+    SplitOff,
+    Stream,
+    _take_in,
+    fit_guard,
+    follow_identities,
+    model_of,
+    mostly_new,
+    owners_of,
+    start_guard,
+    without_openings,
+)
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 
@@ -57,7 +64,7 @@ def stream_of(model: OpenSetRecognizer) -> Stream:
     return model.value.stream
 
 
-def guard_of(model: OpenSetRecognizer, number: int = 0) -> Guard:
+def guard_of(model: OpenSetRecognizer, number: int = 0) -> ReferenceCheck:
     guard = stream_of(model).chains[number].guard
     assert guard is not None
     return guard
@@ -122,7 +129,7 @@ def test_seats_are_left_with_the_weight_that_they_have(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("stream_osr.ensemble.guard._take_in", lambda *a: seen.append(a) or _take_in(*a))
+    monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
     play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 96)
     _, state, sides, *_ = seen[-1]
     assert len(sides.others.rows) == 32 < len(sides.references.rows)
@@ -203,7 +210,7 @@ def test_what_is_new_stays_unknown_and_what_is_known_goes_to_its_owner() -> None
 # Books that follow what they are about
 
 
-def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> Guard:
+def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> ReferenceCheck:
     """Make a guard with something in all its books."""
     rng = np.random.default_rng(seed)
     count = n_classes + len(ids) + 1
@@ -219,10 +226,10 @@ def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> Guard:
     even = np.full((n_classes, len(ids) + 1), 1 / n_classes)
     shares = Shares(known, even, np.full(n_classes, 1 / n_classes), 0.7)
     owner = np.array([j % (n_classes + 1) - 1 for j in range(len(ids))])
-    return Guard(np.array(ids, int), books, shares, owner, rng.random(len(ids)), 100)
+    return ReferenceCheck(np.array(ids, int), books, shares, owner, rng.random(len(ids)), 100)
 
 
-def check_fits(guard: Guard, n_classes: int) -> None:
+def check_fits(guard: ReferenceCheck, n_classes: int) -> None:
     count, books = n_classes + len(guard.ids) + 1, guard.books
     assert books.stream.shape == guard.shares.known.shape == (count, N_LEVELS)
     assert books.seen.shape == (count,)
@@ -330,7 +337,7 @@ def test_joined_subclasses_have_the_counts_of_both() -> None:
 
 def test_parts_share_what_was_counted_of_the_whole() -> None:
     guard = counted([10, 11])
-    after = follow_identities(guard, IdentityChanges({}, {20: Parted(11, np.arange(3))}))
+    after = follow_identities(guard, IdentityChanges({}, {20: SplitOff(11, np.arange(3))}))
     assert after is not None
     check_fits(after, 2)
     assert after.ids.tolist() == [10, 11, 20]
@@ -407,17 +414,17 @@ def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_it_is_call
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("stream_osr.ensemble.guard._take_in", lambda *a: seen.append(a) or _take_in(*a))
+    monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
     play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 96)
-    guard, state, sides, known, n, *more = seen[-1]
+    guard, state, sides, levels, *more = seen[-1]
+    n = more[3]
     bounds = np.where(np.arange(N_LEVELS - 1) < level, -np.inf, np.inf)
     unknown, many = np.ones(len(sides.unknown)), np.full(2, 1e3)
     after, probabilities = _take_in(
         guard,
         state,
         sides._replace(unknown=unknown),
-        known._replace(bounds=bounds, many=many),
-        n,
+        levels._replace(bounds=bounds, many=many),
         *more,
     )
     came = (after.books.votes - 0.5 ** (n / REMEMBERED) * guard.books.votes).sum()
@@ -483,9 +490,9 @@ def test_what_references_say_of_the_frozen_densities(trained: TrainedModel) -> N
     model = model_of(references, 0)
     assert model_of(references, len(references.log_density)) is model
     log_density = references.log_density[0]
-    np.testing.assert_allclose(model.confusion[0], votes(log_density)[references.group == 0].mean(axis=0))
-    np.testing.assert_allclose(model.many, np.bincount(references.group))
-    assert model.levels(log_density).max() < N_LEVELS
+    np.testing.assert_allclose(model.levels.confusion[0], votes(log_density)[references.group == 0].mean(axis=0))
+    np.testing.assert_allclose(model.levels.many, np.bincount(references.group))
+    assert model.levels_of(log_density).max() < N_LEVELS
     np.testing.assert_allclose(votes(np.array([[1e4, 1e4 + np.log(3.0)]])), [[0.25, 0.75]])
 
 

@@ -23,12 +23,11 @@ from stream_osr import (
     UnknownRateJumped,
 )
 from stream_osr.config import grouped
-from stream_osr.ensemble.naming import counterparts
-from stream_osr.ensemble.past import Past, read, remembered, written
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
 from stream_osr.model.naming import restated
 from tests.blobs import KNOWN, NEW, check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.data import need_data
+from tests.doors.stream import RecentInstances, as_batches, counterparts, from_batches, remembered
 
 PARAMETERS: dict[str, Any] = {"batch_size": 32, "window": 64, "half_life": 100.0, "seed": 5}
 ABOVE = {"a": NEW[0], "b": NEW[1]}
@@ -229,7 +228,7 @@ def test_other_chains_find_what_stands_for_the_same_instances(trained):
     model = play(recognizer(trained), 320)
     stream = model.value.stream
     key = emerged(model)[0]
-    found = counterparts(stream.chains, stream.past, [key])
+    found = counterparts(stream, [key])
     assert found[0] == (key,)
     seats = stream.past.subclass
     for number, own in enumerate(found):
@@ -242,23 +241,23 @@ def test_other_chains_find_what_stands_for_the_same_instances(trained):
 def test_counterparts_without_remembered_instances_lie_in_the_same_place(trained):
     model = play(recognizer(trained), 320)
     key = emerged(model)[0]
-    remembered = counterparts(model.value.stream.chains, model.value.stream.past, [key])
-    assert counterparts(model.value.stream.chains, read((), 4, 2), [key]) == remembered
+    remembered = counterparts(model.value.stream, [key])
+    assert counterparts(model.value.stream._replace(past=from_batches((), 4, 2)), [key]) == remembered
 
 
 def test_a_chain_without_a_counterpart_gets_one(trained):
     model = play(recognizer(trained), 160)
     key = emerged(model)[0]
     stream = model.value.stream
-    homes = counterparts(stream.chains, stream.past, [key])
-    past = written(stream.past)
+    homes = counterparts(stream, [key])
+    past = as_batches(stream.past)
     shared = 0
     for chunk in past:  # the first chain holds a third of what sits together in the others
         inside = np.flatnonzero(chunk.subclass[0] == key)
         chunk.subclass[0][inside[np.arange(len(inside)) % 3 > 0]] = -1
         shared += int(np.isin(chunk.subclass[1][inside[::3]], homes[1]).sum())
-    model.value = replace(model.value, stream=stream._replace(past=read(past, 4, 2)))
-    assert counterparts(model.value.stream.chains, model.value.stream.past, [key])[1:] == ((), (), ())
+    model.value = replace(model.value, stream=stream._replace(past=from_batches(past, 4, 2)))
+    assert counterparts(model.value.stream, [key])[1:] == ((), (), ())
     model.promote([key], "above")
     check_stream(model.value.stream)
     size = stream.state.dishes.size[stream.state.ids.tolist().index(key)]
@@ -315,7 +314,7 @@ def test_real_classes_are_recognized_once_named(name):
         decisions += model.drain()
     state = model.value.stream.state
     owner: dict[int, list[int]] = {key: [] for key in state.ids.tolist()}
-    for chunk in written(model.value.stream.past):
+    for chunk in as_batches(model.value.stream.past):
         for at, key in enumerate(chunk.subclass[0].tolist()):
             if key in owner and y[chunk.seq + at] in unknown:
                 owner[key].append(int(y[chunk.seq + at]))
@@ -477,7 +476,7 @@ def test_undoing_a_label_puts_everything_back(trained, kind, label):
     at = {"in the window": range(191, 127, -1), "settled": range(100, 0, -1), "promoted": range(191, 0, -1)}
     places = {
         seq: (chunk, seq - chunk.seq)
-        for chunk in written(stream.past)
+        for chunk in as_batches(stream.past)
         for seq in range(chunk.seq, chunk.seq + len(chunk.keys))
     }
     key = None
@@ -503,7 +502,7 @@ def test_undoing_a_label_puts_everything_back(trained, kind, label):
         np.testing.assert_allclose(list(new.values()), list(old.values()), rtol=1e-9, atol=1e-12)
     assert model.value.stream.labels == stream.labels
     np.testing.assert_array_equal(model.value.stream.state.window_seq, stream.state.window_seq)
-    assert repr(written(model.value.stream.past)) == repr(written(stream.past))
+    assert repr(as_batches(model.value.stream.past)) == repr(as_batches(stream.past))
     play(model, 256, 192)
     check_stream(model.value.stream)
 
@@ -576,7 +575,9 @@ def test_a_late_label_takes_an_instance_out_of_a_promoted_subclass(trained):
     ids = emerged(model)
     model.promote(ids, "above")
     stream = model.value.stream
-    chunk, at = next((c, i) for c in written(stream.past)[::-1] for i, k in enumerate(c.subclass[0]) if k == ids[0])
+    chunk, at = next(
+        (c, i) for c in as_batches(stream.past)[::-1] for i, k in enumerate(c.subclass[0]) if k == ids[0]
+    )
     inside = [chunk.subclass[r, at] in chain.known.named for r, chain in enumerate(stream.chains)]
     model.learn_label(chunk.keys[at], "right")
     model.flush()
@@ -608,7 +609,7 @@ def test_a_promoted_subclass_may_lose_all_its_instances(trained):
     check_stream(model.value.stream)
 
 
-def members_of(past: Past, number: int, key: int) -> int:
+def members_of(past: RecentInstances, number: int, key: int) -> int:
     return len(remembered(past, number, key))
 
 

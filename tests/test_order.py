@@ -19,13 +19,12 @@ from benchmarks.order.case import Case
 from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.engine import batch as engine
-from stream_osr.ensemble.guard import DEPENDENT, TYPICAL, recounted
 from stream_osr.model.known import log_densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
 from stream_osr.trust import references as trust
 from tests.data import need_ordered
+from tests.doors.stream import DEPENDENT, TYPICAL, batch, recounted
 
 UNKNOWN = "unknown"
 
@@ -232,10 +231,10 @@ def test_smaller_batches_decide_alike():
     assert np.mean(small.labels == usual.labels) > 0.95
 
 
-@pytest.mark.parametrize("stage", ["average", "follow", "hold"])
+@pytest.mark.parametrize("stage", ["decide", "follow", "wait"])
 def test_a_batch_that_fails_leaves_nothing_behind(stage, monkeypatch):
     """By then the known classes have followed the batch."""
-    X, calls, original = pd.DataFrame(beginning("noisy/open", 0, 320).X), [], getattr(engine, stage)
+    X, calls, original = pd.DataFrame(beginning("noisy/open", 0, 320).X), [], getattr(batch, stage)
     model, twin = (trained(beginning("noisy/open", 0, 320), seed=0, batch_size=64) for _ in range(2))
     model.learn_many(X[:70])
 
@@ -247,7 +246,7 @@ def test_a_batch_that_fails_leaves_nothing_behind(stage, monkeypatch):
 
     before = pickle.dumps(model)
     with monkeypatch.context() as patch:
-        patch.setattr(engine, stage, fail_at_third)
+        patch.setattr(batch, stage, fail_at_third)
         with pytest.raises(MemoryError):
             model.learn_many(X[70:])
     assert pickle.dumps(model) == before

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 LIBRARY: tuple[tuple[str, ...], ...] = (
     (
-        "errors showing limits config decision entries features kinds missing reading stamps labels atomic "
+        "errors showing limits config decision entries features kinds missing reading times_and_keys labels atomic "
         "memory parallel version compiling one_writer",
     ),
     ("model",),
@@ -19,10 +19,9 @@ LIBRARY: tuple[tuple[str, ...], ...] = (
     ("discovery",),
     ("coordinates members absent dependent trained training_set training_report unlike",),
     ("evaluation",),
-    ("ensemble",),
-    ("engine",),
+    ("stream",),
     ("archive",),
-    ("frames results recognizer saved",),
+    ("frames recognizer",),
     ("stream_osr",),
     ("sklearn",),
 )
@@ -58,7 +57,16 @@ NO_MODEL = ("stream_osr_connectors",)
 ABOUT_COVARIANCES = {"stream_osr_connectors.page.report.axes", "stream_osr_connectors.cli.warmup"}
 """Modules of these that have to know which covariance a model has, and nothing else of it."""
 
-LONGEST = 640
+LONGEST = 400
+"""Lines of a module."""
+ONE_IDEA = {
+    "stream_osr.recognizer": 1300,
+    "stream_osr.stream.reference_check": 660,
+    "stream_osr_connectors.kafka.ops.metrics": 440,
+    "stream_osr_connectors.page.live.feeds": 640,
+    "stream_osr_connectors.page.report.candidates": 420,
+}
+"""Modules of one idea that need more, and how many: the recognizer has its public methods and their examples."""
 OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
 OF_OTHERS = {"_get_params": "river", "_exit": "os", "_current_frames": "sys", "_Compress": "zlib"}
 """Names that look private, and whose they are; the folder of the Kafka client reaches into kafka-python
@@ -132,7 +140,7 @@ def test_imports_make_no_circle() -> None:
     order = list(TopologicalSorter({name: imported(name) for name in modules()}).static_order())
     assert (
         order.index("stream_osr.errors")
-        < order.index("stream_osr.engine.batch")
+        < order.index("stream_osr.stream.batch")
         < order.index("stream_osr_connectors.cli")
     )
 
@@ -194,4 +202,4 @@ def test_connectors_reach_for_nothing_private() -> None:
 
 def test_no_module_is_long() -> None:
     lines = {name: len(path.read_text().splitlines()) for name, path in modules().items()}
-    assert {name: count for name, count in lines.items() if count > LONGEST} == {}
+    assert {name: count for name, count in lines.items() if count > ONE_IDEA.get(name, LONGEST)} == {}

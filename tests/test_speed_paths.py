@@ -12,12 +12,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from stream_osr import OpenSetRecognizer, TrainedModel, engine
+from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.features import Features, frame_matrix
 from stream_osr.model.space import HORIZON, whiten
 from stream_osr.parallel import each
 from tests.blobs import fitted, stream_part
+from tests.doors.stream import PredictiveCache
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table.from_pylist}
@@ -84,7 +85,7 @@ def test_a_glance_is_the_immediate_visit(trained, chains, far):
         model.learn_one(x)
     model.flush()
     values = np.random.default_rng(0).normal(scale=far, size=(12, 2))
-    glance = engine.Glance(model.value.trained, model.value.stream)
+    glance = PredictiveCache(model.value.trained, model.value.stream)
     rows = whiten(trained.space, values)
     if far > HORIZON:
         assert np.abs(rows).max() <= HORIZON

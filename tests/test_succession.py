@@ -18,14 +18,13 @@ from stream_osr import (
     SubclassRecurred,
 )
 from stream_osr.config import grouped
-from stream_osr.engine import Stream
-from stream_osr.ensemble.past import remembered, written
 from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
 from stream_osr.model.marginal import of_nobody
 from stream_osr.model.prior import DIAGONAL, TIED, homogeneous
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, around, check_stream, learn_all, members, stream_part, told, training_part
 from tests.data import need_data
+from tests.doors.stream import Stream, as_batches, remembered
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 32, "half_life": 100.0, "chains": 2, "training_sweeps": 10}
 ABOVE = {"a": NEW[0], "b": NEW[1]}
@@ -233,7 +232,7 @@ def test_candidates_are_announced_when_they_have_support() -> None:
     play_at(earlier, FAR, 3, LENGTH)
     earlier.flush()
     assert len([e for e in told(earlier)[1] if isinstance(e, SubclassEmerged)]) == 1
-    (candidate,) = set(written(stream_of(earlier).past)[-1].subclass[0].tolist())
+    (candidate,) = set(as_batches(stream_of(earlier).past)[-1].subclass[0].tolist())
     model = carried(earlier, fitted(1))
     decisions, events = told(play_at(model, FAR, 32, LENGTH + 3))
     assert [(e.subclass_id, e.size) for e in events if isinstance(e, SubclassEmerged)] == [(candidate, 35)]

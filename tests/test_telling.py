@@ -23,9 +23,9 @@ from stream_osr import (
     SubclassMerged,
 )
 from stream_osr.discovery.events import Explanation, Moment, Movement, SubclassEvent
-from stream_osr.engine import announce as rules
-from stream_osr.engine.announce import BUDGETS, Telling, sum_up, tell_within_budgets
 from tests.blobs import around
+from tests.doors.stream import BUDGETS, EventBudget, sum_up, tell_within_budgets
+from tests.doors.stream import announcements as rules
 
 AT = Moment(0, None, None)
 WHY = Explanation({}, {}, {}, (), "left", 0, 1.0)
@@ -84,7 +84,7 @@ def kinds(events: Iterable[Event]) -> Counter[str]:
 def test_one_kind_does_not_drown_another() -> None:
     flood = [forgotten(key) for key in range(5000)]
     last = [emerged(1), drifted(), dropped()]
-    after, told = tell_within_budgets(Telling(), [*flood, *last], 64, ())
+    after, told = tell_within_budgets(EventBudget(), [*flood, *last], 64, ())
     assert kinds(told)["SubclassForgotten"] == 300
     assert told[-3:] == last
     assert after.counts == {"SubclassForgotten": 4700}
@@ -93,7 +93,7 @@ def test_one_kind_does_not_drown_another() -> None:
 
 
 def test_in_the_long_run_so_many_with_each_thousand_instances() -> None:
-    telling, told = Telling(), Counter[str]()
+    telling, told = EventBudget(), Counter[str]()
     for seen in range(100, 20_001, 100):
         events = [*map(emerged, range(50)), *map(forgotten, range(50)), *[drifted()] * 50]
         telling, now = tell_within_budgets(telling, events, seen, ())
@@ -107,13 +107,13 @@ def test_in_the_long_run_so_many_with_each_thousand_instances() -> None:
 
 def test_where_a_subclass_went_that_was_announced_is_told_always() -> None:
     merges: list[Event] = [SubclassMerged(subclass_id=key, into=1, size=9, **about(63)) for key in range(2, 1002)]
-    _, told = tell_within_budgets(Telling(), merges, 64, announced=range(900, 2000))
+    _, told = tell_within_budgets(EventBudget(), merges, 64, announced=range(900, 2000))
     assert [event.subclass_id for event in told[300:]] == list(range(900, 1002))  # type: ignore[attr-defined]
 
 
 def test_sums_come_seldom_and_say_from_where_to_where() -> None:
     budget = 300
-    telling, _ = tell_within_budgets(Telling(), [forgotten(1)] * budget, 64, ())
+    telling, _ = tell_within_budgets(EventBudget(), [forgotten(1)] * budget, 64, ())
     assert sum_up(telling, said(0, 5000)) == (telling, []), "nothing waits"
     telling, told = tell_within_budgets(telling, [forgotten(1, 64)] * 7, 65, ())
     telling, more = tell_within_budgets(telling, [forgotten(1, 65)] * 7, 66, ())
@@ -180,7 +180,7 @@ def streaming(trained: Any) -> OpenSetRecognizer:
 def told_whole(trained: Any, clusters: Iterable[int]) -> tuple[OpenSetRecognizer, list[Event]]:
     """Take a stream to its end without any budget."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stream_osr.engine.batch.tell_within_budgets", lambda telling, events, *_: (telling, events))
+        patch.setattr("stream_osr.stream.batch.tell_within_budgets", lambda telling, events, *_: (telling, events))
         model, events = flood(streaming(trained), clusters)
         model.flush()
     return model, [*events, *model.drain_events()]

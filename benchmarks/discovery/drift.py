@@ -20,10 +20,11 @@ import numpy as np
 
 from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
 from benchmarks.paper.protocol import Split, split
-from stream_osr import ClassDrifted, engine
+from stream_osr import ClassDrifted
 from stream_osr.config import Parameters, parameters
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
+from stream_osr.stream import Arrived, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = ("PENDIGITS", "USPS", "LETTER")
@@ -53,12 +54,12 @@ CHANGES = (
 
 def drifts(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> list[ClassDrifted]:
     """Run rows through a fresh stream."""
-    stream = engine.open_stream(trained, chosen)
+    stream = open_stream(trained, chosen)
     rows = whiten(trained.space, X)
     out: list[ClassDrifted] = []
     for begin in range(0, len(rows), BATCH):
-        arrived = [engine.Arrived(row, None, None) for row in rows[begin : begin + BATCH]]
-        stream, batch = engine.close_batch(trained, stream, arrived, [], chosen)
+        arrived = [Arrived(row, None, None) for row in rows[begin : begin + BATCH]]
+        stream, batch = close_batch(trained, stream, arrived, [], chosen)
         out += [event for event in batch.events if isinstance(event, ClassDrifted)]
     return out
 

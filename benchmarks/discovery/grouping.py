@@ -27,12 +27,13 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load
 from benchmarks.paper.protocol import split
-from stream_osr import Decision, NewClasses, engine
+from stream_osr import Decision, NewClasses
 from stream_osr.config import Parameters, parameters
 from stream_osr.discovery.candidates import Measured
 from stream_osr.discovery.grouping import LEAST_SIZE, gather, tree
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
+from stream_osr.stream import Arrived, close_batch, new_classes, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = tuple(KNOWN_CLASSES)
@@ -55,7 +56,7 @@ class Passed(NamedTuple):
 
 def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passed:
     """Run rows through a fresh stream and look for new classes after every batch."""
-    stream = engine.open_stream(trained, chosen)
+    stream = open_stream(trained, chosen)
     decisions: list[Decision] = []
     measured: tuple[Measured, ...] | None = None
     spent = []
@@ -63,13 +64,13 @@ def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passe
     seat = np.full(len(rows), IN_NO_SUBCLASS)
     for begin in range(0, len(rows), chosen.batch_size):
         chunk = rows[begin : begin + chosen.batch_size]
-        arrived = [engine.Arrived(row, None, key) for key, row in enumerate(chunk, start=begin)]
-        stream, batch = engine.close_batch(trained, stream, arrived, [], chosen)
+        arrived = [Arrived(row, None, key) for key, row in enumerate(chunk, start=begin)]
+        stream, batch = close_batch(trained, stream, arrived, [], chosen)
         decisions += batch.decisions
         past = stream.past  # the latest are re-seated, the oldest forgotten
         seat[past.seq : past.seq + len(past.keys)] = past.subclass[0]
         start = time.perf_counter()
-        found, measured = engine.new_classes(stream, measured)
+        found, measured = new_classes(stream, measured)
         spent.append(1e3 * (time.perf_counter() - start))
     assert measured is not None
     return Passed(decisions, seat, found, measured[0], fmean(spent))

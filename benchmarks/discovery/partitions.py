@@ -2,7 +2,7 @@
 
 The test part in random order at the highest openness, dealt out to four partitions, each with a recognizer of its
 own over the same trained model, seeded as the Kafka service does it. After every micro-batch of 64, partition by
-partition, they say what it would publish (`stream_osr.engine.summaries`), and that is reconciled
+partition, they say what it would publish (`stream_osr.stream.summaries`), and that is reconciled
 (`stream_osr.discovery.reconcile`). Beside it one recognizer sees the whole stream, in micro-batches of 64 too.
 Defaults otherwise.
 
@@ -29,7 +29,7 @@ from benchmarks.discovery.streams import Problem, announced, prepare, recognizer
 from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.discovery.events import Event, SubclassMerged
 from stream_osr.discovery.reconcile import Local, Reconciled, Summary, reconcile, restore
-from stream_osr.engine.summaries import Said, to_say
+from stream_osr.stream.summaries import SubclassSums, to_say
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.partition import seed_of
 
@@ -43,7 +43,7 @@ class Heard(NamedTuple):
 
     decisions: list[Decision]
     events: list[Event]
-    said: list[list[Said]]
+    said: list[list[SubclassSums]]
     alive: int
 
 

@@ -1,5 +1,5 @@
 """``python -m stream_osr_connectors`` is the command line."""
 
-from stream_osr_connectors.cli.app import main
+from stream_osr_connectors.cli import main
 
 main()

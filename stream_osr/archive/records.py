@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr import engine
 from stream_osr.archive.form import Kind
 from stream_osr.archive.table import Row, read_table
 from stream_osr.discovery import events, lives, reservoir
-from stream_osr.ensemble.past import read, written
 from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.powers import NO_POWERS, Powers
 from stream_osr.model.prior import width_of
+from stream_osr.stream.recent_instances import as_batches, from_batches
+from stream_osr.stream.state import Stream
 from stream_osr.trust.recall import NO_DOUBT, Called
 
 VERSION = 9
@@ -27,14 +27,20 @@ VERSION = 9
 
 ROWS = read_table()
 
-RENAMED = {"Past": "Decided"}
+RENAMED = {
+    "Past": "DecidedBatch",
+    "Waiting": "DelayedDecisions",
+    "Following": "ClassShift",
+    "Telling": "EventBudget",
+    "Guard": "ReferenceCheck",
+}
 """Records that have another name in memory than in archives."""
 
 
-def stream_of(**fields: Any) -> engine.Stream:
+def stream_of(**fields: Any) -> Stream:
     """Make a stream of its fields, the past being one of batches."""
     chains = fields["chains"]
-    return engine.Stream(**{**fields, "past": read(fields["past"], len(chains), width_of(chains[0].known.prior))})
+    return Stream(**{**fields, "past": from_batches(fields["past"], len(chains), width_of(chains[0].known.prior))})
 
 
 def _some(**optional: np.ndarray | Flags | Powers) -> dict[str, np.ndarray | Flags | Powers | None]:
@@ -77,7 +83,7 @@ OF_SOME: Mapping[str, Mapping[str, type[Any]]] = {
 NONE: Mapping[type[Any], Any] = {Flags: NO_FLAGS, Powers: NO_POWERS}
 
 TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
-    "Stream": lambda stream: {**stream._asdict(), "past": written(stream.past)},
+    "Stream": lambda stream: {**stream._asdict(), "past": as_batches(stream.past)},
     "Reservoir": lambda kept: {**kept._asdict(), "keys": tuple(kept.keys.tolist())},
     "Lifecycle": lambda life: {"subclasses": life.subclasses, "delta": life.delta},
     "Called": lambda called: {**called._asdict(), "doubt": called.doubt if called.doubt.any() else None},

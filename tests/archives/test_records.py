@@ -18,10 +18,9 @@ from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS
 from stream_osr.archive.rules import anything
 from stream_osr.decision import Decision
 from stream_osr.discovery import events
-from stream_osr.engine import Arrived, Evidence, Stream
-from stream_osr.ensemble.past import Past
 from stream_osr.trained import TrainedModel
 from tests.archives.golden import VERSIONS
+from tests.doors.stream import Arrived, Evidence, RecentInstances, Stream
 
 WHAT_TO_DO = "see 'A record or a field more' in docs/archives.md"
 
@@ -57,8 +56,8 @@ def all_events() -> set[type[Any]]:
 def test_every_record_that_a_state_can_hold_has_a_name() -> None:
     reached = reachable(Stream, TrainedModel, Arrived, Evidence, Decision, *all_events())
     assert len(reached) > 40
-    assert Past in reached, "it is written as what it was before it was columns (archive/records.py)"
-    lacking = sorted(kind.__qualname__ for kind in reached if kind not in BY_TYPE and kind is not Past)
+    assert RecentInstances in reached, "it is written as what it was before it was columns (archive/records.py)"
+    lacking = sorted(kind.__qualname__ for kind in reached if kind not in BY_TYPE and kind is not RecentInstances)
     assert not lacking, f"{', '.join(lacking)}: in a state, but not in archive/records.table; {WHAT_TO_DO}"
     assert {RECORDS[name].type for name in EVENTS} == all_events()
 

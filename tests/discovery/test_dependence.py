@@ -10,11 +10,9 @@ import pytest
 
 from stream_osr import DependenceFound, OpenSetRecognizer, Signals
 from stream_osr.config import grouped, parameters
-from stream_osr.engine.order import dependence, follow_dependence
-from stream_osr.engine.state import Stream, open_stream
-from stream_osr.ensemble.step import Judged
 from stream_osr.trained import TrainedModel
 from tests.blobs import dependent_rows, learn_all
+from tests.doors.stream import BatchPosterior, Stream, dependence, follow_dependence, open_stream
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 5, "seed": 2}
 
@@ -73,8 +71,8 @@ def after(stream: Stream, departed: int) -> tuple[Stream, list[Any]]:
     assert stream.arrival is not None
     now = stream._replace(arrival=stream.arrival._replace(departed=departed))
     probabilities, nearest = np.array([[0.1, 0.1, 0.8]] * 3 + [[0.9, 0.1, 0.0]]), np.array([1, 1, 1, 0])
-    nothing: dict[str, Any] = dict.fromkeys(Judged._fields)
-    judged = Judged(**{**nothing, "probabilities": probabilities, "nearest": nearest})
+    nothing: dict[str, Any] = dict.fromkeys(BatchPosterior._fields)
+    judged = BatchPosterior(**{**nothing, "probabilities": probabilities, "nearest": nearest})
     return follow_dependence(trained(0.0), stream, now, judged)
 
 

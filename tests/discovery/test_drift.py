@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from river.drift import PageHinkley
 
 from benchmarks.paper.protocol import split
-from stream_osr import ClassDrifted, ColumnFailed, ModelOptions, OpenSetRecognizer, SubclassEmerged, engine
+from stream_osr import ClassDrifted, ColumnFailed, ModelOptions, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped, parameters
 from stream_osr.discovery.drift import (
     BLOCK,
@@ -33,6 +33,7 @@ from stream_osr.model.space import whiten
 from stream_osr.trained import train_model
 from tests.blobs import around
 from tests.data import need_data
+from tests.doors.stream import Arrived, close_batch, open_stream
 from tests.oracles import drift as oracle
 
 INTERVAL = 1e6
@@ -377,12 +378,12 @@ def beside_four(n: int, seed: int) -> tuple[int, float]:
     chosen = parameters(seed=seed, chains=1, unknown=4)
     rows, group = np.repeat(FOUR, 200, axis=0), np.repeat(np.arange(4), 200)
     trained = train_model(Features(range(4)), rng.normal(rows), group, tuple(range(4)), chosen)
-    running, told, right = engine.open_stream(trained, chosen), 0, 0
+    running, told, right = open_stream(trained, chosen), 0, 0
     for _ in range(n // 256):
         truth = rng.integers(5, size=256)
         whitened = whiten(trained.space, rng.normal(np.vstack([FOUR, NEARBY])[truth]))
-        arrived = [engine.Arrived(row, None, None) for row in whitened]
-        running, batch = engine.close_batch(trained, running, arrived, [], chosen)
+        arrived = [Arrived(row, None, None) for row in whitened]
+        running, batch = close_batch(trained, running, arrived, [], chosen)
         told += len(drifted(batch.events))
         right += sum(d.label == y for d, y in zip(batch.decisions, truth, strict=True))
     return told, right / (n // 256 * 256)

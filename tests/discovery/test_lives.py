@@ -22,15 +22,23 @@ from stream_osr.discovery.explain import exemplars
 from stream_osr.discovery.lifecycle import Changes
 from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
 from stream_osr.discovery.reservoir import keep
-from stream_osr.engine import Chain, Stream
-from stream_osr.ensemble.chain import Followed, IdentityChanges
-from stream_osr.ensemble.lives import _join_same
-from stream_osr.ensemble.past import relabel, remembered, reseat, sampled, written
 from stream_osr.model import between, books
 from stream_osr.model.marginal import both, statistics_of
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
+from tests.doors.stream import (
+    Chain,
+    IdentityChanges,
+    LifecycleUpdate,
+    Stream,
+    _join_same,
+    as_batches,
+    relabel,
+    remembered,
+    reseat,
+    sampled,
+)
 
 Point = tuple[float, float]
 Told = tuple[list, list]
@@ -56,7 +64,7 @@ def run(model: OpenSetRecognizer, parts: list[tuple[int, list[Point]]], seed: in
 def seats(stream: Stream, number: int) -> dict[int, list[tuple[int, np.ndarray]]]:
     """Position and row of each remembered instance, by the emerging subclass that it sits in."""
     out: dict[int, list[tuple[int, np.ndarray]]] = {}
-    for chunk in written(stream.past):
+    for chunk in as_batches(stream.past):
         for at, key in enumerate(chunk.subclass[number].tolist()):
             if key >= 0:
                 out.setdefault(key, []).append((chunk.seq + at, chunk.rows[at]))
@@ -303,7 +311,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     past = reseat(stream.past, 0, seqs[half], new)
     check_statistics(stream._replace(chains=(apart,), past=past))
     grown = Changes((), (new,), (), ())
-    followed = _join_same(Followed(apart, past, IdentityChanges(), grown, {}, state), new)
+    followed = _join_same(LifecycleUpdate(apart, past, IdentityChanges(), grown, {}, state), new)
     assert followed.identities.joined == {new: key}
     assert followed.changes == Changes((), (), (), ())
     joined = stream._replace(chains=(followed.chain,), past=followed.past)
@@ -315,7 +323,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     far = fitted(batch_size=32, chains=1, ensemble="drawn")
     run(far, [(150, []), (300, [NEW, (-12.0, -12.0)])])
     both = far.value.stream.chains[0]
-    alone = Followed(both, far.value.stream.past, IdentityChanges(), grown, {}, both.state)
+    alone = LifecycleUpdate(both, far.value.stream.past, IdentityChanges(), grown, {}, both.state)
     assert _join_same(alone, largest(both)[0]) is alone
 
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr.discovery.reconcile import Local, Reconciled, Summary, reconcile, restore
-from stream_osr.engine.summaries import as_sums, from_sums, to_say
 from stream_osr.model.dishes import empty_dishes, refill
 from stream_osr.model.marginal import Statistics, of_nobody, statistics_of
 from stream_osr.model.prior import Prior, homogeneous, make_prior
 from tests.blobs import fitted, stream_part, told
+from tests.doors.stream import as_sums, from_sums, to_say
 
 PRIOR = make_prior("full", 2, nu=4, scale=1, beta=0.1)
 CENTRES = [(0.0, 0.0), (9.0, 0.0), (4.5, 0.0), (0.0, 30.0)]

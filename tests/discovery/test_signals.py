@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
-from stream_osr.ensemble.past import recall, written
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, fitted, stream_part
+from tests.doors.stream import Arrived, Evidence, Stream, as_batches, close_batch, open_stream, recall
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ class Books:
         evidence = [Evidence(label, None, key) for key, label in labels]
         seat = {
             key: at
-            for chunk in written(self.stream.past)
+            for chunk in as_batches(self.stream.past)
             for key, at in zip(chunk.keys, chunk.subclass[0].tolist(), strict=True)
         }
         there = {-1, *self.stream.state.ids.tolist(), *self.emerged}
@@ -66,7 +65,9 @@ class Books:
 
     def check(self) -> None:
         """Every remembered instance sits with a known class, or in a subclass that is there, or was; which?"""
-        seats = Counter(key for chunk in written(self.stream.past) for key in chunk.subclass[0].tolist() if key >= 0)
+        seats = Counter(
+            key for chunk in as_batches(self.stream.past) for key in chunk.subclass[0].tolist() if key >= 0
+        )
         alive = dict(zip(self.stream.state.ids.tolist(), self.stream.state.dishes.size.tolist(), strict=True))
         for key, size in alive.items():
             assert seats[key] == size
@@ -127,7 +128,7 @@ def test_counts_agree_with_where_everybody_sits(trained, batches, window, half_l
         books.close(scattered(n, share, number), labels)
         if not late:
             books.check()
-    for chunk in written(books.stream.past):  # those that labels took out sit nowhere
+    for chunk in as_batches(books.stream.past):  # those that labels took out sit nowhere
         assert all(chunk.subclass[0, at] == -1 for at, key in enumerate(chunk.keys) if key is None)
     books.check()
 
@@ -198,7 +199,7 @@ def test_a_batch_that_fails_counts_nothing(trained, monkeypatch):
     def fail(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("stream_osr.engine.batch.wait", fail)  # after everything has been followed
+    monkeypatch.setattr("stream_osr.stream.batch.wait", fail)  # after everything has been followed
     with pytest.raises(MemoryError):
         books.close(scattered(512, 0.3, 6))
     assert pickle.dumps(books.stream) == before

@@ -112,5 +112,6 @@ def _of_python(words: list[str]) -> str | None:
 
 def _sources(module: str) -> list[Path]:
     """Sources of a module of ours; of a package all, its options may be defined beside its ``__main__``."""
-    place = ROOT.joinpath(*module.split("."))
+    top = ROOT / "connectors" if module.startswith("stream_osr_connectors") else ROOT
+    place = top.joinpath(*module.split("."))
     return list(place.glob("*.py")) if (place / "__main__.py").exists() else [place.with_suffix(".py")]

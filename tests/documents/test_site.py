@@ -201,7 +201,9 @@ def test_a_link_or_name_that_leads_nowhere_fails(tmp_path: Path) -> None:
     links = "".join(f"[to `{place}`]({place})\n" for place in wrong[:3]) + f"[`a name`][{wrong[3]}]\n"
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text(f"# One\n\n{links}")
-    (tmp_path / "docs" / "other.md").write_text("# Other\n\n[`it`][stream_osr.stamps]\n\n::: stream_osr.stamps\n")
+    (tmp_path / "docs" / "other.md").write_text(
+        "# Other\n\n[`it`][stream_osr.times_and_keys]\n\n::: stream_osr.times_and_keys\n"
+    )
     alone = re.sub(r"^nav:.*?(?=^# nothing)", "", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE | re.DOTALL)
     alone = alone.replace("tools/site", f"{ROOT}/tools/site").replace(
         "[., connectors]", f"[{ROOT}, {ROOT}/connectors]"
@@ -210,4 +212,4 @@ def test_a_link_or_name_that_leads_nowhere_fails(tmp_path: Path) -> None:
     with pytest.raises(AssertionError) as told:
         built(tmp_path / "site", tmp_path / "mkdocs.yml")
     assert [place for place in wrong if f"'{place}'" not in str(told.value)] == []
-    assert "stream_osr.stamps" not in str(told.value)
+    assert "stream_osr.times_and_keys" not in str(told.value)

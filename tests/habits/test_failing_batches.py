@@ -11,10 +11,10 @@ import pytest
 
 from stream_osr import FailedDecision, OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.engine import value as engine
 from stream_osr_connectors.files import MemorySink, MemorySource, Record
 from stream_osr_connectors.files.loop import Sinks, run
 from stream_osr_connectors.files.unfinished import ATTEMPTS
+from tests.doors.stream import recognizer_state
 
 SIZE = 4
 
@@ -44,8 +44,8 @@ class Failing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: list[BaseException] = []
         self.bad: set[Any] = set()
-        self._close = engine.close_arrivals
-        monkeypatch.setattr(engine, "close_arrivals", self)
+        self._close = recognizer_state.close_arrivals
+        monkeypatch.setattr(recognizer_state, "close_arrivals", self)
 
     def __call__(self, trained: Any, stream: Any, arrived: Any, *others: Any, **named: Any) -> Any:
         out = self._close(trained, stream, arrived, *others, **named)  # it fails late

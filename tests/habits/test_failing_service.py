@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from stream_osr.engine import value as engine
 from stream_osr_connectors.commands.command import Command
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Partition, begin, step
@@ -16,6 +15,7 @@ from stream_osr_connectors.kafka.wire.boundaries import Boundary, FailedEnd, His
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
+from tests.doors.stream import recognizer_state
 
 DECODE = JsonDecoder(JsonFields(features=["a", "b"]), 1000)
 
@@ -33,7 +33,7 @@ def advance(state: Partition, end: Boundary, commands: list[Command] | None = No
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    left, close = [0], engine.close_arrivals
+    left, close = [0], recognizer_state.close_arrivals
 
     def closing(*given: Any, **named: Any) -> Any:
         if left[0]:
@@ -41,7 +41,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
             raise MemoryError
         return close(*given, **named)
 
-    monkeypatch.setattr(engine, "close_arrivals", closing)
+    monkeypatch.setattr(recognizer_state, "close_arrivals", closing)
     return lambda times: left.__setitem__(0, times)
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.engine import value as engine
 from stream_osr.errors import ConcurrentChange
 from stream_osr.one_writer import WRITERS
+from tests.doors.stream import recognizer_state
 
 RNG = np.random.default_rng(0)
 ROWS = [{"a": 12.0 * (i % 2) + RNG.normal(), "b": RNG.normal()} for i in range(200)]
@@ -36,14 +36,14 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.inside, self.go = threading.Event(), threading.Event()
-        close = engine.close_arrivals
+        close = recognizer_state.close_arrivals
 
         def waiting(*given: Any, **named: Any) -> Any:
             self.inside.set()
             self.go.wait(60)
             return close(*given, **named)
 
-        monkeypatch.setattr(engine, "close_arrivals", waiting)
+        monkeypatch.setattr(recognizer_state, "close_arrivals", waiting)
 
 
 @pytest.mark.parametrize(

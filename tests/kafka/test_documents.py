@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr.discovery.grouping import Estimate
 from stream_osr.discovery.summaries import Signals
-from stream_osr.engine import Menu, Stages
+from stream_osr.stream import Menu, Stages
 from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.kafka.figures import (
     DRIFTED,

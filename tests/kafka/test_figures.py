@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from stream_osr.engine import Menu
+from stream_osr.stream import Menu
 from stream_osr_connectors.kafka.figures import BOUNDS, Figures, Histogram, PartitionFigures
 from stream_osr_connectors.kafka.places import Place
 

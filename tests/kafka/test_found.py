@@ -15,7 +15,7 @@ from stream_osr.discovery.explanation import Movement
 from stream_osr.discovery.grouping import Estimate
 from stream_osr.discovery.signal_table import EVENT_TABLE
 from stream_osr.discovery.summaries import Signals
-from stream_osr.engine import Stages
+from stream_osr.stream import Stages
 from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
 from stream_osr_connectors.kafka.figures import (

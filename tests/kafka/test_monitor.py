@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from stream_osr.engine import Menu
+from stream_osr.stream import Menu
 from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.kafka.figures import BOUNDS, Figures, PartitionFigures, Recall
 from stream_osr_connectors.kafka.ops.metrics import Overview

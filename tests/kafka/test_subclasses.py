@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile
-from stream_osr.engine.summaries import Said
+from stream_osr.stream.summaries import SubclassSums
 from stream_osr_connectors.kafka.wire.messages import Message, Outgoing
 from stream_osr_connectors.kafka.wire.subclasses import (
     Links,
@@ -54,7 +54,7 @@ def check(name: str, message: Outgoing) -> None:
 def said(model: OpenSetRecognizer) -> tuple[Outgoing, Summary]:
     key, statistics = next(iter(model.emerged_statistics().items()))
     local = LOCAL._replace(id=key)
-    message = summary(model.trained, "in.subclasses", local, Said(key, statistics, (4,)), Stamp("i", "s"))
+    message = summary(model.trained, "in.subclasses", local, SubclassSums(key, statistics, (4,)), Stamp("i", "s"))
     return message, Summary(local, statistics, (4,))
 
 
@@ -73,7 +73,7 @@ def test_a_summary_is_read_as_it_was_said(model: OpenSetRecognizer) -> None:
 
 
 def test_a_tombstone_belongs_to_the_latest_run(model: OpenSetRecognizer) -> None:
-    message = summary(model.trained, "in.subclasses", LOCAL, Said(0, None), Stamp("i", "s"))
+    message = summary(model.trained, "in.subclasses", LOCAL, SubclassSums(0, None), Stamp("i", "s"))
     assert message.value is None
     assert parse_summary(received(message), {"in/3": "77aa"}, model.trained) == Summary(LOCAL, None)
 
@@ -202,7 +202,7 @@ def test_who_is_alive(model: OpenSetRecognizer) -> None:
 
     def of(number: int, run: str = "77aa", place: str = "in/3", ended: bool = False) -> Message:
         statistics = next(iter(model.emerged_statistics().values()))
-        about = Said(number, None if ended else statistics)
+        about = SubclassSums(number, None if ended else statistics)
         return received(summary(model.trained, "s", Local(place, run, number), about, Stamp("i", "s")))
 
     junk = of(9)._replace(value=b"{}"), of(9)._replace(key=b"junk"), of(9)._replace(value=b"{")

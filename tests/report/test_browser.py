@@ -225,7 +225,7 @@ HOSTILE = {
 def unbounded() -> Iterator[None]:
     """Labels, keys and names of any length."""
     with pytest.MonkeyPatch.context() as patch:
-        for bound in ("engine.intake.check_length", "engine.intake.check_names", "stamps.check_key"):
+        for bound in ("stream.intake.check_length", "stream.intake.check_names", "times_and_keys.check_key"):
             patch.setattr(f"stream_osr.{bound}", lambda *_: None)
         yield
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup
-from stream_osr import Decision, OpenSetRecognizer, engine
+from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.config import grouped, parameters
 from stream_osr.features import Features
 from stream_osr.model.space import whiten
+from stream_osr.stream import Arrived, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 OURS = "stream-osr"
@@ -64,15 +65,15 @@ class Stream(Method):
 
     def _at_once(self, X: np.ndarray, batch_size: int | None) -> tuple[list[Decision], dict[str, Any]]:
         chosen = parameters(**self.arguments, batch_size=batch_size)
-        stream = engine.open_stream(self.trained, chosen)
+        stream = open_stream(self.trained, chosen)
         decisions: list[Decision] = []
         rows = whiten(self.trained.space, np.array([self.trained.in_order(self.trained.features, x) for x in X]))
         for begin in range(0, len(rows), chosen.batch_size):
             arrived = [
-                engine.Arrived(row, None, key)
+                Arrived(row, None, key)
                 for key, row in enumerate(rows[begin : begin + chosen.batch_size], start=begin)
             ]
-            stream, batch = engine.close_batch(self.trained, stream, arrived, [], chosen)
+            stream, batch = close_batch(self.trained, stream, arrived, [], chosen)
             decisions.extend(batch.decisions)
         alive = {int(key): int(size) for key, size in zip(stream.state.ids, stream.state.dishes.size, strict=True)}
         emerged = set(stream.life.ids[stream.life.emerged].tolist())
@@ -153,12 +154,10 @@ def compile_kernels() -> None:
     X = np.random.default_rng(0).normal(size=(90, 2)) + 9.0 * group[:, None]
     known = group < 2
     trained = train_model(Features(range(2)), X[known], group[known], (0, 1), parameters(), sweeps=2)
-    stream = engine.open_stream(trained, parameters())
+    stream = open_stream(trained, parameters())
     rows = whiten(trained.space, X)
     for part in np.array_split(rows, 5):
-        stream, _ = engine.close_batch(
-            trained, stream, [engine.Arrived(row, None, None) for row in part], [], parameters()
-        )
+        stream, _ = close_batch(trained, stream, [Arrived(row, None, None) for row in part], [], parameters())
 
 
 ENTRIES = {

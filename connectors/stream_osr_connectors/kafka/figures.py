@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.engine import Menu
+from stream_osr.stream import Menu
 from stream_osr.trust.recall import ExpectedRecall
 
 from .findings import Findings

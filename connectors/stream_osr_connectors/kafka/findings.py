@@ -12,7 +12,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.candidates import Measured
 from stream_osr.discovery.grouping import Estimate
 from stream_osr.discovery.summaries import Signals
-from stream_osr.engine import Stages, new_classes, rank_among, recall_among
+from stream_osr.stream import Stages, new_classes, rank_among, recall_among
 from stream_osr.trust.recall import ExpectedRecall
 
 from .class_names import class_names

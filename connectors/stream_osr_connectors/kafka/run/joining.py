@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from stream_osr.discovery.reconcile import Reconciled, Summary
-from stream_osr.engine.summaries import take_in, taken_in
 from stream_osr.errors import ConnectorError
+from stream_osr.stream.summaries import take_in, taken_in
 from stream_osr_connectors.values import DecodeError
 
 from ..client import Committed, Offset, Refused, read_all

@@ -13,8 +13,8 @@ import numpy as np
 from stream_osr import TrainedModel
 from stream_osr.discovery.reconcile import Local
 from stream_osr.discovery.signal_table import kind_of
-from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError
+from stream_osr.stream.summaries import to_say
 
 from ..client import ClientError, Refused
 from ..figures import Figures

@@ -14,8 +14,8 @@ import orjson
 from stream_osr import TrainedModel
 from stream_osr.discovery.event import as_fields
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary
-from stream_osr.engine.summaries import Said, describe_statistics, most_numbers, read_sums, written_sums
 from stream_osr.showing import shown
+from stream_osr.stream.summaries import SubclassSums, describe_statistics, most_numbers, read_sums, written_sums
 from stream_osr_connectors.values import DecodeError
 
 from .messages import ENCODING, Headers, Outgoing, Received
@@ -56,7 +56,7 @@ class Stamp(NamedTuple):
     timestamp: int = -1
 
 
-def summary(trained: TrainedModel, topic: str, local: Local, said: Said, stamp: Stamp) -> Outgoing:
+def summary(trained: TrainedModel, topic: str, local: Local, said: SubclassSums, stamp: Stamp) -> Outgoing:
     """Publish what a worker says of a subclass; a tombstone when it has ended.
 
     The timestamp is that of sending: compaction waits by it (``min.compaction.lag.ms``), and instances may be old.

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.engine import Stream
 from stream_osr.errors import StreamOSRError
+from stream_osr.stream import Stream
 from stream_osr_connectors.files.loop import load_checkpoint
 from stream_osr_connectors.page.report.axes import planes
 

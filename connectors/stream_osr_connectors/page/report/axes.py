@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from stream_osr.engine import Stream
 from stream_osr.model.middles import means_and_scales
+from stream_osr.stream import Stream
 from stream_osr_connectors.page.report.class_summary import emerged_slots
 
 INSIDE = 0.9

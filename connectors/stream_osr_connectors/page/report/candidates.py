@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from stream_osr.discovery.candidates import NewClasses, name_of
 from stream_osr.discovery.exemplars import choose
 from stream_osr.discovery.values import values_of
-from stream_osr.engine import Stream
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import counted
+from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.formatting import percent
 from stream_osr_connectors.page.report.class_summary import EmergedSubclass

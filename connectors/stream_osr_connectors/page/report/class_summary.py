@@ -14,8 +14,8 @@ from stream_osr.discovery.explanation import told_of_value
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, QUIET
 from stream_osr.discovery.summaries import Summary
-from stream_osr.engine import Stream
 from stream_osr.evaluation.calibration import auroc, expected_calibration_error
+from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.formatting import subclass_name
 from stream_osr_connectors.page.records import reading, real, whole

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.engine import Stream
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import shown
+from stream_osr.stream import Stream
 from stream_osr_connectors.page.records import reading, real, whole
 
 

@@ -1,0 +1,286 @@
+"""The order of arrival in an ensemble: whether neighbours depend on each other, and what they say of the next."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model import dependence
+from stream_osr.model.cells import asked
+from stream_osr.model.dependence import LAGS, Order, Pairs, Process, Residuals
+from stream_osr.model.known import log_categories, log_densities
+from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
+from stream_osr.stream.chain import Chains, opening_seats
+from stream_osr.stream.reference_check import once
+from stream_osr.trust.levels import quantiles
+from stream_osr.trust.references import References
+
+ACCEPTED_FROM = 0.2
+"""Share of the independent references of a class that are no denser than an instance, from which on it moves the
+state of the class."""
+PLAUSIBLE_FROM = 0.02
+"""The same share from which on an instance counts in the test."""
+ELSEWHERE = 3.0
+"""Standard errors by which neighbours of the classes without the strongest are correlated in a dependent stream."""
+PAIRS_HALF_LIFE = 2000.0
+"""Instances after which a pair of neighbours counts half in the test."""
+USUAL_HALF_LIFE = 10_000.0
+"""Instances after which one counts half in where its class is usually."""
+TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY_REFERENCES, AT_ONCE = 0.2, 0.4, 12.0, 50, 3
+"""An instance is typical of a class from this share of its references on. Where so large a share of its typical
+instances, at least so many, is called unknown, a class with so many references dissolves. Where so many classes do,
+and most of all, the collective decision departs from the known classes in bulk; a new class takes one's place."""
+GONE = 0.02
+"""Share of typical instances below which the known classes have moved away, all of them, or are gone."""
+LATELY = 256.0
+"""Instances after which a typical one counts half."""
+DEPARTED_FOR = 5000
+"""Instances for which typicality says what is known after that."""
+ASSUMED = 0.1
+"""Independent instances that say as much as one of the stream, as long as nothing is known of their dependence."""
+FITTED_AGAIN, FITTED_OFTEN = 1024, 256
+"""Instances after which the process of a stream is fitted again, and until that many have been counted."""
+
+
+class Arrival(NamedTuple):
+    """The order of arrival in a stream, for the J trained classes in d numeric dimensions.
+
+    Attributes
+    ----------
+    pairs
+        Sums over neighbours in the stream, faded.
+    residual, group, at
+        Residuals of the latest instances, shape (m, d), the class of each, -1: implausible for all, and its position
+        in the stream, both of shape (m,).
+    usual
+        Number of plausible instances of each class and the sum of their residuals, faded, shape (J, d + 1).
+    process
+        What the residuals are like; ``None``: neighbours are independent.
+    tracked
+        Where the classes are; ``None``: neighbours are independent.
+    gain
+        By how much more likely the latest instances were given those before them, shape (w,).
+    since
+        Position in the stream from which on neighbours are known to be dependent, -1: they are not.
+    fitted
+        Position at which the process was fitted, -1: in training.
+    independent
+        Number of independent instances that say as much as one of the stream.
+    typical
+        Latest instances that are typical of each class, and those of them that are called unknown, faded, shape
+        (J, 2).
+    lately
+        Number of the latest instances, faded likewise.
+    departed
+        Position at which most typical instances were called unknown, -1: they were not.
+    """
+
+    pairs: Pairs
+    residual: np.ndarray
+    group: np.ndarray
+    at: np.ndarray
+    usual: np.ndarray
+    process: Process | None = None
+    tracked: Tracked | None = None
+    gain: np.ndarray = np.zeros(0)
+    since: int = -1
+    fitted: int = -1
+    independent: float = ASSUMED
+    typical: np.ndarray = np.zeros((0, 2))
+    lately: float = 0.0
+    departed: int = -1
+
+    @property
+    def counts_typicality(self) -> bool:
+        """True if typicality says what is known, and not location."""
+        return self.process is not None or self.departed >= 0
+
+    @property
+    def has_left(self) -> bool:
+        """True if next to nothing of the latest instances is typical of any known class."""
+        return self.lately >= LATELY and bool(self.typical[:, 0].sum() < GONE * self.lately)
+
+
+def begin(order: Order) -> Arrival:
+    """Begin where nothing has come yet."""
+    n_classes, d = order.residuals.mean.shape
+    nothing = np.zeros(0, np.int64)
+    arrival = Arrival(
+        dependence.no_pairs(n_classes, d),
+        np.zeros((0, d)),
+        nothing,
+        nothing,
+        np.zeros((n_classes, d + 1)),
+        typical=np.zeros((n_classes, 2)),
+    )
+    if order.process is None:
+        return arrival
+    tracked = start(order.process, n_classes)
+    return _fitted(arrival, order.process, order.pairs)._replace(tracked=tracked, since=0)
+
+
+def _fitted(arrival: Arrival, process: Process, pairs: Pairs) -> Arrival:
+    return arrival._replace(process=process, independent=dependence.effective_share(pairs, process))
+
+
+def predict(
+    arrival: Arrival,
+    residuals: Residuals,
+    chains: Chains,
+    references: References,
+    rows: np.ndarray,
+    incomplete: np.ndarray,
+    kept: int,
+) -> tuple[Arrival, np.ndarray | None]:
+    """Predict a batch, and let the classes follow the instances that are accepted as theirs.
+
+    Parameters
+    ----------
+    arrival
+        The state before the batch; it does not change.
+    residuals
+        Of the J trained classes.
+    chains
+        Before the batch.
+    references
+        Of the known classes.
+    rows
+        Whitened rows, shape (b, C + d).
+    incomplete
+        Rows of which something is missing, or that stand in for others: they are not predicted, shape (b,).
+    kept
+        Instances whose gain is remembered: those of the window.
+
+    Returns
+    -------
+    The state after it, and by how much more likely the instances of the window and of the batch were given those
+    before them, shape (w + b,); ``None``: neighbours are independent.
+    """
+    if arrival.process is None or arrival.tracked is None:
+        return arrival, None
+    prior, n_classes = chains[0].known.prior, len(residuals.mean)
+    who = asked(rows, prior)
+    product = who.product if who.product.size else None
+    found = [log_densities(c.known, c.frozen, who.rows, product) for c in chains]
+    log_density = np.ascontiguousarray(np.mean([each[0] for each in found], axis=0)[:, :n_classes])
+    seats = np.mean([opening_seats(c.known, c.frozen) for c in chains], axis=0)
+    log_new = np.mean([each[2] for each in found], axis=0) + seats[-1] - seats[:n_classes].max()
+    category = log_categories(chains[0].known, chains[0].frozen, who.rows)[:, :n_classes]
+    complete = ~incomplete
+    came = Came(rows[:, len(prior.first) :], category, log_density, log_new, complete)
+    least = _least(references, n_classes, ACCEPTED_FROM)
+    gain, tracked = predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
+    window = len(chains[0].state.window.rows)
+    before = arrival.gain[max(len(arrival.gain) - window, 0) :]
+    everyone = np.concatenate([np.zeros(window - len(before)), before, gain])
+    return arrival._replace(tracked=tracked, gain=everyone[max(len(everyone) - kept, 0) :]), everyone
+
+
+def test(
+    arrival: Arrival,
+    order: Order,
+    references: References,
+    rows: np.ndarray,
+    log_density: np.ndarray,
+    incomplete: np.ndarray,
+    unknown: np.ndarray,
+    first: int,
+) -> Arrival:
+    """Count the neighbours in a batch, and test whether they depend on each other, or known classes dissolve.
+
+    Parameters
+    ----------
+    arrival, order, references, incomplete
+        As for :func:`predict`.
+    rows
+        Numeric whitened rows of the batch, shape (b, d).
+    log_density
+        Frozen log densities under the trained classes, averaged over the chains, shape (b, J).
+    unknown
+        Which of them are called unknown, shape (b,).
+    first
+        Position of the first of them in the stream.
+    """
+    near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
+    density = log_density[np.arange(len(near)), near]
+    typical = density >= _least(references, n_classes, TYPICAL_FROM)[near]
+    many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY_REFERENCES
+    arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
+    plausible = density >= _least(references, n_classes, PLAUSIBLE_FROM, always=True)[near]
+    plausible &= ~incomplete & ~unknown  # a new class that begins beside a known one is no dependence
+    z = dependence.shortened(dependence.whitened(order.residuals, rows, near))
+    group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
+    residual = np.concatenate([arrival.residual, z])
+    at = np.concatenate([arrival.at, first + np.arange(len(rows))])
+    count = arrival.usual[:, :1]
+    middle = np.where(count >= dependence.LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
+    usual = arrival.usual * 0.5 ** (len(rows) / USUAL_HALF_LIFE)
+    np.add.at(usual, near[plausible], np.hstack([np.ones((len(z), 1)), z])[plausible])
+    pairs, dependent = (
+        dependence.faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE)),
+        arrival.process is not None,
+    )
+    suspicious = dependent or dependence.correlation_of(pairs)[0] > dependence.STILL_CORRELATED
+    pairs = dependence.count_pairs(pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious)
+    last = slice(-int(LAGS[-1]), None)
+    arrival = arrival._replace(pairs=pairs, usual=usual, residual=residual[last], group=group[last], at=at[last])
+    if order.process is not None:
+        return arrival
+    found = dependence.is_dependent(pairs, dependence.LEAST_STREAM_PAIRS, dependence.CORRELATED_STREAM, was=dependent)
+    if found and not dependent and n_classes > 1:
+        rest, errors, _ = dependence.correlation_of(dependence.without_strongest(pairs))
+        found = rest > dependence.CORRELATED_STREAM and errors > ELSEWHERE
+    if not found:
+        return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
+    if not dependent:
+        process = dependence.fit_process(pairs)
+        return _fitted(arrival, process, pairs)._replace(tracked=start(process, n_classes), since=now, fitted=now)
+    if now - arrival.fitted >= (FITTED_AGAIN if pairs.number[0] >= FITTED_AGAIN else FITTED_OFTEN):
+        return _fitted(arrival, dependence.fit_process(pairs), pairs)._replace(fitted=now)
+    return arrival
+
+
+def _count_typical(
+    arrival: Arrival, near: np.ndarray, unknown: np.ndarray, n: int, many: np.ndarray, now: int
+) -> Arrival:
+    """Count the typical instances of a batch of n, and say whether most known classes dissolve.
+
+    Parameters
+    ----------
+    near, unknown
+        Class of each typical instance, and whether it is called unknown.
+    many
+        Classes with references enough, shape (J,).
+    now
+        Position after the batch.
+    """
+    fade = 0.5 ** (n / LATELY)
+    typical = fade * arrival.typical
+    np.add.at(typical, near, np.column_stack([np.ones(len(near)), unknown]))
+    judged = many & (typical[:, 0] >= LEAST_TYPICAL)
+    dissolved = judged & (typical[:, 1] > LOST * typical[:, 0])
+    departed = arrival.departed
+    if dissolved.sum() >= AT_ONCE and 2 * dissolved.sum() > judged.sum():
+        departed = now
+    elif now - departed >= DEPARTED_FOR:
+        departed = -1
+    return arrival._replace(typical=typical, lately=fade * arrival.lately + n, departed=departed)
+
+
+@once
+def _least(references: References, n_classes: int, share: float, *, always: bool = False) -> np.ndarray:
+    """Log density, averaged over the chains, that a share of the independent references of each class has, (J,).
+
+    References too few for the share reject nothing, or, ``always``, what is less dense than all of them.
+    """
+    own, out = np.mean(references.log_density, axis=0), np.full(n_classes, np.inf)
+    count = references.effective or len(references.group) / n_classes
+    share = (share * (count + 1.0) - 1.0) / count
+    if share <= 0.0 and not always:
+        return np.full(n_classes, -np.inf)
+    for j in range(n_classes):
+        theirs = references.group == j
+        if theirs.any():
+            out[j] = quantiles(own[theirs, j], np.array([share]), references.weights[theirs])[0]
+    return out

@@ -1,0 +1,223 @@
+"""One micro-batch from rows to decisions and events. A batch that fails leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.decision import Decision
+from stream_osr.discovery import events as ev
+from stream_osr.model.gaps import NOTHING, Gaps, filled_in
+from stream_osr.parallel import one_thread
+from stream_osr.stream import seating
+from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
+from stream_osr.stream.arrival_order import Arrival, predict, test
+from stream_osr.stream.class_shift import class_shifts, follow_classes
+from stream_osr.stream.decisions import decide, release_ready, wait
+from stream_osr.stream.faults import BatchFaults, as_first, decided_as_first, settle_faults
+from stream_osr.stream.late_labels import Evidence, learn_evidence
+from stream_osr.stream.lifecycle import follow
+from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
+from stream_osr.stream.new_class_references import with_references
+from stream_osr.stream.recent_instances import DecidedBatch
+from stream_osr.stream.reference_check import ask_references, keep_promise, recounted
+from stream_osr.stream.seating import BatchPosterior, ChainResult
+from stream_osr.stream.state import Arrived, Stream
+from stream_osr.trained import TrainedModel
+from stream_osr.trust.odds import shift_odds
+
+
+class BatchOutput(NamedTuple):
+    """Final decisions, events, and what to count of a closed batch, or of another seating."""
+
+    decisions: Sequence[Decision] = ()
+    events: Sequence[ev.Event] = ()
+    counts: Mapping[str, int] = MappingProxyType({})
+
+    def then(self, later: BatchOutput) -> BatchOutput:
+        """Join this output and that of a later seating."""
+        counts = Counter(self.counts)
+        counts.update(later.counts)
+        return BatchOutput([*self.decisions, *later.decisions], [*self.events, *later.events], counts)
+
+
+class Arrivals(NamedTuple):
+    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, what is missing.
+
+    ``noticed`` is what their raw rows show; ``None``: nobody looked.
+    """
+
+    rows: np.ndarray
+    times: Sequence[float | None]
+    keys: Sequence[Any]
+    gaps: Gaps | None = None
+    noticed: BatchFaults | None = None
+
+
+def close_batch(
+    trained: TrainedModel,
+    stream: Stream,
+    arrived: Sequence[Arrived],
+    evidence: Sequence[Evidence],
+    parameters: Parameters,
+    gaps: Gaps | None = None,
+    *,
+    release: bool = False,
+) -> tuple[Stream, BatchOutput]:
+    """Decide a micro-batch of instances, in order of arrival, with ``gaps`` in them (:func:`close_arrivals`)."""
+    rows, times, keys = zip(*arrived, strict=True) if arrived else ((), (), ())
+    batch = Arrivals(np.array(rows), times, keys, gaps)
+    return close_arrivals(trained, stream, batch, evidence, parameters, release=release)
+
+
+def close_arrivals(
+    trained: TrainedModel,
+    stream: Stream,
+    arrived: Arrivals,
+    evidence: Sequence[Evidence],
+    parameters: Parameters,
+    *,
+    release: bool = False,
+) -> tuple[Stream, BatchOutput]:
+    """Decide a micro-batch; floods of events are summed up (:mod:`stream_osr.stream.announcements`).
+
+    Parameters
+    ----------
+    trained
+        The trained model (shared, never changed).
+    stream
+        The stream so far (never changed).
+    arrived
+        The batch.
+    evidence
+        Labels that take effect before it.
+    parameters
+        Sampler settings and seed.
+    release
+        Hold no decision back, and sum up the events that wait for it.
+    """
+    announced = set(stream.life.ids[stream.life.emerged].tolist())
+    unknown_keys: list[Any] = []
+    events: list[ev.Event] = []
+    with one_thread():
+        if evidence:
+            stream, unknown_keys = learn_evidence(stream, evidence, parameters)
+            stream = with_references(trained, stream)
+        if len(arrived.keys):
+            stream, events = _go_through(trained, stream, arrived, parameters)
+    decisions, stream = release_ready(stream, 0 if release else parameters.decision_delay, parameters)
+    state = stream.chains[0].state
+    telling, told = tell_within_budgets(stream.telling, events, state.seen, announced)
+    telling, summed = sum_up(telling, about(trained, state), end=release)
+    counts = {"events_summed": len(events) - len(told)} if len(events) > len(told) else {}
+    counts["unknown_keys"] = len(unknown_keys)
+    return stream._replace(telling=telling), BatchOutput(decisions, [*told, *summed], counts)
+
+
+def _go_through(
+    trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
+) -> tuple[Stream, list[ev.Event]]:
+    """Take a batch through its stages; its decisions are final when they are released."""
+    noticed, gaps = arrived.noticed, arrived.gaps
+    repeats = [] if noticed is None else list(noticed.repeats)
+    rows = seating.complete(stream.chains, arrived.rows, parameters, gaps)
+    if repeats and gaps is not None:
+        rows, gaps = without_repeats(stream, rows, gaps, repeats, parameters)
+    seated, arrival = seat(trained, stream, rows, parameters, gaps, repeats)
+    judged, odds = seating.average(seated, rows, stream.odds, parameters)
+    shown = judged
+    if noticed is not None and repeats:
+        raw = as_first(noticed, judged.raw)
+        shown = judged._replace(raw=raw, probabilities=shift_odds(odds, raw))
+    decisions = decide(stream, arrived.times, arrived.keys, shown, parameters)
+    after, batch = settle(stream._replace(odds=odds, arrival=arrival), arrived, judged, parameters)
+    failed = list[ev.Event]()
+    if noticed is not None:
+        decisions = decided_as_first(noticed, decisions)
+        after, failed = settle_faults(trained, stream, after, noticed, shown.raw, decisions)
+    after, update, jumped = follow(trained, after, judged, batch, parameters)
+    leader, events = tell(trained, after.labels, update, stream.state.next_id)
+    after = after.led_by(leader)
+    drift, drifted = follow_known(trained, stream, after, judged, parameters, repeats)
+    after, dropped = follow_recall(trained, after._replace(drift=drift), judged, parameters)
+    after, found = follow_dependence(trained, stream, after, judged)
+    events = [*failed, *events, *drifted, *jumped, *dropped, *found]
+    after = after._replace(
+        signals=tally(after.signals, events, judged.seated[0].outliers - update.regained),
+        waiting=wait(after.waiting, decisions, shown, update.identities),
+    )
+    return (follow_classes(after, judged) if parameters.follow_drift else after), events
+
+
+def without_repeats(
+    stream: Stream, rows: np.ndarray, gaps: Gaps, repeats: Sequence[int], parameters: Parameters
+) -> tuple[np.ndarray, Gaps]:
+    """Put rows that the known classes draw in the place of those that repeat: no evidence of anything new."""
+    rows, known, theirs = rows.copy(), range(len(stream.labels)), gaps._replace(pattern=gaps.pattern[repeats])
+    rows[repeats] = seating.complete(stream.chains, rows[repeats], parameters, theirs, asked=-1, only=known)
+    return rows, filled_in(gaps, repeats)
+
+
+def _typical(arrival: Arrival | None) -> bool:
+    return arrival is not None and arrival.counts_typicality
+
+
+def seat(
+    trained: TrainedModel,
+    stream: Stream,
+    rows: np.ndarray,
+    parameters: Parameters,
+    gaps: Gaps | None = None,
+    repeats: Sequence[int] = (),
+) -> tuple[list[ChainResult], Arrival | None]:
+    """Let every chain seat the batch; references are asked beside it, and what is promised is kept.
+
+    ``repeats`` are rows that were drawn in the place of others: neighbours of nobody.
+
+    Returns
+    -------
+    What became of the chains, and where the known classes are in order of arrival after the batch.
+    """
+    references, arrival, order, gain = references_of(trained, stream), stream.arrival, trained.order, None
+    shifts = class_shifts(stream) if parameters.follow_drift else None
+    incomplete = np.zeros(len(rows), bool) if gaps is None else gaps.pattern != NOTHING
+    incomplete[list(repeats)] = True
+    if arrival is not None and order is not None and references is not None:
+        if shifts is not None:
+            moved = shifts[: len(order.residuals.mean), len(stream.known.prior.first) :]
+            order = order._replace(residuals=order.residuals._replace(mean=order.residuals.mean + moved))
+        kept = parameters.window_after(len(rows))
+        arrival, gain = predict(arrival, order.residuals, stream.chains, references, rows, incomplete, kept)
+    seated = seating.seat(stream.chains, rows, parameters, gaps, gain)
+    if references is None:
+        return seated, arrival
+    independent = arrival.independent if arrival is not None and _typical(arrival) else None
+    balanced = ask_references(seated, references, rows, parameters, shifts, independent=independent)
+    if arrival is not None and order is not None:
+        frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
+        if gain is not None:
+            frozen = frozen - gain[-len(rows) :, None]
+        numeric = rows[:, len(stream.known.prior.first) :]
+        unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
+        arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
+        if independent is None and _typical(arrival):  # the batch that shows it is judged by it
+            chains = recounted(stream.chains, stream.past, references)
+            again = [one._replace(before=chain) for one, chain in zip(seated, chains, strict=True)]
+            independent = arrival.independent
+            balanced = ask_references(again, references, rows, parameters, shifts, independent=independent)
+    return keep_promise(balanced, references, parameters.max_false_unknown), arrival
+
+
+def settle(
+    stream: Stream, arrived: Arrivals, judged: BatchPosterior, parameters: Parameters
+) -> tuple[Stream, DecidedBatch]:
+    """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
+    seen, nowhere = stream.state.seen, np.zeros((0, len(arrived.keys)), np.int64)
+    batch = DecidedBatch(judged.rows, arrived.keys, arrived.times, seen, nowhere, judged.probabilities[:, -1])
+    chains, past = seating.settle(judged, stream.past, batch, parameters.label_horizon)
+    return stream._replace(chains=chains, past=past), batch

@@ -1,0 +1,247 @@
+"""A stream goes on under another trained model: what has emerged is carried over, chain by chain.
+
+Chain number r takes over from chain ``r mod R`` of the R that there were, as it does from the trained models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from stream_osr.config import Label
+from stream_osr.discovery import events as ev
+from stream_osr.discovery.drift import start_drift
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lives import lifecycle
+from stream_osr.errors import InvalidParameter
+from stream_osr.kinds import recoded
+from stream_osr.model.between import Aside, nobody_aside, only_aside
+from stream_osr.model.franchise import CLOSED
+from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
+from stream_osr.model.middles import typical_rows
+from stream_osr.model.prior import DIAGONAL, width_of
+from stream_osr.model.transfer import Origin, Passage, class_of, move_in, origins, passage, restate
+from stream_osr.parallel import one_thread
+from stream_osr.stream.announcements import about
+from stream_osr.stream.chain import Chain
+from stream_osr.stream.naming import adopt, with_estimate
+from stream_osr.stream.new_class_references import with_references
+from stream_osr.stream.recent_instances import RecentInstances, as_batches, from_batches, remembered
+from stream_osr.stream.state import Stream
+from stream_osr.trained import TrainedModel
+
+MOST_ROWS = 128
+"""Where no sample of a subclass is kept, so many of its latest rows say whether the new model knows it."""
+_REMEDY = "train on the same features, or begin anew"
+
+
+def carry_over(
+    its: TrainedModel, earlier: Stream, trained: TrainedModel, stream: Stream
+) -> tuple[Stream, list[ev.Event]]:
+    """Carry what has emerged in the stream of an earlier model over to a stream that has just begun.
+
+    Parameters
+    ----------
+    its, earlier
+        The earlier model and its stream; no decision of it is held back.
+    trained, stream
+        The model that goes on, and its stream.
+
+    Returns
+    -------
+    The stream that goes on, and what there is to tell.
+
+    Raises
+    ------
+    InvalidParameter
+        If the models do not fit together.
+    """
+    with one_thread():
+        way, opened = find_way(its, trained), opened_since(its, earlier, trained.labels)
+        count = len(stream.chains)
+        source = np.arange(count) % len(earlier.chains)
+        batches = [
+            batch._replace(rows=way.of(batch.rows), subclass=batch.subclass[source])
+            for batch in as_batches(earlier.past)
+        ]
+        past = from_batches(batches, count, width_of(trained.known.prior))
+        earlier = earlier._replace(past=past)
+        carried = [
+            _carry(number, its, earlier, trained, fresh, way, opened) for number, fresh in enumerate(stream.chains)
+        ]
+        alive = [
+            [*c.state.ids.tolist(), *c.aside.ids.tolist(), *chain.from_iterable(named)] for c, named, _ in carried
+        ]
+        there = np.array([np.isin(own, keys) for own, keys in zip(past.subclass, alive, strict=True)])
+        stream = stream._replace(
+            chains=tuple(each for each, _, _ in carried),
+            past=past._replace(subclass=np.where(there, past.subclass, -1)),
+            signals=earlier.signals,
+            drift=start_drift(0, trained.known.prior.n_features),  # positions begin with the next batch
+        )
+        for at, label in enumerate(opened):
+            stream = adopt(stream, [named[at] for _, named, _ in carried], label)
+        counts = dict(zip(earlier.labels, earlier.decided, strict=False))
+        decided = (*(counts.get(label, 0) for label in stream.labels), earlier.decided[-1])
+        common, ended = about(trained, stream.state), earlier.life.subclasses
+        events: list[ev.Event] = [
+            ev.SubclassForgotten(subclass_id=key, last_seen=ended[key].last, **common)
+            for key in carried[0][2]
+            if key in ended and ended[key].emerged and not ended[key].muted
+        ]
+        return with_estimate(trained, with_references(trained, stream._replace(decided=decided)), events)
+
+
+def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
+    """Find the way from one model's coordinates to another's.
+
+    Raises
+    ------
+    InvalidParameter
+        If there is none, with the reason.
+    """
+    both = (("the earlier model", its.names, trained.names), ("the new one", trained.names, its.names))
+    alone = [(who, [repr(name) for name in own if name not in others]) for who, own, others in both]
+    differ = [f"{who} has {', '.join(names)}" for who, names in alone if names]
+    if differ:
+        raise InvalidParameter(
+            f"the features differ, so that nothing can be carried over: {' and '.join(differ)}; {_REMEDY}"
+        )
+    if its.known.prior.covariance != trained.known.prior.covariance:
+        raise InvalidParameter(
+            "the models differ in covariance (full, diagonal, tied), so that nothing can be carried over; train with "
+            "the same, or begin anew"
+        )
+    order, numbers = [its.names.index(name) for name in trained.names], _values_there(its, trained)
+    way = passage(its.space, trained.space, order, numbers)
+    if trained.known.prior.covariance == DIAGONAL and not way.apart:
+        raise InvalidParameter(
+            "with diagonal covariances subclasses cannot be put into the coordinates of another training, so that "
+            "nothing can be carried over; begin anew (models with full or tied covariances can be carried over)"
+        )
+    return way
+
+
+def _values_there(its: TrainedModel, trained: TrainedModel) -> list[Origin | None]:
+    """Say of each category of a model which of the earlier model's it was, and the numbers that values have there."""
+    before, now = its.values, trained.values
+    if before.keys() != now.keys():
+        differ = ", ".join(repr(name) for name in trained.names if (name in before) != (name in now))
+        raise InvalidParameter(
+            f"features are numbers in one model and categories in the other, so that nothing can be carried over: "
+            f"{differ}; {_REMEDY}"
+        )
+    numbers = [recoded(np.arange(float(len(before[name]))), before[name], own) for name, own in now.items()]
+    given = [Origin(list(before).index(name), number) for name, number in zip(now, numbers, strict=True)]
+    return [*given, *origins(its.space.flags, its.names, trained.space.flags, trained.names, len(before))]
+
+
+def opened_since(its: TrainedModel, earlier: Stream, known: Sequence[Label]) -> tuple[Label, ...]:
+    """Name the classes that people have made in the stream and that a model with these known labels does not know."""
+    return tuple(
+        label
+        for j, label in enumerate(earlier.labels)
+        if label not in known and (j >= len(its.labels) or len(_made_since(its, earlier, 0, j)))
+    )
+
+
+def _made_since(its: TrainedModel, earlier: Stream, number: int, j: int) -> np.ndarray:
+    """Find the subclasses (their slots) that class j of a chain has from the stream and not from training.
+
+    Of a class that was trained those count that a person has named.
+    """
+    known = earlier.chains[number].known
+    slots = np.arange(len(its.draws[number % len(its.draws)].ids), len(known.ids))  # those of training come first
+    made = (known.tables[j, slots] > 0) & (known.dishes.size[slots] > 0)
+    if j < len(its.labels):
+        made &= np.isin(known.ids[slots], known.named)
+    return np.asarray(slots[made])
+
+
+def _carry(
+    number: int,
+    its: TrainedModel,
+    earlier: Stream,
+    trained: TrainedModel,
+    fresh: Chain,
+    way: Passage,
+    opened: Sequence[Label],
+) -> tuple[Chain, list[list[int]], list[int]]:
+    """Carry one chain over to a fresh one.
+
+    Parameters
+    ----------
+    number
+        Of the chain.
+    its, earlier
+        The earlier model and its stream, what it remembers in the new coordinates.
+    trained, fresh
+        The model that goes on, and its chain.
+    way
+        From the earlier model's coordinates to its own.
+    opened
+        Classes that people have made in the earlier stream, and that the model does not know.
+
+    Returns
+    -------
+    The chain, with the subclasses of the opened classes still among the emerging ones; these subclasses, for each
+    opened class; and the emerging subclasses that were left behind, which the new model knows.
+    """
+    source, labels = number % len(earlier.chains), earlier.labels
+    old = earlier.chains[source]
+    prior, other, n_classes = old.known.prior, fresh.known.prior, len(trained.labels)
+    known = fresh.known._replace(ids=fresh.known.ids + old.state.next_id)
+    lives = {key: _with_rows(life, way, number) for key, life in old.life.subclasses.items()}
+    here = restate(statistics_of(old.state.dishes, np.arange(len(old.state.ids))), way, prior, other)
+    aside = nobody_aside(other)
+    if not number:
+        aside = Aside(old.aside.ids, restate(old.aside.statistics, way, prior, other))
+    left: dict[int, int] = {}
+    changed = its.fingerprint != trained.fingerprint  # other settings alone make no class known
+    for ids, statistics in ((old.state.ids, here), aside) if changed else ():
+        for at, key in enumerate(ids.tolist()):
+            rows = _rows_of(key, number, lives.get(key), earlier.past)
+            if not len(rows):
+                rows = typical_rows(dishes_of(of_slots(statistics, [at]), other), other)
+            owner = class_of(known, fresh.frozen, rows)
+            if owner is not None:
+                left[key] = owner
+    kept = np.flatnonzero(~np.isin(old.state.ids, list(left)))
+    aside = only_aside(aside, set(aside.ids.tolist()) - set(left))
+    made = [_made_since(its, earlier, source, labels.index(label)) for label in opened]
+    slots = np.concatenate([np.zeros(0, np.int64), *made])
+    ids = np.append(old.state.ids[kept], old.known.ids[slots])
+    statistics = both(of_slots(here, kept), restate(statistics_of(old.known.dishes, slots), way, prior, other))
+    dish = np.full(len(old.state.franchise.menu), CLOSED)
+    for j, label in enumerate(labels):
+        if label in trained.labels:
+            dish[j] = trained.labels.index(label)
+    at = len(kept)
+    for label, own in zip(opened, made, strict=True):
+        if len(own):
+            dish[labels.index(label)] = n_classes + at + int(np.argmax(old.known.dishes.size[own]))
+        at += len(own)
+    dish[len(labels) :] = [left.get(key, CLOSED) for key in old.state.ids.tolist()]
+    dish[len(labels) + kept] = n_classes + np.arange(len(kept))
+    held = np.append(old.state.franchise.held[len(labels) + kept], np.ones(len(slots)))
+    state = move_in(known, fresh.frozen, fresh.state, old.state, dish, ids, statistics, held)
+    there = {*old.state.ids[kept].tolist(), *aside.ids.tolist()}
+    life = lifecycle({key: life for key, life in lives.items() if key in there}, old.life.delta)
+    chain = fresh._replace(known=known, state=state, life=life, aside=aside)
+    return chain, [old.known.ids[own].tolist() for own in made], list(left)
+
+
+def _with_rows(life: Subclass, way: Passage, number: int) -> Subclass:
+    """Put the sample of a subclass into the new coordinates; only the leader keeps samples."""
+    if life.kept is None or number:
+        return life._replace(kept=None)
+    return life._replace(kept=life.kept._replace(rows=way.of(life.kept.rows)))
+
+
+def _rows_of(key: int, number: int, life: Subclass | None, past: RecentInstances) -> np.ndarray:
+    """Rows of a subclass that are there, in the new coordinates: the sample, or the latest that are remembered."""
+    if life is not None and life.kept is not None and len(life.kept.rows):
+        return np.ascontiguousarray(life.kept.rows)
+    return np.asarray(past.rows[remembered(past, number, key)[-MOST_ROWS:]])

@@ -1,0 +1,260 @@
+"""One of the models that are averaged, as a value, and what may happen to the identities of its subclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lifecycle import Changes
+from stream_osr.discovery.lives import Lifecycle, lifecycle
+from stream_osr.model import books
+from stream_osr.model import step as sampler
+from stream_osr.model.between import Aside, bring_back, nobody_aside
+from stream_osr.model.known import Densities, Known, densities
+from stream_osr.model.moves.concentration import STREAM_ALPHA
+from stream_osr.model.restaurant import StreamState
+from stream_osr.model.transfer import moved
+from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
+from stream_osr.trained import TrainedModel
+from stream_osr.trust.balance import Shares
+from stream_osr.trust.books import Books
+
+PRIOR_SEATS = 50.0
+"""Seats that the known classes hold when a stream begins; they fade like all others."""
+
+
+class ReferenceCheck(NamedTuple):
+    """Reference check of one chain: counts of the stream and of references, and the shares that they give.
+
+    Attributes
+    ----------
+    ids
+        Identities of the emerging subclasses that are counted, shape (K,).
+    books
+        The counts.
+    shares
+        What they say.
+    owner
+        Number of the known class that each subclass describes anew, -1: it is new, shape (K,).
+    known
+        Share of each that was known when it had support, -1: it had none so far, shape (K,).
+    estimated_at
+        Position in the stream at which the known share of the stream was last estimated, -1: never.
+    dependent
+        Neighbouring instances depend on each other: levels are those of typicality.
+    """
+
+    ids: np.ndarray
+    books: Books
+    shares: Shares
+    owner: np.ndarray
+    known: np.ndarray
+    estimated_at: int
+    dependent: bool = False
+
+
+class Chain(NamedTuple):
+    """One of the models that are averaged: known classes, sampler state, lives of its emerging subclasses.
+
+    Attributes
+    ----------
+    known, frozen
+        Known classes: the trained ones, or this stream's own copy once a label has changed them.
+    state
+        The sampler's state.
+    life
+        Lives of the emerging subclasses.
+    aside
+        Those of them that have been set aside: dormant, and off the menu.
+    guard
+        What guards its known classes; ``None``: the model has no references, or nothing has come yet.
+    """
+
+    known: Known
+    frozen: Densities
+    state: StreamState
+    life: Lifecycle
+    aside: Aside
+    guard: ReferenceCheck | None = None
+
+
+Chains = tuple[Chain, ...]
+"""The ensemble: a leader, whose ids, lives and names are told, and followers, which give probabilities and seats."""
+
+
+class SplitOff(NamedTuple):
+    """Origin of a new subclass: the one it was split off, and the positions of its instances, shape (n,)."""
+
+    old: int
+    seqs: np.ndarray
+
+
+class IdentityChanges(NamedTuple):
+    """Changes of identities of emerging subclasses in a chain: made once, and followed by all who hold any.
+
+    Attributes
+    ----------
+    joined
+        For each identity that ended in another: the one that goes on.
+    parted
+        For each identity that is new because a subclass was parted: where it comes from.
+    moved
+        Positions of the instances that the sampler re-seated, shape (m,), and their subclass now, -1: a known one.
+    """
+
+    joined: Mapping[int, int] = {}
+    parted: Mapping[int, SplitOff] = {}
+    moved: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    def then(self, later: IdentityChanges) -> IdentityChanges:
+        """Put what happened later after this; the sampler moves nobody later."""
+        now = later.joined
+        return IdentityChanges(
+            {was: now.get(key, key) for was, key in self.joined.items()} | {**now},
+            {now.get(key, key): part for key, part in self.parted.items()} | {**later.parted},
+            self.moved,
+        )
+
+
+class LifecycleUpdate(NamedTuple):
+    """The emerging subclasses of one chain after a batch, and what happened to them.
+
+    Attributes
+    ----------
+    chain
+        The chain, its lives included.
+    past
+        The remembered instances, under the identities that go on.
+    identities
+        What happened to identities.
+    changes
+        Who emerged, doubled, fell asleep, came back.
+    ended
+        Lives that ended, of those that had been announced.
+    seated
+        The state before subclasses were set aside and forgotten.
+    refuted
+        Identities that had been announced and are a known class's after all.
+    regained
+        Instances that had left the model with a subclass that was never announced, and are in one that is.
+    """
+
+    chain: Chain
+    past: RecentInstances
+    identities: IdentityChanges
+    changes: Changes
+    ended: dict[int, Subclass]
+    seated: StreamState
+    refuted: tuple[int, ...] = ()
+    regained: int = 0
+
+    def then(self, later: IdentityChanges, chain: Chain) -> LifecycleUpdate:
+        """Go on with more changes of the leader's identities: what is remembered follows them."""
+        past = relabel(self.past, 0, later.joined)
+        for new, (_, seqs) in later.parted.items():
+            past = reseat(past, 0, seqs, new)
+        return self._replace(chain=chain, past=past, identities=self.identities.then(later))
+
+
+def without(changes: Changes, gone: Collection[int]) -> Changes:
+    """Leave some subclasses out of what is told."""
+    return Changes(*(tuple(key for key in kind if key not in gone) for kind in changes))
+
+
+def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
+    """Begin so many chains over the draws of a trained model, in turn; the known classes have ``lasting`` seats."""
+    draws, frozen = trained.draws, trained.densities
+    return tuple(_open(draws[at % len(draws)], frozen[at % len(draws)], lasting) for at in range(count))
+
+
+def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
+    seats = known.size * min(1.0, lasting / known.size.sum())
+    state = books.seat_classes(sampler.open_stream(known, frozen), seats)
+    return Chain(known, frozen, state, lifecycle(), nobody_aside(known.prior))
+
+
+def opening_seats(known: Known, frozen: Densities) -> np.ndarray:
+    """Log weight of each known class and, last, of a new one when a stream begins (equation 10), shape (J + 1,)."""
+    alpha = STREAM_ALPHA.shape / STREAM_ALPHA.rate
+    share = alpha / (frozen.menu.sum() + known.gamma)
+    seats = PRIOR_SEATS * known.size / known.size.sum() + share * frozen.menu
+    return np.asarray(np.log(np.append(seats, share * known.gamma)))
+
+
+def refreshed(chain: Chain, known: Known) -> Chain:
+    """Carry a chain over to known classes that have changed, or become more."""
+    frozen = densities(known)
+    state = books.refresh_classes(chain.state, frozen)
+    return chain._replace(known=known, frozen=frozen, state=state)
+
+
+def awake(chain: Chain, keys: Collection[int]) -> Chain:
+    """Put those of the subclasses that are set aside on the menu again."""
+    for key in chain.aside.ids.tolist():
+        if key in keys:
+            state, aside = bring_back(chain.state, chain.aside, key, None, chain.known.prior)
+            chain = chain._replace(state=state, aside=aside)
+    return chain
+
+
+def sizes_of(state: StreamState) -> dict[int, int]:
+    """Count the instances in each emerging subclass that is on the menu."""
+    return dict(zip(state.ids.tolist(), state.dishes.size.tolist(), strict=True))
+
+
+def move_classes(chains: Chains, move: np.ndarray) -> Chains:
+    """Move the known classes of every chain by vectors of whitened coordinates, shape (J, d)."""
+    known = [moved(chain.known, move) for chain in chains]
+    return tuple(chain._replace(known=k, frozen=densities(k)) for chain, k in zip(chains, known, strict=True))
+
+
+def follow_identities(guard: ReferenceCheck | None, changes: IdentityChanges) -> ReferenceCheck | None:
+    """Go on after subclasses were joined, and others parted off the one that they were part of."""
+    if guard is None or not (changes.joined or changes.parted):
+        return guard
+    n_classes = len(guard.books.votes)
+    guard = guard._replace(books=Books(*(counts.copy() for counts in guard.books)))
+    for younger, older in changes.joined.items():
+        guard = _join(guard, younger, older, n_classes)
+    for new, (old, _) in changes.parted.items():
+        guard = _part(guard, new, old, n_classes)
+    return guard
+
+
+def _join(guard: ReferenceCheck, younger: int, older: int, n_classes: int) -> ReferenceCheck:
+    ids = guard.ids.tolist()
+    if younger in ids and older in ids:
+        one, other = n_classes + ids.index(younger), n_classes + ids.index(older)
+        guard.books.stream[other] += guard.books.stream[one]
+        guard.books.taken[:, other] += guard.books.taken[:, one]
+    return guard._replace(ids=np.where(guard.ids == younger, -1 if older in ids else older, guard.ids))
+
+
+def _part(guard: ReferenceCheck, new: int, old: int, n_classes: int) -> ReferenceCheck:
+    """Let both parts have half of what was counted: the next batches tell them apart."""
+    ids = guard.ids.tolist()
+    if old not in ids or new in ids:
+        return guard
+    at = ids.index(old)
+    cell, last = n_classes + at, n_classes + len(ids)
+    books, shares = guard.books, guard.shares
+    books.stream[cell] *= 0.5
+    books.taken[:, cell] *= 0.5
+    cells = [*range(last), cell, last]  # the new part behind the subclasses, what is new comes last
+    by_cell = (
+        books.stream.take(cells, 0),
+        books.seen.take(cells),
+        books.taken.take(cells, 1),
+        books.asked.take(cells, 1),
+    )
+    owner = shares.owner.take([*range(len(ids)), at, len(ids)], 1)
+    return guard._replace(
+        ids=np.append(guard.ids, new),
+        books=Books(*by_cell, books.votes),
+        shares=shares._replace(known=shares.known.take(cells, 0), owner=owner),
+        owner=np.append(guard.owner, guard.owner[at]),
+        known=np.append(guard.known, guard.known[at]),
+    )

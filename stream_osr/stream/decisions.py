@@ -1,0 +1,131 @@
+"""Decisions of a batch, and decisions that wait while later batches re-seat their instances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.decision import Decision
+from stream_osr.labels import unknown_label
+from stream_osr.model.known import Known
+from stream_osr.stream.chain import IdentityChanges
+from stream_osr.stream.seating import BatchPosterior, window_together
+from stream_osr.stream.state import DelayedDecisions, Stream
+from stream_osr.trust.odds import shift_odds
+
+
+def decide(
+    stream: Stream, times: Sequence[float | None], keys: Sequence[Any], judged: BatchPosterior, parameters: Parameters
+) -> list[Decision]:
+    """Decide for now; why, and the subclass, are told from the leader."""
+    n, state, result = len(keys), stream.state, judged.leader
+    told, *why = _told(stream, judged.probabilities, result.responsible, result.subclass, parameters)
+    near = [stream.labels[j] for j in judged.nearest.tolist()]
+    judgement = near, judged.distance.tolist(), judged.rank.tolist()
+    place = repeat(state.batches, n), range(state.seen, state.seen + n)
+    columns = zip(keys, times, told, told, *why, *judgement, *place, strict=True)  # in the order of the fields
+    return list(map(Decision._make, columns))
+
+
+def _told(
+    stream: Stream, probabilities: np.ndarray, responsible: np.ndarray, subclass: np.ndarray, parameters: Parameters
+) -> tuple[list[Any], ...]:
+    """Columns of what is told of some instances: label, its probability, p_unknown, probabilities, subclass."""
+    names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
+    label = most_probable(probabilities, parameters.min_probability)
+    return (
+        [names[own] for own in label.tolist()],
+        probabilities[np.arange(len(label)), label].tolist(),
+        probabilities[:, -1].tolist(),
+        [dict(zip(names, row, strict=True)) for row in probabilities.tolist()],
+        subclasses_told(stream.known, label, responsible, subclass),
+    )
+
+
+def most_probable(probabilities: np.ndarray, least: float) -> np.ndarray:
+    """Choose the most probable label of each row; a known one below the least probability asked for is unknown."""
+    label = probabilities.argmax(axis=1)
+    if least > 0.0:
+        label[probabilities.max(axis=1) < least] = probabilities.shape[1] - 1
+    return np.asarray(label)
+
+
+def subclasses_told(
+    known: Known, label: np.ndarray, responsible: np.ndarray, emerging: np.ndarray
+) -> list[int | None]:
+    """Subclass that each label stands for: the most responsible known one, or the emerging one it sits in."""
+    n, n_classes = responsible.shape
+    of_class = responsible[np.arange(n), np.minimum(label, n_classes - 1)]
+    told = np.where(label < n_classes, np.where(of_class >= 0, known.ids[of_class], -1), emerging)
+    return [key if key >= 0 else None for key in told.tolist()]
+
+
+def wait(
+    waiting: DelayedDecisions, decisions: Sequence[Decision], judged: BatchPosterior, changes: IdentityChanges
+) -> DelayedDecisions:
+    """Append a batch to the decisions held back; the others are what they look like after it.
+
+    Parameters
+    ----------
+    waiting, decisions
+        Those that wait, and those of the batch.
+    judged
+        The batch, and what the chains have made of it.
+    changes
+        What has happened to identities of the leader.
+    """
+    probabilities, subclass, leader = waiting.probabilities, waiting.subclass.copy(), judged.leader
+    begin = waiting.decisions[0].seq if waiting.decisions else decisions[0].seq
+    inside = leader.window_seq >= begin
+    if inside.any():
+        probabilities = probabilities.copy()
+        probabilities[leader.window_seq[inside] - begin] = window_together(judged)[inside]
+        moved, now = changes.moved
+        subclass[moved[moved >= begin] - begin] = now[moved >= begin]
+    arrays = (probabilities, judged.raw), (subclass, leader.subclass), (waiting.responsible, leader.responsible)
+    waiting = DelayedDecisions((*waiting.decisions, *decisions), *map(np.concatenate, arrays))
+    return _follow_identities(waiting, changes)
+
+
+def _follow_identities(waiting: DelayedDecisions, changes: IdentityChanges) -> DelayedDecisions:
+    """Tell of the subclasses that were joined and parted after the instances had been seated."""
+    joined, parted = changes.joined, changes.parted
+    if not joined and not parted:
+        return waiting
+    subclass = waiting.subclass.copy()
+    for was, now in joined.items():
+        subclass[waiting.subclass == was] = now
+    begin = waiting.decisions[0].seq
+    for new, (_, seqs) in parted.items():
+        subclass[seqs[seqs >= begin] - begin] = new
+    ended = {*joined, *(old for old, _ in parted.values())}
+    decisions = tuple(
+        d._replace(subclass_id=key) if d.subclass_id in ended or d.subclass_id == was != key else d
+        for d, was, key in zip(waiting.decisions, waiting.subclass.tolist(), subclass.tolist(), strict=True)
+    )
+    return waiting._replace(decisions=decisions, subclass=subclass)
+
+
+def release_ready(stream: Stream, delay: int, parameters: Parameters) -> tuple[list[Decision], Stream]:
+    """Let go of the decisions that ``delay`` later instances have followed, as they are now."""
+    seen = stream.state.seen
+    ready = sum(seen - decision.seq > delay for decision in stream.waiting.decisions)
+    if not ready:
+        return [], stream
+    now, rest = (
+        DelayedDecisions._make(part[some] for part in stream.waiting) for some in (slice(ready), slice(ready, None))
+    )
+    out, counts = list(now.decisions), list(stream.decided)
+    if parameters.decision_delay:
+        columns = _told(stream, shift_odds(stream.odds, now.probabilities), now.responsible, now.subclass, parameters)
+        fields = ("label", "probability", "p_unknown", "probabilities", "subclass_id")
+        told = (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
+        out = [decision._replace(**row) for decision, row in zip(out, told, strict=True)]
+    number = {name: j for j, name in enumerate(stream.labels)}
+    for decision in out:
+        counts[number.get(decision.label, -1)] += 1
+    return out, stream._replace(waiting=rest, decided=tuple(counts))

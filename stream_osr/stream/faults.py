@@ -1,0 +1,165 @@
+"""Data faults: columns that fail are treated as missing, rows that repeat get the decision of their first copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.decision import Decision
+from stream_osr.discovery import events as ev
+from stream_osr.discovery.columns import Columns, Fault, Usual, follow_columns, hidden_of, start_columns
+from stream_osr.discovery.repeats import WINDOW, copies_of, fingerprints
+from stream_osr.kinds import Name
+from stream_osr.stream.announcements import about
+from stream_osr.stream.state import Copy, Faults, Stream
+from stream_osr.trained import TrainedModel
+
+
+class BatchFaults(NamedTuple):
+    """Faults that the raw rows of a batch show.
+
+    Attributes
+    ----------
+    values
+        The rows with what is not to be believed as missing, shape (b, p).
+    columns
+        The columns after the batch.
+    begun
+        Faults of columns that begin.
+    rows
+        Fingerprints of the rows, shape (b,); none where no row repeats by the rule.
+    repeats
+        Position of each row that repeats, and its first copy: a position in the batch, or one of earlier batches.
+    """
+
+    values: np.ndarray
+    columns: Columns
+    begun: Sequence[Fault]
+    rows: np.ndarray
+    repeats: dict[int, int | Copy]
+
+
+def notice(usual: Usual, stream: Stream, values: np.ndarray, *, hides_rows: bool) -> BatchFaults:
+    """Look at raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
+
+    A row that repeats is missing altogether; with ``hides_rows`` False it stays.
+    """
+    before = Faults(start_columns(values.shape[1])) if stream.faults is None else stream.faults
+    columns, hidden, begun = follow_columns(usual, before.columns, values, stream.state.seen)
+    rows, repeats = np.zeros(0, np.int64), dict[int, int | Copy]()
+    if usual.rows.once and hides_rows:
+        rows = fingerprints(values)
+        repeats = _repeats(usual.rows.once, before, rows, len(stream.labels))
+        hidden[list(repeats)] = True
+    if hidden.any():
+        values = np.where(hidden, np.nan, values)
+    return BatchFaults(values, columns, begun, rows, repeats)
+
+
+def _repeats(once: int, before: Faults, rows: np.ndarray, n_classes: int) -> dict[int, int | Copy]:
+    together = np.concatenate([before.rows, rows])
+    if len(_repeated(together)) < once - 1:
+        return {}
+    copies = np.array(copies_of(together)[len(before.rows) :])
+    many = set(rows[copies >= once].tolist())
+    first: dict[int, int | Copy] = {each.row: each for each in before.copies if len(each.raw) == n_classes + 1}
+    out: dict[int, int | Copy] = {}
+    for at, row in enumerate(rows.tolist()):
+        if row not in first:
+            first[row] = at
+        elif row in many:
+            out[at] = first[row]
+    return out
+
+
+def _repeated(rows: np.ndarray) -> np.ndarray:
+    """List each fingerprint once for each copy after its first one."""
+    ordered = np.sort(rows)
+    return np.asarray(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+def believable(stream: Stream, values: np.ndarray) -> np.ndarray:
+    """Set what columns that fail now say in raw rows, shape (n, p), to missing."""
+    if stream.faults is None or not stream.faults.columns.hidden.any():
+        return values
+    return np.where(hidden_of(stream.faults.columns, values), np.nan, values)
+
+
+def faulty_columns(trained: TrainedModel, stream: Stream) -> tuple[Name, ...]:
+    """Name the columns that fail now."""
+    if stream.faults is None:
+        return ()
+    return tuple(trained.names[at] for at in np.flatnonzero(stream.faults.columns.kind))
+
+
+def as_first(noticed: BatchFaults, raw: np.ndarray) -> np.ndarray:
+    """Give rows that repeat what their first copies got: probabilities before the shift of the odds, (b, J + 1)."""
+    if not noticed.repeats:
+        return raw
+    out = raw.copy()
+    for at, first in noticed.repeats.items():
+        out[at] = _widened(first.raw, raw.shape[1]) if isinstance(first, Copy) else raw[first]
+    return out
+
+
+def _widened(raw: np.ndarray, size: int) -> np.ndarray:
+    """Give classes that labels of this batch have opened a probability of 0; unknown stays the last."""
+    return np.concatenate([raw[:-1], np.zeros(size - len(raw)), raw[-1:]]) if len(raw) < size else raw
+
+
+def decided_as_first(noticed: BatchFaults, decisions: list[Decision]) -> list[Decision]:
+    """Give rows that repeat the reasons of their first copies."""
+    out = decisions.copy()
+    for at, first in noticed.repeats.items():
+        its = first.decision if isinstance(first, Copy) else decisions[first]
+        names = ("subclass_id", "nearest_class", "distance", "density_rank")
+        out[at] = out[at]._replace(**{name: getattr(its, name) for name in names})
+    return out
+
+
+def settle_faults(
+    trained: TrainedModel,
+    before: Stream,
+    after: Stream,
+    noticed: BatchFaults,
+    raw: np.ndarray,
+    decisions: list[Decision],
+) -> tuple[Stream, list[ev.Event]]:
+    """Write down how columns and rows are after a batch, and tell what has gone wrong with it.
+
+    Parameters
+    ----------
+    trained, before, after
+        The model, and the stream before the batch and after it.
+    noticed
+        What the batch shows.
+    raw, decisions
+        Probabilities before the shift of the odds, shape (b, J + 1), and decisions of the batch.
+    """
+    usual, said = trained.usual, about(trained, after.state)
+    assert usual is not None
+    events: list[ev.Event] = []
+    for fault in noticed.begun:
+        facts, at = fault._asdict(), fault.column
+        facts |= {"column": trained.names[at], "low": float(usual.low[at]), "high": float(usual.high[at])}
+        events.append(ev.ColumnFailed(**facts, longest=int(usual.longest[at]), **said))
+    if not usual.rows.once:
+        return after._replace(faults=Faults(noticed.columns)), events
+    earlier = Faults(noticed.columns) if before.faults is None else before.faults
+    together = np.concatenate([earlier.rows, noticed.rows])
+    rows, copies = together[-WINDOW:], {each.row: each for each in earlier.copies}
+    for row in sorted(set(_repeated(together).tolist())):
+        came, known = np.flatnonzero(noticed.rows == row), row in copies and len(copies[row].raw) == raw.shape[1]
+        if len(came) and not known:
+            copies[row] = Copy(row, raw[came[0]], decisions[came[0]])
+    for row in {int(noticed.rows[at]) for at in noticed.repeats}:
+        size = int((together == row).sum())
+        if size >= usual.rows.told and not copies[row].repeats:
+            copies[row] = copies[row]._replace(repeats=True)
+            first = copies[row].decision
+            moment = ev.Moment(first.seq, first.t, first.key)
+            events.append(ev.RowsRepeated(first=moment, size=size, usual=usual.rows.most, **said))
+    kept = tuple(copy for copy in copies.values() if copy.row in rows)
+    return after._replace(faults=Faults(noticed.columns, rows, kept)), events

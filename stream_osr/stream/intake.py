@@ -1,0 +1,203 @@
+"""Instances and labels that come in: read and checked wholly before anything changes, and counted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.absent import absent_as_zero
+from stream_osr.config import Label
+from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
+from stream_osr.features import Features, Row, categorical_columns, check_mapping, column_values, frame_rows
+from stream_osr.kinds import Name
+from stream_osr.labels import check_label, spelled_alike
+from stream_osr.limits import check_label as check_length
+from stream_osr.limits import check_names, check_room, check_storable
+from stream_osr.stream.recognizer_state import RecognizerState
+from stream_osr.times_and_keys import key_of, time_of
+from stream_osr.trained import TrainedModel
+from stream_osr.unlike import difference, least_features
+
+logger = logging.getLogger("stream_osr")
+
+
+class CheckedInstance(NamedTuple):
+    """An instance that has been checked; nothing has changed yet. ``row`` is None: it is to be skipped."""
+
+    features: Features
+    row: Row | None
+    label: Label | None
+    t: float | None
+    key: Any
+    x: Mapping[Any, Any]
+
+
+def read(
+    state: RecognizerState,
+    x: object,
+    y: object,
+    t: object,
+    key: object,
+    number: int | None = None,
+    earlier: Sequence[Label] = (),
+    before: Features | None = None,
+    declared: Collection[Name] = (),
+) -> CheckedInstance:
+    """Check an instance; one with a value that cannot be used is counted.
+
+    Parameters
+    ----------
+    state
+        The recognizer.
+    x, y, t, key
+        Features, label, time and key, as they came.
+    number
+        Its row in a data frame.
+    earlier, before
+        Labels of earlier rows, which will have been learnt, and the features with those of the last of them.
+    declared
+        Features that are categories whatever their values look like, beside those that parameters name.
+    """
+    x = check_mapping(x)
+    labels = [*state.labels, *earlier]
+    label = None
+    if y is not None:
+        label = label_of(state, y, labels)
+    elif state.training is not None and state.parameters.freezing == "manual":
+        raise NotTrained("an unlabelled instance came before freeze(), and freezing='manual'; call freeze() first")
+    elif not labels:
+        raise NotTrained("an unlabelled instance came before any labelled one; learn labelled instances first")
+    try:
+        features = _features(state, x, before, declared, joined=label is not None or bool(earlier))
+        row: Row | None = row_of(state, features, x, number)
+    except InvalidFeature:
+        state.counters["bad_rows"] += 1
+        raise
+    if row is not None and row.missing and state.parameters.on_missing == "skip":
+        row = None
+    return CheckedInstance(features, row, label, time_of(t), key_of(key), x)
+
+
+def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any) -> list[CheckedInstance]:
+    """Check the rows of a data frame or array; an error names the row."""
+    _, records = frame_rows(X, state.features)
+    declared = categorical_columns(X) if state.training is not None else ()
+    columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
+    out: list[CheckedInstance] = []
+    earlier: list[Label] = []
+    before: Features | None = None
+    for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):
+        try:
+            instance = read(state, record, label, time, name, number, earlier, before, declared)
+        except InvalidFeature:  # it names the row
+            raise
+        except (InvalidInstance, InvalidLabel, NotTrained) as error:
+            raise type(error)(f"row {number}: {error}") from None
+        out.append(instance)
+        before = instance.features
+        if instance.row is not None and instance.label is not None and instance.label not in earlier:
+            earlier.append(instance.label)
+    if state.training is not None:
+        _warn_of_late_labels(columns[0])
+    return out
+
+
+def _warn_of_late_labels(labels: Sequence[Any]) -> None:
+    """Say so if a row without a label ends training before labelled ones."""
+    first = next((number for number, label in enumerate(labels) if label is None), len(labels))
+    late = sum(label is not None for label in labels[first:])
+    if late:
+        logger.warning(
+            "row %d has no label, which ended training: the %d labelled rows after it do not train the classes, "
+            "and are evidence beside the stream; give the labelled rows first",
+            first,
+            late,
+        )
+
+
+def label_of(state: RecognizerState, y: object, known: Sequence[Label]) -> Label:
+    """Check a label beside those of the known classes; one that opens a class has to find room for it."""
+    label = check_label(y, known, state.parameters.unknown)
+    if label not in known and (other := spelled_alike(label, known)) is not None:
+        logger.warning(
+            "label %a opens a class beside %a, and looks the same: they differ by white space or Unicode "
+            "normalization only; if they are one class, give both the same spelling",
+            label,
+            other,
+        )
+    if label not in known:
+        check_length(label)
+        check_room(label, {*known, *(e.label for e in state.evidence)}, state.parameters.max_classes)
+    return label
+
+
+def late_label(state: RecognizerState, y: object) -> Label:
+    """Check a label that comes once training has ended, beside those that are known or wait to be."""
+    _, stream = state.running
+    return label_of(state, y, [*stream.labels, *(e.label for e in state.evidence)])
+
+
+def row_of(state: RecognizerState, features: Features, x: Mapping[Any, Any], number: int | None = None) -> Row:
+    """Read the features of an instance, if they may be missing."""
+    row = features.row(x, number)
+    if row.missing and state.parameters.absent == "zero":
+        row = absent_as_zero(features, row, x)
+    if row.missing and state.parameters.on_missing == "error":
+        name = features.names[int(np.flatnonzero(np.isnan(row.values))[0])]
+        remedy = "it is missing; give a number, or set on_missing='impute' or 'skip'"
+        raise InvalidFeature(name, x.get(name), remedy, number)
+    return row
+
+
+def _features(
+    state: RecognizerState, x: Mapping[Any, Any], before: Features | None, declared: Collection[Name], *, joined: bool
+) -> Features:
+    """Choose the features to be read: the model's, or those of training, with what an instance adds to them."""
+    if state.training is None:
+        return state.running[0].features
+    before = features = state.training.features if before is None else before
+    if joined:
+        features = before.joined_by(x, {*(state.parameters.categorical or ()), *declared})
+        if features is not before:
+            there = frozenset(before.names)
+            check_names((name for name in features.names if name not in there), len(features.names))
+        check_storable(name for name in features.names if name not in frozenset(before.names))
+    if not features.names and not joined:
+        raise InvalidInstance("the instance has no features; give it one at least")
+    return features
+
+
+def count(state: RecognizerState, row: Row | None) -> None:
+    """Count what an instance lacks, and what it has too much; ``None``: it is skipped."""
+    counters = state.counters
+    if row is None:
+        counters.update(("skipped", "bad_rows"))
+    else:
+        counters["missing"] += row.missing
+        counters["bad_rows"] += row.missing > 0
+        counters["extra"] += row.extra
+
+
+def count_unlike(state: RecognizerState, values: np.ndarray, x: Mapping[Any, Any]) -> None:
+    """Count a row that is imputed altogether, or for the most part though training had nearly all; warn once."""
+    unlike = unlike_training(state.running[0], values, x)
+    if unlike is None:
+        return
+    state.counters["unlike"] += 1
+    if state.counters["unlike"] == 1:
+        logger.warning('%s; counters["unlike"] counts such instances, this is said once', unlike)
+
+
+def unlike_training(trained: TrainedModel, values: np.ndarray, x: Mapping[Any, Any]) -> str | None:
+    """Say what a row lacks that is imputed altogether, or for the most part though training had nearly all."""
+    missing = np.isnan(values)
+    if len(values) - np.count_nonzero(missing) >= least_features(trained):
+        return None
+    lacks = difference(trained, [trained.names[at] for at in np.flatnonzero(missing)], list(x))
+    return (
+        f"an instance is unlike those of training: {lacks}. Its missing values are imputed, and it looks more "
+        "usual than it may be"
+    )

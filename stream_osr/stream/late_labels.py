@@ -1,0 +1,143 @@
+"""Labels that come while the stream runs: sequential updates of their classes, in every chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Label, Parameters
+from stream_osr.discovery.lifecycle import without_row
+from stream_osr.discovery.lives import only, places_of
+from stream_osr.model import books, naming
+from stream_osr.model.between import withdraw_aside
+from stream_osr.model.books import Seat
+from stream_osr.model.known import Known, learn_labelled
+from stream_osr.model.prior import homogeneous
+from stream_osr.stream.chain import Chain, refreshed
+from stream_osr.stream.class_shift import class_shifts
+from stream_osr.stream.monitoring import tally
+from stream_osr.stream.recent_instances import RecentInstances, began, recall, unshared
+from stream_osr.stream.seating import count_left_behind
+from stream_osr.stream.state import Stream, widen
+from stream_osr.stream.undo_log import Labelling, record
+
+
+class Evidence(NamedTuple):
+    """A label that waits for the next batch: for a new row, or (``row`` is None) for an earlier key.
+
+    ``number`` is its place in the order in which people have asked things of the stream.
+    """
+
+    label: Label
+    row: np.ndarray | None
+    key: Any = None
+    number: int = 0
+
+
+def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Parameters) -> tuple[Stream, list[Any]]:
+    """Let labels take effect, in order: each is a sequential update of its class (or opens a class).
+
+    A class that a few labels open has the weight of those few instances: beside the emerged subclass that they came
+    from, which keeps its seats, that is almost nothing. Who means the subclass promotes it
+    (:func:`stream_osr.stream.naming.promote`).
+
+    Returns
+    -------
+    The next stream, and keys that are not (or no longer) remembered.
+    """
+    if not evidence:
+        return stream, []
+    labels, past, decided = list(stream.labels), unshared(stream.past), list(stream.decided)
+    unknown_keys = []
+    actions: list[Labelling] = []
+    for label, row, key, number in evidence:
+        if row is None:
+            at = recall(past, key)
+            if at < 0:
+                unknown_keys.append(key)
+                continue
+            seats, seen = tuple(past.subclass[:, at].tolist()), stream.state.seen
+            action = Labelling(number, label, past.rows[at].copy(), (), (), key, past.seq + at, seats, seen=seen)
+            past.keys[at], past.subclass[:, at] = None, -1  # a label counts once
+        else:
+            action = Labelling(number, label, row, (), ())
+        if label not in labels:
+            labels.append(label)
+            decided.insert(-1, 0)
+        actions.append(action._replace(label=labels[labels.index(label)]))
+    learnt = [_learn(chain, at, actions, labels, past, parameters) for at, chain in enumerate(stream.chains)]
+    chains = tuple(chain for chain, _ in learnt)
+    actions = [
+        _with_inverse(action, parts, labels, stream)
+        for action, *parts in zip(actions, *(parts for _, parts in learnt), strict=True)
+    ]
+    withdrawn = [action.subclass[0] for action in actions if action.seq >= 0]
+    outliers = count_left_behind(stream.chains[0], chains[0].state, withdrawn)
+    stream = stream._replace(
+        labels=tuple(labels),
+        chains=chains,
+        past=past,
+        waiting=widen(stream.waiting, len(labels)),
+        decided=tuple(decided),
+        signals=tally(stream.signals, [], outliers),
+        actions=record(stream.actions, actions),
+    )
+    return stream, unknown_keys
+
+
+_Taken = tuple[int, bool, Seat | None]
+"""Subclass that took a row in, in one chain, whether it opened a table there, and the seat of the row before."""
+
+
+def _with_inverse(action: Labelling, parts: Sequence[_Taken], labels: Sequence[Label], stream: Stream) -> Labelling:
+    """Write down the inverse of a label; the stream is the one before it."""
+    into, opened, seats = zip(*parts, strict=True)
+    seats = tuple(seat for seat in seats if seat is not None)
+    shift, j = None, labels.index(action.label)
+    if stream.following is not None:
+        shift = class_shifts(stream)[j] if j < len(stream.labels) else np.zeros(len(action.row))
+    classes = tuple(labels[seat.j] if seat.j >= 0 else None for seat in seats)
+    return action._replace(into=into, opened=opened, seats=seats, classes=classes, shift=shift)
+
+
+def _learn(
+    chain: Chain,
+    number: int,
+    actions: Sequence[Labelling],
+    labels: Sequence[Label],
+    past: RecentInstances,
+    parameters: Parameters,
+) -> tuple[Chain, list[_Taken]]:
+    before, state, life, aside = chain.known, chain.state, chain.life, chain.aside
+    rng = np.random.default_rng([parameters.seed, state.batches, int(before.size.sum()), number])
+    known, done = before, list[_Taken]()
+    for action in actions:
+        row, seq, seat = action.row, action.seq, None
+        if seq >= 0:
+            weight = 0.5 ** ((state.seen - int(began(past, np.array(seq - past.seq)))) / parameters.half_life)
+            home = action.subclass[number]
+            seat = books.seat_of(state, seq, home, weight)
+            state = books.withdraw(state, row, seq, home, weight, before.prior)
+            life = without_row(life, home, seq)
+            if home in aside.ids:
+                aside = withdraw_aside(aside, home, row, before.prior)
+            if home in known.ids:  # it was named meanwhile
+                known = naming.take_out(known, home, row, naming.owner_of(known, home))
+        old = known
+        known = learn_labelled(known, homogeneous(row[None])[0], labels.index(action.label), rng, state.next_id)
+        state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
+        done.append((*_grown(old, known), seat))
+    left = places_of(np.concatenate([state.ids, aside.ids]), life.ids) < 0  # by their last instance
+    gone = left & ~life.told_of
+    life = only(life, ~gone) if gone.any() else life
+    return refreshed(chain._replace(state=state, life=life, aside=aside), known), done
+
+
+def _grown(before: Known, after: Known) -> tuple[int, bool]:
+    """Say which subclass has taken in one instance, and whether a table was opened for it."""
+    count = len(before.ids)
+    fresh = len(after.ids) > count
+    slot = count if fresh else int(np.argmax(after.dishes.size - before.dishes.size))
+    return int(after.ids[slot]), bool(after.tables.sum() > before.tables.sum())

@@ -1,0 +1,276 @@
+"""Emerging subclasses through a batch, in each chain; the leader's are reported."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.discovery import events as ev
+from stream_osr.discovery import lifecycle
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lifecycle import OnMenu
+from stream_osr.discovery.lives import Lifecycle, noted, places_of, united, with_lives
+from stream_osr.discovery.members import Coming, Members
+from stream_osr.discovery.reservoir import Reservoir, exchange, keep
+from stream_osr.model.background import Noise
+from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
+from stream_osr.model.books import slot_of, tables_of
+from stream_osr.model.prior import width_of
+from stream_osr.model.step import BatchResult
+from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
+from stream_osr.stream.chain import without as left_out
+from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
+from stream_osr.stream.monitoring import follow_unknown
+from stream_osr.stream.recent_instances import (
+    DecidedBatch,
+    RecentInstances,
+    arrivals,
+    members,
+    places,
+    remembered,
+    sampled,
+    since,
+)
+from stream_osr.stream.reference_check import owned_by
+from stream_osr.stream.seating import BatchPosterior, ChainResult
+from stream_osr.stream.state import Stream
+from stream_osr.trained import TrainedModel
+
+TRIED_AGAIN = 1.25
+"""A subclass that stayed whole is tried again when it has grown by so much."""
+
+
+Came = tuple[Members, np.ndarray]
+"""What lives remember of some instances, and the times and keys of these."""
+
+
+class LifecycleTerms(NamedTuple):
+    """By what subclasses are followed.
+
+    Attributes
+    ----------
+    most, most_aside
+        So many that have emerged stay active, and so many of the others are kept aside.
+    background
+        What instances that resemble nothing look like.
+    unknown_share
+        Usual share of the stream that is unknown, or that of the batch if it is larger.
+    announces
+        New subclasses are announced; not where all known classes have moved away at once.
+    """
+
+    most: int
+    most_aside: int
+    background: Noise
+    unknown_share: float
+    announces: bool
+
+
+def follow(
+    trained: TrainedModel, stream: Stream, judged: BatchPosterior, batch: DecidedBatch, parameters: Parameters
+) -> tuple[Stream, LifecycleUpdate, list[ev.Event]]:
+    """Follow the emerging subclasses of every chain through a batch, and the share of the stream that is unknown.
+
+    Those of the leader are reported: samples of their rows are kept, they are joined, parted and set aside. In the
+    others what has emerged is held on the menu, or forgotten.
+
+    Parameters
+    ----------
+    trained, stream
+        The model, and the stream with the chains and what is remembered after the batch.
+    judged, batch
+        What the chains have made of the batch, and its instances.
+    parameters
+        Settings.
+
+    Returns
+    -------
+    The stream then, what happened to the leader's subclasses, and an event if the share of unknown has jumped.
+    """
+    rate, jumped = follow_unknown(trained, stream, judged.probabilities)
+    arrival, share = stream.arrival, max(rate.rate, float(batch.p_unknown.mean()))
+    announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
+    terms = LifecycleTerms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)
+    past, came, updates = stream.past, arrivals(batch), list[LifecycleUpdate]()
+    for number, (chain, one) in enumerate(zip(stream.chains, judged.seated, strict=True)):
+        update = _follow(chain, number, one, past, came, terms)
+        if chain.guard is not None:
+            guard = follow_identities(update.chain.guard, update.identities)
+            update = _without_owned(update._replace(chain=update.chain._replace(guard=guard)))
+        past = update.past
+        updates.append(update)
+    chains = tuple(update.chain for update in updates)
+    return stream._replace(chains=chains, past=past, unknown_rate=rate), updates[0], jumped
+
+
+def _follow(
+    chain: Chain, number: int, seated: ChainResult, past: RecentInstances, came: Came, terms: LifecycleTerms
+) -> LifecycleUpdate:
+    """Follow the subclasses of one chain."""
+    result, joined = seated.result, seated.identities.joined
+    life, state = chain.life, chain.state
+    for younger, older in joined.items():
+        life = united(life, older, younger)
+    coming = _coming(result, past, came)
+    menu = OnMenu(state.ids, state.dishes.size, tables_of(state) > 0)
+    background, least = terms.background, least_unknown(terms.unknown_share)
+
+    def is_class(key: int, first: int) -> bool:
+        return terms.announces and stands_out(key, first, chain, number, past, background, least)
+
+    life, changes = lifecycle.observe(life, coming, menu, is_class, seated.mostly_new)
+    followed = LifecycleUpdate(chain._replace(life=life), past, seated.identities, changes, {}, state)
+    if number:
+        return _keep_within_bounds(followed, terms.most, 0)
+    followed = find_core(followed, background, least)
+    chain = followed.chain
+    followed = followed._replace(chain=chain._replace(life=_sample(chain.life, followed, result)))
+    for key in (*followed.changes.emerged, *followed.changes.grew):
+        followed = _join_same(followed, key)
+    followed = _part_each(followed)
+    return _keep_within_bounds(followed, terms.most, terms.most_aside)
+
+
+def _coming(result: BatchResult, past: RecentInstances, came: Came) -> Coming:
+    """List who has been re-seated, and those of the batch."""
+    if not len(result.moved):
+        return Coming(result.moved_from, result.subclass, *came)
+    at = places(past, result.moved)
+    there = at >= 0
+    moved = members(past, at[there])
+    seats = np.concatenate([result.moved_to[there], result.subclass])
+    both = Members(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
+    return Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
+
+
+def _sample(life: Lifecycle, followed: LifecycleUpdate, result: BatchResult) -> Lifecycle:
+    """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
+    past, ids, kept = followed.past, life.ids, life.kept.copy()
+    fresh = places_of(ids, np.array(followed.changes.emerged, np.int64))
+    for at in fresh[fresh >= 0].tolist():
+        kept[at] = keep(*sampled(past, remembered(past, 0, ids[at])))
+    changed = np.zeros(len(ids) + 1, bool)
+    for seats in (result.subclass, result.moved_from, result.moved_to):
+        changed[places_of(ids, seats)] = True
+    changed[[-1, *fresh.tolist()]] = False
+    slots = [at for at in np.flatnonzero(changed).tolist() if kept[at] is not None]
+    if slots and len(past.keys):
+        number = np.full(len(ids) + 1, -1)
+        number[slots] = np.arange(len(slots))
+        latest = since(past, int(min([past.batches[-1], *result.moved])))
+        whose, left = (number[places_of(ids, seats)] for seats in (latest.subclass[0], result.moved_from))
+        came = np.flatnonzero(whose >= 0)
+        gone = left[left >= 0], result.moved[left >= 0]
+        samples = exchange([kept[at] for at in slots], gone, (whose[came], *sampled(latest, came)))
+        for at, sample in zip(slots, samples, strict=True):
+            kept[at] = sample
+    return life._replace(kept=kept)
+
+
+def _join_same(followed: LifecycleUpdate, key: int) -> LifecycleUpdate:
+    """Join a subclass with the emerged one that it is most probably the same as, on the menu or set aside, if any is.
+
+    One that comes anew may be a dormant one, if that has as many instances as there are dimensions. Otherwise both
+    must have so many: with fewer nearly everything looks alike.
+    """
+    chain, life = followed.chain, followed.chain.life
+    if key not in life.ids or key not in chain.state.ids:
+        return followed  # it has been joined with another
+    large = chain.state.dishes.size[slot_of(chain.state, key)] >= width_of(chain.known.prior)
+    may_be = life.ids[(life.emerged | life.muted) & (large | life.dormant)]
+    found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
+    if found is None:
+        return followed
+    state, aside, other = found
+    older, younger = min(key, other), max(key, other)
+    life = united(life, older, younger)
+    life = noted(life, [older], dormant=False)
+    changes = left_out(followed.changes, {younger})
+    if older in chain.life.ids[chain.life.dormant & ~chain.life.muted]:
+        changes = changes._replace(recurred=(*changes.recurred, older))
+    chain = chain._replace(state=state, aside=aside, life=life)
+    return followed.then(IdentityChanges({younger: older}), chain)._replace(changes=changes)
+
+
+def _part_each(followed: LifecycleUpdate) -> LifecycleUpdate:
+    """Part those told of that have grown enough since they were last tried, if they are two."""
+    life, state = followed.chain.life, followed.chain.state
+    size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
+    least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.lives["tried_size"])
+    grown = np.flatnonzero(life.told_of & (size >= least))
+    whole = []
+    for at in grown[np.argsort(life.ids[grown])].tolist():
+        parted = _part(followed, int(life.ids[at]))
+        if parted is None:
+            whole.append(at)
+        else:
+            followed = parted
+    chain = followed.chain
+    tried = noted(chain.life, life.ids[whole], tried_size=size[whole])
+    return followed._replace(chain=chain._replace(life=tried))
+
+
+def _part(followed: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
+    """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
+    chain, life = followed.chain, followed.chain.life
+    own, new = life.ids == key, chain.state.next_id
+    at = remembered(followed.past, 0, key)
+    seqs, rows, kept = followed.past.seq + at, followed.past.rows[at], life.kept[own][0]
+    if kept is not None:
+        more = np.append(seqs, -1)[np.searchsorted(seqs, kept.seq)] != kept.seq
+        seqs, rows = np.concatenate([seqs, kept.seq[more]]), np.concatenate([rows, kept.rows[more]])
+    found = part_if_two(chain.known, chain.state, key, rows, seqs)
+    if found is None:
+        return None
+    keys = followed.past.keys[at]
+    if kept is not None:
+        keys = np.concatenate([keys, kept.keys[more]])
+    state, smaller = found
+    sizes, one = sizes_of(state), life.subclasses[key]
+    whole = sizes[key] + sizes[new]
+    less, rest = (keep(seqs[side], rows[side], keys[side]) for side in (smaller, ~smaller))
+    parts = {
+        new: _of_part(one, sizes[new] / whole, sizes[new], less)._replace(recent=()),
+        key: _of_part(one, sizes[key] / whole, sizes[key], rest),
+    }
+    chain = chain._replace(state=state, life=with_lives(life, parts))
+    followed = followed.then(IdentityChanges({}, {new: SplitOff(key, seqs[smaller])}), chain)
+    grew = tuple(one for one in followed.changes.grew if one != key)
+    return followed._replace(changes=followed.changes._replace(grew=grew))
+
+
+def _of_part(life: Subclass, share: float, size: int, kept: Reservoir) -> Subclass:
+    """Make the life of one part of a subclass, told of by the parting; it may be parted in turn."""
+    life = life._replace(arrivals=life.arrivals * share, usual=life.usual * share)
+    return life._replace(announced_size=size, tried_size=0, kept=kept)
+
+
+def _keep_within_bounds(followed: LifecycleUpdate, most: int, most_aside: int) -> LifecycleUpdate:
+    """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
+    chain = followed.chain
+    life, state, sizes = chain.life, chain.state, chain.state.dishes.size
+    held = lifecycle.held_on_menu(life.ids, life.lives, state.ids, sizes)
+    active = held
+    if held.sum() > most:
+        seats = state.franchise.seated[0, len(chain.known.size) :]
+        chosen = lifecycle.best_supported(life, state.ids[held], seats[held], sizes[held], most)
+        active = np.isin(state.ids, list(chosen))
+    state, aside = bound(state, chain.aside, held, active)
+    if len(aside.ids) > most_aside:
+        sizes = aside.statistics.size
+        aside = only_aside(aside, lifecycle.best_supported(life, aside.ids, 0 * sizes, sizes, most_aside))
+    life, ended = lifecycle.forget(life, np.concatenate([state.ids, aside.ids]))
+    after = chain._replace(state=state, aside=aside, life=life)
+    return followed._replace(chain=after, ended=ended, seated=chain.state)
+
+
+def _without_owned(followed: LifecycleUpdate) -> LifecycleUpdate:
+    """Take the subclasses that have an owner out of what is told."""
+    chain, changes = followed.chain, followed.changes
+    owned = owned_by(chain)
+    life, refuted = lifecycle.own(chain.life, owned)
+    refuted = tuple(key for key in refuted if key not in changes.emerged)
+    chain, changes = chain._replace(life=life), left_out(changes, owned)
+    return followed._replace(chain=chain, changes=changes, refuted=refuted)

@@ -1,0 +1,263 @@
+"""Monitoring beside decisions and subclasses: drift, the share of unknown, recall, dependence, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stream_osr.config import Label, Parameters
+from stream_osr.discovery import events as ev
+from stream_osr.discovery.drift import Drift, follow
+from stream_osr.discovery.explain import explain_move
+from stream_osr.discovery.lifecycle import comes_as_usual
+from stream_osr.discovery.lives import places_of
+from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
+from stream_osr.discovery.signal_table import count_signals
+from stream_osr.discovery.summaries import Signals
+from stream_osr.model.dependence import CORRELATED_STREAM, LEAST_STREAM_PAIRS, correlation_by_class, correlation_of
+from stream_osr.stream.announcements import about
+from stream_osr.stream.chain import opening_seats
+from stream_osr.stream.decisions import most_probable
+from stream_osr.stream.reference_check import asked_together, once
+from stream_osr.stream.seating import BatchPosterior, ChainResult
+from stream_osr.stream.state import Stream
+from stream_osr.trained import TrainedModel
+from stream_osr.trust.conformal import call_known, plausible
+from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, nothing_called
+from stream_osr.trust.references import References
+from stream_osr.trust.typical import odds_of_new
+
+MOST_LABELS = 5
+"""Classes that a DependenceFound event names."""
+
+
+def references_of(trained: TrainedModel, stream: Stream) -> References | None:
+    """Find the reference instances of a stream's known classes; ``None``: nothing guards them."""
+    references = trained.references if stream.references is None else stream.references
+    return None if references is None or not len(references.group) else references
+
+
+def follow_known(
+    trained: TrainedModel,
+    stream: Stream,
+    after: Stream,
+    judged: BatchPosterior,
+    parameters: Parameters,
+    repeats: Sequence[int] = (),
+) -> tuple[Drift, list[ev.Event]]:
+    """Follow the known classes through a batch, as the leader sees them, and tell which have drifted.
+
+    Where references guard the known classes, what a new class brings that comes as usual is no evidence.
+
+    Parameters
+    ----------
+    trained, stream, after
+        The model, and the stream before the batch and after it.
+    judged
+        The batch.
+    parameters
+        Settings.
+    repeats
+        Positions in the batch of rows that are no evidence.
+    """
+    if parameters.drift_interval is None or len(repeats) == len(judged.rows):
+        return stream.drift, []
+    leader, n_classes, usual = stream.chains[0], len(stream.labels), np.zeros(0, np.int64)
+    known, state = leader.known, leader.state
+    if trained.references is not None:
+        usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
+    accepted = judged.probabilities.argmax(axis=1) < n_classes
+    given, interval = places_of(usual, judged.leader.subclass) >= 0, parameters.drift_interval
+    nearest, rank, rows = judged.nearest, judged.rank, judged.rows[:, len(known.prior.first) :]
+    if repeats:
+        parts = nearest, rank, accepted, rows, given
+        nearest, rank, accepted, rows, given = (np.delete(part, repeats, axis=0) for part in parts)
+    batch = nearest, rank, accepted, rows
+    drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given)
+    told, events = about(trained, after.state), list[ev.Event]()
+    for alarm in alarms:
+        said = alarm._asdict()
+        j, mean = said.pop("j"), said.pop("mean")
+        movement = explain_move(mean, j, known, trained.space, trained.names)
+        events.append(ev.ClassDrifted(label=stream.labels[j], movement=movement, **said, **told))
+    return drift, events
+
+
+def follow_unknown(
+    trained: TrainedModel, stream: Stream, probabilities: np.ndarray
+) -> tuple[UnknownRate, list[ev.Event]]:
+    """Follow the share of the stream that is called unknown through a batch, and tell if it has jumped.
+
+    Parameters
+    ----------
+    trained, stream
+        The model, and the stream with the chains after the batch.
+    probabilities
+        Of each known class and, last, unknown, as decided, shape (b, J + 1).
+    """
+    state, (n, columns) = stream.chains[0].state, probabilities.shape
+    rate = start_rate(1.0 - trained.report.known_recall) if stream.unknown_rate is None else stream.unknown_rate
+    unknown = int((probabilities.argmax(axis=1) == columns - 1).sum())
+    rate, jump = follow_rate(rate, unknown, n, state.seen - n)
+    return rate, [] if jump is None else [ev.UnknownRateJumped(**jump._asdict(), **about(trained, state))]
+
+
+def follow_recall(
+    trained: TrainedModel, stream: Stream, judged: BatchPosterior, parameters: Parameters
+) -> tuple[Stream, list[ev.Event]]:
+    """Note what the references were called beside a batch, and tell when the recall has dropped below the promise.
+
+    Parameters
+    ----------
+    trained
+        Promised it.
+    stream
+        The stream after the batch.
+    judged
+        What the guards have found beside the batch.
+    parameters
+        Those by which labels are chosen.
+    """
+    references = references_of(trained, stream)
+    if references is None:
+        return stream, []
+    at, probabilities, shares = asked_together(judged)
+    if parameters.max_false_unknown is not None:
+        density = np.mean(references.log_density, axis=0)[at]
+        probabilities = call_known(probabilities, plausible(references, density, parameters.max_false_unknown))
+    label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
+    called = nothing_called(len(shares)) if stream.called is None else stream.called
+    called = call(called, label, references.group[at], shares, len(judged.rows), references.weights[at])
+    if stream.arrival is not None and stream.arrival.counts_typicality:
+        called = doubt(called, *_doubts(stream, judged))
+    stream = stream._replace(called=called)
+    now, promised = expected_recall(trained, stream), trained.report.recall_interval
+    if now is None or promised is None:
+        return stream, []
+    hidden = stream.faults is not None and bool(stream.faults.columns.hidden.any())  # the promise counted on it
+    dropped = hidden or has_dropped(called, now, promised, _distinct(references, len(shares)))
+    stream = stream._replace(called=called._replace(dropped=dropped))
+    if not dropped or called.dropped:
+        return stream, []
+    told = {**now._asdict(), "promised": trained.report.known_recall, **about(trained, stream.chains[0].state)}
+    return stream, [ev.RecallDropped(**told)]
+
+
+def _doubts(stream: Stream, judged: BatchPosterior) -> tuple[int, int, int]:
+    """Count the instances of a batch that are surely known, disputed, and unknown without an announced subclass."""
+    unknown = judged.probabilities.argmax(axis=1) == judged.probabilities.shape[1] - 1
+    disputed = ~unknown & (np.mean([_log_odds_of_new(each) for each in judged.seated], axis=0) > 0.0)
+    life = stream.chains[0].life
+    unplaced = unknown & (places_of(life.ids[life.emerged], judged.leader.subclass) < 0)
+    return int((~unknown & ~disputed).sum()), int(disputed.sum()), int(unplaced.sum())
+
+
+def _log_odds_of_new(seated: ChainResult) -> np.ndarray:
+    """Log odds, by the frozen classes alone, that the instances of a batch are new, shape (b,)."""
+    chain, result = seated.before, seated.result
+    log_density = result.log_density
+    if result.gain is not None:
+        log_density = log_density - result.gain[-len(log_density) :, None]
+    seats = opening_seats(chain.known, chain.frozen)
+    return np.asarray(np.log(odds_of_new(log_density, result.log_density_new, seats, False)))
+
+
+def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:
+    """Say which share of the known instances gets its own label now; ``None``: no reference was asked yet."""
+    references = references_of(trained, stream)
+    if references is None or stream.called is None:
+        return None
+    return expect(stream.called, _distinct(references, len(stream.called.shares)))
+
+
+def recall_among(trained: TrainedModel, stream: Stream, classes: Sequence[int]) -> ExpectedRecall | None:
+    """Say the same of some of the known classes, by their numbers; ``None``: no reference of theirs was asked yet."""
+    references, called = references_of(trained, stream), stream.called
+    if references is None or called is None:
+        return None
+    shares = np.zeros_like(called.shares)
+    own = [j for j in classes if j < len(shares)]  # those that have been opened since, nobody was asked about
+    shares[own] = called.shares[own]
+    return expect(called._replace(shares=shares), _distinct(references, len(shares)))
+
+
+def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
+    """Give the mean density rank of the latest instances of some known classes; 1/2 in training, ``None``: none came.
+
+    That is what the detectors of drift look at: it sinks as a class moves or widens.
+    """
+    lately = stream.drift.lately
+    count, total = lately[[j for j in classes if j < len(lately)], :2].sum(axis=0).tolist()
+    return total / count if count else None
+
+
+@once
+def _distinct(references: References, n_classes: int) -> np.ndarray:
+    return references.distinct(n_classes)
+
+
+def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:
+    """Add what a batch has brought."""
+    counts = {name: getattr(signals, name) + count for name, count in count_signals(events).items()}
+    return signals._replace(outliers=signals.outliers + outliers, **counts)
+
+
+def dependence(trained: TrainedModel, stream: Stream) -> dict[Label, float]:
+    """Mean correlation of neighbours in each trained class: in the stream, or in training as long as pairs are few.
+
+    It is empty where the order carries no information, or was not tested.
+    """
+    order, arrival = trained.order, stream.arrival
+    if order is None or arrival is None:
+        return {}
+    enough = arrival.pairs.correlation[:, 0] >= LEAST_STREAM_PAIRS
+    value = np.where(enough, correlation_by_class(arrival.pairs), correlation_by_class(order.pairs))
+    return dict(zip(trained.labels, value.tolist(), strict=True))
+
+
+def follow_dependence(
+    trained: TrainedModel, before: Stream, stream: Stream, judged: BatchPosterior
+) -> tuple[Stream, list[ev.Event]]:
+    """Note since when a stream is treated as dependent, and tell when that begins and training was not dependent.
+
+    Parameters
+    ----------
+    trained, before, stream
+        The model, and the stream before the batch and after it.
+    judged
+        The batch.
+    """
+    was, now = before.arrival, stream.arrival
+    since = stream.signals.dependent_since
+    if was is None or now is None:  # what an earlier model's stream was treated as is over
+        return (stream if since is None else _since(stream, None)), []
+    depends = now.process is not None
+    if not now.counts_typicality:
+        since = None
+    elif since is None:
+        since = now.since if depends else now.departed
+    stream = _since(stream, since)
+    begins = was.process is None if depends else now.departed >= 0 > was.departed
+    if not begins:
+        return stream, []
+    if depends:
+        kind, rank = "neighbours depend", correlation_by_class(now.pairs)
+        rank = np.where(rank > CORRELATED_STREAM, rank, 0.0)
+    else:
+        unknown = judged.probabilities.argmax(axis=1) == judged.probabilities.shape[1] - 1
+        kind, rank = "typical instances unknown", np.bincount(judged.nearest[unknown], minlength=len(stream.labels))
+    most = [j for j in np.argsort(-rank, kind="stable").tolist() if rank[j] > 0][:MOST_LABELS]
+    event = ev.DependenceFound(
+        kind=kind,
+        labels=tuple(stream.labels[j] for j in most),
+        correlation=correlation_of(now.pairs)[0],
+        since=now.since if depends else now.departed,
+        **about(trained, stream.chains[0].state),
+    )
+    return stream, [event]
+
+
+def _since(stream: Stream, since: int | None) -> Stream:
+    return stream._replace(signals=stream.signals._replace(dependent_since=since))

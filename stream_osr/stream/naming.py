@@ -1,0 +1,291 @@
+"""Naming and muting what emerged, in every chain.
+
+The identities that people use are the leader's. Subclasses that stand for the same instances in another chain go with
+them (:func:`counterparts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from stream_osr.config import Label, Parameters
+from stream_osr.discovery import events as ev
+from stream_osr.discovery.events import Moment
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lives import with_lives, without_lives
+from stream_osr.errors import InvalidSubclass
+from stream_osr.model import books, naming
+from stream_osr.model.dishes import log_predictives
+from stream_osr.model.known import log_densities
+from stream_osr.model.middles import typical_rows
+from stream_osr.model.prior import homogeneous
+from stream_osr.parallel import one_thread
+from stream_osr.showing import typed
+from stream_osr.stream.announcements import about, describe, estimate_anew
+from stream_osr.stream.chain import Chain, awake
+from stream_osr.stream.new_class_references import with_references
+from stream_osr.stream.recent_instances import RecentInstances, began, remembered, unshared
+from stream_osr.stream.state import Stream, widen
+from stream_osr.stream.undo_log import Muting, Promotion, Tables, record
+from stream_osr.trained import TrainedModel
+
+Keys = Sequence[Sequence[int]]
+"""Identities in each chain."""
+
+
+def promote(
+    trained: TrainedModel,
+    stream: Stream,
+    subclass_ids: Iterable[int],
+    label: Label,
+    parameters: Parameters,
+    number: int = 0,
+) -> tuple[Stream, list[ev.Event]]:
+    """Make emerging subclasses subclasses of a known class, with all that they have collected.
+
+    Parameters
+    ----------
+    trained
+        The trained model.
+    stream
+        The stream so far; it does not change.
+    subclass_ids
+        Identities, in the leader.
+    label
+        Label of the class; a new one opens a class.
+    parameters
+        Settings.
+    number
+        Place in the order in which people have asked things of the stream.
+
+    Returns
+    -------
+    The next stream, and what there is to tell.
+
+    Raises
+    ------
+    InvalidSubclass
+        If an id is not one of an emerging subclass.
+    """
+    with one_thread():
+        keys = _checked(stream, subclass_ids, "promoted")
+        stream = _awake(stream, keys)
+        common = about(trained, stream.state)
+        events: list[ev.Event] = [
+            ev.SubclassPromoted(label=label, **_describe(trained, stream, key), **common) for key in keys
+        ]
+        stream, subclasses = _with_counterparts(stream, keys, parameters.half_life)
+        action = _promotion(number, label, stream, subclasses)
+        stream = adopt(stream._replace(actions=record(stream.actions, [action])), subclasses, label)
+        return with_estimate(trained, with_references(trained, stream), events)
+
+
+def mute(
+    trained: TrainedModel, stream: Stream, subclass_ids: Iterable[int], number: int = 0
+) -> tuple[Stream, list[ev.Event]]:
+    """Report nothing more of emerging subclasses, whose instances stay unknown; arguments as of :func:`promote`."""
+    keys = _checked(stream, subclass_ids, "muted")
+    stream = _awake(stream, keys)
+    for key in keys:
+        if key in stream.life.subclasses and stream.life.subclasses[key].muted:
+            raise InvalidSubclass(f"subclass {key} is muted already; nothing is told of it")
+    common = about(trained, stream.state)
+    events: list[ev.Event] = [ev.SubclassMuted(**_describe(trained, stream, key), **common) for key in keys]
+    subclasses = counterparts(stream, keys)
+    stream = with_muted(stream, subclasses, muted=True)
+    return with_estimate(
+        trained, stream._replace(actions=record(stream.actions, [Muting(number, subclasses)])), events
+    )
+
+
+def with_estimate(trained: TrainedModel, stream: Stream, events: Sequence[ev.Event]) -> tuple[Stream, list[ev.Event]]:
+    """Estimate the number of new classes anew; the leader reports it after the events that there are."""
+    leader, changed = estimate_anew(trained, stream.chains[0], about(trained, stream.state))
+    return stream.led_by(leader), [*events, *changed]
+
+
+def adopt(stream: Stream, subclasses: Keys, label: Label) -> Stream:
+    """Make these emerging subclasses of every chain subclasses of the class with this label, perhaps a new one."""
+    j = stream.labels.index(label) if label in stream.labels else len(stream.labels)
+    own = enumerate(zip(stream.chains, subclasses, strict=True))
+    adopted = (_adopt(chain, stream.past, number, keys, j) for number, (chain, keys) in own)
+    stream = stream._replace(chains=tuple(adopted))
+    if j < len(stream.labels):
+        return stream
+    waiting = widen(stream.waiting, j + 1)
+    inside = np.isin(waiting.subclass, subclasses[0])
+    slot_of = {key: slot for slot, key in enumerate(stream.known.ids.tolist())}
+    waiting.responsible[inside, -1] = [slot_of[key] for key in waiting.subclass[inside].tolist()]
+    decided = (*stream.decided[:-1], 0, stream.decided[-1])
+    return stream._replace(labels=(*stream.labels, label), waiting=waiting, decided=decided)
+
+
+def _adopt(chain: Chain, past: RecentInstances, number: int, keys: Sequence[int], j: int) -> Chain:
+    before = chain.known.size[j] if j < len(chain.known.size) else 0.0
+    own = np.isin(past.subclass[number], keys)
+    rows, held_by = past.rows[own], past.subclass[number, own]
+    known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, rows)
+    ranks, new = known.ranks.copy(), float(known.size[j] - before)
+    ranks[j] = naming.rank_levels(known, frozen, j, rows, held_by, new)
+    life = without_lives(chain.life, keys)
+    return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
+
+
+def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[int, ...]:
+    """Check that these are ids of emerging subclasses; each once, in order."""
+    if isinstance(subclass_ids, str) or not isinstance(subclass_ids, Iterable):
+        raise InvalidSubclass(f"subclass_ids is {typed(subclass_ids)}; expected a list of ids, such as [7]")
+    keys: list[int] = []
+    for key in subclass_ids:
+        try:
+            keys.append(index(key))
+        except TypeError:
+            raise InvalidSubclass(f"subclass id is {typed(key)}; expected whole numbers, such as [7]") from None
+    if not keys:
+        raise InvalidSubclass(f"no subclass id was given; name those to be {done}, such as [7]")
+    known, emerging = stream.known, [*stream.state.ids.tolist(), *stream.chains[0].aside.ids.tolist()]
+    for key in keys:
+        if key in emerging:
+            continue
+        if key in known.ids:
+            label = stream.labels[naming.owner_of(known, key)]
+            raise InvalidSubclass(
+                f"subclass {key} is one of the known class {label!r}; only emerging subclasses can be {done}"
+            )
+        what = "has left the model" if 0 <= key < stream.state.next_id else "does not exist"
+        there = ", ".join(map(str, sorted(emerging))) or "none"
+        raise InvalidSubclass(
+            f"subclass {key} {what}; the emerging subclasses are: {there} (summary() has their sizes)"
+        )
+    return tuple(dict.fromkeys(keys))
+
+
+def _describe(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]:
+    first = stream.chains[0]
+    life = with_lives(first.life, {key: _life_of(stream, 0, key)})
+    return describe(trained, stream.labels, first._replace(life=life), key)
+
+
+def _life_of(stream: Stream, number: int, key: int) -> Subclass:
+    """Life of a subclass; made of the remembered instances where nothing has arrived in it."""
+    known, past = stream.chains[number].life.subclasses.get(key), stream.past
+    if known is not None:
+        return known
+    at = remembered(past, number, key)
+    if not len(at):
+        now = Moment(stream.state.seen - 1, None, None)
+        return Subclass(now, now)
+    first, last = (Moment(past.seq + end, past.times[end], past.keys[end]) for end in at[[0, -1]].tolist())
+    return Subclass(first, last)
+
+
+def with_muted(stream: Stream, subclasses: Keys, *, muted: bool) -> Stream:
+    """Report nothing more of these subclasses, or something again."""
+    out = []
+    for number, (chain, keys) in enumerate(zip(stream.chains, subclasses, strict=True)):
+        there = [key for key in keys if key in chain.state.ids]
+        changed = {key: _life_of(stream, number, key)._replace(muted=muted) for key in there}
+        out.append(chain._replace(life=with_lives(chain.life, changed)))
+    return stream._replace(chains=tuple(out))
+
+
+def counterparts(stream: Stream, keys: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Find in every chain the emerging subclasses that stand for the same instances as these of the leader.
+
+    Those of whose remembered instances more than half sit in them in the leader; of one without a remembered
+    instance the place of its mean decides. There may be none.
+    """
+    (leader, *others), seats = stream.chains, stream.past.subclass
+    found = [tuple(keys)]
+    for chain, own in zip(others, seats[1:], strict=True):
+        ids = chain.state.ids
+        stand = [
+            _nearest(leader, chain, slot) in keys if stands is None else stands
+            for slot, stands in enumerate(_standing(ids, own, np.isin(seats[0], keys)))
+        ]
+        found.append(tuple(ids[stand].tolist()))
+    return tuple(found)
+
+
+def _standing(ids: np.ndarray, seats: np.ndarray, inside: np.ndarray) -> list[bool | None]:
+    """Say of each subclass whether most of its remembered instances are inside; ``None``: it has none."""
+    members = [seats == key for key in ids.tolist()]
+    return [2 * int((own & inside).sum()) > int(own.sum()) if own.any() else None for own in members]
+
+
+def _nearest(first: Chain, chain: Chain, slot: int) -> int:
+    """Emerging subclass of the leader that is densest at the mean of one of another; -1: something else is."""
+    mean = homogeneous(typical_rows(chain.state.dishes, chain.known.prior)[[slot]])
+    known, _, new = log_densities(first.known, first.frozen, mean)
+    emerging = log_predictives(mean, first.state.dishes, first.known.prior)[0]
+    best = int(np.argmax(emerging))
+    return int(first.state.ids[best]) if emerging[best] > max(known.max(), new[0]) else -1
+
+
+def _with_counterparts(
+    stream: Stream, keys: Sequence[int], half_life: float
+) -> tuple[Stream, tuple[tuple[int, ...], ...]]:
+    """Find the counterparts; a chain without any gets subclasses like those of the leader."""
+    subclasses, chains, past = list(counterparts(stream, keys)), list(stream.chains), stream.past
+    for number in range(1, len(chains)):
+        if not subclasses[number]:
+            first = chains[number].state.next_id
+            subclasses[number] = tuple(range(first, first + len(keys)))
+            for key in keys:
+                chains[number], past = _split_off(chains[0], chains[number], number, past, key, half_life)
+    return stream._replace(chains=tuple(chains), past=past), tuple(subclasses)
+
+
+def _split_off(
+    first: Chain, chain: Chain, number: int, past: RecentInstances, key: int, half_life: float
+) -> tuple[Chain, RecentInstances]:
+    """Gather the instances of a subclass of the leader, wherever another chain seats them."""
+    state, slot = first.state, int(naming.slots_of(first.state.ids, [key])[0])
+    dishes = naming.restated(state.dishes, slot, first.known.prior, chain.known.prior)
+    at = np.flatnonzero((past.subclass[0] == key) & ~np.isin(past.subclass[number], chain.known.ids))
+    weight = np.array([0.5 ** ((state.seen - first) / half_life) for first in began(past, at).tolist()], float)
+    home, prior = past.subclass[number, at], chain.known.prior
+    moved = books.gather(chain.state, dishes, past.rows[at], past.seq + at, home, weight, prior)
+    past = unshared(past)
+    past.subclass[number, at] = chain.state.next_id
+    return chain._replace(state=moved), past
+
+
+def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
+    """Put those that are set aside on the menu again, and in the followers what stands for them."""
+    (leader, *others), seats = stream.chains, stream.past.subclass
+    inside, woken = np.isin(seats[0], keys), [awake(leader, keys)]
+    for chain, own in zip(others, seats[1:], strict=True):
+        ids = chain.aside.ids
+        stand = zip(ids.tolist(), _standing(ids, own, inside), strict=True)
+        woken.append(awake(chain, [key for key, stands in stand if stands]))
+    return stream._replace(chains=tuple(woken))
+
+
+def _promotion(number: int, label: Label, stream: Stream, subclasses: tuple[tuple[int, ...], ...]) -> Promotion:
+    """Write down the inverse of a promotion, before it takes place."""
+    chains, j = stream.chains, stream.labels.index(label) if label in stream.labels else -1
+    lives = [chain.life.subclasses for chain in chains]
+    return Promotion(
+        number,
+        label,
+        subclasses,
+        tuple(chain.known.ranks[j] if j >= 0 else np.zeros(0) for chain in chains),
+        tuple({key: of[key] for key in own if key in of} for of, own in zip(lives, subclasses, strict=True)),
+        tuple(_tables(chain, own) for chain, own in zip(chains, subclasses, strict=True)),
+    )
+
+
+def _tables(chain: Chain, keys: Sequence[int]) -> Tables:
+    """Tables that serve these emerging subclasses."""
+    state, franchise = chain.state, chain.state.franchise
+    served = franchise.table_dish - (len(franchise.menu) - len(state.ids))
+    subclass = np.append(-1, state.ids)[np.maximum(served, -1) + 1]
+    at = np.flatnonzero(np.isin(subclass, keys))
+    guests = np.flatnonzero(np.isin(state.window.table, at))
+    held_by = subclass[state.window.table[guests]]
+    return Tables(at, subclass[at], franchise.table_mass[at], state.window_seq[guests], held_by)

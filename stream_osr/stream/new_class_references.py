@@ -1,0 +1,100 @@
+"""References of classes that were not trained: opened by promotions or labels, or carried over from an earlier model.
+
+They are the instances of theirs that are remembered, each weighed as if it had not been taken in. The others, those
+of training, are weighed by the opened classes, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.known import log_class_densities, unseen
+from stream_osr.model.prior import homogeneous, width_of
+from stream_osr.stream.chain import Chain
+from stream_osr.stream.state import Stream
+from stream_osr.stream.undo_log import Labelling
+from stream_osr.trained import TrainedModel
+from stream_osr.trust.references import References
+
+MOST_OF_CLASS = 200
+"""References of a class that was opened, the latest."""
+
+
+class ClassMembers(NamedTuple):
+    """Remembered instances of opened classes.
+
+    Attributes
+    ----------
+    rows, group
+        Whitened rows, shape (n, d), and numbers of their classes, shape (n,).
+    subclass
+        Known subclass that holds each in each chain, shape (R, n).
+    """
+
+    rows: np.ndarray
+    group: np.ndarray
+    subclass: np.ndarray
+
+
+def with_references(trained: TrainedModel, stream: Stream) -> Stream:
+    """Bring the references of a stream up to date with the classes that it knows."""
+    base = trained.references
+    if base is None:
+        return stream
+    if len(stream.labels) == len(trained.labels):
+        return stream if stream.references is None else stream._replace(references=None)
+    members = _members(trained, stream)
+    place = np.concatenate([_places(base.group), _places(members.group)])
+    order = np.argsort(place, kind="stable")
+    rows = np.concatenate([base.rows, members.rows])[order]
+    log_density = tuple(_unseen(chain, number, base, members)[order] for number, chain in enumerate(stream.chains))
+    group = np.concatenate([base.group, members.group])[order]
+    gain = np.concatenate([base.gains, np.zeros(len(members.group))])[order] if len(base.gain) else base.gain
+    weight = None
+    if base.weight is not None:
+        weight = np.concatenate([base.weight, np.ones(len(members.group))])[order]
+    references = base._replace(rows=rows, group=group, log_density=log_density, weight=weight, gain=gain)
+    return stream._replace(references=references)
+
+
+def _places(group: np.ndarray) -> np.ndarray:
+    """Spread the instances of each class evenly over [0, 1), in the order that they are in."""
+    place = np.empty(len(group))
+    for j in np.unique(group):
+        own = group == j
+        place[own] = (np.arange(own.sum()) + 0.5) / own.sum()
+    return place
+
+
+def _members(trained: TrainedModel, stream: Stream) -> ClassMembers:
+    known, past, width = stream.known, stream.past, width_of(trained.known.prior)
+    rows, group = [np.zeros((0, width))], [np.zeros(0, np.int64)]
+    subclass = [np.zeros((len(stream.chains), 0), np.int64)]
+    for j in range(len(trained.labels), len(stream.labels)):
+        ids = known.ids[known.seated[j] > 0]
+        found = np.flatnonzero(np.isin(past.subclass[0], ids))
+        told = [a for a in stream.actions if isinstance(a, Labelling) and a.label == stream.labels[j]]
+        theirs = [past.rows[found], *(np.asarray(action.row)[None] for action in told)]
+        seats = [past.subclass[:, found], *(np.array(action.into, np.int64)[:, None] for action in told)]
+        rows.append(np.concatenate(theirs)[-MOST_OF_CLASS:])
+        group.append(np.full(len(rows[-1]), j))
+        subclass.append(np.concatenate(seats, axis=1)[:, -MOST_OF_CLASS:])
+    return ClassMembers(np.concatenate(rows), np.concatenate(group), np.concatenate(subclass, axis=1))
+
+
+def _unseen(chain: Chain, number: int, base: References, members: ClassMembers) -> np.ndarray:
+    """Log class densities in a chain: of the trained references, then of members of opened classes, unseen."""
+    known, log_density = chain.known, base.log_density[number % len(base.log_density)]
+    old = log_class_densities(known, chain.frozen, homogeneous(base.rows))[0]
+    old[:, : log_density.shape[1]] = log_density
+    if not len(members.group):
+        return old
+    instances = homogeneous(members.rows)
+    new = log_class_densities(known, chain.frozen, instances)[0]
+    slot, subclass = np.argsort(known.ids), members.subclass[number]
+    at = np.append(slot, 0)[np.searchsorted(known.ids[slot], subclass)]
+    own = np.where(np.append(known.ids, -1)[at] == subclass, at, -1)
+    new[np.arange(len(own)), members.group] = unseen(known, chain.frozen, instances, members.group, own)
+    return np.concatenate([old, new])

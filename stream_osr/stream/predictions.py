@@ -1,0 +1,157 @@
+"""Predictions between batches, from the present state alone: nobody is seated, nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.labels import unknown_label
+from stream_osr.model import step as sampler
+from stream_osr.model.cells import asked, cells_of, log_seats_of
+from stream_osr.model.completing import complete_rows, is_complete, opened
+from stream_osr.model.gaps import NOTHING, Gaps, gaps_of
+from stream_osr.model.known import log_class_densities
+from stream_osr.model.powers import bend
+from stream_osr.model.predictive import View, look, look_closely, view
+from stream_osr.model.prior import FULL, homogeneous
+from stream_osr.model.space import whiten
+from stream_osr.parallel import one_thread
+from stream_osr.stream.chain import opening_seats
+from stream_osr.stream.faults import believable
+from stream_osr.stream.monitoring import references_of
+from stream_osr.stream.reference_check import current_shares, model_of, typicality_of
+from stream_osr.stream.seating import mean_of
+from stream_osr.stream.state import Stream
+from stream_osr.trained import TrainedModel
+from stream_osr.trust.conformal import call_known, plausible
+from stream_osr.trust.division import balance, votes
+from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.typical import levels_within, odds_of_new
+
+
+class PredictiveCache:
+    """The parts of a stream's present state that predictions need: made once, good as long as it is that stream.
+
+    Parameters
+    ----------
+    trained, stream
+        The model and the stream.
+    parameters
+        The label of unknown instances, and the promise for known ones; ``None``: nothing is promised.
+
+    Attributes
+    ----------
+    stream
+        The stream.
+    labels
+        Labels of the known classes and, last, of the unknown.
+    """
+
+    def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters | None = None) -> None:
+        self.stream, self._chains, self._space = stream, stream.chains, trained.space
+        self.labels = (
+            *stream.labels,
+            unknown_label(None if parameters is None else parameters.unknown, stream.labels),
+        )
+        self._references, self._max_false_unknown = references_of(trained, stream), None
+        if parameters is not None and self._references is not None:
+            self._max_false_unknown = parameters.max_false_unknown
+        self._shares = current_shares(stream.chains)
+        promised = self._max_false_unknown is not None
+        self._closely = promised or any(shares is not None for shares in self._shares)
+        full = stream.known.prior.covariance == FULL
+        self._shifted = full and len(stream.chains) == 1 and not self._closely  # by the sampler itself
+        odds = stream.odds.shift if self._shifted else 0.0
+        self._views = [view(c.known, c.frozen, c.state, trained.space, odds) for c in stream.chains] if full else None
+
+    def probabilities(self, values: np.ndarray) -> np.ndarray:
+        """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
+        values = believable(self.stream, values)
+        if self._views is None:
+            return self._final(*self._of_whitened(whiten(self._space, values)))
+        if np.isnan(values).any() and not is_complete(gaps := gaps_of(self._space, values)):
+            found = self._with_gaps(values, gaps)
+        else:
+            found = self._look(bend(self._space.powers, values), self._views)
+        return found[0] if self._shifted else self._final(*found)
+
+    def of_whitened(self, rows: np.ndarray) -> np.ndarray:
+        """Predict the same of whitened rows, shape (n, d)."""
+        with one_thread():
+            return self._final(*self._of_whitened(rows))
+
+    def _final(self, mean: np.ndarray, log_density: np.ndarray | None) -> np.ndarray:
+        """Keep the promise, and shift the odds of unknown."""
+        if self._max_false_unknown is not None and self._references is not None and log_density is not None:
+            mean = call_known(mean, plausible(self._references, log_density, self._max_false_unknown))
+        return shift_odds(self.stream.odds, mean)
+
+    def _with_gaps(self, values: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray | None]:
+        """Predict rows of which something is missing, a pattern at a time."""
+        assert self._views is not None
+        whole, parts, bent = self._views, [], bend(self._space.powers, values)
+        for pattern in range(NOTHING, len(gaps.rank)):
+            at = np.flatnonzero(gaps.pattern == pattern)
+            if pattern == NOTHING:
+                parts.append((at, *self._look(bent[at], whole)))
+                continue
+            of = gaps._replace(pattern=gaps.pattern[at])
+            middle = complete_rows(whole[0], whiten(self._space, values[at]), of, None)
+            views = [opened(each, gaps, pattern) for each in whole]
+            parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(gaps.rank[pattern]))))
+        order = np.argsort(np.concatenate([at for at, _, _ in parts]))
+        densities = [density for _, _, density in parts if density is not None]
+        together = np.concatenate([found for _, found, _ in parts])[order]
+        return together, np.concatenate(densities)[order] if densities else None
+
+    def _look(
+        self, values: np.ndarray, views: Sequence[View], middle: np.ndarray | None = None, excess: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Predict bent rows that lack the same; ``middle`` is their likeliest completion, ``excess`` above most."""
+        if not self._closely:
+            return mean_of([look(values, each) for each in views]), None
+        looked, densities = [], []
+        for chain, own in zip(self._chains, views, strict=True):
+            cells, log_weight = look_closely(values, own, len(chain.state.ids))
+            density = whole = log_weight - log_seats_of(chain.state.franchise)[: len(chain.known.size)]
+            if middle is not None:
+                whole = log_class_densities(chain.known, chain.frozen, homogeneous(middle))[0] - excess
+            densities.append(whole)
+            looked.append((cells, whole, density))
+        mean = np.asarray(np.mean(densities, axis=0))
+        return mean_of([self._balanced(number, *each, mean) for number, each in enumerate(looked)]), mean
+
+    def _of_whitened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Predict whitened rows: probabilities, and mean log densities of classes if these are asked for."""
+        chains = self._chains
+        if not self._closely:
+            return mean_of([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
+        who = asked(rows, chains[0].known.prior)
+        densities = [log_class_densities(c.known, c.frozen, who.rows)[0] for c in chains]
+        mean = np.asarray(np.mean(densities, axis=0))
+        found = [
+            self._balanced(number, cells_of(chain.known, chain.state, who, density), density, density, mean)
+            for number, (chain, density) in enumerate(zip(chains, densities, strict=True))
+        ]
+        return mean_of(found), mean
+
+    def _balanced(
+        self, number: int, cells: np.ndarray, log_density: np.ndarray, without_gaps: np.ndarray, mean: np.ndarray
+    ) -> np.ndarray:
+        """Balance the cells of one chain; ``mean`` is the log density over all chains."""
+        shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
+        if shares is None or self._references is None or chain.guard is None:
+            return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
+        odds, level = None, model_of(self._references, number).levels_of(log_density)
+        if chain.guard.dependent:
+            typical, _ = typicality_of(self._references)
+            level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
+            seats, at = log_seats_of(chain.state.franchise), np.arange(len(cells))
+            near = cells[:, :n_classes].argmax(axis=1)
+            ratio = np.log(np.maximum(cells[:, -1], 1e-300)) - np.log(np.maximum(cells[at, near], 1e-300))
+            log_new = ratio - seats[-1] + seats[near] + without_gaps[at, near]
+            seats = opening_seats(chain.known, chain.frozen)
+            odds = odds_of_new(without_gaps, log_new, seats, self._references.tempered)
+        return balance(shares, np.full(len(cells), np.nan), cells, level, votes(without_gaps), odds)

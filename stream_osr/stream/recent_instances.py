@@ -1,0 +1,234 @@
+"""The latest decided instances, remembered for labels that come late: one value of columns over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.discovery.members import Members, moments_of
+from stream_osr.discovery.reservoir import objects
+from stream_osr.model import step as sampler
+
+_CLAIMING = Lock()
+
+
+class ColumnBuffer:
+    """Columns that never change once they are written, shared by successive values: each sees a range of its own.
+
+    Who sees all that is taken may go on behind it, once; whoever else goes on moves to a room of its own.
+
+    Parameters
+    ----------
+    capacity, width
+        Instances that it is for, and numbers in a row.
+    """
+
+    def __init__(self, capacity: int, width: int) -> None:
+        self.rows = np.empty((capacity, width))
+        self.times = np.empty(capacity, object)
+        self.p_unknown = np.empty(capacity)
+        self.taken = 0
+
+    def claim(self, start: int, count: int) -> bool:
+        """Take the next ``count`` places, if they begin with this one and are there."""
+        with _CLAIMING:
+            free = start == self.taken and start + count <= len(self.rows)
+            self.taken += count if free else 0
+            return free
+
+    def write(
+        self, at: int, rows: np.ndarray, times: Sequence[float | None] | np.ndarray, p_unknown: np.ndarray
+    ) -> None:
+        """Fill places that have been claimed."""
+        till = at + len(rows)
+        self.rows[at:till], self.times[at:till], self.p_unknown[at:till] = rows, times, p_unknown
+
+
+class DecidedBatch(NamedTuple):
+    """A decided batch.
+
+    Rows of shape (b, d), keys, times, first position in the stream, subclass ids in each of R chains, (R, b), and
+    p_unknown as it was at once, (b,).
+    """
+
+    rows: np.ndarray
+    keys: Sequence[Any]
+    times: Sequence[float | None]
+    seq: int
+    subclass: np.ndarray
+    p_unknown: np.ndarray
+
+
+class RecentInstances(NamedTuple):
+    """Instances of whole batches, one after the other, n of them.
+
+    Attributes
+    ----------
+    seq
+        Position of the first in the stream.
+    batches
+        Positions of the first of each batch.
+    keys
+        Keys, ``None`` once a label has come, shape (n,).
+    subclass
+        Subclass that each sits in, -1: none, in each of R chains, shape (R, n).
+    room, start
+        Where rows, times and p_unknown are, and from which place on.
+    """
+
+    seq: int
+    batches: np.ndarray
+    keys: np.ndarray
+    subclass: np.ndarray
+    room: ColumnBuffer
+    start: int
+
+    def __repr__(self) -> str:
+        return f"RecentInstances{as_batches(self)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_batches, (
+            as_batches(self),
+            self.subclass.shape[0],
+            self.rows.shape[1],
+        )  # a room holds what others see
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Whitened rows, shape (n, d)."""
+        return self.room.rows[self.start : self.start + len(self.keys)]
+
+    @property
+    def times(self) -> np.ndarray:
+        """Times or None, shape (n,)."""
+        return self.room.times[self.start : self.start + len(self.keys)]
+
+    @property
+    def p_unknown(self) -> np.ndarray:
+        """Probability of unknown that each had at once, shape (n,)."""
+        return self.room.p_unknown[self.start : self.start + len(self.keys)]
+
+
+def as_batches(past: RecentInstances) -> tuple[DecidedBatch, ...]:
+    """Cut what is remembered into batches, as archives hold it."""
+    ends = [*past.batches.tolist(), past.seq + len(past.keys)]
+    cut = [(first, slice(first - past.seq, last - past.seq)) for first, last in pairwise(ends)]
+    return tuple(
+        DecidedBatch(
+            past.rows[at].copy(),
+            tuple(past.keys[at].tolist()),
+            tuple(past.times[at].tolist()),
+            first,
+            past.subclass[:, at].copy(),
+            past.p_unknown[at].copy(),
+        )
+        for first, at in cut
+    )
+
+
+def from_batches(batches: Sequence[DecidedBatch], n_chains: int, width: int) -> RecentInstances:
+    """Remember batches that :func:`written` has made; their rows are of this width."""
+    first = np.array([batch.seq for batch in batches], np.int64)
+    keys = objects([key for batch in batches for key in batch.keys])
+    subclass = np.concatenate([np.zeros((n_chains, 0), np.int64), *(batch.subclass for batch in batches)], axis=1)
+    past = RecentInstances(int(first[0]) if batches else 0, first, keys, subclass, ColumnBuffer(len(keys), width), 0)
+    past.room.claim(0, len(keys))
+    for batch in batches:
+        past.room.write(batch.seq - past.seq, batch.rows, batch.times, batch.p_unknown)
+    return past
+
+
+def remember(
+    past: RecentInstances, batch: DecidedBatch, horizon: int, results: Sequence[sampler.BatchResult] = ()
+) -> RecentInstances:
+    """Append a batch, note where it has moved earlier instances, and drop what lies wholly beyond the horizon."""
+    n, count = len(past.keys), len(batch.keys)
+    room, at = past.room, past.start + n
+    if not room.claim(at, count):
+        room, at = ColumnBuffer(n + count + (n + count) // 4, past.rows.shape[1]), n
+        room.claim(0, n + count)
+        room.write(0, past.rows, past.times, past.p_unknown)
+    room.write(at, batch.rows, batch.times, batch.p_unknown)
+    batches, end = np.append(past.batches, batch.seq), batch.seq + count
+    keys, subclass = np.append(past.keys, objects(batch.keys)), np.append(past.subclass, batch.subclass, axis=1)
+    for number, result in enumerate(results):
+        moved = places(past, result.moved)
+        subclass[number, moved[moved >= 0]] = result.moved_to[moved >= 0]
+    longer = RecentInstances(int(batches[0]), batches, keys, subclass, room, at - n)
+    ends = np.append(batches[1:], end)
+    return since(longer, int(np.append(batches, end)[(end - ends >= horizon).sum()]))
+
+
+def since(past: RecentInstances, seq: int) -> RecentInstances:
+    """Return the batches from that of position ``seq`` on."""
+    kept = past.batches[max(int(np.searchsorted(past.batches, seq, "right")) - 1, 0) :]
+    end = past.seq + len(past.keys)
+    first = int(kept[0]) if len(kept) and seq < end else end
+    at = first - past.seq
+    return RecentInstances(
+        first, kept if seq < end else kept[:0], past.keys[at:], past.subclass[:, at:], past.room, past.start + at
+    )
+
+
+def places(past: RecentInstances, seqs: np.ndarray) -> np.ndarray:
+    """Place of each position of the stream, -1: it is forgotten, shape (n,)."""
+    at = seqs - past.seq
+    return np.where((at >= 0) & (at < len(past.keys)), at, -1)
+
+
+def began(past: RecentInstances, at: np.ndarray) -> np.ndarray:
+    """Position of the first of the batch of each place, shape (n,)."""
+    return np.asarray(past.batches[np.searchsorted(past.batches, past.seq + at, "right") - 1])
+
+
+def members(past: RecentInstances, at: np.ndarray) -> tuple[Members, np.ndarray]:
+    """Say of the instances at these places what lives remember of them; with their times and keys, shape (n, 2)."""
+    return Members(past.seq + at, past.p_unknown[at], began(past, at)), moments_of(past.times[at], past.keys[at])
+
+
+def arrivals(batch: DecidedBatch) -> tuple[Members, np.ndarray]:
+    """Say the same of the instances of a batch."""
+    seq, p_unknown = batch.seq + np.arange(len(batch.keys)), np.ascontiguousarray(batch.p_unknown)
+    return Members(seq, p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))
+
+
+def relabel(past: RecentInstances, number: int, names: Mapping[int, int]) -> RecentInstances:
+    """Write other identities for some subclasses of chain ``number``."""
+    if not names:
+        return past
+    before, past = past.subclass[number], unshared(past)
+    for was, now in names.items():
+        past.subclass[number, before == was] = now
+    return past
+
+
+def reseat(past: RecentInstances, number: int, seqs: np.ndarray, key: int) -> RecentInstances:
+    """Write that the instances at these positions sit in subclass ``key`` of chain ``number``."""
+    at, past = places(past, seqs), unshared(past)
+    past.subclass[number, at[at >= 0]] = key
+    return past
+
+
+def remembered(past: RecentInstances, number: int, key: int) -> np.ndarray:
+    """Find the remembered instances of a subclass of chain ``number``: their places, shape (n,)."""
+    return np.flatnonzero(past.subclass[number] == key)
+
+
+def sampled(past: RecentInstances, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions, rows and keys of the instances at these places."""
+    return past.seq + at, past.rows[at], past.keys[at]
+
+
+def recall(past: RecentInstances, key: Any) -> int:
+    """Find the latest instance of a key: its place, -1: it is forgotten."""
+    same = np.flatnonzero(past.keys == objects([key]))
+    return int(same[-1]) if len(same) and key is not None else -1
+
+
+def unshared(past: RecentInstances) -> RecentInstances:
+    """Copy what may change, keys and subclasses, so that it can be written to."""
+    return past._replace(keys=past.keys.copy(), subclass=past.subclass.copy())

@@ -1,0 +1,206 @@
+"""A recognizer as a value: the trained part, the stream, and what waits on either side of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from stream_osr.config import Label, Parameters
+from stream_osr.decision import Decision, FailedDecision
+from stream_osr.discovery.events import Event
+from stream_osr.discovery.unmet import Unmet, begin
+from stream_osr.errors import NotTrained
+from stream_osr.features import Features
+from stream_osr.kinds import Name
+from stream_osr.model.gaps import gaps_of
+from stream_osr.model.prior import FULL
+from stream_osr.model.space import whiten
+from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
+from stream_osr.stream.faults import believable, notice
+from stream_osr.stream.late_labels import Evidence
+from stream_osr.stream.seating import complete
+from stream_osr.stream.state import Arrived, Stream
+from stream_osr.trained import TrainedModel
+from stream_osr.training_set import TrainingSet
+
+
+@dataclass(frozen=True, slots=True)
+class RecognizerState:
+    """All that a recognizer is, from one instance to the next.
+
+    Functions take one and return the next. Its holder changes it in place where a copy for each instance would cost
+    too much: rows and labels are added to ``training``, ``buffer`` and ``evidence``, it counts, and it drains.
+
+    Attributes
+    ----------
+    parameters
+        The arguments, checked.
+    training
+        Labelled instances; ``None``: training has ended.
+    trained, stream
+        Known classes and the stream over them, provisional while training goes on; ``None``: nothing was learnt.
+    buffer
+        The unfinished micro-batch, rows as they came.
+    evidence
+        Labels that wait for the next batch.
+    counters
+        What happened to the data.
+    decisions, events
+        What has not been drained.
+    unmet
+        What records since training have not had, and had besides; ``None``: there was none.
+    """
+
+    parameters: Parameters
+    training: TrainingSet | None
+    trained: TrainedModel | None = None
+    stream: Stream | None = None
+    buffer: list[Arrived] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
+    decisions: deque[Decision] = field(default_factory=deque)
+    events: deque[Event] = field(default_factory=deque)
+    unmet: Unmet | None = None
+
+    def __copy__(self) -> RecognizerState:
+        """Another one that nobody changes in place; all that never changes is shared, so that it costs nothing."""
+        return replace(self, **{name: copy(getattr(self, name)) for name in _CHANGING})
+
+    @property
+    def running(self) -> tuple[TrainedModel, Stream]:
+        """Both parts of a recognizer whose training has ended.
+
+        Raises
+        ------
+        NotTrained
+            If it has not.
+        """
+        if self.training is not None or self.trained is None or self.stream is None:
+            raise NotTrained("training has not ended; call freeze() first")
+        return self.trained, self.stream
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Labels of the known classes, as far as there are any."""
+        if self.training is not None:
+            return self.training.labels
+        return () if self.stream is None else self.stream.labels
+
+    @property
+    def features(self) -> Sequence[Name]:
+        """Names of the features that there have been so far, in the order of a row."""
+        if self.training is not None:
+            return self.training.features.names
+        return () if self.trained is None else self.trained.names
+
+    def waited(self, t: float) -> bool:
+        """Say whether the batch has waited as long as it may at some time."""
+        first, longest = self.buffer[0].t if self.buffer else None, self.parameters.max_wait
+        return first is not None and longest is not None and t - first >= longest
+
+    @property
+    def asked(self) -> int:
+        """Place of what is asked now in the order of all that can be taken back."""
+        actions = () if self.stream is None else self.stream.actions
+        return 1 + max([each.number for each in (*self.evidence[-1:], *actions[-1:])], default=0)
+
+
+_CHANGING = ("training", "buffer", "evidence", "counters", "decisions", "events")
+
+
+def noted(state: RecognizerState, unmet: Unmet) -> RecognizerState:
+    """Note what the stream has not met."""
+    return state if unmet is state.unmet else replace(state, unmet=unmet)
+
+
+def unmet_of(state: RecognizerState) -> Unmet:
+    """Tell what the stream has not met so far."""
+    return begin(state.running[0].features) if state.unmet is None else state.unmet
+
+
+def all_met(state: RecognizerState) -> RecognizerState:
+    """Note that a record of the stream has had every feature, with values that training had."""
+    if state.unmet is not None and state.unmet.is_settled:
+        return state
+    return replace(state, unmet=Unmet(ignored=unmet_of(state).ignored))
+
+
+def take(state: RecognizerState, arrived: Arrived) -> tuple[RecognizerState, BatchOutput]:
+    """Put an unlabelled instance into the micro-batch, and close those that are due; the state does not change."""
+    output = BatchOutput()
+    if arrived.t is not None and state.waited(arrived.t):
+        state, output = close(state)
+    state = replace(state, buffer=[*state.buffer, arrived])
+    if len(state.buffer) < state.parameters.batch_size:
+        return state, output
+    state, closed = close(state)
+    return state, output.then(closed)
+
+
+def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerState, BatchOutput]:
+    """Decide the instances of the buffer, and let the labels that wait take effect.
+
+    Labels for instances of the buffer wait for the next batch. With ``release`` no decision is held back any longer.
+    """
+    assert state.trained is not None
+    assert state.stream is not None
+    arrived = Arrivals(np.zeros((0, 0)), (), ())
+    if state.buffer:
+        rows, times, keys = zip(*state.buffer, strict=True)
+        values, space, usual, noticed = np.array(rows, dtype=float), state.trained.space, state.trained.usual, None
+        if usual is not None:
+            full = state.trained.prior.covariance == FULL
+            noticed = notice(usual, state.stream, values, hides_rows=full)
+            values = noticed.values
+        gaps = gaps_of(space, values)
+        arrived = Arrivals(whiten(space, values), times, keys, gaps, noticed)
+    later, now = list[Evidence](), state.evidence
+    if state.evidence:
+        waiting = set(arrived.keys)
+        later = [each for each in state.evidence if each.row is None and each.key in waiting]
+        now = [each for each in state.evidence if each.row is not None or each.key not in waiting]
+    stream, output = close_arrivals(state.trained, state.stream, arrived, now, state.parameters, release=release)
+    return replace(state, stream=stream, buffer=[], evidence=later), output
+
+
+def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, list[FailedDecision]]:
+    """Take the instances of the buffer out, and the labels that wait if these alone cannot be learnt either."""
+    trained, _ = state.running
+    failed = [FailedDecision(key, t, _told(trained.features, row), None, reason) for row, t, key in state.buffer]
+    state = replace(state, buffer=[])
+    try:
+        close(state)
+    except Exception:
+        failed += [FailedDecision(each.key, None, None, each.label, reason) for each in state.evidence]
+        state = replace(state, evidence=[])
+    return state, failed
+
+
+def _told(features: Features, row: Iterable[float]) -> dict[Name, float | str | None]:
+    """Say what a row means in the terms of whoever gave it; a category that training did not have is None."""
+    out: dict[Name, float | str | None] = {}
+    for name, number in zip(features.names, map(float, row), strict=True):
+        values = features.kinds.values.get(name)
+        if values is None:
+            out[name] = None if math.isnan(number) else number
+        else:
+            out[name] = values[int(number)] if number < len(values) else None
+    return out
+
+
+def labelled(state: RecognizerState, values: np.ndarray, label: Label) -> Evidence:
+    """Make evidence of a raw row, NaN = missing, shape (p,); what is missing is drawn from its class."""
+    trained, stream = state.running
+    rows = believable(stream, values[None])
+    row, asked = whiten(trained.space, rows), state.asked
+    gaps = gaps_of(trained.space, rows)
+    known = None
+    if label in stream.labels:
+        known = range(at := stream.labels.index(label), at + 1)
+    row = complete(stream.chains, row, state.parameters, gaps, asked=asked, only=known)
+    return Evidence(label, row[0], number=asked)

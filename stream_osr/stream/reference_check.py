@@ -1,0 +1,655 @@
+"""Reference check of the known classes: references asked beside the stream, what follows for decisions and counts.
+
+Chain by chain, after the sampler has seated a batch: the batch and a stretch of the references are asked of the
+state as it is now, each without itself; :mod:`stream_osr.trust.balance` says what share of each emerging subclass is
+known, and whose. What the sampler calls unknown is then divided accordingly. An emerging subclass of which more than
+half is known has an owner: it describes a known class anew. No event tells of it, it counts as no new class, and its
+tables are no evidence that new things come (alpha0). What follows from the frozen densities alone is kept for each
+set of references (:class:`ReferenceModel`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.discovery.lives import places_of
+from stream_osr.model.cells import Asked, Said, asked, place_of, terms_of, weigh_into
+from stream_osr.model.jit import kernel
+from stream_osr.model.known import Known, log_densities, log_new
+from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.restaurant import StreamState
+from stream_osr.model.step import BatchResult
+from stream_osr.parallel import each
+from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
+from stream_osr.stream.recent_instances import RecentInstances
+from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
+from stream_osr.trust.balance import Shares, class_shares, share_of_cells
+from stream_osr.trust.books import Books, counted
+from stream_osr.trust.conformal import call_known, plausible
+from stream_osr.trust.division import balance, votes
+from stream_osr.trust.levels import N_LEVELS, level_bounds, levels_of, nearest, references_below
+from stream_osr.trust.references import References
+from stream_osr.trust.typical import Typical, known_by_typicality, levels_within, odds_of_new, typical_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ASKED = 256
+"""References asked with each batch, those next in order."""
+KEPT = 1 << 22
+"""Products of the references' coordinates that are kept at most; more of them are made anew each time."""
+REMEMBERED = 1000.0
+"""Instances of the stream after which what was counted weighs half."""
+DEPENDENT = 400.0
+"""The same where neighbours are dependent: a class comes in runs."""
+ANEW = 256
+"""Instances after which the share of the stream that is known is estimated again."""
+RECOUNTED = 2000
+"""Latest instances that are counted anew when neighbours are found to be dependent."""
+TYPICAL = N_LEVELS - 2
+"""From this level on (four fifths of the references) an instance votes for class shares, whatever it is called: a
+class that is called unknown would lose its share, and be called unknown the more."""
+LEAST_SUPPORT = 8.0
+"""Remembered instances that a subclass needs before its owner may change."""
+OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
+"""Known shares from which on a subclass gets an owner, and below which it loses it."""
+MANY, EXPECTED, MOSTLY_NEW = 20.0, 4.0, 0.3
+"""A subclass with so many remembered instances, and so many references if it were known, is mostly new if this share
+of it is known at most."""
+NOBODY = -1
+
+
+# The references by themselves
+
+
+class _Same:
+    """References as the key of a cache: one is as good as itself only."""
+
+    def __init__(self, references: References) -> None:
+        self.references = references
+
+    def __hash__(self) -> int:
+        return id(self.references.group)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.references is other.references
+
+
+def once(function: Callable[Concatenate[References, P], R]) -> Callable[Concatenate[References, P], R]:
+    """Let a function compute once what it says of a set of references."""
+
+    def of_same(same: _Same, *args: Any, **kwargs: Any) -> R:
+        return function(same.references, *args, **kwargs)
+
+    kept: Callable[..., R] = lru_cache(maxsize=64)(of_same)
+
+    @wraps(function)
+    def of(references: References, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return kept(_Same(references), *args, **kwargs)
+
+    return of
+
+
+class ReferenceLevels(NamedTuple):
+    """Densities of the references of J classes, by L levels.
+
+    Attributes
+    ----------
+    many, total
+        Number of references of each class and the sum of their log densities under it, shape (J,).
+    below
+        References of each class below each bound of the levels but the first, shape (J, L).
+    spread
+        Mean weight of the references of each class on each level, each counted by its weight, shape (J, L).
+    bounds
+        Bounds of the levels.
+    confusion
+        Mean over the references of each class of how probable each class is, shape (J, J).
+    """
+
+    many: np.ndarray
+    total: np.ndarray
+    below: np.ndarray
+    spread: np.ndarray
+    bounds: np.ndarray
+    confusion: np.ndarray
+
+
+class ReferenceModel(NamedTuple):
+    """References under the frozen densities of one chain alone.
+
+    Columns over the R references go on with those of the first :data:`ASKED`, so that all who are asked with a batch
+    lie side by side.
+
+    Attributes
+    ----------
+    levels
+        How dense they are.
+    theirs
+        What is known of each.
+    log_new
+        Log densities under a new subclass, by the base measure that they were made with.
+    asked
+        Rows prepared for all states, by the covariance model.
+    rows
+        Whitened rows of the references, shape (R, d).
+    """
+
+    levels: ReferenceLevels
+    theirs: Theirs
+    log_new: dict[int, tuple[Known, np.ndarray]]
+    asked: dict[int, Asked]
+    rows: np.ndarray
+
+    def new_of(self, known: Known) -> np.ndarray:
+        """Log density of each reference as the first of a new subclass, which no label changes."""
+        key = id(known.prior)
+        if key not in self.log_new:
+            self.log_new[key] = (known, _twice(log_new(known, homogeneous(self.rows))))
+        return self.log_new[key][1]
+
+    def asked_of(self, prior: Prior) -> Asked | None:
+        """Rows of the references, prepared; ``None``: that would take too much room."""
+        if (len(self.rows) + ASKED) * (prior.n_features + 1) * (prior.n_features + 2) // 2 > KEPT:
+            return None
+        if prior.covariance not in self.asked:
+            self.asked[prior.covariance] = asked(_twice(self.rows), prior)
+        return self.asked[prior.covariance]
+
+    def levels_of(self, log_density: np.ndarray) -> np.ndarray:
+        """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
+        levels = self.levels
+        return levels_of(log_density, levels.many, levels.total, levels.bounds, levels.below)
+
+
+class Theirs(NamedTuple):
+    """Columns over n references.
+
+    Attributes
+    ----------
+    group, level
+        Class and level of each, shape (n,).
+    log_density, vote
+        Log density under each known class, given the instances before it where neighbours are dependent, and how
+        probable the class is by that alone, shape (n, J).
+    weight
+        What each counts among those of its class, shape (n,).
+    """
+
+    group: np.ndarray
+    level: np.ndarray
+    log_density: np.ndarray
+    vote: np.ndarray
+    weight: np.ndarray
+
+
+def _twice(column: np.ndarray) -> np.ndarray:
+    """Let a column go on from its beginning."""
+    return np.concatenate([column, column[:ASKED]])
+
+
+def _spread(group: np.ndarray, level: np.ndarray, weight: np.ndarray, n_classes: int) -> np.ndarray:
+    """Mean weight of the references of each class on each level, each counted by its weight; else 1."""
+    sums = np.zeros((2, n_classes, N_LEVELS))
+    for power in range(2):
+        np.add.at(sums[power], (group, level), weight ** (1 + power))
+    return np.asarray(np.divide(sums[1], sums[0], out=np.ones(sums[0].shape), where=sums[0] > 0.0))
+
+
+@once
+def model_of(references: References, number: int) -> ReferenceModel:
+    """Sum up what the references say of the densities of chain ``number``."""
+    if number >= len(references.log_density):
+        return model_of(references, number % len(references.log_density))
+    log_density, group = references.log_density[number], references.group
+    n_classes, weight = log_density.shape[1], references.weights
+    count = np.bincount(group, minlength=n_classes).astype(float)
+    total = np.bincount(group, weight * log_density[np.arange(len(group)), group], minlength=n_classes)
+    score = nearest(log_density, count, total, group, weight)[1]
+    below = references_below(log_density, group, references.weight)
+    bounds = level_bounds(score, group, below, references.weight)
+    vote, level = votes(log_density), levels_of(log_density, count, total, bounds, below, group, weight)
+    confusion = np.eye(n_classes)
+    for j in np.unique(group):
+        own = group == j
+        confusion[j] = (weight[own, None] * vote[own]).sum(axis=0) / own.sum()
+    theirs = Theirs(*map(_twice, (group, level, log_density + references.gains[:, None], vote, weight)))
+    spread = _spread(group, level, weight, n_classes)
+    levels = ReferenceLevels(count, total, below, spread, bounds, confusion)
+    return ReferenceModel(levels, theirs, {}, {}, references.rows)
+
+
+@once
+def typicality_of(references: References) -> tuple[Typical, np.ndarray]:
+    """Derive the levels of typicality from the references, and that of each of them, as in :class:`Theirs`."""
+    typical, gain = typical_of(references), references.gains
+    mean = np.mean(references.log_density, axis=0) + gain[:, None]
+    return typical, _twice(levels_within(mean, gain, typical.bounds))
+
+
+# The check of a batch
+
+
+def ask_references(
+    seated: Sequence[ChainResult],
+    references: References,
+    rows: np.ndarray,
+    parameters: Parameters,
+    shifts: np.ndarray | None = None,
+    *,
+    independent: float | None = None,
+) -> list[ChainResult]:
+    """Ask the references in each chain, in threads, and balance what the sampler has found.
+
+    Parameters
+    ----------
+    seated
+        The chains, and what the sampler has made of the batch.
+    references
+        Those of the stream's known classes.
+    rows
+        Whitened rows of the batch, shape (b, d).
+    parameters
+        Of the seats' half-life, of threads, and whether decisions wait.
+    shifts
+        How far each known class has moved with its instances, whitened, shape (J, d): its references go with it.
+    independent
+        Number of independent instances that say as much as one of the stream, where neighbours are dependent:
+        typicality says what is known then, and not location. ``None``: neighbours are independent.
+    """
+    before = seated[0].before
+    count = len(references.group)
+    begin, many = before.state.batches * ASKED % count, min(ASKED, count)
+    at = slice(begin, begin + many)
+    prior = before.known.prior
+    kept = model_of(references, 0).asked_of(prior) if shifts is None else None
+    if kept is None:
+        number = np.arange(begin, begin + many) % count
+        moved = 0.0 if shifts is None else shifts[references.group[number]]
+        theirs = asked(references.rows[number] + moved, prior)
+    else:
+        theirs = Asked(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
+    waiting = len(seated[0].result.window_seq) if parameters.decision_delay else 0
+    ours = asked(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
+    level, tail = np.zeros(0, np.int64), np.zeros(0)
+    if independent is not None:
+        typical, of_references = typicality_of(references)
+        level = np.concatenate([of_references[at], _levels([one.result for one in seated], waiting, typical)])
+        tail = typical.tail
+    turn = _Turn(at, shifts is None, theirs, ours, level, tail, independent or 1.0)
+    return each(
+        lambda number: _follow_balance(seated[number], number, references, turn, parameters),
+        range(len(seated)),
+        parameters.n_jobs,
+    )
+
+
+def _levels(results: Sequence[BatchResult], waiting: int, typical: Typical) -> np.ndarray:
+    """Level of typicality of the batch and of those that wait, by the mean of the chains."""
+    density = np.mean([one.log_density for one in results], axis=0)
+    gain = np.zeros(len(density) + waiting)
+    given, first = results[0].gain, len(results[0].window_log_density)
+    if given is not None:
+        gain = np.concatenate([given[first:], given[:waiting]])
+    if waiting:
+        window = np.mean([one.window_log_density[:waiting] for one in results], axis=0)
+        density = np.concatenate([density, window])
+    return levels_within(density, gain, typical.bounds)
+
+
+class _Turn(NamedTuple):
+    """Instances asked with a batch in every chain: Q references, the batch, and the window if decisions wait.
+
+    Attributes
+    ----------
+    at
+        Where the references are in columns of a :class:`ReferenceModel`.
+    stay
+        They lie where they lay in training.
+    theirs, ours
+        Rows of the references, and of the others.
+    level, tail
+        Levels of typicality of the references and of the others, and the share of known instances up to each level;
+        empty where neighbours are independent: location says what is known.
+    independent
+        Number of independent instances that say as much as one of the stream.
+    """
+
+    at: slice
+    stay: bool
+    theirs: Asked
+    ours: Asked
+    level: np.ndarray
+    tail: np.ndarray
+    independent: float
+
+
+class _Sides(NamedTuple):
+    """The Q references and the m others who are asked: rows, what is said of them, what is known of references.
+
+    Of the others ``unknown`` says how probable the sampler has it that they are unknown, shape (m,).
+    """
+
+    references: Asked
+    of_references: Said
+    theirs: Theirs
+    others: Asked
+    of_others: Said
+    unknown: np.ndarray
+
+
+def _follow_balance(
+    seated: ChainResult, number: int, references: References, turn: _Turn, parameters: Parameters
+) -> ChainResult:
+    """Take a batch into the books of a chain, and balance its probabilities."""
+    chain, state, result = seated[:3]
+    known, (at, stay, rows, ours, level, tail, independent) = chain.known, turn
+    n_classes, first, n = len(known.size), at.stop - at.start, len(result.subclass)
+    model, waiting = model_of(references, number), len(ours.rows) - n
+    theirs = Theirs(*(column[at] for column in model.theirs))
+    fresh = model.new_of(known)[at] if stay else log_new(known, rows.rows)
+    nobody = np.full(first, -1)
+    of_references = Said(theirs.log_density, fresh, nobody, np.zeros(first))
+    weight = np.full(n + waiting, 0.5 ** (n / parameters.half_life))
+    said = Said(result.log_density, result.log_density_new, result.subclass, weight)
+    unknown = result.probabilities[:, -1]
+    if waiting:
+        weight[n:] *= chain.state.window.weight[:waiting]
+        window = result.window_log_density, log_new(known, ours.rows[n:]), result.window_subclass
+        columns = [np.concatenate([own, more[:waiting]]) for own, more in zip(said[:3], window, strict=True)]
+        said = Said(columns[0], columns[1], columns[2], weight)
+        unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
+    sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
+    due = chain.guard is None or chain.guard.estimated_at < 0 or state.seen - chain.guard.estimated_at >= ANEW
+    opening = opening_seats(known, chain.frozen) if len(tail) else tail
+    guard, probabilities = _take_in(
+        chain.guard or start_guard(n_classes),
+        state,
+        sides,
+        model.levels,
+        known.size / known.size.sum(),
+        opening,
+        references.tempered,
+        n,
+        due,
+        level,
+        tail,
+        independent,
+        known.prior,
+    )
+    result = result._replace(probabilities=probabilities[first : first + n])
+    if waiting:
+        result = result._replace(window_probabilities=probabilities[first + n :])
+    return seated._replace(
+        state=without_openings(state, guard, n_classes),
+        result=result,
+        guard=guard,
+        references=np.arange(at.start, at.stop) % len(references.group),
+        probabilities=probabilities[:first],
+        mostly_new=mostly_new(guard, model.levels.many),
+    )
+
+
+@kernel
+def _take_in(
+    guard: ReferenceCheck,
+    state: StreamState,
+    sides: _Sides,
+    levels: ReferenceLevels,
+    trained: np.ndarray,
+    opening: np.ndarray,
+    tempered: bool,
+    n: int,
+    due: bool,
+    typical: np.ndarray,
+    tail: np.ndarray,
+    independent: float,
+    prior: Prior,
+) -> tuple[ReferenceCheck, np.ndarray]:
+    """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
+
+    ``trained`` are the shares of the training set, shape (J,), ``opening`` the log weights with which a stream opens,
+    shape (J + 1,), empty where location says what is known. ``tempered`` is as in :class:`References`, ``typical``,
+    ``tail`` and ``independent`` are those of a :class:`_Turn`. When it is ``due`` the share of the stream that is
+    known is estimated again.
+    """
+    references, of_references, theirs, others, of_others, said_unknown = sides
+    first, n_classes = len(theirs.group), len(trained)
+    guard = fitted(guard, state.ids, n_classes)
+    terms = terms_of(state.dishes, prior)
+    many = first + len(of_others.weight)
+    cells, vote = np.empty((many, len(state.franchise.menu) + 1)), np.empty((many, n_classes))
+    weigh_into(cells[:first], state, terms, references, of_references, prior)
+    weigh_into(cells[first:], state, terms, others, of_others, prior)
+    vote[:first] = theirs.vote
+    vote[first:] = votes(of_others.log_density)
+    level, dependent = typical, len(tail) > 0
+    if not dependent:
+        level = np.empty(many, np.int64)
+        level[:first] = theirs.level
+        level[first:] = levels_of(of_others.log_density, levels.many, levels.total, levels.bounds, levels.below)
+    fade = 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED))
+    books = counted(guard.books, cells, level, theirs.group, theirs.weight, n, fade)
+    classes = class_shares(books.votes, levels.confusion, trained)
+    kappa = np.nan if due else guard.shares.kappa
+    shares = share_of_cells(books, classes, levels.many, levels.spread, kappa, guard.known)
+    if dependent:
+        share = known_by_typicality(books.stream, tail, independent)
+        shares = Shares(share, shares.owner, shares.classes, shares.kappa)
+    unknown = np.full(many, np.nan)  # of references what the cells say
+    unknown[first:] = said_unknown
+    if dependent:
+        odds = np.empty(many)
+        fresh = of_references.log_density_new, of_others.log_density_new
+        odds[:first] = odds_of_new(of_references.log_density, fresh[0], opening, tempered)
+        odds[first:] = odds_of_new(of_others.log_density, fresh[1], opening, tempered)
+        probabilities = balance(shares, unknown, cells, level, vote, odds)
+    else:
+        probabilities = balance(shares, unknown, cells, level, vote)
+    for i in range(first, first + n):
+        weight = 1.0 if level[i] >= TYPICAL else 1.0 - probabilities[i, n_classes]
+        for j in range(n_classes):
+            books.votes[j] += weight * vote[i, j]
+    owner, part = owners_of(guard.owner, guard.known, books.stream, shares)
+    estimated_at = state.seen if due else guard.estimated_at
+    return ReferenceCheck(guard.ids, books, shares, owner, part, estimated_at, dependent), probabilities
+
+
+def recounted(chains: Chains, past: RecentInstances, references: References) -> Chains:
+    """Count the latest instances anew, by typicality, when neighbours are found to be dependent.
+
+    What was announced before is judged by the next batch as if this had been known from the beginning.
+    """
+    rows = past.rows[-RECOUNTED:]
+    if not len(rows):
+        return chains
+    who = asked(rows, chains[0].known.prior)
+    product = who.product if who.product.size else None
+    density = np.mean([log_densities(c.known, c.frozen, who.rows, product)[0] for c in chains], axis=0)
+    level = levels_within(density, np.zeros(len(rows)), typicality_of(references)[0].bounds)
+    weight, near = 0.5 ** (np.arange(len(rows))[::-1] / DEPENDENT), density.argmax(axis=1)
+    out = []
+    for number, chain in enumerate(chains):
+        if chain.guard is not None:
+            n_classes, seat = len(chain.guard.books.votes), past.subclass[number, -len(rows) :]
+            place = places_of(chain.guard.ids, seat)
+            cell = np.where(seat < 0, np.minimum(near, n_classes - 1), n_classes + place)
+            there, stream = (seat < 0) | (place >= 0), np.zeros_like(chain.guard.books.stream)
+            np.add.at(stream, (cell[there], level[there]), weight[there])
+            chain = chain._replace(guard=chain.guard._replace(books=chain.guard.books._replace(stream=stream)))
+        out.append(chain)
+    return tuple(out)
+
+
+def asked_together(judged: BatchPosterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Average what the chains say of the references: their numbers, probabilities, and the shares of the classes."""
+    shares = [one.guard.shares.classes for one in judged.seated if one.guard is not None]
+    probabilities = mean_of([one.probabilities for one in judged.seated])
+    return judged.seated[0].references, probabilities, mean_of(shares)
+
+
+def keep_promise(
+    seated: Sequence[ChainResult], references: References, max_false_unknown: float | None
+) -> list[ChainResult]:
+    """Call nobody unknown who is plausible for a known class, if that is promised."""
+    results = [one.result for one in seated]
+    if max_false_unknown is None:
+        return list(seated)
+    batch = plausible(references, np.mean([r.log_density for r in results], axis=0), max_false_unknown)
+    results = [r._replace(probabilities=call_known(r.probabilities, batch)) for r in results]
+    if len(results[0].window_seq):  # only looked at where decisions wait
+        window = plausible(references, np.mean([r.window_log_density for r in results], axis=0), max_false_unknown)
+        results = [r._replace(window_probabilities=call_known(r.window_probabilities, window)) for r in results]
+    return [one._replace(result=result) for one, result in zip(seated, results, strict=True)]
+
+
+def current_shares(chains: Chains) -> list[Shares | None]:
+    """Say what the books of each chain make of the present state."""
+    fitted = (chain.guard and fit_guard(chain.guard, chain.state.ids, len(chain.known.size)) for chain in chains)
+    return [guard and guard.shares for guard in fitted]
+
+
+# The counts of a chain, and whose each subclass is
+
+
+def owned_by(chain: Chain) -> set[int]:
+    """Identities of the subclasses that have an owner."""
+    return set() if chain.guard is None else set(chain.guard.ids[chain.guard.owner != NOBODY].tolist())
+
+
+@kernel
+def mostly_new(guard: ReferenceCheck, many: np.ndarray) -> np.ndarray:
+    """Identities of the subclasses of which little is known, by what references say of many members, shape (m,).
+
+    Members are many if they would be ``EXPECTED`` references, were they of the class that has the fewest and has its
+    share of the stream, an even one at least.
+
+    Parameters
+    ----------
+    guard
+        The guard after a batch.
+    many
+        Number of the references of each class, shape (J,).
+    """
+    known, books, classes = guard.known, guard.books, guard.shares.classes
+    out, n_classes, instances = np.zeros(len(known), np.bool_), len(classes), 0.0
+    for j in range(n_classes):  # how many instances a reference stands for
+        instances = max(instances, max(classes[j], 1.0 / n_classes) / max(many[j], 1.0))
+    for k in range(len(known)):
+        support = books.stream[n_classes + k].sum()
+        enough = support >= max(MANY, EXPECTED * instances * books.seen[n_classes + k])
+        out[k] = enough and 0.0 <= known[k] <= MOSTLY_NEW
+    return guard.ids[out]
+
+
+def start_guard(n_classes: int) -> ReferenceCheck:
+    """Begin with nothing counted."""
+    n_levels, cells = N_LEVELS, n_classes + 1
+    shapes = (cells, n_levels), (cells,), (n_classes, cells, n_levels), (n_classes, cells), (n_classes,)
+    books = Books(*(np.zeros(shape) for shape in shapes))
+    even = np.full(n_classes, 1.0 / n_classes)
+    shares = Shares(np.ones((cells, n_levels)), even[:, None].copy(), even, 1.0)
+    return ReferenceCheck(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
+
+
+def fit_guard(guard: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
+    """Make room for subclasses and classes that have come, and forget those that have gone.
+
+    Until the next batch a subclass that has come is what new ones are, and a class has the mean share.
+    """
+    if len(guard.books.votes) == n_classes and np.array_equal(ids, guard.ids):
+        return guard
+    return fitted(guard, ids, n_classes)
+
+
+@kernel
+def fitted(guard: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
+    """Do what :func:`fit_guard` does where something has changed."""
+    books, shares, before, new = guard.books, guard.shares, len(guard.books.votes), len(guard.ids)
+    levels, count = books.stream.shape[1], n_classes + len(ids) + 1
+    places = np.full(count, -1)  # where each cell was; what is new comes last
+    places[:n_classes] = np.where(np.arange(n_classes) < before, np.arange(n_classes), -1)
+    places[count - 1] = before + new
+    stream, seen, known = np.zeros((count, levels)), np.zeros(count), np.ones((count, levels))
+    taken, asked_of = np.zeros((n_classes, count, levels)), np.zeros((n_classes, count))
+    votes_of, classes, whose = np.zeros(n_classes), np.zeros(n_classes), np.zeros((n_classes, len(ids) + 1))
+    owner, share = np.full(len(ids), NOBODY), np.full(len(ids), -1.0)
+    old = min(before, n_classes)
+    for k in range(len(ids)):
+        slot = place_of(guard.ids, ids[k])
+        if slot >= 0:
+            places[n_classes + k] = before + slot
+            owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY
+            share[k] = guard.known[slot]
+    votes_of[:old], classes[:old] = books.votes[:old], shares.classes[:old]
+    for c in range(count):
+        place = places[c]
+        if place >= 0:
+            stream[c], seen[c] = books.stream[place], books.seen[place]
+        if c >= n_classes:
+            known[c] = shares.known[place]  # one that has come is what new ones are
+    old_asked, old_taken, old_whose = books.asked, books.taken, shares.owner
+    for j in range(old):
+        for c in range(count):
+            place = places[c]
+            if place >= 0:
+                asked_of[j, c] = old_asked[j, place]
+                for level in range(levels):
+                    taken[j, c, level] = old_taken[j, place, level]
+            if c >= n_classes:
+                whose[j, c - n_classes] = old_whose[j, place - before if place >= 0 else new]
+    for j in range(n_classes):
+        classes[j] = classes[j] if classes[j] > 0.0 else 1.0 / n_classes
+    return ReferenceCheck(
+        ids,
+        Books(stream, seen, taken, asked_of, votes_of),
+        Shares(known, whose, classes / classes.sum(), shares.kappa),
+        owner,
+        share,
+        guard.estimated_at,
+        guard.dependent,
+    )
+
+
+@kernel
+def owners_of(
+    owner: np.ndarray, known: np.ndarray, stream: np.ndarray, shares: Shares
+) -> tuple[np.ndarray, np.ndarray]:
+    """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new, and what share of it is known.
+
+    Parameters
+    ----------
+    owner, known
+        What was said before, shape (K,).
+    stream, shares
+        What the books count, and what they say.
+    """
+    owner, known, n_classes = owner.copy(), known.copy(), len(shares.classes)
+    for k in range(len(owner)):
+        support, kept = 0.0, 0.0
+        for level in range(stream.shape[1]):
+            support += stream[n_classes + k, level]
+            kept += stream[n_classes + k, level] * shares.known[n_classes + k, level]
+        if support < LEAST_SUPPORT:
+            continue
+        known[k] = kept / support
+        if known[k] > OWNED_ABOVE or (owner[k] != NOBODY and known[k] >= FREED_BELOW):
+            owner[k] = shares.owner[:, k].argmax()
+        elif known[k] < FREED_BELOW:
+            owner[k] = NOBODY
+    return owner, known
+
+
+def without_openings(state: StreamState, guard: ReferenceCheck, n_classes: int) -> StreamState:
+    """Forget who opened the tables of subclasses that have an owner: nothing new has come with them."""
+    owned = np.append(guard.owner != NOBODY, False)
+    if not owned.any():
+        return state
+    dish = state.franchise.table_dish - n_classes
+    founder = np.where(owned[np.where(dish >= 0, dish, -1)], 0.0, state.franchise.table_founder)
+    return state._replace(franchise=state.franchise._replace(table_founder=founder))

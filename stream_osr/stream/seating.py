@@ -1,0 +1,309 @@
+"""A batch seated in every chain, and the identities that go on when instances change seats together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.discovery.lifecycle import HELD_WITH, hardly_there
+from stream_osr.discovery.lives import places_of
+from stream_osr.model import books, naming
+from stream_osr.model import step as sampler
+from stream_osr.model.cells import nearby
+from stream_osr.model.completing import complete_rows, is_complete
+from stream_osr.model.gaps import Gaps
+from stream_osr.model.predictive import view
+from stream_osr.model.prior import FULL
+from stream_osr.model.restaurant import StreamState
+from stream_osr.parallel import each
+from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
+from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
+from stream_osr.trust.odds import Odds, learn_odds, shift_odds
+
+COMPLETING = 2**31
+"""Number, beside those of the chains, of the generator that completes rows of which something is missing."""
+
+
+class ChainResult(NamedTuple):
+    """A chain and what a batch makes of it.
+
+    Attributes
+    ----------
+    before
+        The chain before the batch.
+    state, result
+        What the sampler returned, with the identities that go on.
+    identities
+        What has happened to them.
+    guard
+        The guard after the batch.
+    references, probabilities
+        Numbers of the references that were asked, shape (Q,), and their probabilities, balanced as the stream's,
+        shape (Q, J + 1).
+    mostly_new
+        Identities of the subclasses of which little is known, by what references say of many members.
+    outliers
+        Instances whose subclass has left the model with this batch, and had not emerged; counted for the leader.
+    """
+
+    before: Chain
+    state: StreamState
+    result: sampler.BatchResult
+    identities: IdentityChanges
+    guard: ReferenceCheck | None = None
+    references: np.ndarray = np.zeros(0, np.int64)
+    probabilities: np.ndarray = np.zeros((0, 0))
+    mostly_new: np.ndarray = np.zeros(0, np.int64)
+    outliers: int = 0
+
+
+class BatchPosterior(NamedTuple):
+    """Posterior of the b instances of a batch over all chains; the leader says why.
+
+    Attributes
+    ----------
+    rows
+        Whitened rows, shape (b, d).
+    raw, probabilities
+        Of each known class and, last, unknown, before and after the shift of the odds, shape (b, J + 1).
+    nearest, rank
+        Number of the nearest known class in the leader, and the density rank there, shape (b,).
+    distance
+        Mahalanobis distance from its most responsible subclass, shape (b,).
+    seated
+        What became of the chains.
+    """
+
+    rows: np.ndarray
+    raw: np.ndarray
+    probabilities: np.ndarray
+    nearest: np.ndarray
+    rank: np.ndarray
+    distance: np.ndarray
+    seated: Sequence[ChainResult]
+
+    @property
+    def leader(self) -> sampler.BatchResult:
+        """Result of the leader."""
+        return self.seated[0].result
+
+
+def complete(
+    chains: Chains,
+    rows: np.ndarray,
+    parameters: Parameters,
+    gaps: Gaps | None,
+    *,
+    asked: int = 0,
+    only: range | None = None,
+) -> np.ndarray:
+    """Draw what is missing of whitened rows, shape (b, d), once for all chains, by the leader's present state.
+
+    ``only`` are the known classes that the rows belong to, if that is known, ``asked`` the number of such a question.
+    """
+    leader = chains[0]
+    if gaps is None or is_complete(gaps) or leader.known.prior.covariance != FULL:
+        return rows
+    rng = np.random.default_rng([parameters.seed, leader.state.batches, COMPLETING + asked])
+    return complete_rows(view(leader.known, leader.frozen, leader.state), rows, gaps, rng, only)
+
+
+def seat(
+    chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None, gain: np.ndarray | None = None
+) -> list[ChainResult]:
+    """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
+    settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
+    window = chains[0].state.window.rows
+    guests = sampler.guests_of(chains[0].state, rows, chains[0].known.prior)
+
+    def step(number: int) -> ChainResult:
+        chain = chains[number]
+        same = np.array_equal(chain.state.window.rows, window)
+        rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
+        state, result = sampler.step(
+            chain.known, chain.frozen, chain.state, rows, rng, settings, gaps, guests if same else None, gain
+        )
+        outliers = 0 if number else _count_outliers(chain, state, result)
+        return _keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))
+
+    return each(step, range(len(chains)), parameters.n_jobs)
+
+
+def average(
+    seated: Sequence[ChainResult], rows: np.ndarray, odds: Odds, parameters: Parameters
+) -> tuple[BatchPosterior, Odds]:
+    """Average what the chains say, learn the shift of the odds of unknown, and apply it."""
+    found = [
+        nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
+        for number, one in enumerate(seated)
+    ]
+    raw, mean_rank = shares_of([one.result.probabilities for one in seated]), mean_of([one.rank for one in found])
+    if parameters.learn_odds:
+        odds = learn_odds(odds, raw, mean_rank, parameters.half_life)
+    return BatchPosterior(rows, raw, shift_odds(odds, raw), *found[0], seated), odds
+
+
+def mean_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Average what several chains say: `np.mean`, without making one array of all."""
+    if len(arrays) == 1:
+        return arrays[0]
+    total: np.ndarray = arrays[0] + arrays[1]
+    for each_more in arrays[2:]:
+        total += each_more
+    total /= len(arrays)
+    return total
+
+
+def shares_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Average probabilities of several chains: sums of shares round to the last bit above 1, and are 1.
+
+    >>> shares_of([np.array([1.0 + 2e-16, 0.0]), np.array([1.0 + 2e-16, 0.0])]).tolist()
+    [1.0, 0.0]
+    """
+    shares: np.ndarray = np.minimum(mean_of(arrays), 1.0)
+    return shares
+
+
+def window_together(judged: BatchPosterior) -> np.ndarray:
+    """Average what the chains say now of the window's instances, shape (w, J + 1)."""
+    return shares_of([one.result.window_probabilities for one in judged.seated])
+
+
+def settle(
+    judged: BatchPosterior, past: RecentInstances, batch: DecidedBatch, horizon: int
+) -> tuple[Chains, RecentInstances]:
+    """Write down where everybody sits now: identities that were joined, instances that moved, those of the batch.
+
+    Parameters
+    ----------
+    judged
+        The batch, and what became of the chains.
+    past
+        What is remembered.
+    batch
+        The batch, its seats still to be written.
+    horizon
+        Instances that are remembered, at least.
+
+    Returns
+    -------
+    The chains, and what is remembered then.
+    """
+    results = [one.result for one in judged.seated]
+    for number, one in enumerate(judged.seated):
+        past = relabel(past, number, one.identities.joined)
+    chains = tuple(one.before._replace(state=one.state, guard=one.guard) for one in judged.seated)
+    if any(chain.known.named for chain in chains):
+        chains = _let_go(past, chains, results)
+    batch = batch._replace(subclass=np.array([result.subclass for result in results]))
+    return chains, remember(past, batch, horizon, results)
+
+
+def _let_go(past: RecentInstances, chains: Chains, results: Sequence[sampler.BatchResult]) -> Chains:
+    """Take instances that have left a named subclass for an emerging one out of its statistics: each counts once.
+
+    Parameters
+    ----------
+    past
+        What is remembered, as it was before the batch.
+    chains
+        The chains after it.
+    results
+        What the batch moved in each.
+    """
+    out = []
+    for number, (chain, result) in enumerate(zip(chains, results, strict=True)):
+        known = chain.known
+        for at in places(past, result.moved).tolist() if known.named else ():
+            key = int(past.subclass[number, at]) if at >= 0 else -1
+            if key in known.named:
+                known = naming.take_out(known, key, past.rows[at], naming.owner_of(known, key))
+        out.append(chain if known is chain.known else refreshed(chain, known))
+    return tuple(out)
+
+
+def _keep_identities(seated: ChainResult) -> ChainResult:
+    """Follow the emerged subclasses most of whose instances moved to one other emerging subclass in a batch.
+
+    Those that are left in it, if there are any, are fewer than hold a subclass, and go along. The identity that goes
+    on is that of the subclass that more of them come from, or the older one, if that is the other.
+    """
+    chain, state, result, changes = seated[:4]
+    life = chain.life
+    few = hardly_there(life.ids, life.lives, state.ids, state.dishes.size, result.moved_from)
+    left = sorted({*result.moved_from[few].tolist()})
+    sizes, before = (sizes_of(one) if left else {} for one in (state, chain.state))
+    for key in left:
+        if sizes.get(key, 0) >= HELD_WITH:
+            continue
+        target, count = _destination(result, key)
+        if target not in sizes or 2 * count <= before[key]:
+            continue
+        if key not in sizes and int((result.moved_from == key).sum()) < before[key]:
+            continue  # the rest has left the model with it
+        others = sizes[target] - count
+        older, younger = (target, key) if target < key or others > count else (key, target)
+        if key in sizes:
+            state = books.merge(state, older, younger, chain.known.prior)
+        else:
+            state = books.rename(state, target, older)
+        result, sizes = _renamed(result, younger, older), sizes_of(state)
+        changes = changes.then(IdentityChanges({younger: older}))
+    changes = changes._replace(moved=(result.moved, result.moved_to))
+    return seated._replace(state=state, result=result, identities=changes)
+
+
+def _destination(result: sampler.BatchResult, key: int) -> tuple[int, int]:
+    """Find the emerging subclass that most instances of another moved to, and how many did."""
+    to = result.moved_to[(result.moved_from == key) & (result.moved_to >= 0)]
+    if not len(to):
+        return -1, 0
+    targets, counts = np.unique(to, return_counts=True)
+    return int(targets[counts.argmax()]), int(counts.max())
+
+
+def _renamed(result: sampler.BatchResult, was: int, now: int) -> sampler.BatchResult:
+    names = {name: getattr(result, name) for name in ("subclass", "moved_from", "moved_to", "window_subclass")}
+    return result._replace(**{name: np.where(ids == was, now, ids) for name, ids in names.items()})
+
+
+def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:
+    """Count the instances whose subclass has left the model with this batch, and had not emerged."""
+    before = chain.state
+    if not _left(chain, after, np.concatenate([before.ids, result.moved_to, result.subclass])).any():
+        return 0
+    n_classes = len(before.franchise.menu) - len(before.ids)
+    dish = before.franchise.table_dish[before.window.table]
+    was = np.append(before.ids, -1)[np.where(dish >= n_classes, dish - n_classes, -1)]
+    now = was.copy()
+    now[np.searchsorted(before.window_seq, result.moved)] = result.moved_to
+    settled = before.dishes.size @ _left(chain, after, before.ids) - _left(chain, after, was).sum()
+    return int(settled + _left(chain, after, now).sum() + _left(chain, after, result.subclass).sum())
+
+
+def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]) -> int:
+    """Count those whose subclass, not emerged, has left because labels took instances out of it.
+
+    Parameters
+    ----------
+    chain
+        A chain before the labels.
+    after
+        The sampler's state after them.
+    withdrawn
+        Subclass of each instance that was taken out.
+    """
+    before, out = chain.state, np.array(withdrawn, np.int64)
+    out = out[places_of(before.ids, out) >= 0]
+    return int(before.dishes.size @ _left(chain, after, before.ids) - _left(chain, after, out).sum())
+
+
+def _left(chain: Chain, after: StreamState, keys: np.ndarray) -> np.ndarray:
+    """Say which of these subclasses of a chain, -1: a known one, have left the model and had not emerged."""
+    left = (keys >= 0) & (places_of(after.ids, keys) < 0)
+    if left.any():
+        left &= places_of(chain.life.ids[chain.life.emerged], keys) < 0
+    return left

@@ -1,0 +1,336 @@
+"""The stream's part of a recognizer: a value, from batch to batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Label, Parameters
+from stream_osr.decision import Decision
+from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
+from stream_osr.discovery.columns import Columns
+from stream_osr.discovery.drift import Drift, start_drift
+from stream_osr.discovery.lives import Lifecycle
+from stream_osr.discovery.rate import UnknownRate
+from stream_osr.discovery.summaries import Signals
+from stream_osr.model.known import Known
+from stream_osr.model.prior import width_of
+from stream_osr.model.restaurant import StreamState
+from stream_osr.parallel import one_thread
+from stream_osr.stream.announcements import EventBudget
+from stream_osr.stream.arrival_order import Arrival, begin
+from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
+from stream_osr.stream.recent_instances import RecentInstances, from_batches
+from stream_osr.stream.undo_log import Action
+from stream_osr.trained import TrainedModel
+from stream_osr.trust.odds import Odds, start_odds
+from stream_osr.trust.recall import Called
+from stream_osr.trust.references import References
+
+
+class Arrived(NamedTuple):
+    """An unlabelled instance that waits for its batch: whitened row of shape (d,), time, key."""
+
+    row: np.ndarray
+    t: float | None
+    key: Any
+
+
+class Menu(NamedTuple):
+    """Numbers of subclasses that the leader chooses from, and its concentrations.
+
+    Attributes
+    ----------
+    known
+        Subclasses of the known classes.
+    emerging
+        Emerging subclasses.
+    active
+        Those of them that have been announced and are not dormant.
+    alpha0
+        Concentration of the stream's restaurant.
+    gamma
+        Concentration of the menu.
+    references
+        Reference instances that guard the known classes; 0: nothing does.
+    """
+
+    known: int
+    emerging: int
+    active: int
+    alpha0: float
+    gamma: float
+    references: int = 0
+
+
+class Stages(NamedTuple):
+    """Numbers of emerging subclasses by the stage of their lives; each is counted once.
+
+    Attributes
+    ----------
+    candidate
+        Not announced yet, for want of support.
+    active
+        Announced, and instances have come lately.
+    dormant
+        Announced, and nothing has come for so long that their seats have faded; they may recur.
+    muted
+        Somebody has said that nothing more is to be told of them.
+    refuted
+        They describe a known class anew, and are no new one.
+    """
+
+    candidate: int
+    active: int
+    dormant: int
+    muted: int
+    refuted: int
+
+
+class DelayedDecisions(NamedTuple):
+    """Decisions that are held back while later batches re-seat their instances.
+
+    Attributes
+    ----------
+    decisions
+        As they were made at first, in order of arrival.
+    probabilities
+        Of each known class and, last, unknown, as of the latest batch, before the shift of the odds, (n, J + 1).
+    subclass
+        Emerging subclass that each sits in, -1: none, shape (n,).
+    responsible
+        Most responsible subclass (its position) of each known class, -1: not known, shape (n, J).
+    """
+
+    decisions: tuple[Decision, ...]
+    probabilities: np.ndarray
+    subclass: np.ndarray
+    responsible: np.ndarray
+
+
+class ClassShift(NamedTuple):
+    """Movement of known classes that follow their instances (:mod:`stream_osr.stream.class_shift`).
+
+    Attributes
+    ----------
+    shift
+        How far each class has been moved so far, in whitened coordinates, shape (J, d).
+    weight
+        Instances of each class that say where it lies now, faded, shape (J,).
+    sums
+        Sums of their ways from where the class expects them, faded likewise, shape (J, d).
+    saved
+        Instances since it was last moved, as far as they count, shape (J,).
+    """
+
+    shift: np.ndarray
+    weight: np.ndarray
+    sums: np.ndarray
+    saved: np.ndarray
+
+
+class Copy(NamedTuple):
+    """The first of several equal rows among the latest.
+
+    Attributes
+    ----------
+    row
+        Fingerprint of the row.
+    raw
+        Probabilities of each known class and, last, unknown, before the shift of the odds, shape (J + 1,).
+    decision
+        As it was made at first.
+    repeats
+        More copies have come than is usual.
+    """
+
+    row: int
+    raw: np.ndarray
+    decision: Decision
+    repeats: bool = False
+
+
+class Faults(NamedTuple):
+    """Faults of the data (:mod:`stream_osr.stream.faults`).
+
+    Attributes
+    ----------
+    columns
+        How the raw columns are doing.
+    rows
+        Fingerprints of the latest rows, shape (w,).
+    copies
+        First copies of those of them that came more than once.
+    """
+
+    columns: Columns
+    rows: np.ndarray = np.zeros(0, np.int64)
+    copies: tuple[Copy, ...] = ()
+
+
+class Stream(NamedTuple):
+    """The stream's part of a recognizer.
+
+    Attributes
+    ----------
+    labels
+        Labels of the known classes: the trained ones, then those that late labels opened.
+    chains
+        The models that are averaged. Ids, events and explanations are the first one's, the leader's.
+    odds
+        The learnt shift of the odds of unknown.
+    past
+        Latest decided batches, ``label_horizon`` instances or a little more.
+    waiting
+        Decisions held back by ``decision_delay``.
+    decided
+        Instances decided so far as each known class and, last, as unknown.
+    drift
+        Detectors of known classes that move.
+    signals
+        Counts of what was told and of outliers; data quality is counted before the stream.
+    actions
+        What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.stream.undo_log`).
+    references
+        This stream's own reference instances once classes have been opened; ``None``: those of the trained model.
+    called
+        What references were called lately; ``None``: none was asked.
+    following
+        Known classes that follow their instances; ``None``: they do not, or not yet.
+    unknown_rate
+        The share of the stream that is called unknown; ``None``: nothing was decided yet.
+    telling
+        Events that were told lately, and those that wait to be summed up.
+    arrival
+        Where the known classes are in order of arrival; ``None``: neighbours are independent.
+    faults
+        Columns that fail and rows that repeat; ``None``: nothing came yet, or training did not say what is usual.
+    """
+
+    labels: tuple[Label, ...]
+    chains: Chains
+    odds: Odds
+    past: RecentInstances
+    waiting: DelayedDecisions
+    decided: tuple[int, ...]
+    drift: Drift
+    signals: Signals
+    actions: tuple[Action, ...] = ()
+    references: References | None = None
+    called: Called | None = None
+    following: ClassShift | None = None
+    unknown_rate: UnknownRate | None = None
+    telling: EventBudget = EventBudget()
+    arrival: Arrival | None = None
+    faults: Faults | None = None
+
+    @property
+    def known(self) -> Known:
+        """Known classes of the leader."""
+        return self.chains[0].known
+
+    @property
+    def state(self) -> StreamState:
+        """Sampler state of the leader."""
+        return self.chains[0].state
+
+    def led_by(self, leader: Chain) -> Stream:
+        """Go on with another leader."""
+        return self._replace(chains=(leader, *self.chains[1:]))
+
+    @property
+    def menu(self) -> Menu:
+        """Numbers of subclasses, and concentrations."""
+        books, ids, life = self.state.franchise, self.state.ids, self.life
+        active = int(np.isin(ids, life.ids[life.emerged & ~life.dormant]).sum())
+        return Menu(len(self.known.ids), len(ids), active, float(books.alpha[0]), float(books.gamma[0]))
+
+    @property
+    def stages(self) -> Stages:
+        """Numbers of emerging subclasses of the leader by stage, those that are set aside among them."""
+        return Stages(**{name: int((self.stage == name).sum()) for name in Stages._fields})
+
+    @property
+    def stage(self) -> np.ndarray:
+        """Name of the stage (:class:`Stages`) of each emerging subclass of the leader, in order of ``life.ids``."""
+        life = self.life
+        by_rank = {
+            "muted": life.muted,
+            "refuted": life.owned,
+            "dormant": life.emerged & life.dormant,
+            "active": life.emerged,
+        }
+        return np.select([*by_rank.values()], [*by_rank], "candidate")
+
+    @property
+    def life(self) -> Lifecycle:
+        """Lives of the emerging subclasses of the leader."""
+        return self.chains[0].life
+
+
+def widen(waiting: DelayedDecisions, n_classes: int) -> DelayedDecisions:
+    """Make room for classes that have been opened."""
+    old = waiting.responsible.shape[1]
+    return waiting._replace(
+        probabilities=np.insert(waiting.probabilities, [old] * (n_classes - old), 0.0, axis=1),
+        responsible=np.insert(waiting.responsible, [old] * (n_classes - old), -1, axis=1),
+    )
+
+
+def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
+    """Begin a stream over a trained model: a few seats are taken, by the known classes in their training shares.
+
+    With nobody seated the first instances would be new with the odds of gamma against the trained tables, 100 to 3
+    with a single class of few subclasses, which in low dimensions no density makes up for.
+    """
+    n_classes = len(trained.labels)
+    return Stream(
+        labels=trained.labels,
+        chains=open_chains(trained, parameters.chains, PRIOR_SEATS),
+        odds=start_odds(parameters.learn_odds, trained.references is not None),
+        past=from_batches((), parameters.chains, width_of(trained.known.prior)),
+        waiting=DelayedDecisions(
+            (), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)
+        ),
+        decided=(0,) * (n_classes + 1),
+        drift=start_drift(n_classes, trained.known.prior.n_features),
+        signals=Signals(),
+        arrival=None if trained.order is None else begin(trained.order),
+    )
+
+
+def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
+    """Begin a stream as if it had run on known instances for long, in the shares of the training set.
+
+    That is what immediate predictions assume while training goes on: labelled instances say that known classes are
+    what comes. A stream proper begins with few seats taken.
+    """
+    stream = open_stream(trained, parameters.model_copy(update={"chains": 0, "learn_odds": False}))
+    lasting = min(parameters.half_life / math.log(2.0), 1e6)
+    chains = open_chains(trained, len(trained.draws), lasting)
+    return stream._replace(chains=chains, past=from_batches((), len(chains), width_of(trained.known.prior)))
+
+
+def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
+    """Find candidate new classes by what all chains say; the stream does not change.
+
+    Parameters
+    ----------
+    stream
+        The stream so far.
+    before
+        The distances that an earlier call returned: they save time and change nothing.
+
+    Returns
+    -------
+    Candidates and their estimated number, and the distances in each chain.
+    """
+    with one_thread():
+        chains, distances = stream.chains, repeat(None) if before is None else before
+        measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, distances, strict=False))
+        emerging = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
+        return find_new_classes(emerging, measured, stream.past.subclass, stream.labels), measured

@@ -1,0 +1,206 @@
+"""Sums over the emerged subclasses of a stream, for others to compare with, and when to publish them again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.discovery import events as ev
+from stream_osr.discovery.explain import explain
+from stream_osr.discovery.explanation import Explanation
+from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile, restore
+from stream_osr.model.dishes import empty_dishes
+from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour, statistics_of
+from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape
+from stream_osr.stream.state import Stream
+from stream_osr.trained import TrainedModel
+
+GROWN = 1.25
+"""A subclass is said again when its size passes a power of this, up or down."""
+
+LARGEST_SUM = 1e60
+"""No sum over whitened rows comes near."""
+
+
+class SubclassSums(NamedTuple):
+    """Sums of an emerged subclass that are to be published.
+
+    Attributes
+    ----------
+    id
+        Its identity.
+    statistics
+        Of all its instances, of a single subclass; None: it is no longer an emerging one.
+    absorbed
+        Identities that have ended in it.
+    """
+
+    id: int
+    statistics: Statistics | None
+    absorbed: tuple[int, ...] = ()
+
+
+def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
+    """Return the statistics of the subclasses that have emerged, those set aside and those muted included.
+
+    Those of the first chain, which is told of; by identity, in ascending order.
+    """
+    chain = stream.chains[0]
+    own = chain.state.ids.tolist()
+    found = {key: statistics_of(chain.state.dishes, np.array([slot])) for slot, key in enumerate(own)}
+    found |= {key: of_slots(chain.aside.statistics, [at]) for at, key in enumerate(chain.aside.ids.tolist())}
+    said = set(chain.life.ids[chain.life.emerged | chain.life.muted].tolist())
+    return {key: found[key] for key in sorted(found) if key in said}
+
+
+def to_say(
+    before: Mapping[int, Statistics], after: Mapping[int, Statistics], events: Iterable[ev.Event]
+) -> list[SubclassSums]:
+    """Choose of which subclasses a micro-batch has made something new to say; those that have ended come last.
+
+    Nothing has to be remembered but the statistics before and after it, so a replay says the same again.
+
+    Parameters
+    ----------
+    before, after
+        Statistics of the emerged subclasses.
+    events
+        What was told after the micro-batch: whatever is told of is said, too.
+    """
+    told: set[int] = set()
+    absorbed: dict[int, tuple[int, ...]] = {}
+    for event in events:
+        if isinstance(event, ev.SubclassMerged):
+            absorbed[event.into] = (*absorbed.get(event.into, ()), event.subclass_id)
+        told.update(getattr(event, name) for name in ("subclass_id", "new_id", "into") if hasattr(event, name))
+    told |= {key for key, now in after.items() if key not in before or _level(before[key]) != _level(now)}
+    out = [SubclassSums(key, now, absorbed.get(key, ())) for key, now in after.items() if key in told]
+    return [*out, *(SubclassSums(key, None) for key in before if key not in after)]
+
+
+def _level(statistics: Statistics) -> int:
+    return math.floor(math.log(max(int(statistics.size[0]), 1), GROWN))
+
+
+def as_sums(statistics: Statistics, prior: Prior) -> list[list[float]]:
+    """Write the statistics of one subclass as plain sums over its whitened rows, the prior's part left out.
+
+    With full covariances row i holds the sums of ``x_i x_j`` for j up to i, and the last row those of ``x_j`` and
+    the number of rows; with diagonal ones the rows are the sums of ``x_j`` and of their squares; with a tied one
+    there are the sums of ``x_j``. Where there are categories, a last row counts the values at all of their places.
+    """
+    sums = (statistics.matrix[0] - of_nobody(prior)).tolist()
+    sums = [row[: i + 1] for i, row in enumerate(sums)] if prior.covariance == FULL else sums
+    return [*sums, statistics.counts[0].tolist()] if len(prior.first) else sums
+
+
+def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Statistics:
+    """Read what :func:`as_sums` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the sums are not of this shape, or not finite.
+
+    Examples
+    --------
+    >>> from stream_osr.model.prior import make_prior
+    >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
+    >>> written = [[5.0], [1.0, 2.0], [3.0, -1.0, 4.0]]
+    >>> as_sums(from_sums(4, written, prior), prior) == written
+    True
+    """
+    matrix, counts = np.zeros(statistics_shape(prior)), np.zeros(len(prior.pseudo))
+    if len(prior.first):
+        *sums, values = sums
+        counts[:] = _counts(values, prior, size)
+    if len(sums) != len(matrix) or size < 1:
+        raise ValueError(f"{len(sums)} rows of sums over {size} instances; expected {len(matrix)} over 1 or more")
+    for i, row in enumerate(sums):
+        vector, length = np.array(row, float), i + 1 if prior.covariance == FULL else matrix.shape[1]
+        if vector.shape != (length,) or not np.isfinite(vector).all():
+            raise ValueError(f"a row of sums does not hold {length} finite numbers")
+        matrix[i, :length] = vector
+        if prior.covariance == FULL:
+            matrix[:length, i] = vector
+    return Statistics(np.array([size], np.int64), (matrix + of_nobody(prior))[None], counts[None])
+
+
+def _counts(values: Sequence[float], prior: Prior, size: int) -> np.ndarray:
+    """Check how often each value is among so many instances."""
+    counts = np.array(values, float)
+    if counts.shape != prior.pseudo.shape or not (np.isfinite(counts) & (counts >= 0.0)).all():
+        raise ValueError(f"the last row of sums does not count the values of {len(prior.pseudo)} places")
+    columns = np.split(counts, prior.first[1:])
+    if any(own[0] != own[1:].sum() or own[0] > size for own in columns):
+        raise ValueError(f"the last row of sums does not count the values of {size} instances at most")
+    return counts
+
+
+def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explanation:
+    """Say what a subclass is like that is known by its statistics alone."""
+    known = trained.known
+    dishes = empty_dishes(1, known.prior)
+    pour(dishes, 0, statistics, known.prior)
+    return explain(
+        dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels, trained.categories
+    )
+
+
+def most_numbers(trained: TrainedModel) -> int:
+    """Say how many sums a subclass has at most."""
+    d = trained.known.prior.n_features
+    return (d + 1) * (d + 2) // 2 + len(trained.known.prior.pseudo)
+
+
+def written_sums(trained: TrainedModel, statistics: Statistics) -> list[list[float]]:
+    """Write the statistics of a subclass over a trained model; see :func:`as_sums`."""
+    return as_sums(statistics, trained.known.prior)
+
+
+def read_sums(trained: TrainedModel, size: int, sums: Sequence[Sequence[float]]) -> Statistics | None:
+    """Read what :func:`written_sums` wrote, wherever it was; None: no rows have these sums.
+
+    Raises
+    ------
+    ValueError
+        If the sums are not of this shape, or not finite.
+    """
+    statistics = from_sums(size, sums, trained.known.prior)
+    return statistics if _possible(statistics, trained.known.prior) else None
+
+
+def take_in(trained: TrainedModel, state: Reconciled, summary: Summary) -> tuple[Reconciled, Changes]:
+    """Take in one summary of a recognizer over a trained model; see :func:`.reconcile.reconcile`."""
+    return reconcile(state, summary, trained.known.prior, trained.known.location)
+
+
+def taken_in(
+    trained: TrainedModel,
+    said: Iterable[Summary],
+    links: Mapping[Local, int],
+    merged: Mapping[int, int],
+    next_id: int,
+) -> Reconciled:
+    """Put together again what recognizers over a trained model have said; see :func:`.reconcile.restore`."""
+    return restore(said, links, merged, next_id, trained.known.prior)
+
+
+def _possible(statistics: Statistics, prior: Prior) -> bool:
+    """Say whether statistics may be those of rows; of others nothing can be computed."""
+    size, matrix = int(statistics.size[0]), statistics.matrix[0]
+    if np.abs(matrix).max() > LARGEST_SUM:
+        return False
+    if prior.covariance == DIAGONAL:
+        sums, squares = matrix - of_nobody(prior)
+        return bool((squares >= sums**2 / size * (1 - 1e-9) - 1e-6).all())
+    if prior.covariance == FULL:
+        try:
+            np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            return False
+        return bool(abs(matrix[-1, -1] - prior.beta - size) < 0.5)
+    return True

@@ -1,0 +1,122 @@
+"""Training: labelled instances are kept, predictions in passing come from a provisional model, freezing ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from stream_osr.config import FeatureName, Label, Parameters
+from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
+from stream_osr.features import Features
+from stream_osr.kinds import Name
+from stream_osr.labels import check_label
+from stream_osr.model.space import whiten
+from stream_osr.stream.late_labels import Evidence
+from stream_osr.stream.recognizer_state import RecognizerState
+from stream_osr.stream.state import expect_known, open_stream
+from stream_osr.trained import TrainedModel, train_model
+from stream_osr.training_report import understood
+from stream_osr.training_set import TrainingSet
+from stream_osr.trust.conformal import check_references
+
+PROVISIONAL_SWEEPS = 5
+
+
+def learn(
+    state: RecognizerState, features: Features, row: np.ndarray, label: Label, x: Mapping[Any, Any]
+) -> tuple[RecognizerState, bool]:
+    """Keep a training instance; extend the provisional model by it, or train it anew when the instances have doubled.
+
+    The state changes in place unless its evidence is due: then it stays as it is, and closing may fail.
+
+    Returns
+    -------
+    The next state, and whether its evidence is due to be learnt.
+    """
+    training, parameters, waiting = state.training, state.parameters, state.evidence
+    assert training is not None
+    opens = label not in training.labels
+    due = state.trained is not None and (opens or len(waiting) + 1 >= parameters.batch_size)
+    n = sum(training.seen) + 1
+    doubled = n & (n - 1) == 0
+    if doubled or due:
+        training, waiting = copy(training), copy(waiting)
+    written = [name for at, name in enumerate(features.names) if np.isnan(row[at]) and name in x]
+    training.add(features, row, label, written)
+    state = replace(state, training=training, evidence=waiting)
+    if doubled and (trained := _provisional(training, parameters)) is not None:
+        return replace(state, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
+    if state.trained is not None:
+        whitened = whiten(state.trained.space, state.trained.in_order(features, row)[None])[0]
+        waiting.append(Evidence(label, whitened))
+    return state, due
+
+
+def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:
+    """Train in passing; ``None`` while the instances do not span the components of a PCA."""
+    decided, features, group, _ = training.decided(parameters.numeric or (), parameters.absent)
+    X = decided.X
+    if not features.names or np.isnan(X).all():
+        return None
+    sweeps = min(PROVISIONAL_SWEEPS, parameters.training_sweeps)
+    try:
+        return train_model(features, X, group, tuple(training.labels), parameters, sweeps=sweeps, draws=1)
+    except InvalidParameter:
+        if parameters.pca is None:
+            raise
+        return None
+
+
+def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None) -> RecognizerState:
+    """End training: sweep the training groups, sum them up, let the instances go.
+
+    Raises
+    ------
+    NotTrained
+        If there are none.
+    InvalidParameter
+        If a feature that is named as a category, or as a number, was never among theirs, or no feature is left.
+    """
+    training, chosen = state.training, state.parameters
+    if training is None or not len(training):
+        raise NotTrained("freeze() needs labelled instances; learn some first")
+    for option in ("categorical", "numeric"):
+        _check_named(option, getattr(chosen, option) or (), training.features.names)
+    decided, features, group, arrived = training.decided(chosen.numeric or (), chosen.absent)
+    X = decided.X
+    if not features.names:
+        why = "; ".join(f"{name!r}: {why}" for name, why in decided.kinds.left_out.items())
+        raise InvalidInstance(
+            f"the training instances have no feature{why and f' that can be used: {why}'}; give one"
+        )
+    order = arrived if chosen.order == "arrival" else None
+    trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
+    cells, rows = training.count_absent(trained.absent_zero)
+    state.counters.subtract({name: n for name, n in (("missing", cells), ("bad_rows", rows)) if n})
+    report = replace(trained.report, **understood(decided, trained.values, trained.report.instances))
+    return over(state, replace(trained, report=report))
+
+
+def _check_named(option: str, declared: Collection[FeatureName], names: Collection[Name]) -> None:
+    strange = [name for name in declared if name not in names]
+    if strange:
+        near = get_close_matches(str(strange[0]), [str(name) for name in names], 1)
+        meant = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(map(repr, [*names][:12]))}"
+        raise InvalidParameter(
+            f"{option} has {strange[0]!r}, which is none of the features of the training instances; {meant}"
+        )
+
+
+def over(state: RecognizerState, trained: TrainedModel) -> RecognizerState:
+    """Begin the stream of a trained model."""
+    for label in trained.labels:
+        check_label(label, trained.labels, state.parameters.unknown)
+    check_references(trained.references, trained.labels, state.parameters.max_false_unknown)
+    stream = open_stream(trained, state.parameters)
+    trained.tell_unguarded()
+    return replace(state, training=None, trained=trained, stream=stream, evidence=[])

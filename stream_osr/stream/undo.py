@@ -1,0 +1,237 @@
+"""Taking back what people have asked, by inverse steps: the stream keeps what it has learnt since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stream_osr.config import Label, Parameters
+from stream_osr.discovery import events as ev
+from stream_osr.discovery.lives import lifecycle
+from stream_osr.errors import NothingToUndo
+from stream_osr.model import books, naming
+from stream_osr.model.books import Seat
+from stream_osr.parallel import one_thread
+from stream_osr.stream.announcements import about
+from stream_osr.stream.chain import Chain, awake, refreshed
+from stream_osr.stream.class_shift import class_shifts, without_class
+from stream_osr.stream.naming import with_estimate, with_muted
+from stream_osr.stream.new_class_references import with_references
+from stream_osr.stream.recent_instances import RecentInstances, places, unshared
+from stream_osr.stream.state import Stream
+from stream_osr.stream.undo_log import Labelling, Promotion, Tables
+from stream_osr.trained import TrainedModel
+
+
+def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple[Stream, list[ev.Event]]:
+    """Take back the last promotion, mute or label that has taken effect.
+
+    Raises
+    ------
+    NothingToUndo
+        If there is none.
+    """
+    if not stream.actions:
+        raise NothingToUndo(
+            "no promotion, mute or late label is left to be taken back; labels from before freeze() stay"
+        )
+    action = stream.actions[-1]
+    stream = stream._replace(actions=stream.actions[:-1])
+    common = about(trained, stream.state)
+    with one_thread():
+        if isinstance(action, Labelling):
+            stream = _undo_label(stream, action, parameters)
+            return with_references(trained, _close_class(trained, stream, action.label)), []
+        before = set(stream.state.ids.tolist())
+        if isinstance(action, Promotion):
+            stream = _give_back(stream, action)
+            stream = with_references(trained, _close_class(trained, stream, action.label))
+            again = tuple(key for key in action.subclasses[0] if key in set(stream.state.ids.tolist()) - before)
+            event = ev.NamingUndone(action="promotion", subclass_ids=again, label=action.label, **common)
+        else:
+            stream = with_muted(stream, action.subclasses, muted=False)
+            again = tuple(key for key in action.subclasses[0] if key in before)
+            event = ev.NamingUndone(action="mute", subclass_ids=again, **common)
+        return with_estimate(trained, stream, [event])
+
+
+# Promotions
+
+
+def _give_back(stream: Stream, action: Promotion) -> Stream:
+    """Give subclasses that were named back in every chain; guests at their tables go with them."""
+    j, past, chains = stream.labels.index(action.label), stream.past, []
+    for number, chain in enumerate(stream.chains):
+        given, past = _given_back(chain, number, past, action, j)
+        chains.append(given)
+    return _renumber(stream._replace(chains=tuple(chains), past=past), stream.known.ids)
+
+
+def _given_back(
+    chain: Chain, number: int, past: RecentInstances, action: Promotion, j: int
+) -> tuple[Chain, RecentInstances]:
+    known, state, window = chain.known, chain.state, chain.state.window
+    keys = [key for key in action.subclasses[number] if key in known.ids]
+    at, tables = places(past, state.window_seq), action.tables[number]
+    sat = dict(zip(tables.seq.tolist(), tables.held_by.tolist(), strict=True))
+    then = np.array([sat.get(seq, -1) for seq in state.window_seq.tolist()], np.int64)
+    sits = np.where(at < 0, then, np.append(past.subclass[number], -1)[at])
+    home = _homes(chain, tables, keys, sits, j)
+    goes = home[window.table]
+    member = sits == goes
+    for i in np.flatnonzero(np.isin(sits, keys) & ~member):  # it has sat down elsewhere since
+        known = naming.take_out(known, int(sits[i]), window.rows[i, :-1], j)
+    changed = (np.isin(sits, keys) | (goes >= 0)) & ~member & (at >= 0)
+    past = unshared(past)
+    past.subclass[number, at[changed]] = goes[changed]
+    size = known.dishes.size[naming.slots_of(known.ids, keys)]
+    empty = [key for key, n in zip(keys, size.tolist(), strict=True) if not n and key not in goes]
+    if empty:
+        known = naming.without_subclasses(known, naming.slots_of(known.ids, empty))
+        home = np.where(np.isin(home, empty), -1, home)
+    keys = [key for key in keys if key not in empty]
+    lives = {key: life for key, life in action.lives[number].items() if key in keys}
+    held = {key for key in keys if key not in home or (key in lives and (lives[key].emerged or lives[key].muted))}
+    if len(action.ranks[number]):
+        ranks = known.ranks.copy()
+        ranks[j] = action.ranks[number]
+        known = known._replace(ranks=ranks)
+    moved = naming.give_back(known, state, keys, home, member, held)
+    both = sorted({**chain.life.subclasses, **lives}.items(), key=lambda item: item[1].first.seq)
+    life = lifecycle(dict(both), chain.life.delta)
+    return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), past
+
+
+def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, j: int) -> np.ndarray:
+    """Say which of the subclasses every table goes to, -1: none, shape (T,).
+
+    As long as the tables stand as they did when the subclasses were named, each goes back to its own. Later those of
+    the class with one of their instances go to them; and all do if nothing else is left of the class.
+    """
+    franchise, known = chain.state.franchise, chain.known
+    home = np.full(len(franchise.table_dish), -1)
+    if not keys:
+        return home
+    serving, at = franchise.table_dish == j, tables.table
+    stand = bool(np.all(at < len(home)) and np.isin(tables.subclass, keys).all() and serving[at].all())
+    if stand and np.array_equal(franchise.table_mass[at], tables.mass):
+        home[at] = tables.subclass
+        return home
+    slots = naming.slots_of(known.ids, keys)
+    emptied = known.seated[j, slots].sum() >= known.size[j]
+    largest = keys[int(np.argmax(known.dishes.size[slots]))]
+    for table in np.flatnonzero(serving):
+        guests = sits[chain.state.window.table == table]
+        inside, counts = np.unique(guests[np.isin(guests, keys)], return_counts=True)
+        if len(inside):
+            home[table] = inside[np.argmax(counts)]
+        elif emptied:
+            home[table] = largest
+    return home
+
+
+# Labels
+
+
+def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> Stream:
+    """Take the instance out of the subclass that took it in, wherever that is now, and seat it where it sat."""
+    row, chains = action.row, stream.chains
+    j = stream.labels.index(action.label) if action.label in stream.labels else -1
+    if j >= 0 and action.shift is not None:
+        row = row + class_shifts(stream)[j] - action.shift
+    if action.seq >= 0:
+        chains = tuple(awake(chain, {home}) for chain, home in zip(chains, action.subclass, strict=True))
+    each = zip(chains, action.into, action.opened, strict=True)
+    chains = tuple(_unlearn(chain, into, row, j, opened) for chain, into, opened in each)
+    after = _renumber(stream._replace(chains=chains), stream.known.ids)
+    return after if action.seq < 0 else _seat_again(after, action, parameters)
+
+
+def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> Chain:
+    if into in chain.known.ids:
+        known = naming.take_out(chain.known, into, row, j, float(opened))
+        slot = naming.slots_of(known.ids, [into])
+        if not known.dishes.size[slot[0]] and into not in known.named:
+            known = naming.without_subclasses(known, slot)
+        return refreshed(chain, known)
+    if into in chain.state.ids:
+        return chain._replace(state=books.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
+    return chain
+
+
+def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> Stream:
+    """Seat an instance whose label was taken back where it sat, in each chain where that is left."""
+    state, past = stream.state, stream.past
+    seats = [_place(chain, number, action, stream.labels) for number, chain in enumerate(stream.chains)]
+    latest = state.seen - int(past.batches[-1]) if len(past.batches) else 0
+    first = min([state.seen - parameters.window_after(latest), *state.window_seq[:1].tolist()])
+    live = action.seq >= first and all(seat is not None and seat.live for seat in seats)
+    share = 0.5 ** ((state.seen - action.seen) / parameters.half_life)
+    back = []
+    for chain, place, home in zip(stream.chains, seats, action.subclass, strict=True):
+        if place is not None:
+            if home in chain.known.ids:  # it was named
+                owner = naming.owner_of(chain.known, home)
+                chain = refreshed(chain, naming.put_in(chain.known, home, action.row, owner))
+            weight = share * place.weight
+            prior = chain.known.prior
+            state = books.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
+            chain = chain._replace(state=state)
+        back.append(chain)
+    if (at := int(places(past, np.array(action.seq)))) >= 0:
+        past, homes = unshared(past), zip(action.subclass, seats, strict=True)
+        past.keys[at], past.subclass[:, at] = action.key, [-1 if seat is None else key for key, seat in homes]
+    return stream._replace(chains=tuple(back), past=past)
+
+
+def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]) -> Seat | None:
+    """Find the seat that a labelled instance may have again in one chain; None if what held it has gone."""
+    home, seat, label = action.subclass[number], action.seats[number], action.classes[number]
+    if home in chain.state.ids:
+        return seat._replace(subclass=home, j=-1)
+    if home in chain.known.ids:
+        return seat._replace(subclass=-1, j=naming.owner_of(chain.known, home))
+    if home >= 0 or (label is not None and label not in labels):
+        return None
+    return seat._replace(subclass=-1, j=-1 if label is None else labels.index(label))
+
+
+# Classes and subclasses that are gone
+
+
+def _renumber(stream: Stream, before: np.ndarray) -> Stream:
+    """Follow known subclasses of the leader to their new places in the decisions held back."""
+    now = {int(key): slot for slot, key in enumerate(stream.known.ids)}
+    place = np.array([now.get(int(key), -1) for key in before] + [-1])
+    waiting = stream.waiting
+    return stream._replace(waiting=waiting._replace(responsible=place[waiting.responsible]))
+
+
+def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
+    """Drop a class that nothing is left of, unless instances of the stream were decided as it or sit in it.
+
+    Such a class stays, without a density: nothing is recognized as it until somebody labels or names something.
+    """
+    if label not in stream.labels:
+        return stream
+    j = stream.labels.index(label)
+    if j < len(trained.labels) or any(chain.known.size[j] for chain in stream.chains):
+        return stream
+    probabilities, waiting = stream.waiting.probabilities.copy(), stream.waiting
+    probabilities[:, -1] = np.minimum(probabilities[:, -1] + probabilities[:, j], 1.0)
+    probabilities[:, j] = 0.0
+    stream = stream._replace(waiting=waiting._replace(probabilities=probabilities))
+    if stream.decided[j] or any(label in (d.label, d.first_label) for d in waiting.decisions):
+        return stream
+    if any((chain.state.franchise.table_dish == j).any() for chain in stream.chains):  # somebody still sits there
+        return stream
+    dropped = (naming.drop_class(chain.known, chain.state, j)._asdict() for chain in stream.chains)
+    fewer, responsible = (np.delete(each, j, axis=1) for each in (probabilities, waiting.responsible))
+    return stream._replace(
+        labels=(*stream.labels[:j], *stream.labels[j + 1 :]),
+        chains=tuple(chain._replace(**parts) for chain, parts in zip(stream.chains, dropped, strict=True)),
+        decided=(*stream.decided[:j], *stream.decided[j + 1 :]),
+        following=without_class(stream.following, j),
+        waiting=waiting._replace(probabilities=fewer, responsible=responsible),
+    )
