@@ -80,6 +80,16 @@ class Lifecycle(NamedTuple):
         return self.lives["owned"]
 
     @property
+    def noticed(self) -> np.ndarray:
+        """Which have been announced or muted, shape (K,)."""
+        return np.asarray(self.emerged | self.muted)
+
+    @property
+    def settled(self) -> np.ndarray:
+        """Which are no candidates for a new class: muted, or known, shape (K,)."""
+        return np.asarray(self.muted | self.owned)
+
+    @property
     def told_of(self) -> np.ndarray:
         """Which have been announced and are not muted, shape (K,)."""
         return np.asarray(self.emerged & ~self.muted)

@@ -116,7 +116,7 @@ def find_group(strangers: Strangers, arrived: np.ndarray, around: Around, told: 
     around
         What they are held against.
     told
-        Subclasses that have been announced, or muted.
+        Subclasses that somebody has noticed (`Lifecycle.noticed`).
 
     Returns
     -------
