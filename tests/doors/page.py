@@ -29,7 +29,7 @@ from stream_osr_connectors.page.report.decisions_table import (
     MOST_LABELS,
     NO_LABEL,
     NO_SUBCLASS,
-    Texts,
+    PackedTexts,
     read_decisions,
 )
 from stream_osr_connectors.page.report.events_section import MOST_OTHERS, RecallDrop, RefutedSubclass, recall_section

@@ -13,7 +13,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import loop
 from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.report import report_page
-from tests.doors.page import LISTED, Texts, choose_highlights, collect, naming, read_files, read_instances
+from tests.doors.page import LISTED, PackedTexts, choose_highlights, collect, naming, read_files, read_instances
 from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW
 from tests.report.test_page import Page
 
@@ -191,6 +191,6 @@ def test_words_are_explained_once_and_each_is_there(run):
 
 
 def test_texts_are_those_that_were_put_in():
-    texts = Texts(["", "ä", "\ud800half", "x" * 1000])
+    texts = PackedTexts(["", "ä", "\ud800half", "x" * 1000])
     assert list(texts) == ["", "ä", "\ud800half", "x" * 1000]
     assert texts[2] == "\ud800half"

@@ -357,7 +357,7 @@ METRICS: tuple[MetricRow, ...] = (
 
 
 class Health(NamedTuple):
-    """Whether all is well, and what to say about it."""
+    """Answer to a health check, and its text."""
 
     well: bool
     said: str
@@ -423,7 +423,7 @@ class Overview(Collector):
 
 
 def _obstacles(figures: Figures, now: float) -> tuple[str, ...]:
-    """Why a worker is not ready: what it said, or that it says nothing any more."""
+    """List why a worker is not ready: its own reasons, or that its loop is stuck."""
     silent = now - figures.loop
     stuck = (f"its loop has not turned for {silent:.0f} s",) if silent > STALE_SECONDS else ()
     return (*figures.reasons, *stuck)

@@ -1,4 +1,4 @@
-"""Who may look, and who may act: names of hosts, origins, tokens; and what browsers are told to keep to."""
+"""Access to the page: names of hosts, origins, tokens, and security headers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Tokens:
-    """Who may act, by token; compared in constant time.
+    """Tokens of the people who may act; compared in constant time.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def read_tokens(path: Path | None, environment: Mapping[str, str]) -> Tokens:
 
 
 class KnownHosts:
-    """Which names of this host, and which pages, are answered.
+    """Names of this host, and origins, that are answered.
 
     A page of another site can have its name lead to this address (DNS rebinding): its requests then name that host,
     and are refused. A form of another site sends that site as its origin, and is refused.

@@ -176,7 +176,7 @@ _draw = _random.random
 
 
 class ClassSummary:
-    """What is remembered of a class, or of a subclass.
+    """Summary of a class, or of a subclass.
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ class ClassSummary:
 
 
 class SubclassSummary(ClassSummary):
-    """What is remembered of a subclass that was unknown once.
+    """Summary of a subclass that was unknown once.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ ORDINARY = 1000
 
 
 class CutBack(Exception):
-    """What was read is not what stands there now: a run was resumed, or begun anew. Everything is read again."""
+    """The file no longer begins with what was read: a run was resumed, or begun anew. Everything is read again."""
 
 
 class FoundDecision(NamedTuple):
@@ -38,7 +38,7 @@ class FoundDecision(NamedTuple):
 
 
 class NewRecords(NamedTuple):
-    """What came.
+    """Decisions and events that came.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ def json_object(text: bytes) -> Decision | None:
 
 
 class Feed(Protocol):
-    """What is followed; `poll` is called by one thread, the others by several."""
+    """A source of decisions and events; `poll` is called by one thread, the others by several."""
 
     kind: str
     """``file`` or ``kafka``."""

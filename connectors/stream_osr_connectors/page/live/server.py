@@ -1,4 +1,4 @@
-"""What browsers are answered: the page, its state as it comes, old instances, and what people ask."""
+"""Answers to browsers: the page, its state as it comes, old instances, and what people ask."""
 
 from __future__ import annotations
 

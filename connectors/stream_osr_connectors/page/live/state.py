@@ -37,7 +37,7 @@ EMERGES_WITH = 8
 
 
 class State:
-    """What is known of a stream.
+    """Summary of a stream.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class State:
 
     @property
     def recent(self) -> int:
-        """How many instances count as lately."""
+        """Number of instances that count as lately."""
         return len(self._recent)
 
     def _text(self, raw: object) -> str:

@@ -41,7 +41,7 @@ MOST_BLOCKS = 64
 
 
 class PageState(NamedTuple):
-    """What the page shows: as JSON, its number, and the parts that others need."""
+    """State of the page: as JSON, its number, and the parts that others need."""
 
     seq: int
     body: bytes
@@ -56,7 +56,7 @@ class Stale(NamedTuple):
 
 
 class Watcher:
-    """What is seen of a stream, kept up to date by a thread.
+    """View of a stream, kept up to date by a thread.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ Instances: TypeAlias = Iterable[tuple[Any, Mapping[Any, Any]]]
 
 
 class FeatureTable(NamedTuple):
-    """What some instances of a pool are like.
+    """Features of some instances of a table of decisions.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class CandidateSection(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called everywhere."""
+        """Name of the candidate on the page."""
         return name_of(self.ids)
 
     @property
@@ -349,7 +349,7 @@ class Highlight(NamedTuple):
 
 
 class Highlights(NamedTuple):
-    """What comes first.
+    """Things to look at first.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What all drawings share.
+"""Drawings of the report, as Vega-Lite specifications made with Altair.
 
 Two hues mean one thing everywhere: blue is known, orange is new; the pair is told apart by colour-blind people, too.
 Colours are CSS variables of the page, so that the drawings follow it from light to dark without being drawn again.

@@ -1,4 +1,4 @@
-"""What a report tells, put together from a model, decisions, events and true labels: whichever there are."""
+"""Content of a report, put together from a model, decisions, events and true labels: whichever there are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from stream_osr_connectors.page.report.timeline import Timeline, lay_out
 
 
 class Content(NamedTuple):
-    """What a report tells.
+    """Content of a report.
 
     Attributes
     ----------

@@ -17,12 +17,12 @@ from stream_osr.stream import Stream
 from stream_osr_connectors.page.records import reading, real, whole
 
 
-class Texts:
-    """Texts, one after the other in one buffer: nine bytes and their own for each.
+class PackedTexts:
+    """PackedTexts, one after the other in one buffer: nine bytes and their own for each.
 
     Examples
     --------
-    >>> texts = Texts(["one", "", "zwölf"])
+    >>> texts = PackedTexts(["one", "", "zwölf"])
     >>> len(texts), texts[2], list(texts)
     (3, 'zwölf', ['one', '', 'zwölf'])
     """
@@ -105,12 +105,12 @@ class DecisionsTable:
     truth: NDArray[np.int64]
     truly_unknown: NDArray[np.bool_]
     number: NDArray[np.int64]
-    keys: Texts
+    keys: PackedTexts
     repeated: int = 0
 
     @property
     def judged(self) -> NDArray[np.bool_]:
-        """Which decisions have a true label to be held against, shape (n,)."""
+        """Decisions that have a true label, shape (n,)."""
         return np.asarray(self.truth != NO_LABEL)
 
     def __len__(self) -> int:
@@ -162,7 +162,7 @@ def read_decisions(
     """
     codes: dict[str, int] = {}
     known: list[str] = []
-    keys = Texts()
+    keys = PackedTexts()
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for number, decision in enumerate(decisions):
@@ -240,7 +240,7 @@ def remembered_decisions(stream: Stream) -> DecisionsTable:
         nothing >= 0,
         number,
     )
-    keys = Texts("" if key is None else str(key) for key in past.keys.tolist())
+    keys = PackedTexts("" if key is None else str(key) for key in past.keys.tolist())
     return DecisionsTable(("known", "unknown"), ("known",), past.seq + number, *columns, keys)
 
 

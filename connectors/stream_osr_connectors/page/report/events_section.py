@@ -142,7 +142,7 @@ class RefutedSubclass(NamedTuple):
 
 
 class RecallSection(NamedTuple):
-    """Whether the known classes held.
+    """Recall of the known classes: promised, expected, and where it dropped.
 
     Attributes
     ----------

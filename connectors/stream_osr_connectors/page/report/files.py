@@ -1,4 +1,4 @@
-"""Reading what a report is made of: which file is what is told by what is in it."""
+"""Reading the files of a report: the contents of a file tell its kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARCHIVE = b"PK"
 
 
 class ReportFiles(NamedTuple):
-    """What the given files hold.
+    """Contents of the given files.
 
     Attributes
     ----------
