@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -175,6 +176,7 @@ _random = Random(0)
 _draw = _random.random
 
 
+@dataclass(slots=True, eq=False)
 class ClassSummary:
     """Summary of a class, or of a subclass.
 
@@ -198,17 +200,14 @@ class ClassSummary:
         How many of the latest instances of the stream are of it.
     """
 
-    __slots__ = ("blocks", "id", "kept", "last", "last_t", "n", "recent", "row")
-
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.row: array[int] = empty_row()
-        self.blocks: dict[int, int] = {}
-        self.kept: array[int] = array("q")
-        self.n = 0
-        self.last: int | None = None
-        self.last_t: float | None = None
-        self.recent = 0
+    id: str
+    row: array[int] = field(init=False, default_factory=empty_row)
+    blocks: dict[int, int] = field(init=False, default_factory=dict)
+    kept: array[int] = field(init=False, default_factory=lambda: array("q"))
+    n: int = field(init=False, default=0)
+    last: int | None = field(init=False, default=None)
+    last_t: float | None = field(init=False, default=None)
+    recent: int = field(init=False, default=0)
 
     def take(self, number: int, track: int, block: int, bin: int, t: float | None) -> None:
         """Count an instance."""
@@ -239,6 +238,7 @@ class ClassSummary:
             self.kept.append(samples[which].pop(int(_draw() * len(samples[which]))))
 
 
+@dataclass(slots=True, eq=False)
 class SubclassSummary(ClassSummary):
     """Summary of a subclass that was unknown once.
 
@@ -268,25 +268,20 @@ class SubclassSummary(ClassSummary):
         Position at which it was announced, or came back, last.
     """
 
-    __slots__ = ("also", "announced", "key", "known_mean", "label", "like", "mean", "scale", "since", "since_t",
-                 "size", "status", "told_at", "track")  # fmt: skip
-
-    def __init__(self, id: str, key: int, track: int) -> None:
-        super().__init__(id)
-        self.key = key
-        self.track = track
-        self.announced = False
-        self.status = "emerging"
-        self.label: str | None = None
-        self.size = 0
-        self.since: int | None = None
-        self.since_t: float | None = None
-        self.like: dict[str, Any] = {"nearest_class": None, "distance": None, "differs": []}
-        self.mean: dict[str, float] | None = None
-        self.scale: dict[str, float] | None = None
-        self.known_mean: dict[str, float] | None = None
-        self.also: set[int] = set()
-        self.told_at = -1
+    key: int
+    track: int
+    announced: bool = False
+    status: str = "emerging"
+    label: str | None = None
+    size: int = 0
+    since: int | None = None
+    since_t: float | None = None
+    like: dict[str, Any] = field(default_factory=lambda: {"nearest_class": None, "distance": None, "differs": []})
+    mean: dict[str, float] | None = None
+    scale: dict[str, float] | None = None
+    known_mean: dict[str, float] | None = None
+    also: set[int] = field(default_factory=set)
+    told_at: int = -1
 
     def reported(self, event: Mapping[str, Any]) -> None:
         """Take in what an event tells of it.
@@ -332,6 +327,7 @@ class SubclassSummary(ClassSummary):
             }
 
 
+@dataclass(slots=True, eq=False)
 class Track:
     """A partition of a stream.
 
@@ -353,12 +349,11 @@ class Track:
         Events that are of later instances than the latest decision.
     """
 
-    def __init__(self, number: int, prefix: str) -> None:
-        self.number = number
-        self.prefix = prefix
-        self.seq = -1
-        self.blocks = Blocks()
-        self.subclasses: dict[int, SubclassSummary] = {}
-        self.nameless: OrderedDict[int, SubclassSummary] = OrderedDict()
-        self.waiting: deque[Mapping[str, Any]] = deque()
-        self.into: dict[int, int] = {}
+    number: int
+    prefix: str
+    seq: int = -1
+    blocks: Blocks = field(default_factory=Blocks)
+    subclasses: dict[int, SubclassSummary] = field(default_factory=dict)
+    nameless: OrderedDict[int, SubclassSummary] = field(default_factory=OrderedDict)
+    waiting: deque[Mapping[str, Any]] = field(default_factory=deque)
+    into: dict[int, int] = field(default_factory=dict)
