@@ -39,7 +39,7 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
     ("kafka.command_topic", "kafka.source kafka.sink"),
     ("kafka.run",),
     ("kafka.ops", "kafka"),
-    ("page page.glossary page.records",),
+    ("page page.formatting page.glossary page.records",),
     ("page.report",),
     ("page.plot",),
     ("page.live",),
@@ -64,7 +64,7 @@ ONE_IDEA = {"stream_osr.recognizer": 1300, "stream_osr.stream.reference_check": 
 OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
 OF_OTHERS = {"_get_params": "river", "_exit": "os", "_current_frames": "sys", "_Compress": "zlib"}
 """Names that look private, and whose they are; the folder of the Kafka client reaches into kafka-python
-besides, and `connections` of the live page into uvicorn."""
+besides, and `hosting` of the live page into uvicorn."""
 
 
 @cache
@@ -188,7 +188,7 @@ def test_connectors_reach_for_nothing_private() -> None:
     assert not [
         told
         for name in ours
-        if not name.startswith(("stream_osr_connectors.kafka.client", "stream_osr_connectors.page.live.connections"))
+        if not name.startswith(("stream_osr_connectors.kafka.client", "stream_osr_connectors.page.live.hosting"))
         for told in private(name)
     ]
     assert any(private(name) for name in ours), "what is private is found where it may be"

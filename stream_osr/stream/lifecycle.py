@@ -177,7 +177,7 @@ def _join_same(followed: LifecycleUpdate, key: int) -> LifecycleUpdate:
     if key not in life.ids or key not in chain.state.ids:
         return followed  # it has been joined with another
     large = chain.state.dishes.size[slot_of(chain.state, key)] >= width_of(chain.known.prior)
-    may_be = life.ids[(life.emerged | life.muted) & (large | life.dormant)]
+    may_be = life.ids[life.noticed & (large | life.dormant)]
     found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
     if found is None:
         return followed
