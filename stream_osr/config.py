@@ -300,7 +300,7 @@ class Parameters(BaseModel, Arguments):
 
         One that is plugged in is that of the training instances, in directions that were chosen by these.
         """
-        return self.pca_components is None and self.pca_variance is None and self.covariance != "tied"
+        return self.pca_components is None and self.pca_variance is None
 
     def window_after(self, batch: int) -> int:
         """Count the latest instances that are re-seated with the batch after one of so many instances.

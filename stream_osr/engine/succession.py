@@ -17,7 +17,6 @@ from stream_osr.ensemble.chain import led_by
 from stream_osr.ensemble.transfer import Earlier, made_since, take_over
 from stream_osr.errors import InvalidParameter
 from stream_osr.kinds import recoded
-from stream_osr.model.prior import DIAGONAL
 from stream_osr.model.transfer import Origin, Passage, origins, passage
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
@@ -94,11 +93,6 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
         )
     order, numbers = [its.names.index(name) for name in trained.names], _values_there(its, trained)
     way = passage(its.space, trained.space, order, numbers)
-    if trained.known.prior.covariance == DIAGONAL and not way.apart:
-        raise InvalidParameter(
-            "with diagonal covariances subclasses cannot be put into the coordinates of another training, so that "
-            "nothing can be carried over; begin anew (models with full or tied covariances can be carried over)"
-        )
     return way
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.categories import log_table, places_of
-from stream_osr.model.dishes import Dishes, distance_from, log_predictive_without, log_predictives
+from stream_osr.model.dishes import Dishes, distance_from, log_predictive_without
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, total_of
 from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.franchise import Franchise, StreamState, menu_weight
@@ -195,8 +195,6 @@ def weigh_into(
 @kernel
 def _log_emerging(dishes: Dishes, terms: tuple[Array, Array, Array, Array], asked: Asked, prior: Prior) -> Array:
     """Log density of each row under each of K subclasses, shape (n, K)."""
-    if prior.covariance != FULL:
-        return log_predictives(asked.rows, dishes, prior)
     packed, head, power, least = terms
     value = asked.product @ packed.T
     n, count = value.shape

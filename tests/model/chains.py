@@ -74,14 +74,9 @@ def draw_factor(rng: np.random.Generator, covariance: int, nu: float, factor: np
     d = factor.shape[0]
     factor[:, :] = 0.0
     for a in range(d):
-        if covariance == FULL:
-            for b in range(a):
-                factor[a, b] = rng.standard_normal()
-            factor[a, a] = np.sqrt(rng.chisquare(nu - a))
-        elif covariance == DIAGONAL:
-            factor[a, a] = np.sqrt(rng.chisquare(nu - d + 1.0))
-        else:
-            factor[a, a] = 1.0
+        for b in range(a):
+            factor[a, b] = rng.standard_normal()
+        factor[a, a] = np.sqrt(rng.chisquare(nu - a))
 
 
 @kernel

@@ -30,8 +30,6 @@ from tests.model import chains
 from tests.oracles import crf, niw, stream
 from tests.oracles.categories import Categories, Mixed
 
-COVARIANCES = ["full", "diagonal", "tied"]
-
 MIXED = ["categories", "diagonal categories", "tied categories"]
 """Beside so many numbers two categories, with one of these covariances; without numbers for ``d=0``."""
 
@@ -51,11 +49,7 @@ def make_base(
         pseudo = np.concatenate([[sum(column), *column] for column in DIRICHLET])
         return prior._replace(first=np.array(mixed.first), pseudo=pseudo), mixed
     prior = make_prior(covariance, d, nu, psi / nu, beta)
-    if covariance == "full":
-        return prior, niw.Full(d, psi, nu, beta)
-    if covariance == "diagonal":
-        return prior, niw.Diagonal(d, psi, nu, beta)
-    return prior, niw.Tied(np.eye(d), beta)
+    return prior, niw.Full(d, psi, nu, beta)
 
 
 def fill(prior: Prior, blocks: list[np.ndarray], capacity: int | None = None) -> Dishes:

@@ -51,15 +51,14 @@ def partition(seed: int, d: int, sizes=(1, 2, 7, 4)) -> tuple[np.ndarray, np.nda
     return centres[dish] + rng.normal(size=(len(dish), d)) * rng.uniform(0.1, 2.0, d), dish
 
 
-@pytest.mark.parametrize("covariance", DRAWN)
 @pytest.mark.parametrize("d", [1, 2, 5])
-def test_evidence_is_the_product_of_the_predictives(covariance, d):
+def test_evidence_is_the_product_of_the_predictives(d):
     rows, dish = partition(d, d)
     grid = small_grid(d)
-    evidence = log_evidence(rows, dish, grid, make_base(covariance, d)[0].covariance)
+    evidence = log_evidence(rows, dish, grid, make_base("full", d)[0].covariance)
     assert evidence.shape == (3, 2, 2)
     for a, p, b in np.ndindex(evidence.shape):
-        prior, base = make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])
+        prior, base = make_base("full", d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])
         blocks = [rows[dish == k] for k in np.unique(dish)]
         assert evidence[a, p, b] == pytest.approx(sum(base.log_marginal_chained(x) for x in blocks), rel=1e-9)
         assert evidence[a, p, b] == pytest.approx(sum(base.log_marginal(x) for x in blocks), rel=1e-9)
@@ -70,29 +69,27 @@ def test_evidence_is_the_product_of_the_predictives(covariance, d):
         assert evidence[a, p, b] == pytest.approx(total, rel=1e-8)
 
 
-@pytest.mark.parametrize("covariance", DRAWN)
-def test_evidence_of_rows_that_do_not_vary(covariance):
+def test_evidence_of_rows_that_do_not_vary():
     # the scatter has no rank: eigenvalues that rounding made negative must not matter
     rows = np.repeat([[1e3, -1e3, 1e-3], [5.0, 5.0, 5.0]], 30, axis=0)
     dish = np.repeat([0, 1], 30)
     grid = make_grid(3)
-    prior, base = make_base(covariance, 3, nu=grid.nu[2], psi=grid.psi[2, 0], beta=grid.beta[1])
+    prior, base = make_base("full", 3, nu=grid.nu[2], psi=grid.psi[2, 0], beta=grid.beta[1])
     evidence = log_evidence(rows, dish, grid, prior.covariance)
     assert np.isfinite(evidence).all()
     expected = base.log_marginal(rows[:30]) + base.log_marginal(rows[30:])
     assert evidence[2, 0, 1] == pytest.approx(expected, rel=1e-7)
 
 
-@pytest.mark.parametrize("covariance", DRAWN)
-def test_draws_follow_the_normalised_evidence(covariance):
+def test_draws_follow_the_normalised_evidence():
     d, count = 2, 5000
     rows, dish = partition(3, d, sizes=(2, 3))
     grid = small_grid(d)
-    prior = make_base(covariance, d)[0]
+    prior = make_base("full", d)[0]
     points = list(np.ndindex(3, 2, 2))
     log_marginal = []
     for a, p, b in points:
-        base = make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])[1]
+        base = make_base("full", d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])[1]
         log_marginal.append(sum(base.log_marginal(rows[dish == k]) for k in np.unique(dish)))
     expected = np.exp(np.array(log_marginal) - max(log_marginal))
     expected *= count / expected.sum()
@@ -144,10 +141,9 @@ def test_values_that_are_given_stay(fixed):
 
 
 @pytest.mark.parametrize("placed", [False, True], ids=["conjugate", "placed"])
-@pytest.mark.parametrize("covariance", DRAWN)
-def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(covariance, placed):
+def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(placed):
     rows, group = labelled(spread=4.0, parts=2)
-    start = make_base(covariance, 2)[0]
+    start = make_base("full", 2)[0]
     location = fit_location(rows, group) if placed else CONJUGATE
     training = library.train(
         rows,
@@ -161,7 +157,7 @@ def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(cova
     )
     prior = training.prior
     assert prior != start
-    base = make_base(covariance, 2, nu=prior.nu, psi=prior.psi, beta=prior.beta)[1]
+    base = make_base("full", 2, nu=prior.nu, psi=prior.psi, beta=prior.beta)[1]
     books = as_problem(training.seating, prior, base)
     check_books(books, np.zeros(len(training.seating.franchise.menu)), True)
     known, _ = library.summarize(training, 0.01)
@@ -178,14 +174,13 @@ def test_no_grid_leaves_the_prior_alone():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("covariance", DRAWN)
-def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
+def test_draws_and_sweeps_leave_the_joint_distribution_alone():
     # Geweke (2004): hyperparameters uniform on the grid, seating from the process, rows given both; then in turn
     # hyperparameters given all else, a sweep, fresh rows
     groups, d, steps = (0, 0, 1), 2, 12_000
     grid = Grid(np.array([d + 8.0, d + 14.0]), np.array([[4.0, 9.0], [8.0, 16.0]]), np.array([0.3, 1.2]))
     points = list(np.ndindex(2, 2, 2))
-    made = [make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b]) for a, p, b in points]
+    made = [make_base("full", d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b]) for a, p, b in points]
     number = {(prior.nu, prior.psi, prior.beta): k for k, (prior, _) in enumerate(made)}
     law = crf.Franchise(groups, ALPHA, GAMMA, True)
     rng = np.random.default_rng(21)

@@ -132,7 +132,7 @@ class Trained:
         self.space: Space = fit_mixed(X, group, places)
         rows = whiten(self.space, X)
         self.prior: Prior = categories.with_base(
-            make_prior("full", 2, nu=5.0, scale=0.8, beta=0.1),
+            make_prior(2, nu=5.0, scale=0.8, beta=0.1),
             self.space.places,
             categories.base_of(rows, group, self.space.places),
             1.0,

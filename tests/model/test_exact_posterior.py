@@ -41,7 +41,7 @@ TRAINING = [
 def training_problem(groups, d, covariance, ownership, alpha, gamma):
     """The exact posterior, and a sampler's state to start from (everybody at a table of their own)."""
     rows = ROWS[: len(groups), :d]
-    psi, beta = (0.1, 0.005) if covariance != "tied" else (1.0, 0.02)
+    psi, beta = (0.1, 0.005)
     if covariance in MIXED:
         rows = np.hstack([PLACES[: len(groups)], rows])
     prior, base = make_base(covariance, d, nu=d + 2.0, psi=psi, beta=beta)

@@ -10,7 +10,7 @@ from tests.doors.model import empty_dishes, homogeneous, make_prior, statistics_
 
 
 def test_scale_matrix_is_nu_times_scale():
-    prior = make_prior("full", 4, nu=6, scale=0.25, beta=2)
+    prior = make_prior(4, nu=6, scale=0.25, beta=2)
     assert (prior.nu, prior.psi, prior.beta) == (6.0, 1.5, 2.0)
 
 

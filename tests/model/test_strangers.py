@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tests.doors.model import (
     CONJUGATE,
@@ -59,11 +58,10 @@ def case(covariance: str, rng: np.random.Generator) -> tuple[Any, ...]:
     return Strangers(seqs, rows, seat), arrived, around, told, world
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_finds_what_is_found_group_by_group(covariance: str) -> None:
+def test_finds_what_is_found_group_by_group() -> None:
     rng, found = np.random.default_rng(4), []
     for _ in range(60):
-        strangers, arrived, around, told, world = case(covariance, rng)
+        strangers, arrived, around, told, world = case("full", rng)
         group = find_group(strangers, arrived, around, told)
         expected = oracle.find(world, LIMITS, *strangers, arrived.tolist(), set(told.tolist()))
         assert ([] if group is None else group.tolist()) == expected

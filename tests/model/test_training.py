@@ -54,9 +54,8 @@ def assert_equal_seatings(one, other):
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_first_seating_has_one_table_for_each_group_and_dish(covariance, exclusive):
-    prior, base = make_base(covariance, 2)
+def test_first_seating_has_one_table_for_each_group_and_dish(exclusive):
+    prior, base = make_base("full", 2)
     rows, group = labelled()
     rng = np.random.default_rng(1)
     dish = group if exclusive else rng.integers(4, size=len(group))
@@ -100,9 +99,8 @@ def test_sweep_leaves_its_argument_alone_and_repeats_itself():
     assert not np.array_equal(one.guests.table, other.guests.table)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_running_out_of_slots_changes_nothing(covariance, monkeypatch):
-    prior, _ = make_base(covariance, 2, psi=0.01)  # a narrow prior: many small subclasses
+def test_running_out_of_slots_changes_nothing(monkeypatch):
+    prior, _ = make_base("full", 2, psi=0.01)  # a narrow prior: many small subclasses
     rows, group = labelled(spread=3.0)
     outcomes = []
     for spare in (1, 300):
@@ -133,9 +131,8 @@ def test_running_out_of_slots_changes_nothing(covariance, monkeypatch):
         np.testing.assert_array_equal(few, many)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_separate_classes_stay_separate_subclasses(covariance):
-    prior, _ = make_base(covariance, 2, nu=6.0, psi=3.0, beta=0.05)
+def test_separate_classes_stay_separate_subclasses():
+    prior, _ = make_base("full", 2, nu=6.0, psi=3.0, beta=0.05)
     rows, group = labelled(sizes=(40, 30), spread=12.0, parts=2)
     space = fit_space(rows, group)
     z = whiten(space, rows)
@@ -156,9 +153,8 @@ def test_progress_is_reported_and_no_sweep_is_lost():
     assert done == [1, 2, 3]
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_no_sweeps_leave_the_first_seating(covariance):
-    prior, _ = make_base(covariance, 2)
+def test_no_sweeps_leave_the_first_seating():
+    prior, _ = make_base("full", 2)
     rows, group = labelled()
     space = fit_space(rows, group)
     training = library.train(rows, group, space, prior, np.random.default_rng(0), sweeps=0)

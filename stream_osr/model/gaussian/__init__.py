@@ -1,1 +1,1 @@
-"""One subclass: a Gaussian with a full, a diagonal or a tied covariance."""
+"""One subclass: a Gaussian."""

@@ -24,7 +24,6 @@ from stream_osr.model.elementwise import exp_each, largest, log_each_using, tota
 from stream_osr.model.gaussian import full
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.moves import likelihood as memory
-from stream_osr.model.prior import FULL
 
 LEAST = 1e-200
 """Remembered densities whose sum is below this, or above its inverse, are stated anew: they would lose digits."""
@@ -218,7 +217,7 @@ def weigh_block(
         log_fresh = statistics.log_block_predictive(empty, 0, block, False, prior)
     weights[last] = np.log(franchise.gamma[0]) + log_fresh
     best = weights[last]
-    remembered = likelihood is not None and prior.covariance == FULL
+    remembered = likelihood is not None
     for k in range(last):
         tables = max(menu[k], held[k])
         weights[k] = -np.inf
