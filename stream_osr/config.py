@@ -78,8 +78,6 @@ class Arguments:
         batches close by count alone. Time is what the caller says, never the clock.
     unknown
         Label of unknown instances; ``None``: ``"unknown"`` beside string labels, ``-1`` beside others.
-    covariance
-        ``"full"``, ``"diagonal"``, or ``"tied"`` (one covariance, estimated in training, for all subclasses).
     pca_components, pca_variance
         Project to so many principal components of the training instances, or to as many as hold this share of
         their variance. For high dimensions; not both.
@@ -96,13 +94,13 @@ class Arguments:
         Models, trained and run side by side, whose probabilities are averaged; time and memory grow with it.
     ensemble
         Base measures of the chains. ``"mixed"``: they differ, in turn: coarse; drawn, with new subclasses placed by
-        a Student-t that the known classes teach (three or more of them); drawn; drawn and placed. Only with full
-        covariances and several chains. ``"drawn"``: each is normal-inverse-Wishart with its hyperparameters drawn,
+        a Student-t that the known classes teach (three or more of them); drawn; drawn and placed. Only with
+        several chains. ``"drawn"``: each is normal-inverse-Wishart with its hyperparameters drawn,
         and new subclasses lie where that places them. It says nothing of the rest: seats fade, known classes are
         frozen and have broad terms as ever (``docs/inference.md``, section 12, has what is exact and what is not).
     broad
         Add to the density of each known class a broad term: where it lies that its subclasses do not describe. For
-        classes of many scattered centres, with a halo, or of few instances. Not with tied covariances.
+        classes of many scattered centres, with a halo, or of few instances.
     learn_odds
         Shift the odds of unknown so that what is accepted as known looks like known training instances.
     select
@@ -188,7 +186,6 @@ class Arguments:
     batch_size: AtLeastOne = 256
     max_wait: PositiveFinite | None = None
     unknown: Label | None = None
-    covariance: Literal["full", "diagonal", "tied"] = "full"
     pca_components: AtLeastOne | None = None
     pca_variance: Share | None = None
     nu: PositiveFinite | None = None
@@ -296,10 +293,7 @@ class Parameters(BaseModel, Arguments):
 
     @property
     def chooses_coordinates(self) -> bool:
-        """Whether coordinates are chosen from the training part: no PCA is asked for, no covariance plugged in.
-
-        One that is plugged in is that of the training instances, in directions that were chosen by these.
-        """
+        """Whether coordinates are chosen from the training part: no PCA is asked for."""
         return self.pca_components is None and self.pca_variance is None
 
     def window_after(self, batch: int) -> int:

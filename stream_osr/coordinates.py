@@ -47,7 +47,7 @@ class Coordinates(NamedTuple):
     Attributes
     ----------
     X
-        Rows, completed where the covariance is full, shape (n, p).
+        Completed rows, shape (n, p).
     plan
         What becomes of the numeric features; ``None``: it is not chosen, or there are none.
     space

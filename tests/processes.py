@@ -174,7 +174,7 @@ def main() -> None:
     from stream_osr.cli.warmup import warm_up
 
     assert stream_osr_kafka
-    next(warm_up())
+    warm_up()
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as asking:

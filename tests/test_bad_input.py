@@ -419,7 +419,6 @@ def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
     check_stream(model.value.stream)
 
 
-COVARIANCES = pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
 ELSEWHERE = [{"a": 0.0, "b": 0.0}, {"a": 1e3, "b": -1e3}, {"a": None, "b": 1e99}, {"a": -1e99, "b": 1e99}] * 3
 
 
@@ -640,11 +639,6 @@ def test_training_that_cannot_begin_takes_nothing_in():
             model.learn_one(dict(zip("abcd", rows[3].tolist(), strict=True)), "left")
         assert pickle.dumps(model) == before
     assert len(model.value.training) == 3
-
-
-def test_tied_covariance_without_sweeps():
-    model = in_training(covariance="tied", training_sweeps=0)
-    assert model.freeze().instances == {"left": 30, "right": 30}
 
 
 def test_epsilon_that_leaves_nothing_known():

@@ -11,7 +11,7 @@ import pytest
 from stream_osr import OpenSetRecognizer, TrainedModel, engine
 from stream_osr.ensemble.past import written
 from stream_osr.errors import InvalidParameter
-from stream_osr.members import DRAWN, MIXED
+from stream_osr.members import MIXED
 from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
 from tests.doors.model import step_module as sampler
 from tests.doors.trust import shift_odds
@@ -123,7 +123,7 @@ def test_the_first_chain_does_not_depend_on_the_others(trained):
 def test_kinds_of_model_in_the_default_ensemble():
     model = fitted(training_sweeps=10, **PARAMETERS)
     draws = model.trained.draws
-    assert len(draws) == (1 if "full" == "tied" else 4)
+    assert len(draws) == 4
     assert all(known.location.freedom == 0 for known in draws)  # two classes do not foresee each other
     stream(model)
     model.flush()
@@ -144,7 +144,7 @@ def test_three_classes_place_new_subclasses_in_some_chains():
         model.learn_one(dict(zip("abc", rng.normal(np.eye(3)[i % 3] * 12).tolist(), strict=True)), i % 3)
     model.freeze()
     placed = [known.location.freedom > 0 for known in model.trained.draws]
-    kinds = MIXED if "full" == "full" else DRAWN * 4
+    kinds = MIXED
     assert placed == [kind.placed for kind in kinds]
 
 

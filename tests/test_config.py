@@ -34,7 +34,6 @@ def test_defaults_are_those_of_the_constructor():
         ({"max_wait": math.nan}, "max_wait is nan: input should be a finite number"),
         ({"unknown": 1.5}, r"unknown is 1\.5: input should be of type bool or int or str"),
         ({"unknown": b"x"}, "unknown is b'x': input should be of type bool or int or str"),
-        ({"covariance": "ful"}, "covariance is 'ful': input should be 'full', 'diagonal' or 'tied'"),
         ({"pca_components": 0}, "pca_components is 0: input should be greater than or equal to 1"),
         ({"pca_variance": 1.5}, r"pca_variance is 1\.5: input should be less than or equal to 1"),
         ({"pca_variance": 0.0}, r"pca_variance is 0\.0: input should be greater than 0"),

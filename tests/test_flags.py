@@ -146,9 +146,9 @@ def test_with_a_pca_they_are_numbers() -> None:
     assert (report.two_valued_features, report.one_hot_features, report.dimensions) == ((), (), 3)
 
 
-def test_what_has_categories_is_saved_and_goes_on_whatever_the_covariance(tmp_path: Path) -> None:
-    """With text as well: diagonal and tied covariances have categories beside them too."""
-    model = OpenSetRecognizer(**{**SETTINGS, "covariance": "full"})
+def test_what_has_categories_is_saved_and_goes_on(tmp_path: Path) -> None:
+    """With text as well."""
+    model = OpenSetRecognizer(**SETTINGS)
     kinds = ("left", "right")
     for at, x in enumerate(instances(rows(80, 7))):
         model.learn_one({**x, "text": kinds[at % 2]}, kinds[at % 2])

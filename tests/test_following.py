@@ -65,7 +65,7 @@ def right(labels: np.ndarray, part: slice = slice(None), *, new: bool = False) -
 LATE = slice(-2500, None)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"chains": 1, "batch_size": 16}, {"covariance": "diagonal"}], ids=repr)
+@pytest.mark.parametrize("arguments", [{}, {"chains": 1, "batch_size": 16}], ids=repr)
 def test_classes_that_move_slowly_stay_known(arguments):
     model = trained(follow_drift=True, **arguments)
     labels, events = run(model, 20_000, upwards(4.0))

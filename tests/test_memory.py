@@ -47,5 +47,5 @@ def test_what_the_message_advises_is_not_refused(caplog: pytest.LogCaptureFixtur
 def test_a_subclass_takes_what_is_said() -> None:
     dishes = empty_dishes(7, make_prior(40, nu=60.0, scale=1.0, beta=0.1))
     takes = sum(value.nbytes for value in dishes)
-    said = least_bytes(0, 40, 7, 1, full="full" == "full") / HOLDERS
+    said = least_bytes(0, 40, 7, 1) / HOLDERS
     assert said == pytest.approx(takes, rel=0.1)

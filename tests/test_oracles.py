@@ -18,7 +18,6 @@ SIGMA = np.array([[1.3, 0.4, -0.2], [0.4, 0.8, 0.1], [-0.2, 0.1, 0.5]])
 def bases(d: int) -> dict[str, niw.BaseMeasure]:
     return {
         "full": niw.Full(d, psi=1.7, nu=d + 1.5, beta=0.3),
-        "diagonal": niw.Diagonal(d, psi=1.7, nu=d + 1.5, beta=0.3),
         "tied": niw.Tied(SIGMA[:d, :d], beta=0.3),
     }
 
@@ -48,7 +47,7 @@ def test_predictive_integrates_to_one(n):
 
 def test_predictive_of_hand_worked_cases():
     # nu = psi = beta = 1 and no rows: Cauchy with squared scale psi (beta + 1) / (beta nu) = 2.
-    for base in (niw.Full(1, 1.0, 1.0, 1.0), niw.Diagonal(1, 1.0, 1.0, 1.0)):
+    for base in (niw.Full(1, 1.0, 1.0, 1.0),):
         assert base.log_predictive([0.0], []) == pytest.approx(-np.log(np.pi * np.sqrt(2)))
         assert base.log_predictive([2.0], []) == pytest.approx(-np.log(np.pi * np.sqrt(2) * (1 + 4 / 2)))
     # One row at 2 with sigma = beta = 1: mean ~ N(1, 1/2), predictive N(1, 3/2).
@@ -68,7 +67,7 @@ def test_marginal_is_the_likelihood_integrated_over_the_prior():
         return density * stats.invgamma.pdf(variance, nu / 2, scale=psi / 2) * variance
 
     expected = integrate.quad(given_variance, -10, 25, epsabs=1e-13, limit=200)[0]
-    base = {"full": niw.Full, "diagonal": niw.Diagonal}["full"](1, psi, nu, beta)
+    base = niw.Full(1, psi, nu, beta)
     assert np.exp(base.log_marginal(rows)) == pytest.approx(expected, rel=1e-8)
 
 
@@ -87,22 +86,6 @@ def test_full_marginal_is_the_likelihood_averaged_over_draws_of_the_prior():
     assert abs(np.mean(likelihoods) - np.exp(base.log_marginal(rows))) < 4 * standard_error
 
 
-def test_diagonal_feature_has_the_marginal_prior_that_it_has_in_the_full_model():
-    d, x = 3, 0.7
-    full, diagonal = bases(d)["full"], bases(1)["diagonal"]
-    mean, beta, nu, scale_matrix = full.posterior([])
-    shape = scale_matrix * (beta + 1) / (beta * (nu - d + 1))
-    # A coordinate of a multivariate t is a t with the same degrees of freedom.
-    feature = stats.t.logpdf(x, df=nu - d + 1, loc=mean[1], scale=np.sqrt(shape[1, 1]))
-    assert diagonal.log_predictive([x], []) == pytest.approx(feature)
-    assert bases(d)["diagonal"].log_predictive([x] * d, []) == pytest.approx(d * feature)
-
-
-def test_one_feature_is_the_same_full_or_diagonal():
-    rows = np.random.default_rng(2).normal(size=(5, 1))
-    assert bases(1)["full"].log_marginal(rows) == pytest.approx(bases(1)["diagonal"].log_marginal(rows))
-
-
 @pytest.mark.statistical
 def test_drawn_blocks_follow_the_predictives():
     base = bases(2)["full"]
@@ -111,19 +94,10 @@ def test_drawn_blocks_follow_the_predictives():
     for _ in range(1500):
         first, second = base.draw_rows(2, rng)
         posterior = base.posterior([first])
-        if "full" == "full":
-            mean, beta, nu, scale_matrix = posterior
-            shape = scale_matrix * (beta + 1) / (beta * (nu - 1))
-            squares = (second - mean) @ np.linalg.inv(shape) @ (second - mean)
-            uniforms.append(stats.f.cdf(squares / 2, 2, nu - 1))
-        elif "full" == "diagonal":
-            mean, beta, nu, psi = posterior
-            scale = np.sqrt(psi * (beta + 1) / (beta * nu))
-            uniforms.append(stats.t.cdf(second[1], nu, mean[1], scale[1]))
-        else:
-            mean, beta = posterior
-            variance = SIGMA[0, 0] * (1 + 1 / beta)
-            uniforms.append(stats.norm.cdf(second[0], mean[0], np.sqrt(variance)))
+        mean, beta, nu, scale_matrix = posterior
+        shape = scale_matrix * (beta + 1) / (beta * (nu - 1))
+        squares = (second - mean) @ np.linalg.inv(shape) @ (second - mean)
+        uniforms.append(stats.f.cdf(squares / 2, 2, nu - 1))
     assert stats.kstest(uniforms, "uniform").pvalue > 0.001
 
 

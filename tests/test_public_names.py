@@ -107,7 +107,6 @@ def test_arguments_of_the_constructor():
         "batch_size": 256,
         "max_wait": None,
         "unknown": None,
-        "covariance": "full",
         "pca_components": None,
         "pca_variance": None,
         "nu": None,

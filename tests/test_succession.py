@@ -22,7 +22,7 @@ from stream_osr.ensemble.past import remembered, written
 from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
 from tests.blobs import KNOWN, NEW, around, check_stream, learn_all, members, stream_part, told, training_part
 from tests.data import need_data
-from tests.doors.model import DIAGONAL, homogeneous, of_nobody, whiten
+from tests.doors.model import homogeneous, of_nobody, whiten
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 32, "half_life": 100.0, "chains": 2, "training_sweeps": 10}
 ABOVE = {"a": NEW[0], "b": NEW[1]}
@@ -83,7 +83,6 @@ def emerged_id(model: OpenSetRecognizer) -> int:
         ({"chains": 4}, {"chains": 1}),
         ({"chains": 1}, {"chains": 3}),
         ({"ensemble": "drawn"}, {"nu": 6.0, "scale": 0.3, "beta": 0.5}),
-        ({"covariance": "tied"}, {"covariance": "tied"}),
         ({"pca_components": 2}, {}),
     ],
 )
@@ -112,7 +111,6 @@ def test_a_retrained_model_goes_on_with_what_has_emerged(old: dict[str, Any], ne
     ("old", "new"),
     [
         ({}, {}),
-        ({"covariance": "tied"}, {"covariance": "tied"}),
         ({"ensemble": "drawn"}, {"nu": 6.0, "scale": 0.3, "beta": 0.5}),
         ({"pca_components": 2}, {"pca_components": 1}),
     ],
@@ -145,9 +143,9 @@ def test_statistics_are_those_of_the_instances(old: dict[str, Any], new: dict[st
     assert seen > 100
 
 
-@pytest.mark.parametrize("arguments", [{}, {"covariance": "diagonal"}, {"pca_components": 1}])
+@pytest.mark.parametrize("arguments", [{}, {"pca_components": 1}])
 def test_over_the_same_trained_part_statistics_are_the_same_bits(arguments: dict[str, Any]) -> None:
-    """Other settings are another model to the service; whatever covariance and PCA are, nothing has to be mapped."""
+    """Other settings are another model to the service; whatever the PCA is, nothing has to be mapped."""
     earlier = play(fitted(0, **arguments))
     model = OpenSetRecognizer.from_trained(earlier.trained, **{**SETTINGS, **arguments, "seed": 9})
     carried(earlier, model)
@@ -406,13 +404,6 @@ def test_models_that_do_not_fit_together() -> None:
         InvalidParameter, match="the earlier model has 'b' and the new one has 'c'; train on the same"
     ):
         other.carry_over(earlier)
-    with pytest.raises(InvalidParameter, match="differ in covariance"):
-        fitted(1, covariance="tied").carry_over(earlier)
-    flat = play(fitted(0, covariance="diagonal"), n=64)
-    flat.flush()
-    assert flat.trained.known.prior.covariance == DIAGONAL
-    with pytest.raises(InvalidParameter, match="with diagonal covariances"):
-        fitted(1, covariance="diagonal").carry_over(flat)
     cut = play(fitted(0, pca_components=1), n=64)
     cut.flush()
     fitted(1, pca_components=1).carry_over(cut)  # a PCA is no hindrance

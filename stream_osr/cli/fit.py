@@ -58,7 +58,6 @@ def fit(
     errors: options.Errors = None,
     csv_safe: options.CsvSafe = None,
     unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
-    covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
     pca_components: Annotated[int | None, typer.Option(help="Project to so many principal components.")] = None,
     pca_variance: Annotated[float | None, typer.Option(help="... or to this share of the variance.")] = None,
     batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256,
@@ -92,7 +91,6 @@ def fit(
     options.check_distinct(input=file, output=output, errors=errors)
     model = OpenSetRecognizer(
         unknown=int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown,
-        covariance=cast(Any, covariance),
         pca_components=pca_components,
         pca_variance=pca_variance,
         batch_size=batch_size,

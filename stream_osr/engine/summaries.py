@@ -88,9 +88,8 @@ def _level(statistics: Statistics) -> int:
 def as_sums(statistics: Statistics, prior: Prior) -> list[list[float]]:
     """Write the statistics of one subclass as plain sums over its whitened rows, the prior's part left out.
 
-    With full covariances row i holds the sums of ``x_i x_j`` for j up to i, and the last row those of ``x_j`` and
-    the number of rows; with diagonal ones the rows are the sums of ``x_j`` and of their squares; with a tied one
-    there are the sums of ``x_j``. Where there are categories, a last row counts the values at all of their places.
+    Row i holds the sums of ``x_i x_j`` for j up to i, and the last row those of ``x_j`` and the number of rows. Where
+    there are categories, a last row counts the values at all of their places.
     """
     sums = (statistics.matrix[0] - of_nobody(prior)).tolist()
     sums = [row[: i + 1] for i, row in enumerate(sums)]

@@ -23,7 +23,6 @@ from stream_osr.errors import NotTrained
 from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.model.missing import gaps_of
-from stream_osr.model.prior import FULL
 from stream_osr.model.whitening import whiten
 from stream_osr.trained import TrainedModel
 from stream_osr.training_set import TrainingSet
@@ -211,8 +210,7 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
         rows, times, keys = zip(*value.buffer, strict=True)
         values, space, usual, noticed = np.array(rows, dtype=float), value.trained.space, value.trained.usual, None
         if usual is not None:
-            full = value.trained.prior.covariance == FULL
-            noticed = notice(usual, value.stream, values, hides_rows=full)
+            noticed = notice(usual, value.stream, values)
             values = noticed.values
         gaps = gaps_of(space, values)
         arrived = Arrivals(whiten(space, values), times, keys, gaps, noticed)

@@ -65,7 +65,7 @@ class Model(NamedTuple):
     confusion: np.ndarray
     theirs: Theirs
     log_new: dict[int, tuple[Known, np.ndarray]]
-    asked: dict[int, Asked]
+    asked: list[Asked]
     rows: np.ndarray
 
     def new_of(self, known: Known) -> np.ndarray:
@@ -79,9 +79,9 @@ class Model(NamedTuple):
         """Rows of the references, prepared; ``None``: that would take too much room."""
         if (len(self.rows) + ASKED) * (prior.n_features + 1) * (prior.n_features + 2) // 2 > KEPT:
             return None
-        if prior.covariance not in self.asked:
-            self.asked[prior.covariance] = asked(_twice(self.rows), prior)
-        return self.asked[prior.covariance]
+        if not self.asked:
+            self.asked.append(asked(_twice(self.rows), prior))
+        return self.asked[0]
 
     def levels(self, log_density: np.ndarray) -> np.ndarray:
         """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""

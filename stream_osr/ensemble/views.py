@@ -18,7 +18,7 @@ from stream_osr.model import step as sampler
 from stream_osr.model.known import log_class_densities, unseen
 from stream_osr.model.missing import NOTHING, Gaps, complete_rows, gaps_of, is_complete, opened
 from stream_osr.model.powers import bend
-from stream_osr.model.prior import FULL, homogeneous
+from stream_osr.model.prior import homogeneous
 from stream_osr.model.responsibilities import View, asked, cells_of, log_seats_of, look, look_closely, view
 from stream_osr.model.whitening import Space, whiten
 from stream_osr.trust.balance import balance, votes
@@ -50,22 +50,18 @@ class Views:
         self._chains, self._references, self._space = chains, references, space
         self._guards = shares_of(chains)
         self._closely = closely or any(shares is not None for shares in self._guards)
-        full = chains[0].known.prior.covariance == FULL
-        self.shifted = full and len(chains) == 1 and not self._closely
+        self.shifted = len(chains) == 1 and not self._closely
         odds = shift if self.shifted else 0.0
-        self._views = [view(c.known, c.frozen, c.state, space, odds) for c in chains] if full else None
+        self._views = [view(c.known, c.frozen, c.state, space, odds) for c in chains]
 
     def of_values(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict raw rows, NaN = missing, (n, p): probabilities, and mean log densities of classes if asked."""
-        if self._views is None:
-            return self.of_whitened(whiten(self._space, values))
         if np.isnan(values).any() and not is_complete(gaps := gaps_of(self._space, values)):
             return self._with_gaps(values, gaps)
         return self._look(bend(self._space.powers, values), self._views)
 
     def _with_gaps(self, values: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows of which something is missing, a pattern at a time."""
-        assert self._views is not None
         whole, parts, bent = self._views, [], bend(self._space.powers, values)
         for pattern in range(NOTHING, len(gaps.rank)):
             at = np.flatnonzero(gaps.pattern == pattern)

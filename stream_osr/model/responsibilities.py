@@ -23,7 +23,7 @@ from stream_osr.model.franchise import Franchise, StreamState, menu_weight
 from stream_osr.model.gaussian.full import dot
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.known import N_RANKS, Densities, Known, log_new
-from stream_osr.model.prior import FULL, NO_COLUMN, Prior, homogeneous
+from stream_osr.model.prior import NO_COLUMN, Prior, homogeneous
 from stream_osr.model.student_t import products
 from stream_osr.model.whitening import HORIZON, Space, write_places
 
@@ -45,8 +45,7 @@ class Asked(NamedTuple):
 def asked(rows: Array, prior: Prior) -> Asked:
     """Prepare whitened rows of shape (n, d)."""
     instances = homogeneous(rows)
-    full = prior.covariance == FULL
-    return Asked(instances, products(instances, len(prior.first)) if full else np.empty((0, 0)))
+    return Asked(instances, products(instances, len(prior.first)))
 
 
 def cells_of(

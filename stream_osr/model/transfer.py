@@ -236,7 +236,7 @@ def origins(
 
 
 def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) -> Statistics:
-    """State subclasses in other coordinates, under another base measure of the same covariance model.
+    """State subclasses in other coordinates, under another base measure.
 
     Where the way is not affine it is that about the mean of each. With diagonal covariances the sums of squares are
     there and those of products are not: each new coordinate must depend on one old one alone (:attr:`Passage.apart`).

@@ -156,9 +156,6 @@ from stream_osr.model.noise_model import (
 )
 from stream_osr.model.powers import NO_POWERS, Powers, bend, bent, find_powers, slopes, unbend
 from stream_osr.model.prior import (
-    DIAGONAL,
-    FULL,
-    TIED,
     Covariance,
     Prior,
     homogeneous,

@@ -32,9 +32,9 @@ MOST = 60
 class Pair:
     """A state of the library and the slow ledger of the same stream."""
 
-    def __init__(self, seed: int, covariance: str = "full") -> None:
+    def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self.prior: Prior = make_base(covariance, 2)[0]
+        self.prior: Prior = make_base(2)[0]
         self.rows = self.rng.normal(scale=2.0, size=(MOST + 100, 2))
         self.strangers = iter(range(MOST, MOST + 100))  # instances that the statistics of some subclass alone know
         n_classes, count = 2, int(self.rng.integers(1, 5))

@@ -14,7 +14,7 @@ from tests.model.problems import fill, make_base
 
 
 def test_emptied_subclass_is_the_prior_bit_for_bit():
-    prior, _ = make_base("full", 3)
+    prior, _ = make_base(3)
     rng = np.random.default_rng(0)
     rows = homogeneous(rng.normal(scale=100.0, size=(700, 3)))
     dishes, fresh = library.empty_dishes(2, prior), library.empty_dishes(2, prior)
@@ -27,7 +27,7 @@ def test_emptied_subclass_is_the_prior_bit_for_bit():
 
 
 def test_clearing_is_emptying():
-    prior, _ = make_base("full", 2)
+    prior, _ = make_base(2)
     rows = np.random.default_rng(1).normal(size=(9, 2))
     dishes, fresh = fill(prior, [rows, rows]), library.empty_dishes(2, prior)
     library.clear(dishes, 0, prior)
@@ -40,7 +40,7 @@ def test_clearing_is_emptying():
 
 
 def test_selecting_copies_slots_in_order_and_leaves_room():
-    prior, _ = make_base("full", 2)
+    prior, _ = make_base(2)
     rows = np.random.default_rng(2).normal(size=(9, 2))
     dishes = fill(prior, [rows[:2], rows[2:5], rows[5:]])
     chosen = library.copy_slots(dishes, np.array([2, 0]), 4)
@@ -59,7 +59,7 @@ def test_selecting_copies_slots_in_order_and_leaves_room():
 @settings(max_examples=25, deadline=None)
 @given(moves=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 11)), max_size=60))
 def test_any_sequence_of_moves_leaves_the_statistics_of_who_is_there(moves):
-    prior, _ = make_base("full", 2)
+    prior, _ = make_base(2)
     rows = np.random.default_rng(3).normal(scale=3.0, size=(12, 2))
     tilde = homogeneous(rows)
     dishes = library.empty_dishes(3, prior)
@@ -80,7 +80,7 @@ def test_any_sequence_of_moves_leaves_the_statistics_of_who_is_there(moves):
 
 
 def test_inverse_is_recomputed_on_schedule():
-    prior, _ = make_base("full", 2)
+    prior, _ = make_base(2)
     rng = np.random.default_rng(4)
     dishes = library.empty_dishes(1, prior)
     for n in range(1, 2 * library.REFRESH_EVERY + 1):

@@ -24,10 +24,10 @@ from tests.model.problems import fill, make_base
 SIZE, NATS = 4000, 1e4
 
 
-def make_known(covariance: str, nu: float, beta: float) -> Known:
+def make_known(nu: float, beta: float) -> Known:
     """Two known classes with so many instances, at -4 and 4 on the first of two axes, that their tails are thin."""
     rng = np.random.default_rng(0)
-    prior, _ = make_base(covariance, 2, nu=nu, psi=nu, beta=beta)
+    prior, _ = make_base(2, nu=nu, psi=nu, beta=beta)
     return Known(
         prior=prior,
         dishes=fill(prior, [rng.normal([c, 0.0], size=(SIZE, 2)) for c in (-4.0, 4.0)]),
@@ -60,7 +60,7 @@ def check_predictions(known: Known, frozen: Densities, state: StreamState, rows:
 
 @pytest.mark.parametrize("window", [0, 64])
 def test_far_from_everything_even_from_what_is_new(window):
-    known = make_known("full", nu=4000.0, beta=1.0)
+    known = make_known(nu=4000.0, beta=1.0)
     frozen = densities(known)
     rng = np.random.default_rng(1)
     far = rng.normal(size=(12, 2)) + 4000.0 * np.array([[1.0, 0.0], [0.0, 1.0]])[np.arange(12) % 2]
@@ -80,7 +80,7 @@ def test_far_from_everything_even_from_what_is_new(window):
 
 @pytest.mark.parametrize("window", [0, 64])
 def test_two_far_subclasses_are_told_apart(window):
-    known = make_known("full", nu=6.0, beta=1e-3)
+    known = make_known(nu=6.0, beta=1e-3)
     frozen = densities(known)
     rng = np.random.default_rng(2)
     near = rng.normal([-4.0, 0.0], size=(20, 2))

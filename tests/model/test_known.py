@@ -29,7 +29,7 @@ SIZES = [(12, 7, 1), (20,), (5, 6)]
 def make_known(d=3, seed=0, epsilon=0.1, sizes=SIZES):
     """Known classes, the blocks of their subclasses and the oracle's base measure."""
     rng = np.random.default_rng(seed)
-    prior, base = make_base(covariance, d)
+    prior, base = make_base(d)
     blocks, seated, tables = [], [], []
     for j, parts in enumerate(sizes):
         for n in parts:
@@ -62,7 +62,7 @@ def points(d=3, seed=9):
 
 
 def test_subclass_densities_are_the_predictives():
-    known, blocks, base = make_known("full")
+    known, blocks, base = make_known()
     x = points()
     found = log_predictives(homogeneous(x), known.dishes, known.prior)
     expected = [[base.log_predictive(row, block) for block in blocks] for row in x]
@@ -70,7 +70,7 @@ def test_subclass_densities_are_the_predictives():
 
 
 def test_one_matrix_product_is_the_multivariate_t():
-    known, blocks, base = make_known("full", d=4, sizes=[(12,), (20,), (6,)])
+    known, blocks, base = make_known(d=4, sizes=[(12,), (20,), (6,)])
     x = points(4)
     sums, best = log_sums(densities(known).terms, products(homogeneous(x)), np.empty((0, len(x)), np.int64))
     found = sums[:-1].T - densities(known).log_weight.max(axis=0)
@@ -83,7 +83,7 @@ def test_one_matrix_product_is_the_multivariate_t():
 
 
 def test_class_density_mixes_the_kept_subclasses():
-    known, blocks, base = make_known("full", epsilon=0.1)
+    known, blocks, base = make_known(epsilon=0.1)
     x = points()
     frozen = densities(known)
     found, best = library.log_class_densities(known, frozen, homogeneous(x))
@@ -133,7 +133,7 @@ def test_mixing_survives_extremes():
 
 
 def test_leave_one_out_takes_the_instance_out_of_everything():
-    known, blocks, base = make_known("full", epsilon=0.1)
+    known, blocks, base = make_known(epsilon=0.1)
     frozen = densities(known)
     rows = np.concatenate(blocks)
     dish = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
@@ -202,7 +202,7 @@ def exact_choice(known, blocks, base, row, j):
 
 @pytest.mark.statistical
 def test_labelled_instance_is_seated_by_equation_10():
-    known, blocks, base = make_known("full", d=1, sizes=[(3, 2), (4,)])
+    known, blocks, base = make_known(d=1, sizes=[(3, 2), (4,)])
     row = np.array([blocks[0].mean() * 0.5 + blocks[1].mean() * 0.5])
     own, weights, new_table = exact_choice(known, blocks, base, row, 0)
     rng = np.random.default_rng(0)
@@ -223,7 +223,7 @@ def test_labelled_instance_is_seated_by_equation_10():
 
 
 def test_labelled_instances_add_up_and_the_argument_stays():
-    known, _, _ = make_known("full")
+    known, _, _ = make_known()
     before = [np.copy(v) for v in (*known.dishes, known.seated, known.tables, known.size, known.ids, known.ranks)]
     rng = np.random.default_rng(1)
     after, next_id = known, 100

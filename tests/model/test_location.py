@@ -44,14 +44,14 @@ def test_density_is_a_student_t(d):
     lower = np.tril(rng.normal(size=(d, d)), -1) + np.diag(rng.uniform(0.3, 3.0, d))
     mean, rows = rng.normal(size=d), rng.normal(scale=5.0, size=(20, d))
     location = Location(3.5, mean, np.linalg.inv(lower))
-    prior = make_base("full", d, nu=d + 9.0)[0]
+    prior = make_base(d, nu=d + 9.0)[0]
     placed = stats.multivariate_t.logpdf(rows, loc=mean, shape=lower @ lower.T, df=3.5)
     expected = np.logaddexp(np.log(0.99) + placed, np.log(0.01) + log_prior_predictives(homogeneous(rows), prior))
     np.testing.assert_allclose(log_new_densities(homogeneous(rows), prior, location), expected, rtol=1e-10)
 
 
 def test_without_a_location_the_conjugate_prior_answers():
-    prior, base = make_base("full", 2)
+    prior, base = make_base(2)
     rows = np.random.default_rng(0).normal(scale=3.0, size=(10, 2))
     found = log_new_densities(homogeneous(rows), prior, CONJUGATE)
     np.testing.assert_array_equal(found, log_prior_predictives(homogeneous(rows), prior))
@@ -91,7 +91,7 @@ def test_classes_along_a_line_are_expected_along_it():
     group = np.repeat(np.arange(9), 40)
     rows = np.array([[6.0, 6.0]]) * (group[:, None] - 4) + rng.normal(size=(360, 2))
     location = fit_location(rows, group)
-    prior = make_base("full", 2, nu=60.0)[0]
+    prior = make_base(2, nu=60.0)[0]
     along, across = log_new_densities(homogeneous(np.array([[40.0, 40.0], [40.0, -40.0]])), prior, location)
     assert along > across + 3
 
@@ -99,7 +99,7 @@ def test_classes_along_a_line_are_expected_along_it():
 def test_what_lies_far_is_new_by_the_location():
     rows, group = labelled(seed=6)
     location = fit_location(rows, group)
-    prior = make_base("full", 2)[0]
+    prior = make_base(2)[0]
     training = library.train(
         rows, group, fit_space(rows, group), prior, np.random.default_rng(7), sweeps=2, location=location
     )

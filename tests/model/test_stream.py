@@ -45,7 +45,7 @@ class World(NamedTuple):
 
 def make_world(d=2, *, gamma=30.0, n=40) -> World:
     rng = np.random.default_rng(0)
-    prior, base = make_base(covariance, d, nu=d + 3.0, psi=2.0, beta=0.02)
+    prior, base = make_base(d, nu=d + 3.0, psi=2.0, beta=0.02)
     axis = np.eye(d)[0]
     blocks = [rng.normal(size=(n, d)) + c * axis for c in (-4.0, 4.0)]
     known = Known(
@@ -182,7 +182,7 @@ STEPS = st.fixed_dictionaries(
 @settings(max_examples=25, deadline=None)
 @given(case=STEPS)
 def test_books_agree_with_a_recount_after_every_step(case):
-    ledger = Ledger(make_world("full", gamma=case["gamma"]))
+    ledger = Ledger(make_world(gamma=case["gamma"]))
     how = Settings(case["sweeps"], case["window"], case["half_life"])
     for batch, size in enumerate(case["sizes"]):
         rows = draw_stream(case["seed"] + batch, size, novel=(0.0, 1.0))
@@ -232,7 +232,7 @@ def test_step_is_a_function_of_state_rows_and_randomness():
 
 
 def test_running_out_of_slots_changes_nothing(monkeypatch):
-    world = make_world("full", gamma=300.0)
+    world = make_world(gamma=300.0)
     seat_batch, tries = library.seat_batch, []
     monkeypatch.setattr(library, "seat_batch", lambda *arguments: tries.append(1) or seat_batch(*arguments))
     outcomes = []

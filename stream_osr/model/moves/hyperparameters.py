@@ -245,7 +245,7 @@ def draw_prior(rng: Generator, rows: Array, dish: Array, grid: Grid, prior: Prio
     dish, grid
         As for :func:`log_evidence`.
     prior
-        Says the covariance model; its other values are replaced.
+        Its values are replaced.
     """
     evidence = log_evidence(rows, dish, grid)
     weights = np.exp(evidence - evidence.max()).ravel()

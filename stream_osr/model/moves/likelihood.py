@@ -1,10 +1,9 @@
 """Remembered densities: every guest under every emerging subclass, kept right while guests move.
 
 A visit that moves nobody changes no density, and most visits move nobody. So the densities of all guests of a step
-are computed once and corrected when a subclass takes in or lets go a guest. With full covariances the correction is
+are computed once and corrected when a subclass takes in or lets go a guest. The correction is
 of rank one: what an update does to the inverse Q it does to the quadratic forms ``h = x~' Q x~``
-(``docs/inference.md``, "Remembered densities"). The other covariance models compute the densities of a changed
-subclass afresh, which costs no more.
+(``docs/inference.md``, "Remembered densities").
 
 Densities themselves are kept, not their logarithms, each guest's relative to a reference of its own: then a visit has
 nothing to compute but products. Where densities have run away from the reference, :func:`restate` picks another.
@@ -129,7 +128,7 @@ class Likelihood(NamedTuple):
     reference
         Logarithm of the density that a guest's densities are relative to, shape (n,).
     form
-        Quadratic forms of the guests' rows, shape (K, n); shape (0, 0) unless the covariance is full.
+        Quadratic forms of the guests' rows, shape (K, n).
     start
         Quadratic forms under the prior, shape (n,).
     columns
@@ -147,7 +146,7 @@ class Likelihood(NamedTuple):
         What is missing of the guests.
     places, values
         Places of the guests' categories, shape (C, n), and their log probability under each dish, shape (K, n); shape
-        (0, 0) without categories and unless the covariance is full.
+        (0, 0) without categories.
     logs, powers
         Room for one number of each place, twice, shape (V,).
     """
