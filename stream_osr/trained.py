@@ -248,6 +248,8 @@ class TrainedModel:
 
 def _leaves(value: Any) -> Iterator[Any]:
     """Walk through nested tuples."""
+    if isinstance(value, Prior):
+        yield 0  # a number of the covariance model, of which there is one
     if isinstance(value, tuple):
         for part in value:
             yield from _leaves(part)

@@ -157,7 +157,7 @@ def _model_of(held: Same, number: int) -> Model:
         confusion[j] = (weight[own, None] * vote[own]).sum(axis=0) / own.sum()
     theirs = Theirs(*map(_twice, (group, level, log_density + references.gains[:, None], vote, weight)))
     spread = _spread(group, level, weight, n_classes)
-    return Model(count, total, below, spread, bounds, confusion, theirs, {}, {}, references.rows)
+    return Model(count, total, below, spread, bounds, confusion, theirs, {}, [], references.rows)
 
 
 class OfTypical(NamedTuple):
