@@ -152,8 +152,6 @@ class ModelOptions(Group):
 
     Parameters
     ----------
-    covariance
-        ``"full"``, ``"diagonal"``, or ``"tied"`` (one covariance, estimated in training, for all subclasses).
     nu, scale, beta
         Normal-inverse-Wishart base measure: degrees of freedom (above d - 1), prior covariance as a multiple of
         the pooled within-class one, precision of the prior mean. ``None``: drawn once a training sweep from the
@@ -163,13 +161,13 @@ class ModelOptions(Group):
         goes to the class's background component, if it has one.
     background_component
         Each known class has a broad component beside its subclasses, for regions that they do not describe: classes
-        of many scattered centres, with a halo, or of few instances. Not with tied covariances.
+        of many scattered centres, with a halo, or of few instances.
     learn_odds
         Shift the odds of unknown so that what is accepted as known looks like known training instances.
     ensemble
         Base measures of the chains. ``"mixed"``: they differ, in turn: coarse; drawn, with new subclasses placed by
-        a Student-t that the known classes teach (three or more of them); drawn; drawn and placed. Only with full
-        covariances and several chains. ``"drawn"``: each is normal-inverse-Wishart with its hyperparameters drawn,
+        a Student-t that the known classes teach (three or more of them); drawn; drawn and placed. Only with
+        several chains. ``"drawn"``: each is normal-inverse-Wishart with its hyperparameters drawn,
         and new subclasses lie where that places them. The other approximations stay: weights decay, known classes are
         frozen and keep their background component (``docs/inference.md``, section 12).
     training_sweeps
@@ -200,7 +198,6 @@ first
     stream_osr.errors.InvalidParameter: epsilon is 1.0: input should be less than 1
     """
 
-    covariance: Literal["full", "diagonal", "tied"] = "full"
     nu: PositiveFinite | None = None
     scale: PositiveFinite | None = None
     beta: PositiveFinite | None = None
@@ -290,11 +287,8 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
 
     @property
     def chooses_coordinates(self) -> bool:
-        """Whether coordinates are chosen from the training part: no PCA is asked for, no covariance plugged in.
-
-        One that is plugged in is that of the training instances, in directions that were chosen by these.
-        """
-        return self.pca is None and self.covariance != "tied"
+        """Whether coordinates are chosen from the training part: no PCA is asked for."""
+        return self.pca is None
 
     def window_after(self, batch: int) -> int:
         """Count the latest instances that are re-seated with the batch after one of so many instances.
@@ -344,8 +338,8 @@ PLACES: Final = {
 """Argument of the constructor, and name in its group, of each plain name. Archives have plain names and grids of
 parameters may; until 0.2 the constructor takes them with a warning."""
 
-REPRODUCTION: Final = {"exclusive": True, "select": "evidence"}
-"""Plain names of the paper's method, which is in ``benchmarks/paper``, and the value that archives have."""
+REPRODUCTION: Final = {"covariance": "full", "exclusive": True, "select": "evidence"}
+"""Plain names of which one value is left, which archives have; ``benchmarks/paper`` has the paper's method."""
 
 
 def grouped(**given: Any) -> dict[str, Any]:
@@ -363,7 +357,7 @@ def grouped(**given: Any) -> dict[str, Any]:
     """
     for name, only in REPRODUCTION.items():
         if (value := given.pop(name, only)) != only:
-            raise InvalidParameter(f"{name} is {value!r}: only the paper's method has it (benchmarks/paper)")
+            raise InvalidParameter(f"{name} is {value!r}: expected {only!r}; benchmarks/paper has the paper's method")
     components, share = given.pop("pca_components", None), given.pop("pca_variance", None)
     if components is not None and share is not None:
         raise InvalidParameter("pca_components and pca_variance are both given: give one of them, as pca")

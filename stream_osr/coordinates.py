@@ -47,7 +47,7 @@ class Coordinates(NamedTuple):
     Attributes
     ----------
     X
-        Rows, completed where the covariance is full, shape (n, p).
+        Completed rows, shape (n, p).
     plan
         What becomes of the numeric features; ``None``: it is not chosen, or there are none.
     space
@@ -82,7 +82,6 @@ def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters, order: np.
     powers = find_powers(X, group, places == 0) if p.chooses_coordinates else NO_POWERS
     bent = bend(powers, X)
     plan = choose(bent, group, places, order) if p.chooses_coordinates else None
-    if p.covariance == "full":
-        X = unbend(powers, fill_mixed(bent, group, places, p.seed))
+    X = unbend(powers, fill_mixed(bent, group, places, p.seed))
     space = fit_mixed(X, group, places, flags=rows.flags, powers=powers, open_categories=rows.open, plan=plan, **pca)
     return Coordinates(X, plan, space)

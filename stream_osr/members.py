@@ -70,11 +70,11 @@ def base_measure(
     d = rows.shape[1] - columns
     location = fit_location(rows[:, columns:], group) if member.placed else CONJUGATE
     beta = FLAT_BETA if p.beta is None and location.freedom > 0.0 else p.beta
-    drawn = member.drawn and None in (p.nu, p.scale, beta) and p.covariance != "tied"
+    drawn = member.drawn and None in (p.nu, p.scale, beta)
     grid = make_grid(d, p.nu, p.scale, beta) if drawn else None
     nu = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu
     scale = COARSE_SCALE if p.scale is None else p.scale
-    prior = make_prior(p.covariance, d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
+    prior = make_prior(d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
     if columns:
         base = even_where_open(base_of(rows, group, space.places), space)
         prior = with_base(prior, space.places, base, FIRST_CONCENTRATION)

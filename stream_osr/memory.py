@@ -16,7 +16,7 @@ MAPS, HOLDERS = 6, 2
 """Square matrices over the features when coordinates are fitted; who holds a subclass: seats and frozen classes."""
 
 
-def least_bytes(features: int, kept: int, classes: int, models: int, *, full: bool) -> float:
+def least_bytes(features: int, kept: int, classes: int, models: int) -> float:
     """Say how many bytes training takes at least: each class is one subclass or more.
 
     Parameters
@@ -29,17 +29,15 @@ def least_bytes(features: int, kept: int, classes: int, models: int, *, full: bo
         Known classes.
     models
         How many are trained.
-    full
-        Subclasses have a covariance matrix each, of which the inverse is held as well.
 
     Examples
     --------
     A thousand features, ten classes, and the four models of the defaults: megabytes.
 
-    >>> [round(least_bytes(1000, kept, 10, 4, full=True) / 2**20) for kept in (1000, 50)]
+    >>> [round(least_bytes(1000, kept, 10, 4) / 2**20) for kept in (1000, 50)]
     [1269, 49]
     """
-    subclass = 16.0 * (kept + 1) ** 2 if full else 32.0 * (kept + 1)
+    subclass = 16.0 * (kept + 1) ** 2
     return 8.0 * MAPS * features**2 + HOLDERS * models * classes * subclass
 
 
@@ -51,7 +49,7 @@ def physical_bytes() -> float:
     return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
 
 
-def tell_of_memory(features: int, kept: int, classes: int, models: int, *, full: bool) -> None:
+def tell_of_memory(features: int, kept: int, classes: int, models: int) -> None:
     """Say on the logger what training is going to take, if that is much.
 
     The parameters are those of :func:`least_bytes`.
@@ -61,7 +59,7 @@ def tell_of_memory(features: int, kept: int, classes: int, models: int, *, full:
     InvalidParameter
         If it is more than the machine has.
     """
-    least, there = least_bytes(features, kept, classes, models, full=full), physical_bytes()
+    least, there = least_bytes(features, kept, classes, models), physical_bytes()
     if least < min(TOLD_FROM, there):
         return
     told = (

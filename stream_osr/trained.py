@@ -249,6 +249,8 @@ class TrainedModel:
 
 def _leaves(value: Any) -> Iterator[Any]:
     """Walk through nested tuples."""
+    if isinstance(value, Prior):
+        yield 0  # a number of the covariance model, of which there is one
     if isinstance(value, tuple):
         for part in value:
             yield from _leaves(part)
@@ -300,14 +302,14 @@ def train_model(
     zero, modelled = features.zero, as_modelled(features, X, p)
     features, X, flags, places, _ = modelled
     sweeps = p.training_sweeps if sweeps is None else sweeps
-    count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
-    kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else DRAWN
+    count = p.chains if draws is None else draws
+    kinds = MIXED if p.ensemble == "mixed" and count > 1 else DRAWN
     numeric = int((places == 0).sum())
     spanned = numeric if p.pca is None else len(X)
     kept = min(numeric, MOST + 1 if p.chooses_coordinates else spanned)
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
-    tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
+    tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count)
     missing, missing_numeric = int(np.isnan(X).sum()), float(np.isnan(X[:, places == 0]).mean()) if numeric else 0.0
     with one_thread():
         X, plan, space = fit_coordinates(modelled, group, p, order)

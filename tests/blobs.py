@@ -10,7 +10,7 @@ import numpy as np
 from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.config import grouped
 from tests.doors.archive import BY_TYPE, check_records, form_of
-from tests.doors.model import CLOSED, FULL, menu_weights
+from tests.doors.model import CLOSED, menu_weights
 from tests.doors.stream import Chain, Stream, as_batches
 
 NAMES = ("a", "b")
@@ -133,7 +133,7 @@ def check_chain(chain: Chain, n_classes: int) -> None:
     assert all(0 <= key < state.next_id for key in [*ids, *known_ids])
     assert len(state.window_seq) == len(window.rows)
     assert (np.diff(state.window_seq) > 0).all()
-    for dishes in (state.dishes, chain.known.dishes) if chain.known.prior.covariance == FULL else ():
+    for dishes in (state.dishes, chain.known.dishes):
         corner = dishes.matrix[:, -1, -1] - chain.known.prior.beta
         np.testing.assert_allclose(corner, dishes.size, atol=1e-6, err_msg="instances in the statistics")
     np.testing.assert_array_equal(chain.known.seated.sum(axis=0), chain.known.dishes.size)

@@ -174,7 +174,7 @@ def main() -> None:
     from stream_osr_connectors.cli.warmup import warm_up
 
     assert stream_osr_connectors.kafka
-    next(warm_up())
+    warm_up()
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as asking:

@@ -419,33 +419,28 @@ def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
             assert "nan" not in text
             assert "inf" not in text
     assert str(model.summary())
-    if model.covariance == "full":
-        check_stream(model.value.stream)
+    check_stream(model.value.stream)
 
 
-COVARIANCES = pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
 ELSEWHERE = [{"a": 0.0, "b": 0.0}, {"a": 1e3, "b": -1e3}, {"a": None, "b": 1e99}, {"a": -1e99, "b": 1e99}] * 3
 
 
-@COVARIANCES
-def test_one_class_only(covariance):
-    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
+def test_one_class_only():
+    model = OpenSetRecognizer(batch_size=4)
     for x, _ in training_part(40)[::2]:
         model.learn_one(x, "only")
     assert model.predict_one({"a": 50.0, "b": 50.0}) == "unknown"
     decided(model, ELSEWHERE)
 
 
-@COVARIANCES
-def test_one_instance_only(covariance):
-    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
+def test_one_instance_only():
+    model = OpenSetRecognizer(batch_size=4)
     model.learn_one({"a": 3.0, "b": 4.0}, "only")
     decided(model, ELSEWHERE)
 
 
-@COVARIANCES
-def test_class_of_one_instance(covariance):
-    model = in_training(covariance=covariance, batch_size=4)
+def test_class_of_one_instance():
+    model = in_training(batch_size=4)
     model.learn_one({"a": -40.0, "b": 40.0}, "rare")
     report = model.freeze()
     assert report.small_classes == ("rare",)
@@ -454,18 +449,16 @@ def test_class_of_one_instance(covariance):
     decided(model, ELSEWHERE)
 
 
-@COVARIANCES
-def test_classes_of_one_instance_each(covariance):
-    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
+def test_classes_of_one_instance_each():
+    model = OpenSetRecognizer(batch_size=4)
     for i in range(12):
         model.learn_one({"a": float(i), "b": float(i * i % 7)}, f"class {i}")
     decided(model, ELSEWHERE)
 
 
-@COVARIANCES
-def test_fewer_instances_than_dimensions(covariance):
+def test_fewer_instances_than_dimensions():
     rng = np.random.default_rng(0)
-    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
+    model = OpenSetRecognizer(batch_size=4)
 
     def instance(centre: float) -> dict[str, float]:
         return {f"x{i}": float(v) for i, v in enumerate(rng.normal(centre, size=30))}
@@ -479,9 +472,8 @@ def test_fewer_instances_than_dimensions(covariance):
     decided(model, [instance(centre) for centre in (0, 20, 100)])
 
 
-@COVARIANCES
-def test_constant_features(covariance):
-    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
+def test_constant_features():
+    model = OpenSetRecognizer(batch_size=4)
     for x, y in training_part():
         model.learn_one({**x, "c": 7.0, "d": 0.0}, y)
     report = model.freeze()
@@ -502,9 +494,8 @@ def test_constant_features_whatever_the_units_of_the_others():
     assert model.predict_one({**usual, "c": 70.0}) == "unknown"
 
 
-@COVARIANCES
-def test_instances_that_are_all_equal(covariance):
-    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
+def test_instances_that_are_all_equal():
+    model = OpenSetRecognizer(batch_size=4)
     for _ in range(20):
         model.learn_one({"a": 5.0, "b": 0.0}, "left")
         model.learn_one({"a": 5.0, "b": 0.0}, "right")
@@ -512,9 +503,8 @@ def test_instances_that_are_all_equal(covariance):
     decided(model, ELSEWHERE)
 
 
-@COVARIANCES
-def test_identical_columns(covariance):
-    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
+def test_identical_columns():
+    model = OpenSetRecognizer(batch_size=4)
     for x, y in training_part():
         model.learn_one({**x, "a again": x["a"], "b tripled": 3 * x["b"]}, y)
     model.freeze()
@@ -523,9 +513,8 @@ def test_identical_columns(covariance):
     decided(model, [{"a": 0.0, "b": 0.0, "a again": 5.0, "b tripled": -9.0}, {"a": 1.0}])
 
 
-@COVARIANCES
-def test_columns_without_any_value(covariance):
-    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
+def test_columns_without_any_value():
+    model = OpenSetRecognizer(batch_size=4)
     for x, y in training_part():
         model.learn_one({**x, "c": None, "d": math.nan}, y)
     report = model.freeze()
@@ -534,18 +523,16 @@ def test_columns_without_any_value(covariance):
     decided(model, [{"a": 0.0, "b": 0.0, "c": 3.0}, {"d": 1.0}, {}])
 
 
-@COVARIANCES
 @pytest.mark.parametrize("size", [1e99, 1e50, 1e-50, 1e-99, 1e-160, 5e-324], ids=str)
-def test_values_of_any_size(covariance, size):
-    model = OpenSetRecognizer(batch_size=4, model=ModelOptions(covariance=covariance))
+def test_values_of_any_size(size):
+    model = OpenSetRecognizer(batch_size=4)
     for x, y in training_part():
         model.learn_one({"a": max(min(x["a"] / 20, 1), -1) * size, "b": x["b"]}, y)
     decided(model, [*ELSEWHERE, {"a": size, "b": 0.0}])
 
 
-@COVARIANCES
-def test_one_absurd_value_in_training(covariance):
-    model = in_training(covariance=covariance, batch_size=4)
+def test_one_absurd_value_in_training():
+    model = in_training(batch_size=4)
     model.learn_one({"a": 1e99, "b": -1e99}, "left")
     decided(model, ELSEWHERE)
 
@@ -563,11 +550,10 @@ def test_stream_of_absurd_values(trained):
     assert model.predict_one({"a": 0.0, "b": 0.0}) == "left"
 
 
-@COVARIANCES
 @pytest.mark.parametrize("small", [1, 3, 20])
-def test_what_lies_far_from_everything_is_unknown(covariance, small):
+def test_what_lies_far_from_everything_is_unknown(small):
     rng = np.random.default_rng(small)
-    model = OpenSetRecognizer(model=ModelOptions(covariance=covariance))
+    model = OpenSetRecognizer()
     for label, a, n in (("large", 0.0, 100), ("small", 10.0, small)):
         for _ in range(n):
             model.learn_one({"a": rng.normal(a), "b": rng.normal(), "c": rng.normal()}, label)
@@ -656,11 +642,6 @@ def test_training_that_cannot_begin_takes_nothing_in():
             model.learn_one(dict(zip("abcd", rows[3].tolist(), strict=True)), "left")
         assert pickle.dumps(model) == before
     assert len(model.value.training) == 3
-
-
-def test_tied_covariance_without_sweeps():
-    model = in_training(covariance="tied", training_sweeps=0)
-    assert model.freeze().instances == {"left": 30, "right": 30}
 
 
 def test_epsilon_that_leaves_nothing_known():

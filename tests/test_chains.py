@@ -11,7 +11,7 @@ import pytest
 from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
-from stream_osr.members import DRAWN, MIXED
+from stream_osr.members import MIXED
 from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
 from tests.doors.model import step_module as sampler
 from tests.doors.stream import PredictiveCache, as_batches, learn_evidence
@@ -121,11 +121,10 @@ def test_the_first_chain_does_not_depend_on_the_others(trained):
     assert alone.summary().emerging == among.summary().emerging
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
-def test_kinds_of_model_in_the_default_ensemble(covariance):
-    model = fitted(covariance=covariance, training_sweeps=10, **PARAMETERS)
+def test_kinds_of_model_in_the_default_ensemble():
+    model = fitted(training_sweeps=10, **PARAMETERS)
     draws = model.trained.draws
-    assert len(draws) == (1 if covariance == "tied" else 4)
+    assert len(draws) == 4
     assert all(known.location.freedom == 0 for known in draws)  # two classes do not foresee each other
     stream(model)
     model.flush()
@@ -136,18 +135,17 @@ def test_kinds_of_model_in_the_default_ensemble(covariance):
     assert [d.seq for d in decisions] == list(range(N))
     known_ids = {key for group in model.summary().known for key, _ in group.subclasses}
     assert all(d.subclass_id in known_ids for d in decisions if d.label != "unknown")
-    if covariance == "full":
+    if "full" == "full":
         check_stream(model.value.stream)
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_three_classes_place_new_subclasses_in_some_chains(covariance):
-    model, rng = OpenSetRecognizer(model=ModelOptions(covariance=covariance)), np.random.default_rng(0)
+def test_three_classes_place_new_subclasses_in_some_chains():
+    model, rng = OpenSetRecognizer(), np.random.default_rng(0)
     for i in range(240):
         model.learn_one(dict(zip("abc", rng.normal(np.eye(3)[i % 3] * 12).tolist(), strict=True)), i % 3)
     model.freeze()
     placed = [known.location.freedom > 0 for known in model.trained.draws]
-    kinds = MIXED if covariance == "full" else DRAWN * 4
+    kinds = MIXED
     assert placed == [kind.placed for kind in kinds]
 
 

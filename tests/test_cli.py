@@ -130,7 +130,7 @@ def test_a_label_of_the_unknown_that_is_only_like_a_number_is_text(work):
 def test_fit_asks_whether_a_column_of_numbers_is_the_label(work):
     rows = "".join(f"{i},{i % 7},{i * i % 11}\n" for i in range(120))
     (work / "prices.csv").write_text(f"price,a,b\n{rows}")
-    command = ("fit", "prices.csv", "-l", "price", "--covariance", "tied", "-o", "prices.osr")
+    command = ("fit", "prices.csv", "-l", "price", "-o", "prices.osr")
     done = call(*command, cwd=work)
     assert done.returncode == 1
     assert done.stderr.strip() == (
@@ -268,7 +268,6 @@ def test_nothing_but_plain_lines_when_nobody_watches(work):
         (("fit", "header.csv", "-l", "colour", "-o", "x.osr"), "no usable labelled instance"),
         (("fit", "train.csv", "-l", "colour", "-o", "missing/x.osr", "--features", "a,b,c"), "missing/x.osr"),
         (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--pca", "0"), "pca is 0"),
-        (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--covariance", "round"), "covariance is 'round'"),
         (("inspect", "stream.csv"), "not a saved stream-osr model"),
         (
             ("run", "-m", "model.osr", "-i", "stream.csv", "-o", "./stream.csv"),
@@ -293,11 +292,11 @@ def test_errors_are_a_line_or_two_and_a_non_zero_exit(work, arguments, says):
     assert len(done.stderr.strip().splitlines()) <= 2
 
 
-def test_warmup_compiles_every_covariance_and_says_so():
+def test_warmup_compiles_and_says_so():
     done = call("warmup")
     assert done.returncode == 0, done.stderr
     told = [line for line in done.stderr.splitlines() if not line.startswith("compiling")]  # said only when it does
-    assert [line.split()[0] for line in told] == ["full", "diagonal", "tied"]
+    assert [line.split()[0] for line in told] == ["ready"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

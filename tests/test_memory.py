@@ -44,9 +44,8 @@ def test_what_the_message_advises_is_not_refused(caplog: pytest.LogCaptureFixtur
     assert not [message for message in caplog.messages if "GiB" in message]
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_a_subclass_takes_what_is_said(covariance: str) -> None:
-    dishes = empty_dishes(7, make_prior(covariance, 40, nu=60.0, scale=1.0, beta=0.1))
+def test_a_subclass_takes_what_is_said() -> None:
+    dishes = empty_dishes(7, make_prior(40, nu=60.0, scale=1.0, beta=0.1))
     takes = sum(value.nbytes for value in dishes)
-    said = least_bytes(0, 40, 7, 1, full=covariance == "full") / HOLDERS
+    said = least_bytes(0, 40, 7, 1) / HOLDERS
     assert said == pytest.approx(takes, rel=0.1)

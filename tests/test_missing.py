@@ -93,15 +93,6 @@ def test_everything_missing_is_decided_by_the_seats_alone() -> None:
     assert decision.p_unknown < 0.2
 
 
-@pytest.mark.parametrize("covariance", ["diagonal", "tied"])
-def test_other_covariances_take_the_mean_as_before(covariance: str) -> None:
-    model = trained(covariance=covariance, chains=1)
-    model.learn_one({"a": 9.0})
-    model.flush()
-    (decision,) = model.drain()
-    assert decision.label == "high"
-
-
 def test_with_gaps_nothing_depends_on_threads() -> None:
     """Each chain has scratch memory of its own: shared, two runs of these rows differ by up to .2."""
     rng = np.random.default_rng(0)

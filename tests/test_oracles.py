@@ -13,13 +13,11 @@ from scipy import integrate, special, stats
 from tests.oracles import concentration, crf, niw, stream
 
 SIGMA = np.array([[1.3, 0.4, -0.2], [0.4, 0.8, 0.1], [-0.2, 0.1, 0.5]])
-COVARIANCES = ["full", "diagonal", "tied"]
 
 
 def bases(d: int) -> dict[str, niw.BaseMeasure]:
     return {
         "full": niw.Full(d, psi=1.7, nu=d + 1.5, beta=0.3),
-        "diagonal": niw.Diagonal(d, psi=1.7, nu=d + 1.5, beta=0.3),
         "tied": niw.Tied(SIGMA[:d, :d], beta=0.3),
     }
 
@@ -27,19 +25,17 @@ def bases(d: int) -> dict[str, niw.BaseMeasure]:
 # Base measures
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize("n", [0, 1, 2, 7])
-def test_closed_form_marginal_is_the_chain_of_predictives(covariance, d, n):
-    base = bases(d)[covariance]
+def test_closed_form_marginal_is_the_chain_of_predictives(d, n):
+    base = bases(d)["full"]
     rows = np.random.default_rng(n).normal(1.0, 2.0, size=(n, d))
     assert base.log_marginal(rows) == pytest.approx(base.log_marginal_chained(rows), rel=0, abs=1e-10)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
 @pytest.mark.parametrize("n", [0, 3])
-def test_predictive_integrates_to_one(covariance, n):
-    base = bases(1)[covariance]
+def test_predictive_integrates_to_one(n):
+    base = bases(1)["full"]
     rows = np.random.default_rng(5).normal(size=(n, 1))
 
     def density(x):
@@ -51,7 +47,7 @@ def test_predictive_integrates_to_one(covariance, n):
 
 def test_predictive_of_hand_worked_cases():
     # nu = psi = beta = 1 and no rows: Cauchy with squared scale psi (beta + 1) / (beta nu) = 2.
-    for base in (niw.Full(1, 1.0, 1.0, 1.0), niw.Diagonal(1, 1.0, 1.0, 1.0)):
+    for base in (niw.Full(1, 1.0, 1.0, 1.0),):
         assert base.log_predictive([0.0], []) == pytest.approx(-np.log(np.pi * np.sqrt(2)))
         assert base.log_predictive([2.0], []) == pytest.approx(-np.log(np.pi * np.sqrt(2) * (1 + 4 / 2)))
     # One row at 2 with sigma = beta = 1: mean ~ N(1, 1/2), predictive N(1, 3/2).
@@ -59,8 +55,7 @@ def test_predictive_of_hand_worked_cases():
     assert tied.log_predictive([1.0], [[2.0]]) == pytest.approx(-0.5 * np.log(2 * np.pi * 1.5))
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_marginal_is_the_likelihood_integrated_over_the_prior(covariance):
+def test_marginal_is_the_likelihood_integrated_over_the_prior():
     rows = np.array([0.3, -1.1])
     psi, nu, beta = 1.7, 2.5, 0.6
 
@@ -72,7 +67,7 @@ def test_marginal_is_the_likelihood_integrated_over_the_prior(covariance):
         return density * stats.invgamma.pdf(variance, nu / 2, scale=psi / 2) * variance
 
     expected = integrate.quad(given_variance, -10, 25, epsabs=1e-13, limit=200)[0]
-    base = {"full": niw.Full, "diagonal": niw.Diagonal}[covariance](1, psi, nu, beta)
+    base = niw.Full(1, psi, nu, beta)
     assert np.exp(base.log_marginal(rows)) == pytest.approx(expected, rel=1e-8)
 
 
@@ -91,44 +86,18 @@ def test_full_marginal_is_the_likelihood_averaged_over_draws_of_the_prior():
     assert abs(np.mean(likelihoods) - np.exp(base.log_marginal(rows))) < 4 * standard_error
 
 
-def test_diagonal_feature_has_the_marginal_prior_that_it_has_in_the_full_model():
-    d, x = 3, 0.7
-    full, diagonal = bases(d)["full"], bases(1)["diagonal"]
-    mean, beta, nu, scale_matrix = full.posterior([])
-    shape = scale_matrix * (beta + 1) / (beta * (nu - d + 1))
-    # A coordinate of a multivariate t is a t with the same degrees of freedom.
-    feature = stats.t.logpdf(x, df=nu - d + 1, loc=mean[1], scale=np.sqrt(shape[1, 1]))
-    assert diagonal.log_predictive([x], []) == pytest.approx(feature)
-    assert bases(d)["diagonal"].log_predictive([x] * d, []) == pytest.approx(d * feature)
-
-
-def test_one_feature_is_the_same_full_or_diagonal():
-    rows = np.random.default_rng(2).normal(size=(5, 1))
-    assert bases(1)["full"].log_marginal(rows) == pytest.approx(bases(1)["diagonal"].log_marginal(rows))
-
-
 @pytest.mark.statistical
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_drawn_blocks_follow_the_predictives(covariance):
-    base = bases(2)[covariance]
+def test_drawn_blocks_follow_the_predictives():
+    base = bases(2)["full"]
     rng = np.random.default_rng(7)
     uniforms = []
     for _ in range(1500):
         first, second = base.draw_rows(2, rng)
         posterior = base.posterior([first])
-        if covariance == "full":
-            mean, beta, nu, scale_matrix = posterior
-            shape = scale_matrix * (beta + 1) / (beta * (nu - 1))
-            squares = (second - mean) @ np.linalg.inv(shape) @ (second - mean)
-            uniforms.append(stats.f.cdf(squares / 2, 2, nu - 1))
-        elif covariance == "diagonal":
-            mean, beta, nu, psi = posterior
-            scale = np.sqrt(psi * (beta + 1) / (beta * nu))
-            uniforms.append(stats.t.cdf(second[1], nu, mean[1], scale[1]))
-        else:
-            mean, beta = posterior
-            variance = SIGMA[0, 0] * (1 + 1 / beta)
-            uniforms.append(stats.norm.cdf(second[0], mean[0], np.sqrt(variance)))
+        mean, beta, nu, scale_matrix = posterior
+        shape = scale_matrix * (beta + 1) / (beta * (nu - 1))
+        squares = (second - mean) @ np.linalg.inv(shape) @ (second - mean)
+        uniforms.append(stats.f.cdf(squares / 2, 2, nu - 1))
     assert stats.kstest(uniforms, "uniform").pvalue > 0.001
 
 
@@ -469,10 +438,9 @@ def test_one_instance_is_seated_by_the_predictive_rule():
     assert exact.mean_alpha == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
 @pytest.mark.parametrize("alpha", [(10.0, 1.0), 0.8], ids=["gamma prior", "fixed"])
-def test_stream_with_nothing_seated_is_the_plain_franchise(covariance, alpha):
-    base = bases(2)[covariance]
+def test_stream_with_nothing_seated_is_the_plain_franchise(alpha):
+    base = bases(2)["full"]
     rows = np.random.default_rng(9).normal(size=(4, 2))
     plain = crf.Franchise([0] * 4, alpha, 3.0, ownership=True).posterior(rows, base)
     exact = stream.target(stream.StreamState(base, alpha, 3.0), rows)

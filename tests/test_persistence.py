@@ -119,8 +119,6 @@ def test_goes_on_bit_for_bit(way, point, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"covariance": "diagonal"},
-        {"covariance": "tied"},
         {"pca_components": 2},
         {"max_training": 20},
         {"nu": 9, "beta": 1},

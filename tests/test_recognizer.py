@@ -382,9 +382,8 @@ def test_each_decision_is_drained_once_in_order_of_arrival(trained, instances):
     assert [d.batch for d in decisions] == [i // 16 for i in range(200)]
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
-def test_decisions_are_coherent(covariance):
-    model = fitted(covariance=covariance, batch_size=32)
+def test_decisions_are_coherent():
+    model = fitted(batch_size=32)
     part = stream_part(300)
     for x, _ in part:
         model.learn_one(x)
@@ -408,9 +407,8 @@ def test_decisions_are_coherent(covariance):
             assert d.subclass_id not in known_ids["left"] | known_ids["right"]
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_decisions_are_right_where_the_classes_are_apart(covariance):
-    model = fitted(covariance=covariance, batch_size=32)
+def test_decisions_are_right_where_the_classes_are_apart():
+    model = fitted(batch_size=32)
     part = stream_part(300)
     for x, _ in part:
         model.learn_one(x)

@@ -21,7 +21,7 @@ from stream_osr.config import grouped
 from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
 from tests.blobs import KNOWN, NEW, around, check_stream, learn_all, members, stream_part, told, training_part
 from tests.data import need_data
-from tests.doors.model import DIAGONAL, TIED, homogeneous, of_nobody, whiten
+from tests.doors.model import homogeneous, of_nobody, whiten
 from tests.doors.stream import Stream, as_batches, remembered
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 32, "half_life": 100.0, "chains": 2, "training_sweeps": 10}
@@ -85,7 +85,6 @@ def emerged_id(model: OpenSetRecognizer) -> int:
         ({"chains": 4}, {"chains": 1}),
         ({"chains": 1}, {"chains": 3}),
         ({"ensemble": "drawn"}, {"nu": 6.0, "scale": 0.3, "beta": 0.5}),
-        ({"covariance": "tied"}, {"covariance": "tied"}),
         ({"pca_components": 2}, {}),
     ],
 )
@@ -114,7 +113,6 @@ def test_a_retrained_model_goes_on_with_what_has_emerged(old: dict[str, Any], ne
     ("old", "new"),
     [
         ({}, {}),
-        ({"covariance": "tied"}, {"covariance": "tied"}),
         ({"ensemble": "drawn"}, {"nu": 6.0, "scale": 0.3, "beta": 0.5}),
         ({"pca_components": 2}, {"pca_components": 1}),
     ],
@@ -132,7 +130,7 @@ def test_statistics_are_those_of_the_instances(old: dict[str, Any], new: dict[st
         prior = chain.known.prior
         for slot, key in enumerate(chain.state.ids.tolist()):
             mine = rows[inside[key]]
-            sums = mine[:, :-1].sum(axis=0)[None] if prior.covariance == TIED else mine.T @ mine
+            sums = mine.T @ mine
             found = chain.state.dishes.matrix[slot] - of_nobody(prior)
             np.testing.assert_allclose(found, sums, rtol=1e-9, atol=1e-8)
             assert chain.state.dishes.size[slot] == len(mine)
@@ -147,9 +145,9 @@ def test_statistics_are_those_of_the_instances(old: dict[str, Any], new: dict[st
     assert seen > 100
 
 
-@pytest.mark.parametrize("arguments", [{}, {"covariance": "diagonal"}, {"pca_components": 1}])
+@pytest.mark.parametrize("arguments", [{}, {"pca_components": 1}])
 def test_over_the_same_trained_part_statistics_are_the_same_bits(arguments: dict[str, Any]) -> None:
-    """Other settings are another model to the service; whatever covariance and PCA are, nothing has to be mapped."""
+    """Other settings are another model to the service; whatever the PCA is, nothing has to be mapped."""
     earlier = play(fitted(0, **arguments))
     model = OpenSetRecognizer.from_trained(earlier.trained, **grouped(**{**SETTINGS, **arguments, "seed": 9}))
     carried(earlier, model)
@@ -408,13 +406,6 @@ def test_models_that_do_not_fit_together() -> None:
         InvalidParameter, match="the earlier model has 'b' and the new one has 'c'; train on the same"
     ):
         other.carry_over(earlier)
-    with pytest.raises(InvalidParameter, match="differ in covariance"):
-        fitted(1, covariance="tied").carry_over(earlier)
-    flat = play(fitted(0, covariance="diagonal"), n=64)
-    flat.flush()
-    assert flat.trained.known.prior.covariance == DIAGONAL
-    with pytest.raises(InvalidParameter, match="with diagonal covariances"):
-        fitted(1, covariance="diagonal").carry_over(flat)
     cut = play(fitted(0, pca_components=1), n=64)
     cut.flush()
     fitted(1, pca_components=1).carry_over(cut)  # a PCA is no hindrance

@@ -21,7 +21,7 @@ def compiled():
     return {(kernel.py_func.__module__, kernel.__name__, types) for kernel in kernels for types in kernel.overloads}
 
 
-list(warm_up())
+warm_up()
 before = compiled()
 %s
 for module, name, types in sorted(compiled() - before, key=str):
@@ -71,8 +71,6 @@ earlier.flush()
     [
         {},
         {"window": 0, "chains": 1},
-        {"covariance": "diagonal"},
-        {"covariance": "tied"},
         {"ensemble": "drawn"},
         {"max_false_unknown": 0.05, "half_life": 100.0, "decision_delay": 64},
     ],

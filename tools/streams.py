@@ -106,7 +106,6 @@ RUNS = (
             "chains": 1,
             "batch_size": 100,
             "pca_components": 20,
-            "covariance": "tied",
             "broad": False,
             "max_false_unknown": 0.05,
             "min_probability": 0.6,
@@ -124,7 +123,6 @@ RUNS = (
         {
             "chains": 3,
             "batch_size": 50,
-            "covariance": "diagonal",
             "ensemble": "drawn",
             "max_subclasses": 4,
             "max_dormant": 3,

@@ -59,7 +59,6 @@ def cocluster(
     sweeps: int = 30,
     start: Literal["random", "classwise"] = "random",
     epsilon: float = 0.01,
-    covariance: str = "full",
     places: np.ndarray | None = None,
     concentration: float = 1.0,
     pca_components: int | None = None,
@@ -89,7 +88,7 @@ def cocluster(
         own, which is far less erratic.
     epsilon
         Share of its class below which a subclass is removed.
-    covariance, pca_components, pca_variance
+    pca_components, pca_variance
         As for :class:`stream_osr.OpenSetRecognizer`.
     places
         Places of each feature: 0 for a number, and for a category, held as numbers of values, two more than it has
@@ -125,7 +124,7 @@ def cocluster(
         kinds = np.zeros(X_train.shape[1], np.int64) if places is None else places
         space = fit_mixed(X_train, group, kinds, pca_components=pca_components, pca_variance=pca_variance)
         rows = homogeneous(whiten(space, np.concatenate([X_train, X_test])))
-        prior = make_prior(covariance, space.forward.shape[1], nu=nu, scale=scale, beta=beta)
+        prior = make_prior(space.forward.shape[1], nu=nu, scale=scale, beta=beta)
         if len(space.places):
             base = base_of(rows[: len(X_train)], group, space.places)
             prior = with_base(prior, space.places, base, concentration)

@@ -21,12 +21,12 @@ from stream_osr.discovery.lives import RECENT
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
 from stream_osr.errors import PersistenceError
 from stream_osr.labels import check_label, unknown_label
+from stream_osr.model import gaussian
 from stream_osr.model.dependence import LAGS
 from stream_osr.model.dishes import log_constant
-from stream_osr.model.gaussian import diagonal, full
 from stream_osr.model.jit import Array
 from stream_osr.model.known import densities
-from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape, width_of
+from stream_osr.model.prior import Prior, statistics_shape, width_of
 from stream_osr.showing import printable, shown
 
 REMEDY = "save it again, or go back to an earlier copy"
@@ -117,15 +117,10 @@ def statistics_fit(statistics: Form, base: Form | Prior, where: str) -> bool:
         )
     for k, (n, own) in enumerate(zip(size.tolist(), matrix, strict=True)):
         at, r = f"{where}.matrix[{k}]", prior.beta + n
-        if prior.covariance == FULL:
-            need(near(own[d, d], r), f"{at}[{d}, {d}]", f"{own[d, d]:.9g}", f"{r:.9g}: prior.beta + size")
-            definite(own, at)
-            scatter = own[:d, :d] - np.outer(own[d, :d], own[d, :d]) / r
-            least = float(np.linalg.eigvalsh(scatter)[0]) if d else prior.psi
-        elif prior.covariance == DIAGONAL:
-            least = float((own[1] - own[0] ** 2 / r).min(initial=np.inf))
-        else:
-            continue
+        need(near(own[d, d], r), f"{at}[{d}, {d}]", f"{own[d, d]:.9g}", f"{r:.9g}: prior.beta + size")
+        definite(own, at)
+        scatter = own[:d, :d] - np.outer(own[d, :d], own[d, :d]) / r
+        least = float(np.linalg.eigvalsh(scatter)[0]) if d else prior.psi
         enough = least >= LEAST_SCATTER * prior.psi - WORST * float(np.abs(own).max())
         expected = f"{LEAST_SCATTER} of the prior's at least, which is {prior.psi:.6g}: Prior.psi"
         need(enough, at, f"of a scatter of {least:.6g}", expected)
@@ -139,17 +134,10 @@ def dishes_fit(dishes: Form, base: Form, where: str) -> bool:
     for k, (n, own) in enumerate(zip(dishes.size.tolist(), dishes.matrix, strict=True)):
         inverse, rounding = np.empty_like(own), ROUNDING
         own = np.ascontiguousarray(own)
-        if prior.covariance == FULL:
-            log_det = full.invert(own, inverse)
-            scale = np.sqrt(np.diag(own))
-            scale = np.outer(scale, scale)
-            rounding += WORST * float(np.linalg.cond(own / scale))
-        elif prior.covariance == DIAGONAL:
-            log_det = diagonal.refresh(own, inverse, n, prior)
-            rounding += WORST * float((own[1] / inverse[1]).max(initial=1.0))
-            scale = 1.0 / np.maximum(np.abs(inverse), 1.0)
-        else:
-            inverse, log_det, scale = own / (prior.beta + n), 0.0, np.ones_like(own)
+        log_det = gaussian.invert(own, inverse)
+        scale = np.sqrt(np.diag(own))
+        scale = np.outer(scale, scale)
+        rounding += WORST * float(np.linalg.cond(own / scale))
         fits = near(dishes.inverse[k] * scale, inverse * scale, rounding)
         need(fits, f"{where}.inverse[{k}]", "another", "as its matrix says")
         need(near(dishes.log_det[k], log_det, rounding), f"{where}.log_det[{k}]", "another", "as its matrix says")
@@ -206,7 +194,7 @@ def fit_without_window(state: Form, base: Form, n_classes: int) -> bool:
     slots = state.franchise.table_dish[window.table] - n_classes
     guests = np.bincount(slots[slots >= 0], minlength=len(dishes.size))
     need((guests <= dishes.size).all(), "StreamState.dishes.size", "less", "its guests in the window")
-    for k in np.flatnonzero(guests) if prior.covariance == FULL else ():
+    for k in np.flatnonzero(guests):
         rows, matrix = window.rows[slots == k, len(prior.first) :], dishes.matrix[k]
         rest = matrix - rows.T @ rows + np.diag(np.diag(matrix)) * ROUNDING
         definite(rest, f"StreamState.dishes.matrix[{k}] without its guests")

@@ -62,11 +62,13 @@ def _with_some(name: str) -> tuple[Callable[[Any], dict[str, Any]], Callable[...
     """Make the two functions of a record that has such fields."""
     kind = getattr(import_module(f"stream_osr.{ROWS[name].module}"), name)
     fields = OF_SOME[name]
+    fixed = FIXED.get(name, {})
 
     def to(value: Any) -> dict[str, Any]:
-        return {**value._asdict(), **_some(**{field: getattr(value, field) for field in fields})}
+        return {**fixed, **value._asdict(), **_some(**{field: getattr(value, field) for field in fields})}
 
     def of(**values: Any) -> Any:
+        values = {field: value for field, value in values.items() if field not in fixed}
         count = () if "size" not in values else (len(values["size"]),)
         count = (len(values["head"]),) if "head" in values else count
         for field, dtype in fields.items():
@@ -87,6 +89,8 @@ OF_SOME: Mapping[str, Mapping[str, type[Any]]] = {
     "References": {"gain": float},
 }
 """Fields that are empty in memory, and nothing in archives: without categories, powers, or dependent neighbours."""
+FIXED: Mapping[str, Mapping[str, Any]] = {"Prior": {"covariance": 0}}
+"""Fields that are in archives alone, with the one value that they have."""
 NONE: Mapping[type[Any], Any] = {Flags: NO_FLAGS, Powers: NO_POWERS}
 
 TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {

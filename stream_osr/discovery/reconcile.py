@@ -147,7 +147,7 @@ def reconcile(
     >>> from stream_osr.model.dishes import empty_dishes, refill
     >>> from stream_osr.model.marginal import statistics_of
     >>> from stream_osr.model.prior import homogeneous, make_prior
-    >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
+    >>> prior = make_prior(2, nu=4, scale=1, beta=1)
     >>> centres = np.repeat([[0.0], [10.0]], [40, 20], axis=0)
     >>> rows = homogeneous(np.random.default_rng(1).normal(centres, size=(60, 2)))
     >>> dishes = empty_dishes(3, prior)

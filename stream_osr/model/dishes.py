@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model import categories
-from stream_osr.model.gaussian import diagonal, full, tied
+from stream_osr.model import categories, gaussian
 from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
-from stream_osr.model.prior import DIAGONAL, FULL, Prior
+from stream_osr.model.prior import Prior
 
 REFRESH_EVERY = 512
 """Rank-one updates of an inverse between two inversions of the stored sum (``tests/model/test_dishes.py``)."""
 
 
 class Dishes(NamedTuple):
-    """Sufficient statistics of K subclasses; what the matrices hold is the covariance model's business.
+    """Sufficient statistics of K subclasses; what the matrices hold is said in :mod:`stream_osr.model.gaussian`.
 
     Attributes
     ----------
@@ -57,9 +56,7 @@ def empty_dishes(capacity: int, prior: Prior) -> Dishes:
 def _free(capacity: int, prior: Prior) -> Dishes:
     """Make free slots for ``capacity`` subclasses: nothing but their size of 0 is written."""
     d, places = prior.n_features, prior.pseudo.shape[0]
-    if prior.covariance == FULL:
-        return _unwritten(capacity, d + 1, d + 1, places)
-    return _unwritten(capacity, 2 if prior.covariance == DIAGONAL else 1, d, places)
+    return _unwritten(capacity, d + 1, d + 1, places)
 
 
 @kernel
@@ -138,32 +135,24 @@ def refill(dishes: Dishes, dish: Array, rows: Array, prior: Prior) -> None:
 
 @kernel
 def sum_up(dishes: Dishes, dish: Array, rows: Array, prior: Prior) -> None:
-    """State the subclasses anew, as :func:`refill` does; full covariances are inverted once, not row by row."""
-    if prior.covariance != FULL:
-        refill(dishes, dish, rows, prior)
-        return
+    """State the subclasses anew, as :func:`refill` does; each matrix is inverted once, not row by row."""
     clear_all(dishes, prior)
     skip = prior.first.shape[0]
     for i in range(rows.shape[0]):
         dishes.size[dish[i]] += 1
-        full.shift(dishes.matrix[dish[i]], rows[i, skip:], 1.0)
+        gaussian.shift(dishes.matrix[dish[i]], rows[i, skip:], 1.0)
         categories.shift(dishes.counts[dish[i]], rows[i], 1.0, prior)
     for k in range(dishes.size.shape[0]):
         n = dishes.size[k]
         if n > 0:
-            dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
+            dishes.log_det[k] = gaussian.invert(dishes.matrix[k], dishes.inverse[k])
             dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
 
 
 @called_kernel
 def clear(dishes: Dishes, k: int, prior: Prior) -> None:
     """Empty slot k: the prior, exactly."""
-    if prior.covariance == FULL:
-        dishes.log_det[k] = full.reset(dishes.matrix[k], dishes.inverse[k], prior)
-    elif prior.covariance == DIAGONAL:
-        dishes.log_det[k] = diagonal.reset(dishes.matrix[k], dishes.inverse[k], prior)
-    else:
-        dishes.log_det[k] = tied.reset(dishes.matrix[k], dishes.inverse[k])
+    dishes.log_det[k] = gaussian.reset(dishes.matrix[k], dishes.inverse[k], prior)
     dishes.updates[k] = 0
     dishes.size[k] = 0
     dishes.constant[k, 0] = log_constant(0, prior)
@@ -174,11 +163,7 @@ def clear(dishes: Dishes, k: int, prior: Prior) -> None:
 @called_kernel
 def log_constant(n: int, prior: Prior) -> float:
     """Compute the part of the log predictive that depends on the number of instances alone."""
-    if prior.covariance == FULL:
-        return full.log_constant(n, prior)
-    if prior.covariance == DIAGONAL:
-        return diagonal.log_constant(n, prior)
-    return 0.0
+    return gaussian.log_constant(n, prior)
 
 
 @borrowing_kernel
@@ -186,12 +171,7 @@ def log_predictive(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
     """Log posterior predictive density of the homogeneous row ``x`` under subclass k."""
     n, columns = dishes.size[k], prior.first.shape[0]
     z = x[columns:]
-    if prior.covariance == FULL:
-        out = full.log_predictive(dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 0], z, prior)
-    elif prior.covariance == DIAGONAL:
-        out = diagonal.log_predictive(dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 0], z, prior)
-    else:
-        out = tied.log_predictive(dishes.inverse[k], n, z, prior)
+    out = gaussian.log_predictive(dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 0], z, prior)
     return out + categories.log_predictive(dishes.counts[k], x, prior) if columns > 0 else out
 
 
@@ -200,14 +180,9 @@ def log_predictive_without(dishes: Dishes, k: int, x: Array, prior: Prior) -> fl
     """Log predictive density of ``x`` under subclass k without ``x``, which is one of its instances."""
     n, columns = dishes.size[k], prior.first.shape[0]
     z = x[columns:]
-    if prior.covariance == FULL:
-        out = full.log_predictive_without(
-            dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 1], z, prior
-        )
-    elif prior.covariance == DIAGONAL:
-        out = diagonal.log_predictive_without(dishes.matrix[k], n, dishes.constant[k, 1], z, prior)
-    else:
-        out = tied.log_predictive_without(dishes.matrix[k], n, z, prior)
+    out = gaussian.log_predictive_without(
+        dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 1], z, prior
+    )
     return out + categories.log_predictive_without(dishes.counts[k], x, prior) if columns > 0 else out
 
 
@@ -219,17 +194,12 @@ def add(dishes: Dishes, k: int, x: Array, prior: Prior) -> None:
 
 @borrowing_kernel
 def add_telling(dishes: Dishes, k: int, x: Array, prior: Prior, v: Array) -> None:
-    """Put ``x`` into subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
+    """Put ``x`` into subclass k; ``v`` becomes ``Q x~`` as it was before."""
     if dishes.size[k] == 0:
         clear(dishes, k, prior)
     n, z = dishes.size[k] + 1, x[prior.first.shape[0] :]
-    if prior.covariance == FULL:
-        dishes.log_det[k] = full.add(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], z, v)
-        _count_update(dishes, k)
-    elif prior.covariance == DIAGONAL:
-        dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], z, n, 1.0, prior)
-    else:
-        tied.shift(dishes.matrix[k], dishes.inverse[k], z, n, 1.0, prior)
+    dishes.log_det[k] = gaussian.add(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], z, v)
+    _count_update(dishes, k)
     categories.shift(dishes.counts[k], x, 1.0, prior)
     dishes.size[k] = n
     dishes.constant[k, 1] = dishes.constant[k, 0]
@@ -244,20 +214,14 @@ def remove(dishes: Dishes, k: int, x: Array, prior: Prior) -> None:
 
 @borrowing_kernel
 def remove_telling(dishes: Dishes, k: int, x: Array, prior: Prior, v: Array) -> None:
-    """Take ``x`` out of subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
+    """Take ``x`` out of subclass k; ``v`` becomes ``Q x~`` as it was before."""
     n, z = dishes.size[k] - 1, x[prior.first.shape[0] :]
     if n == 0:
-        if prior.covariance == FULL:
-            full.times(dishes.inverse[k], z, v)
+        gaussian.times(dishes.inverse[k], z, v)
         clear(dishes, k, prior)
         return
-    if prior.covariance == FULL:
-        dishes.log_det[k] = full.remove(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], z, v)
-        _count_update(dishes, k)
-    elif prior.covariance == DIAGONAL:
-        dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], z, n, -1.0, prior)
-    else:
-        tied.shift(dishes.matrix[k], dishes.inverse[k], z, n, -1.0, prior)
+    dishes.log_det[k] = gaussian.remove(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], z, v)
+    _count_update(dishes, k)
     categories.shift(dishes.counts[k], x, -1.0, prior)
     dishes.size[k] = n
     dishes.constant[k, 0] = dishes.constant[k, 1]
@@ -268,7 +232,7 @@ def remove_telling(dishes: Dishes, k: int, x: Array, prior: Prior, v: Array) -> 
 def _count_update(dishes: Dishes, k: int) -> None:
     dishes.updates[k] += 1
     if dishes.updates[k] >= REFRESH_EVERY:
-        dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
+        dishes.log_det[k] = gaussian.invert(dishes.matrix[k], dishes.inverse[k])
         dishes.updates[k] = 0
 
 
@@ -287,48 +251,19 @@ def log_block_predictive(dishes: Dishes, k: int, block: Array, member: bool, pri
     of_values = 0.0
     if prior.first.shape[0] > 0:
         of_values = categories.log_block_predictive(dishes.counts[k], block, member, prior)
-    if prior.covariance == FULL:
-        changed = full.log_det_of_prior(prior)
-        if n == 0:
-            changed = full.log_det_begun(block, prior)
-        elif other > 0:
-            changed = full.log_det_with(matrix, dishes.inverse[k], log_det, block, sign)
-        return sign * full.log_marginal_ratio(log_det, n, changed, other, prior) + of_values
-    if prior.covariance == DIAGONAL:
-        return sign * _diagonal_ratio(matrix, log_det, n, block, sign, other, prior) + of_values
-    return sign * _tied_ratio(matrix, n, block, sign, other, prior) + of_values
-
-
-@kernel
-def _diagonal_ratio(
-    matrix: Array, log_det: float, n: int, block: Array, sign: float, other: int, prior: Prior
-) -> float:
-    changed = diagonal.log_det_with(matrix.copy(), block, sign, other, prior)
-    return diagonal.log_marginal(changed, other, prior) - diagonal.log_marginal(log_det, n, prior)
-
-
-@kernel
-def _tied_ratio(matrix: Array, n: int, block: Array, sign: float, other: int, prior: Prior) -> float:
-    m = matrix.copy()
-    squares, skip = 0.0, prior.first.shape[0]
-    for i in range(block.shape[0]):
-        for a in range(prior.n_features):
-            m[0, a] += sign * block[i, skip + a]
-            squares += block[i, skip + a] * block[i, skip + a]
-    ratio = tied.log_marginal(m, other, prior) - tied.log_marginal(matrix, n, prior)
-    constant = block.shape[0] * prior.n_features * math.log(2.0 * math.pi)
-    return ratio - sign * 0.5 * (squares + constant)
+    changed = gaussian.log_det_of_prior(prior)
+    if n == 0:
+        changed = gaussian.log_det_begun(block, prior)
+    elif other > 0:
+        changed = gaussian.log_det_with(matrix, dishes.inverse[k], log_det, block, sign)
+    return sign * gaussian.log_marginal_ratio(log_det, n, changed, other, prior) + of_values
 
 
 @borrowing_kernel
 def mahalanobis(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
     """Distance of ``x`` from subclass k in the numeric features, in standard deviations of its predictive."""
     n, z = dishes.size[k], x[prior.first.shape[0] :]
-    if prior.covariance == FULL:
-        return full.mahalanobis(dishes.inverse[k], n, z, prior)
-    if prior.covariance == DIAGONAL:
-        return diagonal.mahalanobis(dishes.inverse[k], n, z, prior)
-    return tied.mahalanobis(dishes.inverse[k], n, z, prior)
+    return gaussian.mahalanobis(dishes.inverse[k], n, z, prior)
 
 
 @borrowing_kernel
@@ -371,20 +306,11 @@ def log_prior_densities(rows: Array, columns: int, prior: Prior) -> Array:
     constant = log_constant(0, prior)
     for i in range(n):
         square = 0.0
-        logs = 0.0
         for a in range(columns, columns + d):
             square += rows[i, a] * rows[i, a]
-            logs += math.log1p(rows[i, a] * rows[i, a] * prior.beta / ((prior.beta + 1.0) * prior.psi))
-        if prior.covariance == FULL:
-            h = square / prior.psi + 1.0 / prior.beta
-            log_det = d * math.log(prior.psi) + math.log(prior.beta)
-            out[i] = constant - 0.5 * log_det - 0.5 * (prior.nu + 1.0) * math.log1p(h)
-        elif prior.covariance == DIAGONAL:
-            df = prior.nu - d + 1.0
-            out[i] = constant - 0.5 * d * math.log(prior.psi) - 0.5 * (df + 1.0) * logs
-        else:
-            shrink = prior.beta / (prior.beta + 1.0)
-            out[i] = 0.5 * d * math.log(shrink / (2.0 * math.pi)) - 0.5 * shrink * square
+        h = square / prior.psi + 1.0 / prior.beta
+        log_det = d * math.log(prior.psi) + math.log(prior.beta)
+        out[i] = constant - 0.5 * log_det - 0.5 * (prior.nu + 1.0) * math.log1p(h)
     return out
 
 

@@ -578,7 +578,7 @@ def rank_levels(
 
 
 def restated(dishes: Dishes, k: int, prior: Prior, other: Prior) -> Dishes:
-    """State subclass k under another base measure of the same covariance model: one slot."""
+    """State subclass k under another base measure: one slot."""
     out = copy_slots(dishes, np.array([k]), 1)
     if not same_prior(prior, other):
         out.matrix[0] += of_nobody(other) - of_nobody(prior)

@@ -14,7 +14,7 @@ as if they were nearer, `scatter.py`). Its degrees of freedom are those that for
 left out of its class.
 
 Its tails are lighter than those of the density of a new subclass, in every direction: what lies far from everything
-is unknown. With tied covariances that density is Gaussian, and there are no broad terms.
+is unknown.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from scipy.linalg import solve_triangular
 
 from stream_osr.model import categories, student_t
 from stream_osr.model.categories import log_table, places_of
-from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without, log_predictives
+from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without
 from stream_osr.model.jit import Array, kernel
-from stream_osr.model.prior import DIAGONAL, FULL, Prior
+from stream_osr.model.prior import Prior
 from stream_osr.model.whitening import bounded_scatter
 
 FREEDOM_ABOVE = 2.0 ** np.arange(2, 9)
@@ -110,7 +110,7 @@ def fit_broad(
     """
     columns = len(prior.first)
     d = rows.shape[1] - columns
-    least = (prior.nu - d + 1.0) * (d if prior.covariance == DIAGONAL else 1)  # of the conjugate predictive
+    least = prior.nu - d + 1.0  # of the conjugate predictive
     outlines = [outline(rows[group == j, columns:]) for j in range(int(group.max()) + 1)]
     size, held = np.bincount(group), np.bincount(group, kept)
     missing = (size - held)[group] - ~kept + alpha  # of the other instances
@@ -249,7 +249,7 @@ def densities(known: Known) -> Densities:
     kept = ((share >= known.epsilon) | np.isin(known.ids, known.named)) & (known.seated > 0)
     with np.errstate(divide="ignore"):
         log_weight = np.log(np.where(kept, known.seated / (known.size + known.alpha)[:, None], 0.0))
-    sums = _terms(known, log_weight) if known.prior.covariance == FULL else []
+    sums = _terms(known, log_weight)
     menu = np.maximum(np.where(kept, known.tables, 0.0).sum(axis=1), 1.0)
     return Densities(student_t.pack(sums, known.prior.n_features, len(known.prior.pseudo)), log_weight, menu)
 
@@ -336,14 +336,10 @@ def log_densities(
     Log density ``F_j`` and the most responsible subclass, both of shape (n, J), and the log density as the first
     of a new subclass, shape (n,).
     """
-    if known.prior.covariance == FULL:
-        columns = len(known.prior.first)
-        product = student_t.products(rows, columns) if product is None else product
-        sums, best = student_t.log_sums(frozen.terms, product, places_of(rows, columns))
-        return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
-    log_density, responsible = mix(log_predictives(rows, known.dishes, known.prior), frozen.log_weight)
-    log_density = add_broad(log_density, broad_shapes(known), frozen.log_weight, rows)
-    return log_density, responsible, log_new(known, rows)
+    columns = len(known.prior.first)
+    product = student_t.products(rows, columns) if product is None else product
+    sums, best = student_t.log_sums(frozen.terms, product, places_of(rows, columns))
+    return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
 
 
 def log_class_densities(known: Known, frozen: Densities, rows: Array) -> tuple[Array, Array]:

@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model import categories
+from stream_osr.model import categories, gaussian
 from stream_osr.model.categories import spread_out
 from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, log_predictive, sum_up
-from stream_osr.model.gaussian import diagonal, full, tied
 from stream_osr.model.jit import Array, kernel
-from stream_osr.model.prior import DIAGONAL, FULL, Prior
+from stream_osr.model.prior import Prior
 from stream_osr.model.student_t import CONJUGATE, Location, log_placed
 
 
@@ -72,14 +71,7 @@ def of_nobody(prior: Prior) -> Array:
 
 @kernel
 def _log_det(n: int, matrix: Array, prior: Prior) -> float:
-    if prior.covariance == FULL:
-        return float(np.linalg.slogdet(matrix)[1])
-    total = 0.0
-    if prior.covariance == DIAGONAL:
-        for a in range(matrix.shape[1]):
-            scatter = matrix[1, a] - matrix[0, a] ** 2 / (prior.beta + n)
-            total += math.log(max(scatter, 1e-15 * matrix[1, a]))
-    return total
+    return float(np.linalg.slogdet(matrix)[1])
 
 
 @kernel
@@ -92,13 +84,9 @@ def _log_whole(n: int, matrix: Array, counts: Array, prior: Prior, location: Loc
 def log_marginal(n: int, matrix: Array, log_det: float, prior: Prior, location: Location) -> float:
     """Log marginal likelihood of the numeric features of one subclass, whose log-determinant is known."""
     d, r = prior.n_features, prior.beta + n
-    if prior.covariance == DIAGONAL:
-        return diagonal.log_marginal(log_det, n, prior) - diagonal.log_marginal(d * math.log(prior.psi), 0, prior)
-    if prior.covariance != FULL:
-        return tied.log_marginal(matrix, n, prior) - tied.log_marginal(np.zeros_like(matrix), 0, prior)
     log_r, log_beta = math.log(r), math.log(prior.beta)
     total = 0.5 * (prior.nu + n) * (log_r - log_det) - 0.5 * d * (log_r - log_beta + n * math.log(math.pi))
-    total -= 0.5 * prior.nu * (log_beta - full.log_det_of_prior(prior))
+    total -= 0.5 * prior.nu * (log_beta - gaussian.log_det_of_prior(prior))
     for a in range(d):
         total += math.lgamma(0.5 * (prior.nu + n - a)) - math.lgamma(0.5 * (prior.nu - a))
     if n == 0 or location.freedom == 0.0:
@@ -126,7 +114,7 @@ def log_ratios_together(one: Statistics, others: Statistics, prior: Prior, locat
 
     >>> from stream_osr.model.dishes import refill
     >>> from stream_osr.model.prior import homogeneous, make_prior
-    >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
+    >>> prior = make_prior(2, nu=4, scale=1, beta=1)
     >>> centres = np.repeat([[0.0], [10.0]], [40, 20], axis=0)
     >>> rows = homogeneous(np.random.default_rng(1).normal(centres, size=(60, 2)))
     >>> dishes = empty_dishes(3, prior)
@@ -177,12 +165,7 @@ def dishes_of(statistics: Statistics, prior: Prior) -> Dishes:
 @kernel
 def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
     """Let all else in slot k follow from its matrix, its counts and its n instances."""
-    if prior.covariance == FULL:
-        dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
-    elif prior.covariance == DIAGONAL:
-        dishes.log_det[k] = diagonal.refresh(dishes.matrix[k], dishes.inverse[k], n, prior)
-    else:
-        dishes.inverse[k, 0] = dishes.matrix[k, 0] / (prior.beta + n)
+    dishes.log_det[k] = gaussian.invert(dishes.matrix[k], dishes.inverse[k])
     dishes.size[k], dishes.updates[k] = n, 0
     dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
 

@@ -14,7 +14,7 @@ import numpy as np
 from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis, mahalanobis_each
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known
-from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
+from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.whitening import Space, between, in_deviations, unwhiten
 
 
@@ -37,15 +37,10 @@ def means_and_scales(dishes: Dishes, prior: Prior) -> tuple[Array, Array]:
     for k in range(count):
         r, df = prior.beta + dishes.size[k], max(prior.nu + dishes.size[k] - d - 1.0, 1.0)
         for a in range(d):
-            if prior.covariance == FULL:
-                means[k, a] = dishes.matrix[k, d, a] / r
-            else:
-                means[k, a] = dishes.inverse[k, 0, a]
-                covariances[k, a, a] = dishes.inverse[k, 1, a] / df if prior.covariance == DIAGONAL else 1.0
-        if prior.covariance == FULL:
-            for a in range(d):
-                for b in range(d):
-                    covariances[k, a, b] = (dishes.matrix[k, a, b] - r * means[k, a] * means[k, b]) / df
+            means[k, a] = dishes.matrix[k, d, a] / r
+        for a in range(d):
+            for b in range(d):
+                covariances[k, a, b] = (dishes.matrix[k, a, b] - r * means[k, a] * means[k, b]) / df
     return means, covariances
 
 

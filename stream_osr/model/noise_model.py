@@ -26,13 +26,13 @@ from stream_osr.model import categories
 from stream_osr.model import dishes as statistics
 from stream_osr.model.edit import slot_of
 from stream_osr.model.franchise import StreamState
-from stream_osr.model.gaussian.full import dot, quadratic
+from stream_osr.model.gaussian import dot, quadratic
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Known
 from stream_osr.model.marginal import log_marginal
 from stream_osr.model.moves.splitting import MISMATCH
 from stream_osr.model.powers import bend
-from stream_osr.model.prior import DIAGONAL, FULL, TIED, Prior, homogeneous
+from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import Location, log_placed
 from stream_osr.model.whitening import Space
 
@@ -140,7 +140,7 @@ def gain(dishes: statistics.Dishes, k: int, noise: Noise, prior: Prior, location
     Parameters
     ----------
     dishes, k
-        The subclass; with full or diagonal covariances.
+        The subclass.
     noise
         What instances that resemble nothing look like.
     prior, location
@@ -148,16 +148,9 @@ def gain(dishes: statistics.Dishes, k: int, noise: Noise, prior: Prior, location
     """
     n, matrix, log_det = dishes.size[k], dishes.matrix[k], dishes.log_det[k]
     d, square, beyond = prior.n_features, 0.0, noise.log_det
-    if prior.covariance == DIAGONAL:
-        beyond = 0.0
-        for a in range(d):
-            mean, variance = noise.mean[a], noise.covariance[a, a]
-            square += (matrix[1, a] - prior.psi - 2.0 * mean * matrix[0, a] + n * mean**2) / variance
-            beyond += math.log(variance)
-    else:
-        square -= prior.beta * noise.form[d, d]
-        for a in range(d + 1):
-            square += dot(noise.form[a], matrix[a]) - (prior.psi * noise.form[a, a] if a < d else 0.0)
+    square -= prior.beta * noise.form[d, d]
+    for a in range(d + 1):
+        square += dot(noise.form[a], matrix[a]) - (prior.psi * noise.form[a, a] if a < d else 0.0)
     together = log_marginal(n, matrix, log_det, prior, location)
     if prior.first.shape[0] > 0:
         together += categories.log_marginal(dishes.counts[k], prior)
@@ -167,12 +160,11 @@ def gain(dishes: statistics.Dishes, k: int, noise: Noise, prior: Prior, location
 
 def is_broad(dishes: statistics.Dishes, prior: Prior, noise: Noise) -> Array:
     """Say which subclasses are wider than halfway from a known class to the background, by volume, shape (K,)."""
-    if prior.covariance == TIED or noise.log_det <= 0.0:
+    if noise.log_det <= 0.0:
         return np.zeros(len(dishes.size), bool)
     d = prior.n_features
     volume = dishes.log_det - d * np.log(np.maximum(prior.nu + dishes.size - d - 1.0, 1.0))
-    if prior.covariance == FULL:
-        volume -= np.log(prior.beta + dishes.size)
+    volume -= np.log(prior.beta + dishes.size)
     return np.asarray(volume > 0.5 * noise.log_det)
 
 
@@ -239,8 +231,6 @@ class _Seated(NamedTuple):
 def outweighs_noise(around: Around, key: int, others: int) -> bool:
     """Say whether subclass ``key`` is one rather than as many instances that resemble nothing, beside so many."""
     known, state, noise = around
-    if known.prior.covariance == TIED:
-        return True  # a width that is given says nothing
     k = slot_of(state, key)
     size = int(state.dishes.size[k])
     odds = _log_odds(size, size + others, float(state.franchise.alpha[0]))
@@ -357,8 +347,6 @@ def _together(block: Array, scene: _Scene) -> float:
             mean[a] += block[i, skip + a] / len(block)
         squares += dot(block[i, skip : skip + d], block[i, skip : skip + d])
     total = statistics.log_block_predictive(scene.nobody, 0, block, False, scene.prior)
-    if scene.prior.covariance == TIED:
-        return total + 0.5 * (squares + len(block) * d * math.log(2.0 * math.pi))
     return total + log_placed(mean, scene.prior, scene.location)
 
 
@@ -396,10 +384,9 @@ def _is_no_outlier(alone: float, group: Array, among: _Seated, scene: _Scene) ->
     # of the mean covariance, which is narrower than the predictive
     d, r, freedom = prior.n_features, prior.beta + known.size[near], prior.nu + known.size[near] - prior.n_features
     wider, log_det = (r + 1.0) / r, 0.0
-    if prior.covariance != TIED:
-        wider *= max(freedom - 1.0, 1.0) / (freedom + 1.0)
-        log_det = known.log_det[near] - d * math.log(max(freedom - 1.0, 1.0))
-        log_det -= math.log(r) if prior.covariance == FULL else 0.0
+    wider *= max(freedom - 1.0, 1.0) / (freedom + 1.0)
+    log_det = known.log_det[near] - d * math.log(max(freedom - 1.0, 1.0))
+    log_det -= math.log(r)
     square, of_values = 0.0, 0.0
     for i in range(len(block)):
         square += wider * statistics.mahalanobis(known, near, block[i], prior) ** 2

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.jit import Array, kernel
-
-Covariance = Literal["full", "diagonal", "tied"]
-
-FULL, DIAGONAL, TIED = 0, 1, 2
-_CODES: dict[str, int] = {"full": FULL, "diagonal": DIAGONAL, "tied": TIED}
-
 
 NO_COLUMN, NO_VALUE = np.zeros(0, np.int64), np.zeros(0)
 """Without categorical columns."""
@@ -27,11 +21,6 @@ class Prior(NamedTuple):
 
     Attributes
     ----------
-    covariance
-        ``FULL``: normal-inverse-Wishart. ``DIAGONAL``: a normal-inverse-gamma for each feature, with
-        ``nu - n_features + 1`` degrees of freedom, so that each feature has the marginal prior it has under
-        ``FULL``. ``TIED``: one given covariance for all subclasses (the identity: whitening sees to that),
-        Gaussian prior on the mean alone.
     n_features
         Dimension d of the whitened space.
     nu
@@ -46,7 +35,6 @@ class Prior(NamedTuple):
         Dirichlet parameters: instances that each place counts before there are any, shape (V,).
     """
 
-    covariance: int
     n_features: int
     nu: float
     psi: float
@@ -55,7 +43,7 @@ class Prior(NamedTuple):
     pseudo: Array = NO_VALUE
 
 
-def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: float) -> Prior:
+def make_prior(n_features: int, nu: float, scale: float, beta: float) -> Prior:
     """Check the hyperparameters and pack them for the kernels.
 
     Raises
@@ -65,11 +53,9 @@ def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: 
 
     Examples
     --------
-    >>> make_prior("full", 2, nu=5, scale=0.5, beta=1)[:5]
-    (0, 2, 5.0, 2.5, 1.0)
+    >>> make_prior(2, nu=5, scale=0.5, beta=1)[:4]
+    (2, 5.0, 2.5, 1.0)
     """
-    if covariance not in _CODES:
-        raise InvalidParameter(f"covariance is {covariance!r}; expected one of {', '.join(_CODES)}")
     if not nu > n_features - 1:
         raise InvalidParameter(
             f"nu is {nu:g}, but {n_features} whitened features need nu > {n_features - 1}; leave nu=None or raise it"
@@ -77,13 +63,13 @@ def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: 
     for name, value in (("scale", scale), ("beta", beta)):
         if not value > 0:
             raise InvalidParameter(f"{name} is {value:g}; expected a positive number")
-    return Prior(_CODES[covariance], n_features, float(nu), float(nu * scale), float(beta))
+    return Prior(n_features, float(nu), float(nu * scale), float(beta))
 
 
 def same_prior(one: Prior, other: Prior) -> bool:
     """Say whether two base measures are the same."""
     alike = np.array_equal(one.first, other.first) and np.array_equal(one.pseudo, other.pseudo)
-    return one[:5] == other[:5] and alike
+    return one[:4] == other[:4] and alike
 
 
 def width_of(prior: Prior) -> int:
@@ -92,9 +78,8 @@ def width_of(prior: Prior) -> int:
 
 
 def statistics_shape(prior: Prior) -> tuple[int, int]:
-    """Shape of the statistics matrix of one subclass under this covariance model."""
-    d = prior.n_features
-    return {FULL: (d + 1, d + 1), DIAGONAL: (2, d), TIED: (1, d)}[prior.covariance]
+    """Shape of the statistics matrix of one subclass."""
+    return prior.n_features + 1, prior.n_features + 1
 
 
 @kernel

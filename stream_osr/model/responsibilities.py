@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.categories import log_table, places_of
-from stream_osr.model.dishes import Dishes, distance_from, log_predictive_without, log_predictives
+from stream_osr.model.dishes import Dishes, distance_from, log_predictive_without
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, total_of
 from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.franchise import Franchise, StreamState, menu_weight
-from stream_osr.model.gaussian.full import dot
+from stream_osr.model.gaussian import dot
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.known import N_RANKS, Densities, Known, log_new
-from stream_osr.model.prior import FULL, NO_COLUMN, Prior, homogeneous
+from stream_osr.model.prior import NO_COLUMN, Prior, homogeneous
 from stream_osr.model.student_t import products
 from stream_osr.model.whitening import HORIZON, Space, write_places
 
@@ -45,8 +45,7 @@ class Asked(NamedTuple):
 def asked(rows: Array, prior: Prior) -> Asked:
     """Prepare whitened rows of shape (n, d)."""
     instances = homogeneous(rows)
-    full = prior.covariance == FULL
-    return Asked(instances, products(instances, len(prior.first)) if full else np.empty((0, 0)))
+    return Asked(instances, products(instances, len(prior.first)))
 
 
 def cells_of(
@@ -195,8 +194,6 @@ def weigh_into(
 @kernel
 def _log_emerging(dishes: Dishes, terms: tuple[Array, Array, Array, Array], asked: Asked, prior: Prior) -> Array:
     """Log density of each row under each of K subclasses, shape (n, K)."""
-    if prior.covariance != FULL:
-        return log_predictives(asked.rows, dishes, prior)
     packed, head, power, least = terms
     value = asked.product @ packed.T
     n, count = value.shape

@@ -19,7 +19,7 @@ from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
-from stream_osr.model.prior import FULL, Prior, homogeneous, width_of
+from stream_osr.model.prior import Prior, homogeneous, width_of
 from stream_osr.model.responsibilities import Asked, asked, view
 
 SPARE = 16
@@ -170,7 +170,7 @@ def step(
     if gain is not None:
         log_density += gain[:, None]
     arrived = Arrived(everyone, product, log_density, log_density_new, no_gaps(0, 0))
-    if known.prior.covariance == FULL and gaps is not None and len(gaps.rank):
+    if gaps is not None and len(gaps.rank):
         weighed = view(known, frozen, state)
         opened = open_densities(frozen, weighed, after(first, gaps), everyone, log_density, log_density_new)
         arrived = Arrived(everyone, product, *opened)

@@ -29,7 +29,7 @@ from stream_osr.model import categories
 from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_densities, log_prior_predictives
 from stream_osr.model.elementwise import exp_each, log_each
 from stream_osr.model.jit import Array, kernel
-from stream_osr.model.prior import FULL, NO_VALUE, Prior
+from stream_osr.model.prior import NO_VALUE, Prior
 
 
 class Terms(NamedTuple):
@@ -225,7 +225,7 @@ def log_placed(row: Array, prior: Prior, location: Location) -> float:
     The row is homogeneous, without categories: of these both densities say the same.
     """
     d, q, square, log_det = prior.n_features, location.freedom, 0.0, 0.0
-    if q == 0.0 or prior.covariance != FULL:
+    if q == 0.0:
         return 0.0
     for a in range(d):
         z = 0.0
@@ -358,7 +358,7 @@ def share_in_company(rows: Array, group: Array, prior: Prior, location: Location
     >>> rng, group = np.random.default_rng(0), np.repeat(np.arange(3), 200)
     >>> for d in (2, 80):
     ...     rows = 4.0 * rng.normal(size=(3, 2))[group] @ np.eye(2, d) + rng.normal(size=(600, d))
-    ...     prior = make_prior("full", d, nu=4.0 * d, scale=3.0, beta=FLAT_BETA)
+    ...     prior = make_prior(d, nu=4.0 * d, scale=3.0, beta=FLAT_BETA)
     ...     share_in_company(homogeneous(rows), group, prior, fit_location(rows, group)) > 0.9
     True
     False

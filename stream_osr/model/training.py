@@ -9,16 +9,16 @@ import numpy as np
 
 from stream_osr.model import franchise as restaurant
 from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishes, log_constant
-from stream_osr.model.gaussian.full import invert
+from stream_osr.model.gaussian import invert
 from stream_osr.model.jit import Array
 from stream_osr.model.known import N_RANKS, Holding, Known, add_broad, densities, fit_broad, leave_one_out
 from stream_osr.model.missing import no_gaps
 from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, Grid, draw_concentrations, draw_prior
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.sweeps import sweep_groups
-from stream_osr.model.prior import FULL, TIED, Prior, homogeneous
+from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import CONJUGATE, Location, log_new_densities
-from stream_osr.model.whitening import Space, rewhiten
+from stream_osr.model.whitening import Space
 
 SPARE = 64
 
@@ -101,7 +101,7 @@ def sweep(
 
 
 class Training(NamedTuple):
-    """Result of the training sweeps: the space they ended in (tied covariances move it), base measure, seats."""
+    """Result of the training sweeps: the space they ended in , base measure, seats."""
 
     space: Space
     prior: Prior
@@ -139,7 +139,7 @@ def train(
         Number of Gibbs sweeps.
     grid
         Values between which the base measure is drawn before each sweep, from its conditional given the seats;
-        ``None``: ``prior`` stays. Not with tied covariances.
+        ``None``: ``prior`` stays.
     location
         Density of the first instance of a new subclass.
     progress
@@ -148,19 +148,15 @@ def train(
     start = spread(group, rng) if len(prior.first) else group
     seating = seat_by_groups(homogeneous(rows), group, start, prior, exclusive=True)
     log_new = log_new_densities(seating.guests.rows, prior, location)
-    ended = space
     for number in range(sweeps):
-        if prior.covariance == TIED:
-            ended, seating = _plug_in_covariance(rows, space, seating, prior)
-            log_new = log_new_densities(seating.guests.rows, prior, location)
-        elif grid is not None or len(prior.first):
+        if grid is not None or len(prior.first):
             settled = number >= SETTLED * sweeps
             prior, seating = _draw_base_measure(rng, rows, seating, grid, prior, settled=settled)
             log_new = log_new_densities(seating.guests.rows, prior, location)
         seating = sweep(seating, prior, rng, exclusive=True, log_new=log_new)
         if progress is not None:
             progress(number + 1)
-    return Training(ended, prior, seating, location)
+    return Training(space, prior, seating, location)
 
 
 def spread(group: Array, rng: np.random.Generator) -> Array:
@@ -193,21 +189,6 @@ def dish_of_guests(seating: Seating) -> Array:
     return np.asarray(seating.franchise.table_dish[seating.guests.table])
 
 
-def _plug_in_covariance(rows: Array, space: Space, seating: Seating, prior: Prior) -> tuple[Space, Seating]:
-    """Estimate the one covariance of the tied model from the seats and move to coordinates where it is I."""
-    columns, dish = len(prior.first), dish_of_guests(seating)
-    n, d = len(rows), prior.n_features
-    scatter = prior.psi * np.eye(d)
-    for k in np.unique(dish):
-        centred = rows[dish == k, columns:]
-        centred = centred - centred.mean(axis=0)
-        scatter += centred.T @ centred
-    moved = rewhiten(space, scatter / (prior.nu + n - len(np.unique(dish))))
-    coordinates = homogeneous(np.hstack([rows[:, :columns], (rows[:, columns:] @ space.backward) @ moved.forward]))
-    dishes = dishes_with(coordinates, dish, len(seating.dishes.size), prior)
-    return moved, seating._replace(guests=seating.guests._replace(rows=coordinates), dishes=dishes)
-
-
 def summarize(training: Training, epsilon: float, broad: bool = False, effective: float = 1.0) -> tuple[Known, Array]:
     """Sum up the seats: drop subclasses below the share epsilon, keep statistics and tables of the rest.
 
@@ -218,7 +199,7 @@ def summarize(training: Training, epsilon: float, broad: bool = False, effective
     epsilon
         The least share of its class that a subclass needs.
     broad
-        Add a broad term to each class density; not with tied covariances.
+        Add a broad term to each class density.
     effective
         Number of independent instances that say as much as one training instance: the statistics of the subclasses
         are :func:`tempered` by it in the end.
@@ -258,7 +239,7 @@ def summarize(training: Training, epsilon: float, broad: bool = False, effective
     holding = Holding(known.dishes, frozen.log_weight, known.seated, size, known.alpha, prior)
     log_density = leave_one_out(guests.rows, guests.group, position[dish], holding)
     own = log_density[np.arange(len(dish)), guests.group]
-    if broad and prior.covariance != TIED:
+    if broad:
         described = holds[guests.group, dish]
         shapes, own = fit_broad(guests.rows[:, :-1], guests.group, described, own, known.alpha, prior)
         known = known._replace(broad=shapes)
@@ -276,7 +257,7 @@ def tempered(dishes: Dishes, prior: Prior, effective: float) -> Dishes:
 
     The posterior of a subclass is then that of ``max(2, effective * n)`` instances with the same mean and scatter.
     """
-    if effective >= 1.0 or prior.covariance != FULL:
+    if effective >= 1.0:
         return dishes
     n = dishes.size
     size = np.minimum(n, np.maximum(2, np.rint(effective * n))).astype(np.int64)

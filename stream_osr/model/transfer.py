@@ -22,7 +22,7 @@ from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.marginal import Statistics, both, dishes_of, of_nobody, of_slots, settle
 from stream_osr.model.powers import Powers, bend, slopes, unbend
-from stream_osr.model.prior import DIAGONAL, FULL, NO_COLUMN, Prior, homogeneous, same_prior
+from stream_osr.model.prior import NO_COLUMN, Prior, homogeneous, same_prior
 from stream_osr.model.whitening import Space, numeric
 
 OTHER = 1 << 30
@@ -236,16 +236,14 @@ def origins(
 
 
 def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) -> Statistics:
-    """State subclasses in other coordinates, under another base measure of the same covariance model.
+    """State subclasses in other coordinates, under another base measure.
 
     Where the way is not affine it is that about the mean of each. With diagonal covariances the sums of squares are
     there and those of products are not: each new coordinate must depend on one old one alone (:attr:`Passage.apart`).
     """
     if way.bends is not None:
         sums = statistics.matrix - of_nobody(prior)
-        middles = (sums[:, -1, :-1] if prior.covariance == FULL else sums[:, 0]) / np.maximum(statistics.size, 1)[
-            :, None
-        ]
+        middles = sums[:, -1, :-1] / np.maximum(statistics.size, 1)[:, None]
         parts = (restate(of_slots(statistics, [k]), way.about(z), prior, other) for k, z in enumerate(middles))
         nobody = Statistics(np.zeros(0, np.int64), of_nobody(other)[None][:0], np.zeros((0, len(other.pseudo))))
         return functools.reduce(both, parts, nobody)
@@ -254,19 +252,11 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
     if same_prior(prior, other) and stays and np.array_equal(way.places, np.arange(len(way.places))):
         return statistics
     sums = statistics.matrix - of_nobody(prior)
-    if prior.covariance == FULL:
-        lift = np.block([[matrix, np.zeros((len(matrix), 1))], [offset, np.ones(1)]])
-        moved = lift.T @ sums @ lift
-        if len(way.missing):
-            moved[:, :-1, :-1] += n[:, :, None] * way.missing
-        moved = 0.5 * (moved + moved.transpose(0, 2, 1))
-    elif prior.covariance == DIAGONAL:
-        scale = np.diag(matrix)
-        first = scale * sums[:, 0] + n * offset
-        second = scale**2 * sums[:, 1] + 2.0 * offset * scale * sums[:, 0] + n * offset**2
-        moved = np.stack([first, second], axis=1)
-    else:
-        moved = (sums[:, 0] @ matrix + n * offset)[:, None]
+    lift = np.block([[matrix, np.zeros((len(matrix), 1))], [offset, np.ones(1)]])
+    moved = lift.T @ sums @ lift
+    if len(way.missing):
+        moved[:, :-1, :-1] += n[:, :, None] * way.missing
+    moved = 0.5 * (moved + moved.transpose(0, 2, 1))
     counts = np.zeros((len(n), len(other.pseudo)))
     for own, its in zip(counts, statistics.counts, strict=True):
         np.add.at(own, way.places[way.places >= 0], its[way.places >= 0])
@@ -359,16 +349,10 @@ def _translated(dishes: Dishes, by: Array, prior: Prior) -> Dishes:
     count = len(dishes.size)
     out = copy_slots(dishes, np.arange(count), count)
     for k in np.flatnonzero(by.any(axis=1)).tolist():
-        way, r = by[k], prior.beta + float(dishes.size[k])
-        if prior.covariance == FULL:
-            lift = np.eye(len(way) + 1)
-            lift[-1, :-1] = way
-            matrix = lift.T @ dishes.matrix[k] @ lift
-            out.matrix[k] = 0.5 * (matrix + matrix.T)
-            settle(out, k, int(dishes.size[k]), prior)
-            continue
-        out.matrix[k, 0] += r * way
-        if prior.covariance == DIAGONAL:
-            out.matrix[k, 1] += 2.0 * way * dishes.matrix[k, 0] + r * way**2
-        out.inverse[k, 0] += way  # the mean; a scatter does not change
+        way = by[k]
+        lift = np.eye(len(way) + 1)
+        lift[-1, :-1] = way
+        matrix = lift.T @ dishes.matrix[k] @ lift
+        out.matrix[k] = 0.5 * (matrix + matrix.T)
+        settle(out, k, int(dishes.size[k]), prior)
     return out

@@ -337,13 +337,6 @@ def unwhiten(space: Space, z: Array) -> Array:
     return unbend(space.powers, space.center + z @ space.backward)
 
 
-def rewhiten(space: Space, covariance: Array) -> Space:
-    """Compose the map with a second whitening, by a covariance of whitened rows of shape (d, d)."""
-    lower = np.linalg.cholesky(covariance)
-    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
-    return space._replace(forward=np.ascontiguousarray(space.forward @ inverse.T), backward=lower.T @ space.backward)
-
-
 def between(space: Space, z: Array, other: Array) -> Array:
     """Return how far a whitened row is from another in each raw feature, shape (p,)."""
     apart = (z - other) @ space.backward  # of raw rows it would drown in a large centre

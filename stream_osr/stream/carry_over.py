@@ -20,7 +20,7 @@ from stream_osr.model.between import Aside, nobody_aside, only_aside
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
 from stream_osr.model.nearest import typical_rows
-from stream_osr.model.prior import DIAGONAL, width_of
+from stream_osr.model.prior import width_of
 from stream_osr.model.transfer import Origin, Passage, class_of, move_in, origins, passage, restate
 from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import about
@@ -109,19 +109,8 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
         raise InvalidParameter(
             f"the features differ, so that nothing can be carried over: {' and '.join(differ)}; {_REMEDY}"
         )
-    if its.known.prior.covariance != trained.known.prior.covariance:
-        raise InvalidParameter(
-            "the models differ in covariance (full, diagonal, tied), so that nothing can be carried over; train with "
-            "the same, or begin anew"
-        )
     order, numbers = [its.names.index(name) for name in trained.names], _values_there(its, trained)
-    way = passage(its.space, trained.space, order, numbers)
-    if trained.known.prior.covariance == DIAGONAL and not way.apart:
-        raise InvalidParameter(
-            "with diagonal covariances subclasses cannot be put into the coordinates of another training, so that "
-            "nothing can be carried over; begin anew (models with full or tied covariances can be carried over)"
-        )
-    return way
+    return passage(its.space, trained.space, order, numbers)
 
 
 def _values_there(its: TrainedModel, trained: TrainedModel) -> list[Origin | None]:

@@ -50,15 +50,15 @@ class BatchFaults(NamedTuple):
     repeats: dict[int, int | Copy]
 
 
-def notice(usual: Usual, stream: Stream, values: np.ndarray, *, hides_rows: bool) -> BatchFaults:
+def notice(usual: Usual, stream: Stream, values: np.ndarray) -> BatchFaults:
     """Look at raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
 
-    A row that repeats is missing altogether; with ``hides_rows`` False it stays.
+    A row that repeats is missing altogether.
     """
     before = Faults(start_columns(values.shape[1])) if stream.faults is None else stream.faults
     columns, hidden, begun = follow_columns(usual, before.columns, values, stream.state.seen)
     rows, repeats = np.zeros(0, np.int64), dict[int, int | Copy]()
-    if usual.rows.once and hides_rows:
+    if usual.rows.once:
         rows = fingerprints(values)
         repeats = _repeats(usual.rows.once, before, rows, len(stream.labels))
         hidden[list(repeats)] = True

@@ -12,7 +12,7 @@ from stream_osr.model import step as sampler
 from stream_osr.model.known import log_class_densities
 from stream_osr.model.missing import NOTHING, Gaps, complete_rows, gaps_of, is_complete, opened
 from stream_osr.model.powers import bend
-from stream_osr.model.prior import FULL, homogeneous
+from stream_osr.model.prior import homogeneous
 from stream_osr.model.responsibilities import View, asked, cells_of, log_seats_of, look, look_closely, view
 from stream_osr.model.whitening import whiten
 from stream_osr.parallel import one_thread
@@ -59,16 +59,13 @@ class PredictiveCache:
         self._shares = current_shares(stream.chains)
         promised = self._max_false_unknown is not None
         self._closely = promised or any(shares is not None for shares in self._shares)
-        full = stream.known.prior.covariance == FULL
-        self._shifted = full and len(stream.chains) == 1 and not self._closely  # by the sampler itself
+        self._shifted = len(stream.chains) == 1 and not self._closely  # by the sampler itself
         odds = stream.odds.shift if self._shifted else 0.0
-        self._views = [view(c.known, c.frozen, c.state, trained.space, odds) for c in stream.chains] if full else None
+        self._views = [view(c.known, c.frozen, c.state, trained.space, odds) for c in stream.chains]
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
         values = believable(self.stream, values)
-        if self._views is None:
-            return self._final(*self._of_whitened(whiten(self._space, values)))
         if np.isnan(values).any() and not is_complete(gaps := gaps_of(self._space, values)):
             found = self._with_gaps(values, gaps)
         else:
@@ -88,7 +85,6 @@ class PredictiveCache:
 
     def _with_gaps(self, values: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows of which something is missing, a pattern at a time."""
-        assert self._views is not None
         whole, parts, bent = self._views, [], bend(self._space.powers, values)
         for pattern in range(NOTHING, len(gaps.rank)):
             at = np.flatnonzero(gaps.pattern == pattern)

@@ -18,7 +18,6 @@ from stream_osr.errors import NotTrained
 from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.model.missing import gaps_of
-from stream_osr.model.prior import FULL
 from stream_osr.model.whitening import whiten
 from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
 from stream_osr.stream.faults import believable, notice
@@ -154,8 +153,7 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
         rows, times, keys = zip(*state.buffer, strict=True)
         values, space, usual, noticed = np.array(rows, dtype=float), state.trained.space, state.trained.usual, None
         if usual is not None:
-            full = state.trained.prior.covariance == FULL
-            noticed = notice(usual, state.stream, values, hides_rows=full)
+            noticed = notice(usual, state.stream, values)
             values = noticed.values
         gaps = gaps_of(space, values)
         arrived = Arrivals(whiten(space, values), times, keys, gaps, noticed)

@@ -150,7 +150,7 @@ class ReferenceModel(NamedTuple):
     levels: ReferenceLevels
     theirs: Theirs
     log_new: dict[int, tuple[Known, np.ndarray]]
-    asked: dict[int, Asked]
+    asked: list[Asked]
     rows: np.ndarray
 
     def new_of(self, known: Known) -> np.ndarray:
@@ -164,9 +164,9 @@ class ReferenceModel(NamedTuple):
         """Rows of the references, prepared; ``None``: that would take too much room."""
         if (len(self.rows) + ASKED) * (prior.n_features + 1) * (prior.n_features + 2) // 2 > KEPT:
             return None
-        if prior.covariance not in self.asked:
-            self.asked[prior.covariance] = asked(_twice(self.rows), prior)
-        return self.asked[prior.covariance]
+        if not self.asked:
+            self.asked.append(asked(_twice(self.rows), prior))
+        return self.asked[0]
 
     def levels_of(self, log_density: np.ndarray) -> np.ndarray:
         """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
@@ -228,7 +228,7 @@ def model_of(references: References, number: int) -> ReferenceModel:
     theirs = Theirs(*map(_twice, (group, level, log_density + references.gains[:, None], vote, weight)))
     spread = _spread(group, level, weight, n_classes)
     levels = ReferenceLevels(count, total, below, spread, bounds, confusion)
-    return ReferenceModel(levels, theirs, {}, {}, references.rows)
+    return ReferenceModel(levels, theirs, {}, [], references.rows)
 
 
 @once

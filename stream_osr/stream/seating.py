@@ -14,7 +14,6 @@ from stream_osr.model import edit
 from stream_osr.model import step as sampler
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.missing import Gaps, complete_rows, is_complete
-from stream_osr.model.prior import FULL
 from stream_osr.model.responsibilities import nearby, view
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
@@ -103,7 +102,7 @@ def complete(
     ``only`` are the known classes that the rows belong to, if that is known, ``asked`` the number of such a question.
     """
     leader = chains[0]
-    if gaps is None or is_complete(gaps) or leader.known.prior.covariance != FULL:
+    if gaps is None or is_complete(gaps):
         return rows
     rng = np.random.default_rng([parameters.seed, leader.state.batches, COMPLETING + asked])
     return complete_rows(view(leader.known, leader.frozen, leader.state), rows, gaps, rng, only)

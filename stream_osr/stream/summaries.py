@@ -14,7 +14,7 @@ from stream_osr.discovery.explain import explain
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile, restore
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour, statistics_of
-from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape
+from stream_osr.model.prior import Prior, statistics_shape
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 
@@ -88,12 +88,11 @@ def _level(statistics: Statistics) -> int:
 def as_sums(statistics: Statistics, prior: Prior) -> list[list[float]]:
     """Write the statistics of one subclass as plain sums over its whitened rows, the prior's part left out.
 
-    With full covariances row i holds the sums of ``x_i x_j`` for j up to i, and the last row those of ``x_j`` and
-    the number of rows; with diagonal ones the rows are the sums of ``x_j`` and of their squares; with a tied one
-    there are the sums of ``x_j``. Where there are categories, a last row counts the values at all of their places.
+    Row i holds the sums of ``x_i x_j`` for j up to i, and the last row those of ``x_j`` and the number of rows. Where
+    there are categories, a last row counts the values at all of their places.
     """
     sums = (statistics.matrix[0] - of_nobody(prior)).tolist()
-    sums = [row[: i + 1] for i, row in enumerate(sums)] if prior.covariance == FULL else sums
+    sums = [row[: i + 1] for i, row in enumerate(sums)]
     return [*sums, statistics.counts[0].tolist()] if len(prior.first) else sums
 
 
@@ -108,7 +107,7 @@ def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Stati
     Examples
     --------
     >>> from stream_osr.model.prior import make_prior
-    >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
+    >>> prior = make_prior(2, nu=4, scale=1, beta=1)
     >>> written = [[5.0], [1.0, 2.0], [3.0, -1.0, 4.0]]
     >>> as_sums(from_sums(4, written, prior), prior) == written
     True
@@ -120,12 +119,11 @@ def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Stati
     if len(sums) != len(matrix) or size < 1:
         raise ValueError(f"{len(sums)} rows of sums over {size} instances; expected {len(matrix)} over 1 or more")
     for i, row in enumerate(sums):
-        vector, length = np.array(row, float), i + 1 if prior.covariance == FULL else matrix.shape[1]
+        vector, length = np.array(row, float), i + 1
         if vector.shape != (length,) or not np.isfinite(vector).all():
             raise ValueError(f"a row of sums does not hold {length} finite numbers")
         matrix[i, :length] = vector
-        if prior.covariance == FULL:
-            matrix[:length, i] = vector
+        matrix[:length, i] = vector
     return Statistics(np.array([size], np.int64), (matrix + of_nobody(prior))[None], counts[None])
 
 
@@ -194,13 +192,8 @@ def _possible(statistics: Statistics, prior: Prior) -> bool:
     size, matrix = int(statistics.size[0]), statistics.matrix[0]
     if np.abs(matrix).max() > LARGEST_SUM:
         return False
-    if prior.covariance == DIAGONAL:
-        sums, squares = matrix - of_nobody(prior)
-        return bool((squares >= sums**2 / size * (1 - 1e-9) - 1e-6).all())
-    if prior.covariance == FULL:
-        try:
-            np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            return False
-        return bool(abs(matrix[-1, -1] - prior.beta - size) < 0.5)
-    return True
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return bool(abs(matrix[-1, -1] - prior.beta - size) < 0.5)

@@ -37,7 +37,7 @@ from stream_osr.model.categories import base_of
 from stream_osr.model.flags import OF_FLAG
 from stream_osr.model.jit import Array
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
-from stream_osr.model.prior import TIED, Prior, homogeneous
+from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
 from stream_osr.model.whitening import Space, even_where_open, fit_mixed, whiten
@@ -185,7 +185,7 @@ def _divided(group: Array, p: Parameters, training: Training, order: Array | Non
     """Return the number of the fold of each instance, shape (n,); ``None``: each is left out alone."""
     freedom = len(group) - len(np.unique(group))
     plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.space.columns)
-    if (plenty and order is None) or training.prior.covariance == TIED:
+    if plenty and order is None:
         return None
     return _folds(group, p.seed) if order is None else _blocks(group, order)
 

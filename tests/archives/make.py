@@ -92,7 +92,7 @@ def _training(temporary: Path, folder: Path) -> None:
 
 def _checkpoint(temporary: Path, folder: Path) -> None:
     path, rows = temporary / "checkpoint.osr", _rows(120, 13, "named", "noise")
-    model, read = trained(covariance="diagonal", chains=2, max_wait=9.0), 0
+    model, read = trained(chains=2, max_wait=9.0), 0
 
     def count(records: int) -> None:
         nonlocal read

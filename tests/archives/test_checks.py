@@ -21,8 +21,6 @@ from tests.doors.model import make_prior
 STREAMS: list[dict[str, Any]] = [
     {"follow_drift": True},
     {"max_subclasses": 1, "max_dormant": 2, "half_life": 15.0},
-    {"covariance": "diagonal", "follow_drift": True},
-    {"covariance": "tied"},
     {"chains": 1, "label_horizon": 0, "window": 20},
     {"max_wait": 40.0, "references": 0, "max_classes": 5},
 ]
@@ -102,8 +100,8 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("share", "refused"), [(1.0, False), (0.985, False), (0.001, True), (-1.0, True)])
 def test_a_scatter_may_be_somewhat_below_that_of_the_base_measure(share: float, refused: bool) -> None:
     """As where instances left a subclass after its class had moved with its instances."""
-    prior = make_prior("diagonal", 3, nu=6.0, scale=0.5, beta=0.1)
-    sums = np.array([[[0.0, 0.0, 0.0], [share * prior.psi, 2.0, 3.0]]])
+    prior = make_prior(3, nu=6.0, scale=0.5, beta=0.1)
+    sums = np.diag([share * prior.psi, 2.0, 3.0, 3.1])[None]
     statistics = Form("Statistics", {"size": np.array([3]), "matrix": sums, "counts": None})
     if not refused:
         statistics_fit(statistics, prior, "here")

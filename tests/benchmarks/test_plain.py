@@ -35,7 +35,7 @@ def world(placed: bool, seed: int = 0):
     X, group = drawn(part), part // 2
     space = fit_space(X, group)
     rows = whiten(space, X)
-    prior = make_prior("full", D, nu=D + 4.0, scale=0.3, beta=0.1)
+    prior = make_prior(D, nu=D + 4.0, scale=0.3, beta=0.1)
     location = fit_location(rows, group) if placed else CONJUGATE
     training = train(
         rows, group, space, prior, np.random.default_rng(1), sweeps=8, grid=make_grid(D), location=location

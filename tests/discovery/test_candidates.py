@@ -135,9 +135,8 @@ def test_a_quiet_call_measures_no_pair(monkeypatch, found):
     assert sum(measured) > 0
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
-def test_every_covariance_model_has_new_classes(covariance):
-    model = fitted(batch_size=32, covariance=covariance)
+def test_every_covariance_model_has_new_classes():
+    model = fitted(batch_size=32)
     assert model.new_classes() == NewClasses((), 0, 0)
     for x, _ in stream(320):
         model.learn_one(x)

@@ -102,7 +102,7 @@ def test_memory_does_not_change_a_bit(seed):
 
 def test_a_subclass_that_exchanged_an_instance_has_changed():
     # the same identity and the same size
-    prior = make_prior("full", 1, nu=3, scale=1, beta=1)
+    prior = make_prior(1, nu=3, scale=1, beta=1)
     dishes = empty_dishes(2, prior)
     for slot, places in enumerate(([0.0, 1.0], [9.0, 11.0])):
         for x in places:

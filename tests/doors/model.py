@@ -12,6 +12,7 @@ from stream_osr.model import (
     elementwise,
     filling,
     franchise,
+    gaussian,
     known,
     missing,
     powers,
@@ -77,8 +78,7 @@ from stream_osr.model.franchise import (
     join,
     leave,
 )
-from stream_osr.model.gaussian import full
-from stream_osr.model.gaussian.full import quadratic
+from stream_osr.model.gaussian import quadratic
 from stream_osr.model.known import (
     FREEDOM_ABOVE,
     N_RANKS,
@@ -154,18 +154,7 @@ from stream_osr.model.noise_model import (
     noise_of,
 )
 from stream_osr.model.powers import NO_POWERS, Powers, bend, bent, find_powers, slopes, unbend
-from stream_osr.model.prior import (
-    DIAGONAL,
-    FULL,
-    TIED,
-    Covariance,
-    Prior,
-    homogeneous,
-    make_prior,
-    same_prior,
-    statistics_shape,
-    width_of,
-)
+from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior, statistics_shape, width_of
 from stream_osr.model.responsibilities import (
     Said,
     View,

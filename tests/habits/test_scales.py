@@ -58,7 +58,7 @@ def test_very_small_numbers_are_trained_without_a_word(unit: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert right_of_60(X) >= 57
-        assert right_of_60(X[:, ::-1].copy(), covariance="diagonal") >= 57
+        assert right_of_60(X[:, ::-1].copy()) >= 57
 
 
 def test_a_table_of_very_small_numbers_alone_is_no_traceback() -> None:
@@ -68,11 +68,10 @@ def test_a_table_of_very_small_numbers_alone_is_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("labels", [["c0"], ["c0", "c1"], ["c0", "c1", "c2"]])
-@pytest.mark.parametrize("arguments", [{}, {"covariance": "diagonal"}])
-def test_repeated_labelled_rows_raise_no_warning(labels: list[str], arguments: dict[str, Any]) -> None:
+def test_repeated_labelled_rows_raise_no_warning(labels: list[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = OpenSetRecognizer(**grouped(chains=1, batch_size=8, **arguments))
+        model = OpenSetRecognizer(chains=1, batch_size=8)
         rows = {label: {"a": 1.0 + 2.0 * j, "b": 5.0 - j} for j, label in enumerate(labels)}
         for _ in range(30):
             for label, x in rows.items():

@@ -30,7 +30,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         broker.start()
     except subprocess.CalledProcessError as error:
         do_without(f"the broker did not start: {(error.stderr or error.stdout or '').strip()[-600:]}")
-    next(warm_up())  # workers that have to compile the sampler first would seem to hang
+    warm_up()  # workers that have to compile the sampler first would seem to hang
     yield broker
     broker.stop()
 

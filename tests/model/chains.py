@@ -19,7 +19,7 @@ from stream_osr.model.missing import no_gaps
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.seating import redish_tables, visit
 from stream_osr.model.moves.sweeps import sweep_batch, sweep_groups
-from stream_osr.model.prior import DIAGONAL, FULL, Prior
+from stream_osr.model.prior import Prior
 from tests.oracles import crf
 
 ROOM = 16
@@ -66,22 +66,14 @@ class Record(NamedTuple):
 
 
 @kernel
-def draw_factor(rng: np.random.Generator, covariance: int, nu: float, factor: np.ndarray) -> None:
-    """Bartlett's lower triangle A: ``A A'`` is Wishart with nu degrees of freedom and unit scale.
-
-    For diagonal covariances independent chi-squares with ``nu - d + 1``, for a tied one the identity.
-    """
+def draw_factor(rng: np.random.Generator, nu: float, factor: np.ndarray) -> None:
+    """Bartlett's lower triangle A: ``A A'`` is Wishart with nu degrees of freedom and unit scale."""
     d = factor.shape[0]
     factor[:, :] = 0.0
     for a in range(d):
-        if covariance == FULL:
-            for b in range(a):
-                factor[a, b] = rng.standard_normal()
-            factor[a, a] = np.sqrt(rng.chisquare(nu - a))
-        elif covariance == DIAGONAL:
-            factor[a, a] = np.sqrt(rng.chisquare(nu - d + 1.0))
-        else:
-            factor[a, a] = 1.0
+        for b in range(a):
+            factor[a, b] = rng.standard_normal()
+        factor[a, a] = np.sqrt(rng.chisquare(nu - a))
 
 
 @kernel
@@ -111,9 +103,7 @@ class Sources(NamedTuple):
 
 
 @kernel
-def draw_blocks(
-    rng: np.random.Generator, rows: np.ndarray, slot: np.ndarray, covariance: int, sources: Sources
-) -> None:
+def draw_blocks(rng: np.random.Generator, rows: np.ndarray, slot: np.ndarray, sources: Sources) -> None:
     """Draw rows given the Gaussian slot of each (negative: let be): parameters for each slot, then its rows.
 
     The source of slot k is number k; slots beyond have the last one.
@@ -129,7 +119,7 @@ def draw_blocks(
             if slot[i] == k:
                 if fresh:
                     fresh = False
-                    draw_factor(rng, covariance, sources.nu[source], factor)
+                    draw_factor(rng, sources.nu[source], factor)
                     mean[:] = sources.mean[source]
                     draw_normal(rng, factor, sources.lower[source], sources.r[source], mean)
                 rows[i, :d] = mean
@@ -160,13 +150,15 @@ def training_loop(
     log_new = log_prior_predictives(guests.rows, prior)
     log_frozen = np.empty((n, 0))
     weights = np.empty(franchise.menu.shape[0] + 1)
-    psi = prior.psi if prior.covariance in (FULL, DIAGONAL) else 1.0
     base = Sources(
-        np.zeros((1, d)), np.eye(d).reshape(1, d, d) * np.sqrt(psi), np.full(1, prior.nu), np.full(1, prior.beta)
+        np.zeros((1, d)),
+        np.eye(d).reshape(1, d, d) * np.sqrt(prior.psi),
+        np.full(1, prior.nu),
+        np.full(1, prior.beta),
     )
     for s in range(sweeps):
         if redraw:
-            draw_blocks(rng, guests.rows, franchise.table_dish[guests.table], prior.covariance, base)
+            draw_blocks(rng, guests.rows, franchise.table_dish[guests.table], base)
             rows[s] = guests.rows[:, :d]
             log_new = log_prior_predictives(guests.rows, prior)
             clear_all(dishes, prior)
@@ -238,9 +230,7 @@ class Settled(NamedTuple):
 
 
 @kernel
-def draw_known(
-    rng: np.random.Generator, guests: Guests, franchise: Franchise, frozen: Frozen, covariance: int
-) -> None:
+def draw_known(rng: np.random.Generator, guests: Guests, franchise: Franchise, frozen: Frozen) -> None:
     """Draw the rows of the guests of frozen dishes: a subclass, parameters and a row for each."""
     d = frozen.sources.mean.shape[1]
     factor = np.empty((d, d))
@@ -254,7 +244,7 @@ def draw_known(
                 if u < 0.0:
                     break
                 k += 1
-            draw_factor(rng, covariance, frozen.sources.nu[k], factor)
+            draw_factor(rng, frozen.sources.nu[k], factor)
             guests.rows[i, :d] = frozen.sources.mean[k]
             draw_normal(rng, factor, frozen.sources.lower[k], frozen.sources.r[k], guests.rows[i, :d])
             draw_normal(rng, factor, frozen.sources.lower[k], 1.0, guests.rows[i, :d])
@@ -287,9 +277,9 @@ def stream_loop(
     weights = np.empty(franchise.menu.shape[0] + 1)
     for s in range(steps):
         if redraw:
-            draw_known(rng, guests, franchise, frozen, prior.covariance)
+            draw_known(rng, guests, franchise, frozen)
             slot = franchise.table_dish[guests.table] - n_frozen
-            draw_blocks(rng, guests.rows, slot, prior.covariance, emerging)
+            draw_blocks(rng, guests.rows, slot, emerging)
             rows[s] = guests.rows[:, :d]
             log_new = log_prior_predictives(guests.rows, prior)
             log_frozen, _ = mix(log_predictives(guests.rows, frozen.dishes, prior), frozen.log_weight)

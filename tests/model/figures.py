@@ -21,8 +21,8 @@ out = sys.stdout.write
 def posterior() -> None:
     out("exact posterior: seatings, largest |z| of a frequency, total variation, z of alpha0 (and of gamma)\n")
     for case in TRAINING:
-        groups, d, covariance, ownership = case.values
-        exact, prior, state = training_problem(groups, d, covariance, ownership, ALPHA, GAMMA)
+        groups, d, kind, ownership = case.values
+        exact, prior, state = training_problem(groups, d, kind, ownership, ALPHA, GAMMA)
         record = chains.training_chain(np.random.default_rng(1), 80_000, *state, prior, exclusive=ownership)
         numbers = chains.numbered(record, exact.seatings, groups)
         scores, distance = chains.indicator_scores(numbers, exact.probabilities)

@@ -30,32 +30,25 @@ from tests.model import chains
 from tests.oracles import crf, niw, stream
 from tests.oracles.categories import Categories, Mixed
 
-COVARIANCES = ["full", "diagonal", "tied"]
-
-MIXED = ["categories", "diagonal categories", "tied categories"]
-"""Beside so many numbers two categories, with one of these covariances; without numbers for ``d=0``."""
+KINDS = ["numbers", "categories"]
+"""Whitened numbers alone, or two categories beside them; without numbers for ``d=0``."""
 
 DIRICHLET = ((0.7, 0.4, 0.1), (1.5, 0.5))
 """Parameters of the categories; the last value of each stands for all that training did not have."""
 
 
 def make_base(
-    covariance: str, d: int, *, nu: float | None = None, psi: float = 1.7, beta: float = 0.3
+    d: int, kind: str = "numbers", *, nu: float | None = None, psi: float = 1.7, beta: float = 0.3
 ) -> tuple[Prior, niw.BaseMeasure]:
     """One base measure for the library and for the oracles; ``psi`` is ``nu * scale``."""
     nu = d + 1.5 if nu is None else nu
-    if covariance in MIXED:
-        own = covariance.split()[0].replace("categories", "full")
-        prior, gaussian = make_base(own, d, nu=nu, psi=psi, beta=beta)
+    if kind == "categories":
+        prior, gaussian = make_base(d, nu=nu, psi=psi, beta=beta)
         mixed = Mixed(Categories(DIRICHLET), gaussian if d else None)
         pseudo = np.concatenate([[sum(column), *column] for column in DIRICHLET])
         return prior._replace(first=np.array(mixed.first), pseudo=pseudo), mixed
-    prior = make_prior(covariance, d, nu, psi / nu, beta)
-    if covariance == "full":
-        return prior, niw.Full(d, psi, nu, beta)
-    if covariance == "diagonal":
-        return prior, niw.Diagonal(d, psi, nu, beta)
-    return prior, niw.Tied(np.eye(d), beta)
+    prior = make_prior(d, nu, psi / nu, beta)
+    return prior, niw.Full(d, psi, nu, beta)
 
 
 def fill(prior: Prior, blocks: list[np.ndarray], capacity: int | None = None) -> Dishes:
@@ -127,7 +120,7 @@ class Problem(NamedTuple):
 
 def random_problem(
     seed: int,
-    covariance: str = "full",
+    kind: str = "numbers",
     *,
     d: int = 2,
     groups: tuple[int, ...] = (0, 0, 0, 0, 1, 1, 1, 2, 2, 2),
@@ -140,7 +133,7 @@ def random_problem(
 ) -> Problem:
     """Guests seated at random, with settled subclasses, faded weights and held dishes if asked for."""
     rng = np.random.default_rng(seed)
-    prior, base = make_base(covariance, d)
+    prior, base = make_base(d, kind)
     n, n_groups = len(groups), max(groups) + 1
     n_tables = n + 2 * (n_settled + n_frozen) + spare
     n_slots = n + n_settled + spare
@@ -332,7 +325,7 @@ def stream_problem(
 ) -> StreamProblem:
     """The batch ``rows`` of shape (n, d) seated as told; d is 1 or 2, the covariances are full."""
     n, d = rows.shape
-    prior, base = make_base("full", d, nu=nu, psi=psi, beta=beta)
+    prior, base = make_base(d, nu=nu, psi=psi, beta=beta)
     assert isinstance(base, niw.Full)
     shape = np.array([[1.0, 0.4]])[:, :d]
     known_blocks = [

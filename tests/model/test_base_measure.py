@@ -34,8 +34,6 @@ from tests.model.test_joint_distribution import variance_of_row
 from tests.model.test_training import as_problem, labelled
 from tests.oracles import crf
 
-DRAWN = ["full", "diagonal"]
-
 
 def small_grid(d: int) -> Grid:
     nu = np.array([d + 0.5, d + 1.0, d + 30.0])
@@ -51,15 +49,14 @@ def partition(seed: int, d: int, sizes=(1, 2, 7, 4)) -> tuple[np.ndarray, np.nda
     return centres[dish] + rng.normal(size=(len(dish), d)) * rng.uniform(0.1, 2.0, d), dish
 
 
-@pytest.mark.parametrize("covariance", DRAWN)
 @pytest.mark.parametrize("d", [1, 2, 5])
-def test_evidence_is_the_product_of_the_predictives(covariance, d):
+def test_evidence_is_the_product_of_the_predictives(d):
     rows, dish = partition(d, d)
     grid = small_grid(d)
-    evidence = log_evidence(rows, dish, grid, make_base(covariance, d)[0].covariance)
+    evidence = log_evidence(rows, dish, grid)
     assert evidence.shape == (3, 2, 2)
     for a, p, b in np.ndindex(evidence.shape):
-        prior, base = make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])
+        prior, base = make_base(d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])
         blocks = [rows[dish == k] for k in np.unique(dish)]
         assert evidence[a, p, b] == pytest.approx(sum(base.log_marginal_chained(x) for x in blocks), rel=1e-9)
         assert evidence[a, p, b] == pytest.approx(sum(base.log_marginal(x) for x in blocks), rel=1e-9)
@@ -70,29 +67,27 @@ def test_evidence_is_the_product_of_the_predictives(covariance, d):
         assert evidence[a, p, b] == pytest.approx(total, rel=1e-8)
 
 
-@pytest.mark.parametrize("covariance", DRAWN)
-def test_evidence_of_rows_that_do_not_vary(covariance):
+def test_evidence_of_rows_that_do_not_vary():
     # the scatter has no rank: eigenvalues that rounding made negative must not matter
     rows = np.repeat([[1e3, -1e3, 1e-3], [5.0, 5.0, 5.0]], 30, axis=0)
     dish = np.repeat([0, 1], 30)
     grid = make_grid(3)
-    prior, base = make_base(covariance, 3, nu=grid.nu[2], psi=grid.psi[2, 0], beta=grid.beta[1])
-    evidence = log_evidence(rows, dish, grid, prior.covariance)
+    _, base = make_base(3, nu=grid.nu[2], psi=grid.psi[2, 0], beta=grid.beta[1])
+    evidence = log_evidence(rows, dish, grid)
     assert np.isfinite(evidence).all()
     expected = base.log_marginal(rows[:30]) + base.log_marginal(rows[30:])
     assert evidence[2, 0, 1] == pytest.approx(expected, rel=1e-7)
 
 
-@pytest.mark.parametrize("covariance", DRAWN)
-def test_draws_follow_the_normalised_evidence(covariance):
+def test_draws_follow_the_normalised_evidence():
     d, count = 2, 5000
     rows, dish = partition(3, d, sizes=(2, 3))
     grid = small_grid(d)
-    prior = make_base(covariance, d)[0]
+    prior = make_base(d)[0]
     points = list(np.ndindex(3, 2, 2))
     log_marginal = []
     for a, p, b in points:
-        base = make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])[1]
+        base = make_base(d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])[1]
         log_marginal.append(sum(base.log_marginal(rows[dish == k]) for k in np.unique(dish)))
     expected = np.exp(np.array(log_marginal) - max(log_marginal))
     expected *= count / expected.sum()
@@ -101,7 +96,7 @@ def test_draws_follow_the_normalised_evidence(covariance):
     seen = np.zeros(len(points))
     for _ in range(count):
         drawn = draw_prior(rng, rows, dish, grid, prior)
-        assert (drawn.covariance, drawn.n_features) == (prior.covariance, d)
+        assert drawn.n_features == d
         seen[values.index((drawn.nu, drawn.psi, drawn.beta))] += 1
     common = expected >= 10
     assert common.sum() >= 4  # else there would be little to compare
@@ -116,7 +111,7 @@ def test_draw_at_the_very_end_of_the_unit_interval_is_on_the_grid():
 
     rows, dish = partition(5, 2)
     grid = small_grid(2)
-    drawn = draw_prior(Last(), rows, dish, grid, make_base("full", 2)[0])
+    drawn = draw_prior(Last(), rows, dish, grid, make_base(2)[0])
     assert drawn.nu in grid.nu
     assert drawn.beta in grid.beta
 
@@ -131,7 +126,7 @@ def test_values_that_are_given_stay(fixed):
     rows, group = labelled(seed=1)
     space = fit_space(rows, group)
     grid = make_grid(2, **fixed)
-    start = make_base("full", 2, nu=9.0, psi=9.0 * 0.25, beta=0.6)[0]
+    start = make_base(2, nu=9.0, psi=9.0 * 0.25, beta=0.6)[0]
     rng = np.random.default_rng(2)
     drawn = [library.train(rows, group, space, start, rng, sweeps=sweeps, grid=grid).prior for sweeps in (1, 3)]
     for prior in drawn:
@@ -144,10 +139,9 @@ def test_values_that_are_given_stay(fixed):
 
 
 @pytest.mark.parametrize("placed", [False, True], ids=["conjugate", "placed"])
-@pytest.mark.parametrize("covariance", DRAWN)
-def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(covariance, placed):
+def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(placed):
     rows, group = labelled(spread=4.0, parts=2)
-    start = make_base(covariance, 2)[0]
+    start = make_base(2)[0]
     location = fit_location(rows, group) if placed else CONJUGATE
     training = library.train(
         rows,
@@ -161,7 +155,7 @@ def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(cova
     )
     prior = training.prior
     assert prior != start
-    base = make_base(covariance, 2, nu=prior.nu, psi=prior.psi, beta=prior.beta)[1]
+    base = make_base(2, nu=prior.nu, psi=prior.psi, beta=prior.beta)[1]
     books = as_problem(training.seating, prior, base)
     check_books(books, np.zeros(len(training.seating.franchise.menu)), True)
     known, _ = library.summarize(training, 0.01)
@@ -171,21 +165,20 @@ def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(cova
 
 def test_no_grid_leaves_the_prior_alone():
     rows, group = labelled()
-    start = make_base("full", 2)[0]
+    start = make_base(2)[0]
     training = library.train(rows, group, fit_space(rows, group), start, np.random.default_rng(0), sweeps=3)
     assert training.prior == start
     assert training.location is CONJUGATE
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("covariance", DRAWN)
-def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
+def test_draws_and_sweeps_leave_the_joint_distribution_alone():
     # Geweke (2004): hyperparameters uniform on the grid, seating from the process, rows given both; then in turn
     # hyperparameters given all else, a sweep, fresh rows
     groups, d, steps = (0, 0, 1), 2, 12_000
     grid = Grid(np.array([d + 8.0, d + 14.0]), np.array([[4.0, 9.0], [8.0, 16.0]]), np.array([0.3, 1.2]))
     points = list(np.ndindex(2, 2, 2))
-    made = [make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b]) for a, p, b in points]
+    made = [make_base(d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b]) for a, p, b in points]
     number = {(prior.nu, prior.psi, prior.beta): k for k, (prior, _) in enumerate(made)}
     law = crf.Franchise(groups, ALPHA, GAMMA, True)
     rng = np.random.default_rng(21)
@@ -211,7 +204,7 @@ def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
         assert not franchise.overflow[0]
         at[s] = number[prior.nu, prior.psi, prior.beta]
         dish = library.dish_of_guests(state)
-        chains.draw_blocks(rng, guests.rows, dish, prior.covariance, sources[at[s]])
+        chains.draw_blocks(rng, guests.rows, dish, sources[at[s]])
         x[s], joined[s] = guests.rows[:, :d], dish[0] == dish[1]
     exact = law.prior()
     together = sum(

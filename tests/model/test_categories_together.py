@@ -56,7 +56,7 @@ SIZES = (6, 9)
 def two(seed: int = 0) -> tuple:
     """Two subclasses, of which base measure, and the rows of each."""
     rng = np.random.default_rng(seed)
-    prior, oracle = make_base("categories", 2)
+    prior, oracle = make_base(2, "categories")
     blocks = [random_rows(rng, n, prior) for n in SIZES]
     return prior, oracle, blocks, fill(prior, blocks)
 
@@ -80,7 +80,7 @@ def test_poured_together_and_out_again():
 
 def test_odds_of_two_parts_against_one():
     """Rows that differ in their values alone."""
-    prior, oracle = make_base("categories", 1)
+    prior, oracle = make_base(1, "categories")
     rows = np.array([[1.0, 5.0, 0.1 * n] for n in range(8)] + [[2.0, 6.0, 0.1 * n] for n in range(8)])
     spread = categories.spread_out(rows, 2)
     side, found = _best_partition(spread - spread.mean(axis=0), homogeneous(rows), 1.5, 3, prior, CONJUGATE)
@@ -132,7 +132,7 @@ class Trained:
         self.space: Space = fit_mixed(X, group, places)
         rows = whiten(self.space, X)
         self.prior: Prior = categories.with_base(
-            make_prior("full", 2, nu=5.0, scale=0.8, beta=0.1),
+            make_prior(2, nu=5.0, scale=0.8, beta=0.1),
             self.space.places,
             categories.base_of(rows, group, self.space.places),
             1.0,

@@ -44,7 +44,7 @@ class Setting:
         group = np.arange(200) % 2
         X = rng.normal(size=(200, 3)) + CENTRES[group]
         self.space: Space = fit_space(X, group)
-        prior = make_prior("full", 3, nu=6.0, scale=0.8, beta=0.05)
+        prior = make_prior(3, nu=6.0, scale=0.8, beta=0.05)
         trained = train(whiten(self.space, X), group, self.space, prior, rng, sweeps=5)
         self.known: Known = summarize(trained, 0.01, True)[0]
         self.frozen: Densities = densities(self.known)

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from benchmarks import drift
 from tests.doors.model import dishes as library
 from tests.doors.model import homogeneous
-from tests.model.problems import COVARIANCES, fill, make_base
+from tests.model.problems import fill, make_base
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_emptied_subclass_is_the_prior_bit_for_bit(covariance):
-    prior, _ = make_base(covariance, 3)
+def test_emptied_subclass_is_the_prior_bit_for_bit():
+    prior, _ = make_base(3)
     rng = np.random.default_rng(0)
     rows = homogeneous(rng.normal(scale=100.0, size=(700, 3)))
     dishes, fresh = library.empty_dishes(2, prior), library.empty_dishes(2, prior)
@@ -27,9 +26,8 @@ def test_emptied_subclass_is_the_prior_bit_for_bit(covariance):
         np.testing.assert_array_equal(value, expected)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_clearing_is_emptying(covariance):
-    prior, _ = make_base(covariance, 2)
+def test_clearing_is_emptying():
+    prior, _ = make_base(2)
     rows = np.random.default_rng(1).normal(size=(9, 2))
     dishes, fresh = fill(prior, [rows, rows]), library.empty_dishes(2, prior)
     library.clear(dishes, 0, prior)
@@ -41,9 +39,8 @@ def test_clearing_is_emptying(covariance):
         np.testing.assert_array_equal(value, expected)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_selecting_copies_slots_in_order_and_leaves_room(covariance):
-    prior, _ = make_base(covariance, 2)
+def test_selecting_copies_slots_in_order_and_leaves_room():
+    prior, _ = make_base(2)
     rows = np.random.default_rng(2).normal(size=(9, 2))
     dishes = fill(prior, [rows[:2], rows[2:5], rows[5:]])
     chosen = library.copy_slots(dishes, np.array([2, 0]), 4)
@@ -59,11 +56,10 @@ def test_selecting_copies_slots_in_order_and_leaves_room(covariance):
     assert dishes.size.tolist() == [2, 3, 4]
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
 @settings(max_examples=25, deadline=None)
 @given(moves=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 11)), max_size=60))
-def test_any_sequence_of_moves_leaves_the_statistics_of_who_is_there(covariance, moves):
-    prior, _ = make_base(covariance, 2)
+def test_any_sequence_of_moves_leaves_the_statistics_of_who_is_there(moves):
+    prior, _ = make_base(2)
     rows = np.random.default_rng(3).normal(scale=3.0, size=(12, 2))
     tilde = homogeneous(rows)
     dishes = library.empty_dishes(3, prior)
@@ -84,7 +80,7 @@ def test_any_sequence_of_moves_leaves_the_statistics_of_who_is_there(covariance,
 
 
 def test_inverse_is_recomputed_on_schedule():
-    prior, _ = make_base("full", 2)
+    prior, _ = make_base(2)
     rng = np.random.default_rng(4)
     dishes = library.empty_dishes(1, prior)
     for n in range(1, 2 * library.REFRESH_EVERY + 1):
@@ -94,11 +90,10 @@ def test_inverse_is_recomputed_on_schedule():
             np.testing.assert_allclose(dishes.inverse[0], np.linalg.inv(dishes.matrix[0]), rtol=1e-12)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_million_updates_do_not_carry_the_statistics_away(covariance):
+def test_million_updates_do_not_carry_the_statistics_away():
     # far-out rows now and then: they are what costs digits
     for far in (100.0, 1000.0):
-        found = drift.measure(covariance, far, scheduled=True)
+        found = drift.measure("full", far, scheduled=True)
         assert max(found) < 1e-8, (far, found)
 
 
@@ -120,6 +115,5 @@ def test_million_updates_without_the_schedule_do(d):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("far", "limit"), [(0.0, 1e-10), (100.0, 1e-9), (1000.0, 1e-7)])
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_ten_million_updates_do_not_carry_the_statistics_away(covariance, far, limit):
-    assert max(drift.measure(covariance, far, scheduled=True, updates=10_000_000, d=16, looks=100)) < limit
+def test_ten_million_updates_do_not_carry_the_statistics_away(far, limit):
+    assert max(drift.measure("full", far, scheduled=True, updates=10_000_000, d=16, looks=100)) < limit

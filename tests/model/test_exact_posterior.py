@@ -11,7 +11,7 @@ import pytest
 
 from tests.doors.model import ALPHA, GAMMA
 from tests.model import chains
-from tests.model.problems import MIXED, make_base, seat, stream_problem
+from tests.model.problems import make_base, seat, stream_problem
 from tests.oracles import crf, stream
 
 LARGEST = 4.5
@@ -23,28 +23,27 @@ PLACES = np.array([[1.0, 6.0], [1.0, 4.0], [2.0, 5.0], [1.0, 6.0], [3.0, 5.0]])
 """Categories of the same instances; one value is missing, and one is among those that training did not have."""
 
 TRAINING = [
-    # groups, features, covariance, ownership
-    pytest.param((0, 0, 1, 1), 1, "full", True, id="two groups, own dishes, d=1"),
-    pytest.param((0, 0, 1, 1), 1, "full", False, id="two groups, shared dishes, d=1"),
-    pytest.param((0, 0, 1, 1), 2, "full", True, id="two groups, own dishes, d=2"),
-    pytest.param((0, 0, 1, 1), 2, "full", False, id="two groups, shared dishes, d=2"),
-    pytest.param((0, 1, 0, 1), 2, "diagonal", False, id="two groups, shared dishes, diagonal"),
-    pytest.param((0, 1, 0, 1), 2, "tied", False, id="two groups, shared dishes, tied"),
-    pytest.param((0, 0, 0, 0, 0), 1, "full", True, id="one group of five, d=1"),
-    pytest.param((0, 0, 0, 0), 2, "full", True, id="one group of four, d=2"),
+    # groups, features, kind, ownership
+    pytest.param((0, 0, 1, 1), 1, "numbers", True, id="two groups, own dishes, d=1"),
+    pytest.param((0, 0, 1, 1), 1, "numbers", False, id="two groups, shared dishes, d=1"),
+    pytest.param((0, 0, 1, 1), 2, "numbers", True, id="two groups, own dishes, d=2"),
+    pytest.param((0, 0, 1, 1), 2, "numbers", False, id="two groups, shared dishes, d=2"),
+    pytest.param((0, 1, 0, 1), 2, "numbers", False, id="two groups in turn, shared dishes, d=2"),
+    pytest.param((0, 0, 0, 0, 0), 1, "numbers", True, id="one group of five, d=1"),
+    pytest.param((0, 0, 0, 0), 2, "numbers", True, id="one group of four, d=2"),
     pytest.param((0, 0, 1, 1), 1, "categories", True, id="two groups, own dishes, categories, d=1"),
     pytest.param((0, 0, 1, 1), 1, "categories", False, id="two groups, shared dishes, categories, d=1"),
     pytest.param((0, 0, 0, 0), 0, "categories", True, id="one group of four, categories alone"),
 ]
 
 
-def training_problem(groups, d, covariance, ownership, alpha, gamma):
+def training_problem(groups, d, kind, ownership, alpha, gamma):
     """The exact posterior, and a sampler's state to start from (everybody at a table of their own)."""
     rows = ROWS[: len(groups), :d]
-    psi, beta = (0.1, 0.005) if covariance != "tied" else (1.0, 0.02)
-    if covariance in MIXED:
+    psi, beta = (0.1, 0.005)
+    if kind == "categories":
         rows = np.hstack([PLACES[: len(groups)], rows])
-    prior, base = make_base(covariance, d, nu=d + 2.0, psi=psi, beta=beta)
+    prior, base = make_base(d, kind, nu=d + 2.0, psi=psi, beta=beta)
     exact = crf.Franchise(groups, alpha, gamma, ownership).posterior(rows, base)
     numbers = tuple(range(len(groups)))
     start = (alpha, gamma) if isinstance(alpha, float) else (ALPHA.shape / ALPHA.rate, GAMMA.shape / GAMMA.rate)
@@ -55,9 +54,9 @@ def training_problem(groups, d, covariance, ownership, alpha, gamma):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("groups", "d", "covariance", "ownership"), TRAINING)
-def test_training_sweeps_visit_seatings_as_often_as_they_are_likely(groups, d, covariance, ownership):
-    exact, prior, (guests, franchise, dishes) = training_problem(groups, d, covariance, ownership, ALPHA, GAMMA)
+@pytest.mark.parametrize(("groups", "d", "kind", "ownership"), TRAINING)
+def test_training_sweeps_visit_seatings_as_often_as_they_are_likely(groups, d, kind, ownership):
+    exact, prior, (guests, franchise, dishes) = training_problem(groups, d, kind, ownership, ALPHA, GAMMA)
     record = chains.training_chain(
         np.random.default_rng(1), 80_000, guests, franchise, dishes, prior, exclusive=ownership
     )
@@ -80,19 +79,18 @@ def test_training_sweeps_visit_seatings_as_often_as_they_are_likely(groups, d, c
 @pytest.mark.statistical
 @pytest.mark.parametrize("redishing", [True, False], ids=["with re-dishing", "visits alone"])
 @pytest.mark.parametrize(
-    ("groups", "d", "covariance", "ownership"),
+    ("groups", "d", "kind", "ownership"),
     [
-        pytest.param((0, 0, 1, 1), 1, "full", False, id="shared dishes, d=1"),
-        pytest.param((0, 0, 1, 1), 2, "diagonal", False, id="shared dishes, diagonal"),
-        pytest.param((0, 0, 1, 1), 2, "tied", False, id="shared dishes, tied"),
-        pytest.param((0, 0, 0, 1, 1), 2, "full", True, id="own dishes, d=2"),
-        pytest.param((0, 0, 0, 0, 0), 2, "full", True, id="one group of five, d=2"),
+        pytest.param((0, 0, 1, 1), 1, "numbers", False, id="shared dishes, d=1"),
+        pytest.param((0, 0, 1, 1), 2, "numbers", False, id="shared dishes, d=2"),
+        pytest.param((0, 0, 0, 1, 1), 2, "numbers", True, id="own dishes, d=2"),
+        pytest.param((0, 0, 0, 0, 0), 2, "numbers", True, id="one group of five, d=2"),
     ],
 )
-def test_seating_with_fixed_concentrations(groups, d, covariance, ownership, redishing):
+def test_seating_with_fixed_concentrations(groups, d, kind, ownership, redishing):
     # alpha0 and gamma near 1: tables of several guests and dishes of several tables are common
     alpha, gamma = 1.5, 1.2
-    exact, prior, (guests, franchise, dishes) = training_problem(groups, d, covariance, ownership, alpha, gamma)
+    exact, prior, (guests, franchise, dishes) = training_problem(groups, d, kind, ownership, alpha, gamma)
     record = chains.training_chain(
         np.random.default_rng(2),
         120_000,
@@ -116,7 +114,7 @@ def test_only_redishing_moves_whole_tables(ownership):
     # alpha0 is so small that nobody ever opens a table: a group's only table can change its dish but as a whole
     groups, alpha, gamma = (0, 0, 1, 1), 1e-12, 3.0
     rows = np.array([[0.3], [0.5], [0.35], [0.6]])
-    prior, base = make_base("full", 1, nu=3.0, psi=0.1, beta=0.05)
+    prior, base = make_base(1, nu=3.0, psi=0.1, beta=0.05)
     law = crf.Franchise(groups, alpha, gamma, False).posterior(rows, base).as_dict()
     apart, together = crf.Seating((0, 0, 1, 1), (0, 1)), crf.Seating((0, 0, 1, 1), (0, 0))
     expected = law[together] / (law[apart] + law[together])

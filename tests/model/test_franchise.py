@@ -120,7 +120,7 @@ def test_free_slots_are_found_and_their_lack_is_reported():
     moves=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=40),
 )
 def test_books_agree_with_a_recount_after_any_moves(seed, fading, moves):
-    problem = random_problem(seed, "tied", d=1, n_frozen=2, n_settled=2, fading=fading)
+    problem = random_problem(seed, d=1, n_frozen=2, n_settled=2, fading=fading)
     f, guests = problem.franchise, problem.guests
     trained = f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
     for i, wish in moves:

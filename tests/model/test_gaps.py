@@ -34,7 +34,7 @@ def directions(rank: int, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("rank", [1, 2, D])
 def test_density_of_a_subclass_is_that_of_the_closed_directions(rank: int) -> None:
     rng = np.random.default_rng(rank)
-    prior, basis = make_prior("full", D, nu=7.0, scale=0.4, beta=0.5), directions(rank, rng)
+    prior, basis = make_prior(D, nu=7.0, scale=0.4, beta=0.5), directions(rank, rng)
     dishes = empty_dishes(2, prior)
     refill(dishes, np.array([1] * 9 + [0] * 5), homogeneous(rng.normal(size=(14, D))), prior)
     closed = np.linalg.svd(basis[:rank])[2][rank:]
@@ -75,7 +75,7 @@ def test_density_of_a_broad_term_is_marginal_too() -> None:
 
 
 def test_nothing_open_changes_nothing() -> None:
-    prior = make_prior("full", D, nu=7.0, scale=0.4, beta=0.5)
+    prior = make_prior(D, nu=7.0, scale=0.4, beta=0.5)
     dishes = empty_dishes(1, prior)
     rows = homogeneous(np.random.default_rng(0).normal(size=(6, D)))
     refill(dishes, np.zeros(6, np.int64), rows, prior)

@@ -20,16 +20,16 @@ from tests.doors.model import (
     products,
 )
 from tests.doors.model import known as library
-from tests.model.problems import COVARIANCES, fill, make_base
+from tests.model.problems import fill, make_base
 
 SIZES = [(12, 7, 1), (20,), (5, 6)]
 """Instances in each subclass of each class."""
 
 
-def make_known(covariance="full", d=3, seed=0, epsilon=0.1, sizes=SIZES):
+def make_known(d=3, seed=0, epsilon=0.1, sizes=SIZES):
     """Known classes, the blocks of their subclasses and the oracle's base measure."""
     rng = np.random.default_rng(seed)
-    prior, base = make_base(covariance, d)
+    prior, base = make_base(d)
     blocks, seated, tables = [], [], []
     for j, parts in enumerate(sizes):
         for n in parts:
@@ -61,9 +61,8 @@ def points(d=3, seed=9):
     return np.concatenate([rng.normal(scale=3.0, size=(15, d)), rng.normal(scale=100.0, size=(3, d))])
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_subclass_densities_are_the_predictives(covariance):
-    known, blocks, base = make_known(covariance)
+def test_subclass_densities_are_the_predictives():
+    known, blocks, base = make_known()
     x = points()
     found = log_predictives(homogeneous(x), known.dishes, known.prior)
     expected = [[base.log_predictive(row, block) for block in blocks] for row in x]
@@ -71,7 +70,7 @@ def test_subclass_densities_are_the_predictives(covariance):
 
 
 def test_one_matrix_product_is_the_multivariate_t():
-    known, blocks, base = make_known("full", d=4, sizes=[(12,), (20,), (6,)])
+    known, blocks, base = make_known(d=4, sizes=[(12,), (20,), (6,)])
     x = points(4)
     sums, best = log_sums(densities(known).terms, products(homogeneous(x)), np.empty((0, len(x)), np.int64))
     found = sums[:-1].T - densities(known).log_weight.max(axis=0)
@@ -83,9 +82,8 @@ def test_one_matrix_product_is_the_multivariate_t():
         np.testing.assert_allclose(found[:, k], law.logpdf(x), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_class_density_mixes_the_kept_subclasses(covariance):
-    known, blocks, base = make_known(covariance, epsilon=0.1)
+def test_class_density_mixes_the_kept_subclasses():
+    known, blocks, base = make_known(epsilon=0.1)
     x = points()
     frozen = densities(known)
     found, best = library.log_class_densities(known, frozen, homogeneous(x))
@@ -134,9 +132,8 @@ def test_mixing_survives_extremes():
     assert best[1].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_leave_one_out_takes_the_instance_out_of_everything(covariance):
-    known, blocks, base = make_known(covariance, epsilon=0.1)
+def test_leave_one_out_takes_the_instance_out_of_everything():
+    known, blocks, base = make_known(epsilon=0.1)
     frozen = densities(known)
     rows = np.concatenate(blocks)
     dish = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
@@ -204,9 +201,8 @@ def exact_choice(known, blocks, base, row, j):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_labelled_instance_is_seated_by_equation_10(covariance):
-    known, blocks, base = make_known(covariance, d=1, sizes=[(3, 2), (4,)])
+def test_labelled_instance_is_seated_by_equation_10():
+    known, blocks, base = make_known(d=1, sizes=[(3, 2), (4,)])
     row = np.array([blocks[0].mean() * 0.5 + blocks[1].mean() * 0.5])
     own, weights, new_table = exact_choice(known, blocks, base, row, 0)
     rng = np.random.default_rng(0)
@@ -226,9 +222,8 @@ def test_labelled_instance_is_seated_by_equation_10(covariance):
         assert stats.binomtest(opened[k], chosen[k], new_table[k]).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_labelled_instances_add_up_and_the_argument_stays(covariance):
-    known, _, _ = make_known(covariance)
+def test_labelled_instances_add_up_and_the_argument_stays():
+    known, _, _ = make_known()
     before = [np.copy(v) for v in (*known.dishes, known.seated, known.tables, known.size, known.ids, known.ranks)]
     rng = np.random.default_rng(1)
     after, next_id = known, 100

@@ -184,7 +184,7 @@ def test_the_stationary_process_bounds_how_far_a_state_follows(slow, step, noise
 
 
 def known_classes() -> tuple[Known, np.ndarray]:
-    known, blocks, *_ = make_known("full", D)
+    known, blocks, *_ = make_known(D)
     return known, np.concatenate([block for block in blocks if len(block)])
 
 

@@ -50,7 +50,7 @@ def test_base_measure_in_raw_units():
     W = pooled(X, group) + np.diag(library.RIDGE * X.var(axis=0))
     law = stats.multivariate_t(X.mean(axis=0), nu * scale * W * (beta + 1) / (beta * (nu - d + 1)), nu - d + 1)
     rows = homogeneous(library.whiten(space, X[:9]))
-    found = log_prior_predictives(rows, make_prior("full", d, nu, scale, beta))
+    found = log_prior_predictives(rows, make_prior(d, nu, scale, beta))
     jacobian = np.linalg.slogdet(space.forward)[1]
     np.testing.assert_allclose(found + jacobian, law.logpdf(X[:9]), rtol=1e-9)
 

@@ -188,7 +188,7 @@ D = 6
 @pytest.fixture(scope="module")
 def known() -> chains.Frozen:
     """A class of unit variance in six dimensions, of which so much is known that its density is the normal one."""
-    prior, base = make_base("full", D, nu=10.0, psi=2.0, beta=0.02)
+    prior, base = make_base(D, nu=10.0, psi=2.0, beta=0.02)
     rows = np.random.default_rng(100).normal(size=(5000, D))
     assert isinstance(base, niw.Full)
     return chains.Frozen(fill(prior, [rows]), sources(base, [rows]), np.zeros((1, 1)))
@@ -199,7 +199,7 @@ def seats_left(known: chains.Frozen, proposals: int, seed: int) -> int:
     rng = np.random.default_rng(seed)
     spot = rng.normal(scale=0.4, size=(30, D)) + np.eye(D)[0]
     rows = homogeneous(np.concatenate([rng.normal(size=(60, D)), spot]))
-    prior, _ = make_base("full", D, nu=10.0, psi=2.0, beta=0.02)
+    prior, _ = make_base(D, nu=10.0, psi=2.0, beta=0.02)
     franchise = empty_franchise(1, 60, 100, 10.0, 30.0)
     franchise.held[0], franchise.menu[0], franchise.total[0] = True, 20.0, 20.0
     guests = Guests(rows, np.zeros(90, np.int64), np.ones(90), np.zeros(90, np.int64))
@@ -223,7 +223,7 @@ def test_group_within_reach_of_a_known_class_is_found_together(known):
 def row_of_guests(where: list[float]) -> Sitting:
     """Guests of one dimension at one table of one known class."""
     rows = homogeneous(np.array(where)[:, None])
-    prior, _ = make_base("full", 1)
+    prior, _ = make_base(1)
     franchise = empty_franchise(1, 20, 20, 1.0, 1.0)
     franchise.held[0], franchise.menu[0], franchise.total[0] = 1.0, 3.0, 3.0
     guests = Guests(rows, np.zeros(len(where), np.int64), np.ones(len(where)), np.zeros(len(where), np.int64))
@@ -246,7 +246,7 @@ def test_offers_end_when_too_many_in_a_row_have_stayed():
     assert together == 1
     offered = np.isinf(company.distance[:count])
     assert offered.tolist() == [True] * company_of.PATIENCE + [False] * (30 - company_of.PATIENCE)
-    base = make_base("full", 1)[1]
+    base = make_base(1)[1]
     expected = 0.0
     for u, i in enumerate(range(1, company_of.PATIENCE + 1), start=1):
         going, staying = np.exp(base.log_predictive(guests.rows[i, :1], guests.rows[:1, :1])), u * np.exp(-1.0)

@@ -27,7 +27,7 @@ from tests.doors.model import (
 )
 from tests.doors.model import fade as fade_seats
 from tests.doors.model import step_module as library
-from tests.model.problems import COVARIANCES, Problem, check_books, fill, make_base
+from tests.model.problems import Problem, check_books, fill, make_base
 from tests.oracles import niw
 from tests.oracles import stream as oracle
 
@@ -43,9 +43,9 @@ class World(NamedTuple):
     blocks: list[np.ndarray]
 
 
-def make_world(covariance="full", d=2, *, gamma=30.0, n=40) -> World:
+def make_world(d=2, *, gamma=30.0, n=40) -> World:
     rng = np.random.default_rng(0)
-    prior, base = make_base(covariance, d, nu=d + 3.0, psi=2.0, beta=0.02)
+    prior, base = make_base(d, nu=d + 3.0, psi=2.0, beta=0.02)
     axis = np.eye(d)[0]
     blocks = [rng.normal(size=(n, d)) + c * axis for c in (-4.0, 4.0)]
     known = Known(
@@ -179,11 +179,10 @@ STEPS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
 @settings(max_examples=25, deadline=None)
 @given(case=STEPS)
-def test_books_agree_with_a_recount_after_every_step(covariance, case):
-    ledger = Ledger(make_world(covariance, gamma=case["gamma"]))
+def test_books_agree_with_a_recount_after_every_step(case):
+    ledger = Ledger(make_world(gamma=case["gamma"]))
     how = Settings(case["sweeps"], case["window"], case["half_life"])
     for batch, size in enumerate(case["sizes"]):
         rows = draw_stream(case["seed"] + batch, size, novel=(0.0, 1.0))
@@ -218,9 +217,8 @@ def run(world: World, how: Settings, batches=4, size=30, seed=0) -> tuple[Stream
     return state, results
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_step_is_a_function_of_state_rows_and_randomness(covariance):
-    world = make_world(covariance)
+def test_step_is_a_function_of_state_rows_and_randomness():
+    world = make_world("full")
     state, _ = run(world, Settings(window=20))
     before = copy_of(state)
     rows = draw_stream(50, 25)
@@ -233,9 +231,8 @@ def test_step_is_a_function_of_state_rows_and_randomness(covariance):
         np.testing.assert_array_equal(value, same)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_running_out_of_slots_changes_nothing(covariance, monkeypatch):
-    world = make_world(covariance, gamma=300.0)
+def test_running_out_of_slots_changes_nothing(monkeypatch):
+    world = make_world(gamma=300.0)
     seat_batch, tries = library.seat_batch, []
     monkeypatch.setattr(library, "seat_batch", lambda *arguments: tries.append(1) or seat_batch(*arguments))
     outcomes = []
@@ -282,9 +279,8 @@ def test_moved_instances_are_reported_with_where_they_went():
 
 
 @pytest.mark.parametrize("half_life", [np.inf, 30.0])
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_immediate_probabilities_are_the_predictive_rule(covariance, half_life):
-    world = make_world(covariance)
+def test_immediate_probabilities_are_the_predictive_rule(half_life):
+    world = make_world("full")
     ledger = Ledger(world)
     for b in range(3):
         ledger.step(draw_stream(b, 20), b, Settings(window=15, half_life=half_life))
@@ -330,9 +326,8 @@ def test_densities_and_responsible_subclasses_are_reported():
     np.testing.assert_array_equal(result.responsible, responsible)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_known_instances_are_known_and_a_new_class_emerges_as_one(covariance):
-    world = make_world(covariance)
+def test_known_instances_are_known_and_a_new_class_emerges_as_one():
+    world = make_world("full")
     right = []
     for seed in range(5):
         ledger = Ledger(world)

@@ -14,11 +14,10 @@ from tests.doors.model import (
     homogeneous,
     log_class_densities,
     log_prior_predictives,
-    unwhiten,
     whiten,
 )
 from tests.doors.model import training as library
-from tests.model.problems import COVARIANCES, Problem, check_books, make_base
+from tests.model.problems import Problem, check_books, make_base
 
 
 def labelled(seed=0, sizes=(30, 20, 25), d=2, spread=6.0, parts=1):
@@ -54,9 +53,8 @@ def assert_equal_seatings(one, other):
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_first_seating_has_one_table_for_each_group_and_dish(covariance, exclusive):
-    prior, base = make_base(covariance, 2)
+def test_first_seating_has_one_table_for_each_group_and_dish(exclusive):
+    prior, base = make_base(2)
     rows, group = labelled()
     rng = np.random.default_rng(1)
     dish = group if exclusive else rng.integers(4, size=len(group))
@@ -74,10 +72,9 @@ def test_first_seating_has_one_table_for_each_group_and_dish(covariance, exclusi
     seed=st.integers(0, 10_000),
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4),
     exclusive=st.booleans(),
-    covariance=st.sampled_from(COVARIANCES),
 )
-def test_books_agree_with_a_recount_after_every_sweep(seed, sizes, exclusive, covariance):
-    prior, base = make_base(covariance, 2)
+def test_books_agree_with_a_recount_after_every_sweep(seed, sizes, exclusive):
+    prior, base = make_base(2)
     rows, group = labelled(seed, tuple(sizes), spread=2.0)
     seating = library.seat_by_groups(homogeneous(rows), group, group, prior, exclusive)
     rng = np.random.default_rng(seed)
@@ -88,7 +85,7 @@ def test_books_agree_with_a_recount_after_every_sweep(seed, sizes, exclusive, co
 
 
 def test_sweep_leaves_its_argument_alone_and_repeats_itself():
-    prior, _ = make_base("full", 2)
+    prior, _ = make_base(2)
     rows, group = labelled()
     seating = library.seat_by_groups(homogeneous(rows), group, group, prior, True)
     before = library.copy_seating(seating)
@@ -100,9 +97,8 @@ def test_sweep_leaves_its_argument_alone_and_repeats_itself():
     assert not np.array_equal(one.guests.table, other.guests.table)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_running_out_of_slots_changes_nothing(covariance, monkeypatch):
-    prior, _ = make_base(covariance, 2, psi=0.01)  # a narrow prior: many small subclasses
+def test_running_out_of_slots_changes_nothing(monkeypatch):
+    prior, _ = make_base(2, psi=0.01)  # a narrow prior: many small subclasses
     rows, group = labelled(spread=3.0)
     outcomes = []
     for spare in (1, 300):
@@ -133,9 +129,8 @@ def test_running_out_of_slots_changes_nothing(covariance, monkeypatch):
         np.testing.assert_array_equal(few, many)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_separate_classes_stay_separate_subclasses(covariance):
-    prior, _ = make_base(covariance, 2, nu=6.0, psi=3.0, beta=0.05)
+def test_separate_classes_stay_separate_subclasses():
+    prior, _ = make_base(2, nu=6.0, psi=3.0, beta=0.05)
     rows, group = labelled(sizes=(40, 30), spread=12.0, parts=2)
     space = fit_space(rows, group)
     z = whiten(space, rows)
@@ -148,7 +143,7 @@ def test_separate_classes_stay_separate_subclasses(covariance):
 
 
 def test_progress_is_reported_and_no_sweep_is_lost():
-    prior, _ = make_base("full", 2)
+    prior, _ = make_base(2)
     rows, group = labelled()
     space = fit_space(rows, group)
     done: list[int] = []
@@ -156,9 +151,8 @@ def test_progress_is_reported_and_no_sweep_is_lost():
     assert done == [1, 2, 3]
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_no_sweeps_leave_the_first_seating(covariance):
-    prior, _ = make_base(covariance, 2)
+def test_no_sweeps_leave_the_first_seating():
+    prior, _ = make_base(2)
     rows, group = labelled()
     space = fit_space(rows, group)
     training = library.train(rows, group, space, prior, np.random.default_rng(0), sweeps=0)
@@ -166,32 +160,9 @@ def test_no_sweeps_leave_the_first_seating(covariance):
     np.testing.assert_array_equal(training.space.forward, space.forward)
 
 
-def test_tied_covariance_is_the_pooled_within_subclass_one():
-    prior, _ = make_base("tied", 2, nu=5.0, psi=2.0, beta=0.1)
-    raw, group = labelled(sizes=(60, 50), spread=8.0, parts=2)
-    raw = raw @ np.array([[3.0, 1.0], [0.0, 0.5]])
-    space = fit_space(raw, group)
-    rows = whiten(space, raw)
-    dish_before = group
-    training = library.train(rows, group, space, prior, np.random.default_rng(7), sweeps=1)
-    # one sweep: the covariance was estimated with each class as one subclass, before the sweep
-    scatter = prior.psi * np.eye(2)
-    for k in (0, 1):
-        block = rows[dish_before == k]
-        scatter += (len(block) - 1) * np.cov(block, rowvar=False)
-    estimate = scatter / (prior.nu + len(rows) - 2)
-    z = whiten(training.space, raw)
-    np.testing.assert_allclose(training.seating.guests.rows[:, :2], z, rtol=1e-8, atol=1e-8)
-    inverse = np.linalg.inv(estimate)
-    np.testing.assert_allclose((z**2).sum(axis=1), np.einsum("na,ab,nb->n", rows, inverse, rows), rtol=1e-8)
-    np.testing.assert_allclose(unwhiten(training.space, z), raw, rtol=1e-8, atol=1e-8)
-    base = make_base("tied", 2, nu=5.0, psi=2.0, beta=0.1)[1]
-    check_books(as_problem(training.seating, prior, base), np.zeros(len(training.seating.franchise.menu)), True)
-
-
 def summary_problem(epsilon):
     """Two classes of known seats: 60 + 1 and 30, one of them at two tables."""
-    prior, base = make_base("full", 1)
+    prior, base = make_base(1)
     rng = np.random.default_rng(8)
     sizes = [60, 1, 30]
     rows = np.concatenate([rng.normal(scale=0.5, size=(n, 1)) + c for n, c in zip(sizes, (0, 9, -9), strict=True)])
@@ -239,7 +210,7 @@ def test_ranks_are_quantiles_of_the_left_out_densities():
 
 
 def test_class_of_one_has_finite_ranks():
-    prior, _ = make_base("full", 2)
+    prior, _ = make_base(2)
     rows = np.array([[0.0, 0.0], [5.0, 5.0], [5.5, 5.0]])
     group = np.array([0, 1, 1])
     training = library.train(rows, group, fit_space(rows, group), prior, np.random.default_rng(0), sweeps=2)

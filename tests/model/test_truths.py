@@ -112,7 +112,7 @@ def told(training: library.Training, drawn: np.ndarray, rows: np.ndarray) -> dic
 def test_training_with_a_drawn_base_measure_ends_in_the_posterior():
     d, rng = 2, np.random.default_rng(31)
     grid, group = thinned(d), np.array(GROUPS)
-    space, start = fit_space(rng.normal(size=(6, d)), group), make_base("full", d)[0]
+    space, start = fit_space(rng.normal(size=(6, d)), group), make_base(d)[0]
     true, drawn = [], []
     for _ in range(600):
         a, p, b = (int(rng.integers(size)) for size in (len(grid.nu), grid.psi.shape[1], len(grid.beta)))
@@ -139,7 +139,7 @@ def mixed_prior(start: Prior, concentration: np.ndarray, d: int) -> tuple[Prior,
 @pytest.mark.statistical
 def test_training_with_drawn_concentrations_of_categories_ends_in_the_posterior():
     d, rng, group = 1, np.random.default_rng(32), np.array(GROUPS)
-    space, start = fit_space(rng.normal(size=(6, d)), group), make_base("categories", d, nu=6.0)[0]
+    space, start = fit_space(rng.normal(size=(6, d)), group), make_base(d, "categories", nu=6.0)[0]
     first, _ = mixed_prior(start, np.ones(2), d)
     true, drawn = [], []
     for _ in range(600):
@@ -161,14 +161,14 @@ SIZES = ((8, 4, 1, 1), (10, 5, 1))
 """Instances of the subclasses of two classes; those of one are dropped."""
 
 
-def stream_past(covariance: str, d: int) -> Past:
+def stream_past(d: int) -> Past:
     """Two known classes with broad terms, and a stream in which a subclass has emerged and settled."""
     rng = np.random.default_rng(33)
     dish = np.repeat(np.arange(7), np.concatenate(SIZES))
     group = np.repeat([0, 1], [sum(own) for own in SIZES])
     centres = rng.normal(scale=2.0, size=(7, d))
     rows = centres[dish] + rng.normal(scale=0.5, size=(len(dish), d))
-    prior, base = make_base(covariance, d, nu=d + 5.0, psi=2.0)
+    prior, base = make_base(d, nu=d + 5.0, psi=2.0)
     seating = library.seat_by_groups(homogeneous(rows), group, dish, prior, True)
     known, _ = library.summarize(library.Training(fit_space(rows, group), prior, seating), 0.2, broad=True)
     assert known.dishes.size.tolist() == [8, 4, 10, 5]
@@ -201,10 +201,10 @@ def of_batch(
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("covariance", "d", "truths"), [("full", 2, 4000), ("diagonal", 1, 2000)])
-def test_steps_beside_known_classes_with_broad_terms_end_in_the_posterior(covariance, d, truths):
+@pytest.mark.parametrize(("d", "truths"), [(2, 4000), (1, 2000)])
+def test_steps_beside_known_classes_with_broad_terms_end_in_the_posterior(d, truths):
     # two batches of three: the first is re-seated in the window of the second
-    past, rng, n = stream_past(covariance, d), np.random.default_rng(34), 6
+    past, rng, n = stream_past(d), np.random.default_rng(34), 6
     known, frozen, n_known = past.known, past.frozen, len(past.known.size)
     n_kinds = n_known + len(past.emerging_rows)
     settings, settled = Settings(8, n, np.inf), len(past.state.franchise.table_dish)

@@ -135,8 +135,5 @@ def draw_known(past: Past, j: int, rng: np.random.Generator) -> np.ndarray:
 def draw_next(base: niw.BaseMeasure, block: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw one more row of a subclass from its posterior predictive."""
     location, scale = base.predictive_scale(block)
-    if isinstance(base, niw.Diagonal):
-        freedom = base.posterior(block)[2]
-        return np.asarray(location + np.sqrt(np.diag(scale)) * rng.standard_t(freedom, len(location)))
     freedom = base.posterior(block).nu - base.dimension + 1
     return np.asarray(stats.multivariate_t.rvs(location, scale, freedom, random_state=rng)).reshape(-1)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from scipy.special import gammaln, multigammaln
+from scipy.special import multigammaln
 
 Array = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ class NIWPosterior(NamedTuple):
 
 
 class BaseMeasure:
-    """What the three covariance structures have in common."""
+    """What base measures have in common."""
 
     dimension: int
 
@@ -139,64 +139,6 @@ class Full(BaseMeasure):
         covariance = np.linalg.inv(factor @ factor.T / self.psi)
         covariance = (covariance + covariance.T) / 2
         return rng.multivariate_normal(np.zeros(d), covariance / self.beta, method="cholesky"), covariance
-
-
-class Diagonal(BaseMeasure):
-    """Independent features, each with the marginal prior that it has under `Full`.
-
-    A diagonal element of ``Sigma ~ IW(psi I, nu)`` is inverse-Wishart in one dimension with
-    ``nu1 = nu - d + 1`` degrees of freedom: ``variance ~ InvGamma(nu1 / 2, psi / 2)``,
-    ``mean | variance ~ N(0, variance / beta)``.
-    """
-
-    def __init__(self, dimension: int, psi: float, nu: float, beta: float) -> None:
-        self.dimension = dimension
-        self.psi = psi
-        self.nu1 = nu - dimension + 1
-        self.beta = beta
-
-    def posterior(self, rows: ArrayLike) -> NIWPosterior:
-        """(mu_n, beta_n, nu1_n, psi_n): mu_n and psi_n are of shape (d,), one entry a feature."""
-        rows = self.block(rows)
-        n = len(rows)
-        if n == 0:
-            return NIWPosterior(np.zeros(self.dimension), self.beta, self.nu1, np.full(self.dimension, self.psi))
-        average = rows.mean(axis=0)
-        beta_n = self.beta + n
-        squares = ((rows - average) ** 2).sum(axis=0)
-        psi_n = self.psi + squares + self.beta * n / beta_n * average**2
-        return NIWPosterior(n * average / beta_n, beta_n, self.nu1 + n, psi_n)
-
-    def predictive_scale(self, rows: ArrayLike) -> tuple[Array, Array]:
-        mean, beta, nu1, psi = self.posterior(rows)
-        return mean, np.diag(psi * (beta + 1) / (beta * nu1))
-
-    def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
-        """Product over the features of Student t with nu1_n degrees of freedom."""
-        mean, beta, nu1, psi = self.posterior(rows)
-        scale = np.sqrt(psi * (beta + 1) / (beta * nu1))
-        return float(stats.t.logpdf(np.asarray(x), df=nu1, loc=mean, scale=scale).sum())
-
-    def log_marginal(self, rows: ArrayLike) -> float:
-        """Per feature ``pi^(-n/2) G(nu1_n/2)/G(nu1/2) psi^(nu1/2)/psi_n^(nu1_n/2) (beta/beta_n)^(1/2)``."""
-        rows = self.block(rows)
-        n = len(rows)
-        _, beta_n, nu1_n, psi_n = self.posterior(rows)
-        per_feature = (
-            -n / 2 * np.log(np.pi)
-            + gammaln(nu1_n / 2)
-            - gammaln(self.nu1 / 2)
-            + self.nu1 / 2 * np.log(self.psi)
-            - nu1_n / 2 * np.log(psi_n)
-            + 1 / 2 * np.log(self.beta / beta_n)
-        )
-        return float(per_feature.sum())
-
-    def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """A mean (d,) and a diagonal covariance (d, d) from the prior."""
-        # 1 / variance ~ Gamma(shape nu1 / 2, rate psi / 2)
-        variance = 1 / rng.gamma(self.nu1 / 2, 2 / self.psi, size=self.dimension)
-        return rng.normal(0, np.sqrt(variance / self.beta)), np.diag(variance)
 
 
 class Tied(BaseMeasure):

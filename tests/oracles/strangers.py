@@ -9,13 +9,13 @@ import numpy as np
 from scipy import stats
 from scipy.special import gammaln
 
-from tests.oracles.niw import Array, BaseMeasure, Diagonal, Full
+from tests.oracles.niw import Array, BaseMeasure, Full
 
 
 class World(NamedTuple):
     """Base measure, blocks of the known subclasses, of the emerging ones by identity, background, concentration."""
 
-    measure: Full | Diagonal
+    measure: Full
     known: list[Array]
     emerging: dict[int, Array]
     mean: Array
@@ -73,10 +73,7 @@ def stands_out(
     measure, block = world.measure, rows[group]
     nearest = max(world.known, key=lambda members: predicted(measure, block, members))
     mean, _, freedom, scale = measure.posterior(nearest)
-    if isinstance(measure, Diagonal):
-        covariance = np.diag(scale) / max(freedom - 2, 1)
-    else:
-        covariance = scale / max(freedom - measure.dimension - 1, 1)
+    covariance = scale / max(freedom - measure.dimension - 1, 1)
     if alone <= wide(block, mean, covariance, 1.0):
         return False
     for key, members in world.emerging.items():

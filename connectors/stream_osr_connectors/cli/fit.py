@@ -64,7 +64,6 @@ class FitOptions:
     errors: options.Errors = None
     csv_safe: options.CsvSafe = None
     unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None
-    covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full"
     pca: Annotated[
         str | None,
         typer.Option(help="Principal components: their number (30), or their share of the variance (0.99)."),
@@ -89,7 +88,7 @@ class FitOptions:
 
     def recognizer(self, declared: Collection[str] = ()) -> OpenSetRecognizer:
         """Make the recognizer; further categories are those that the table declares."""
-        from stream_osr import Input, ModelOptions, OpenSetRecognizer  # slow to import, and --help does without
+        from stream_osr import Input, OpenSetRecognizer  # slow to import, and --help does without
 
         unknown, named = self.unknown, options.feature_list(self.categorical) or []
         return OpenSetRecognizer(
@@ -105,7 +104,6 @@ class FitOptions:
                 on_missing=cast(Any, self.on_missing),
                 absent=cast(Any, self.absent),
             ),
-            model=ModelOptions(covariance=cast(Any, self.covariance)),
             **options.given(self, "decision_delay", "min_probability", "half_life", "chains"),
         )
 

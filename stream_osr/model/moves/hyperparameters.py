@@ -25,7 +25,7 @@ from scipy.special import gammaln
 
 from stream_osr.model.franchise import CLOSED, Franchise, menu_weight
 from stream_osr.model.jit import Array, kernel
-from stream_osr.model.prior import DIAGONAL, FULL, Prior
+from stream_osr.model.prior import Prior
 
 
 class Gamma(NamedTuple):
@@ -169,7 +169,7 @@ def make_grid(
     return Grid(nus, psi, BETA if beta is None else np.array([float(beta)]))
 
 
-def log_evidence(rows: Array, dish: Array, grid: Grid, covariance: int = FULL) -> Array:
+def log_evidence(rows: Array, dish: Array, grid: Grid) -> Array:
     """Log marginal likelihood of the rows given the partition, at every point of the grid.
 
     One eigendecomposition a subclass serves the whole grid: with eigenvalues ``l`` of its scatter, its mean in their
@@ -184,8 +184,6 @@ def log_evidence(rows: Array, dish: Array, grid: Grid, covariance: int = FULL) -
         Subclass of each, shape (n,).
     grid
         Hyperparameters.
-    covariance
-        ``FULL`` or ``DIAGONAL``.
 
     Returns
     -------
@@ -201,22 +199,15 @@ def log_evidence(rows: Array, dish: Array, grid: Grid, covariance: int = FULL) -
         n, mean = len(members), members.mean(axis=0)
         centred = members - mean
         c = beta * n / (beta + n)
-        if covariance == DIAGONAL:
-            spread, square = (centred**2).sum(axis=0), mean**2
-            nu_0 = nu - d + 1.0
-            determinant = np.log(psi + spread + c[:, None] * square).sum(axis=-1)
-            gammas = d * (gammaln(0.5 * (nu_0 + n)) - gammaln(0.5 * nu_0))
-        else:
-            spread, square = _principal_spread(centred, mean)
-            nu_0 = nu
-            shifted = psi[:, :, 0] + spread
-            determinant = np.log(shifted).sum(axis=-1)[:, :, None] + np.log1p(
-                c * (square / shifted).sum(axis=-1)[:, :, None]
-            )
-            steps = 0.5 * np.arange(d)
-            gammas = (gammaln(0.5 * (nu[:, None] + n) - steps) - gammaln(0.5 * nu[:, None] - steps)).sum(axis=1)
-        total += gammas[:, None, None] + 0.5 * d * nu_0[:, None, None] * np.log(psi[..., 0])
-        total -= 0.5 * (nu_0 + n)[:, None, None] * determinant
+        spread, square = _principal_spread(centred, mean)
+        shifted = psi[:, :, 0] + spread
+        determinant = np.log(shifted).sum(axis=-1)[:, :, None] + np.log1p(
+            c * (square / shifted).sum(axis=-1)[:, :, None]
+        )
+        steps = 0.5 * np.arange(d)
+        gammas = (gammaln(0.5 * (nu[:, None] + n) - steps) - gammaln(0.5 * nu[:, None] - steps)).sum(axis=1)
+        total += gammas[:, None, None] + 0.5 * d * nu[:, None, None] * np.log(psi[..., 0])
+        total -= 0.5 * (nu + n)[:, None, None] * determinant
         total += 0.5 * d * np.log(beta / (beta + n)) - 0.5 * n * d * np.log(np.pi)
     return total
 
@@ -254,9 +245,9 @@ def draw_prior(rng: Generator, rows: Array, dish: Array, grid: Grid, prior: Prio
     dish, grid
         As for :func:`log_evidence`.
     prior
-        Says the covariance model; its other values are replaced.
+        Its values are replaced.
     """
-    evidence = log_evidence(rows, dish, grid, prior.covariance)
+    evidence = log_evidence(rows, dish, grid)
     weights = np.exp(evidence - evidence.max()).ravel()
     chosen = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
     a, p, b = np.unravel_index(min(chosen, weights.size - 1), evidence.shape)

@@ -1,10 +1,9 @@
 """Remembered densities: every guest under every emerging subclass, kept right while guests move.
 
 A visit that moves nobody changes no density, and most visits move nobody. So the densities of all guests of a step
-are computed once and corrected when a subclass takes in or lets go a guest. With full covariances the correction is
+are computed once and corrected when a subclass takes in or lets go a guest. The correction is
 of rank one: what an update does to the inverse Q it does to the quadratic forms ``h = x~' Q x~``
-(``docs/inference.md``, "Remembered densities"). The other covariance models compute the densities of a changed
-subclass afresh, which costs no more.
+(``docs/inference.md``, "Remembered densities").
 
 Densities themselves are kept, not their logarithms, each guest's relative to a reference of its own: then a visit has
 nothing to compute but products. Where densities have run away from the reference, :func:`restate` picks another.
@@ -18,15 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model import categories
+from stream_osr.model import categories, gaussian
 from stream_osr.model import dishes as statistics
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
 from stream_osr.model.franchise import Franchise, Guests, menu_weight
-from stream_osr.model.gaussian import full
 from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, fused_borrowing_kernel, kernel
 from stream_osr.model.missing import Gaps, form_without, log_open_density
-from stream_osr.model.prior import FULL, Prior
+from stream_osr.model.prior import Prior
 from stream_osr.model.student_t import products
 
 
@@ -129,7 +127,7 @@ class Likelihood(NamedTuple):
     reference
         Logarithm of the density that a guest's densities are relative to, shape (n,).
     form
-        Quadratic forms of the guests' rows, shape (K, n); shape (0, 0) unless the covariance is full.
+        Quadratic forms of the guests' rows, shape (K, n).
     start
         Quadratic forms under the prior, shape (n,).
     columns
@@ -147,7 +145,7 @@ class Likelihood(NamedTuple):
         What is missing of the guests.
     places, values
         Places of the guests' categories, shape (C, n), and their log probability under each dish, shape (K, n); shape
-        (0, 0) without categories and unless the covariance is full.
+        (0, 0) without categories.
     logs, powers
         Room for one number of each place, twice, shape (V,).
     """
@@ -185,7 +183,7 @@ def remember(sitting: Sitting, product: Array | None = None) -> Likelihood:
     for a in range(prior.n_features):
         for i in range(n):
             start[i] += columns[a, i] * columns[a, i] / prior.psi
-    form = np.empty((count, n)) if prior.covariance == FULL else np.empty((0, 0))
+    form = np.empty((count, n))
     density, fresh, reference = np.zeros((n, frozen + count)), np.empty(n), np.empty(n)
     relative = np.empty((n, frozen + 1))
     for i in range(n):
@@ -198,18 +196,17 @@ def remember(sitting: Sitting, product: Array | None = None) -> Likelihood:
     fresh[:] = relative[:, frozen]
     scratch, side, room = np.empty(prior.n_features + 1), np.empty(n), np.empty(n)
     constant, trace, exponent = np.full(TABULATED, np.nan), np.empty(count), np.empty(count)
-    values = np.empty((count, n)) if skip > 0 and prior.covariance == FULL else np.empty((0, 0))
+    values = np.empty((count, n)) if skip > 0 else np.empty((0, 0))
     logs, powers = np.empty(prior.pseudo.shape[0]), np.empty(prior.pseudo.shape[0])
     own = (sitting.gaps, categories.places_of(rows, skip), values, logs, powers)
     out = Likelihood(
         density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent, *own
     )
     used = np.flatnonzero(dishes.size > 0)
-    if prior.covariance == FULL:
-        for k in range(count):
-            if dishes.size[k] == 0 and menu_weight(sitting.franchise, frozen + k) > 0.0:
-                restart(out, k)  # held, though all its instances have left
-    if prior.covariance == FULL and len(used) > 0:
+    for k in range(count):
+        if dishes.size[k] == 0 and menu_weight(sitting.franchise, frozen + k) > 0.0:
+            restart(out, k)  # held, though all its instances have left
+    if len(used) > 0:
         forms = packed_forms(used, dishes) @ (products(rows, skip) if product is None else product).T
         for position in range(len(used)):
             form[used[position]] = forms[position]
@@ -224,15 +221,9 @@ def remember(sitting: Sitting, product: Array | None = None) -> Likelihood:
 @called_kernel
 def compute(likelihood: Likelihood, k: int, rows: Array, dishes: Dishes, prior: Prior) -> None:
     """Compute the densities under dish k from its statistics."""
-    if prior.covariance == FULL:
-        quadratic_forms(dishes.inverse[k], likelihood.columns, likelihood.side, likelihood.form[k])
-        weigh_values(likelihood, k, dishes, prior)
-        tell(likelihood, k, dishes, prior)
-    else:
-        for i in range(rows.shape[0]):
-            likelihood.side[i] = statistics.log_predictive(dishes, k, rows[i], prior)
-        column = k - dishes.size.shape[0]
-        _write(likelihood.side, likelihood.room, likelihood.reference, likelihood.density, column)
+    quadratic_forms(dishes.inverse[k], likelihood.columns, likelihood.side, likelihood.form[k])
+    weigh_values(likelihood, k, dishes, prior)
+    tell(likelihood, k, dishes, prior)
 
 
 @called_kernel
@@ -299,8 +290,6 @@ def _write(logs: Array, room: Array, reference: Array, density: Array, column: i
 @borrowing_kernel
 def log_density(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dishes, prior: Prior) -> float:
     """Log predictive density of guest i under Gaussian dish k; under its own: as if it came a second time."""
-    if prior.covariance != FULL:
-        return statistics.log_predictive(dishes, k, rows[i], prior)
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
     head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
     if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
@@ -358,16 +347,13 @@ def add(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: L
     x = rows[i]
     if likelihood is None:
         statistics.add(dishes, k, x, prior)
-    elif prior.covariance != FULL:
-        statistics.add(dishes, k, x, prior)
-        compute(likelihood, k, rows, dishes, prior)
     else:
         if dishes.size[k] == 0:
             restart(likelihood, k)
         v = likelihood.scratch
         statistics.add_telling(dishes, k, x, prior, v)
         z = x[prior.first.shape[0] :]
-        _follow(likelihood, k, rows, dishes, v, -1.0 / (1.0 + max(full.dot(z, v), 0.0)), prior)
+        _follow(likelihood, k, rows, dishes, v, -1.0 / (1.0 + max(gaussian.dot(z, v), 0.0)), prior)
 
 
 @borrowing_kernel
@@ -376,9 +362,6 @@ def remove(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood
     x = rows[i]
     if likelihood is None:
         statistics.remove(dishes, k, x, prior)
-    elif prior.covariance != FULL:
-        statistics.remove(dishes, k, x, prior)
-        compute(likelihood, k, rows, dishes, prior)
     elif dishes.size[k] == 1:
         statistics.remove(dishes, k, x, prior)
         restart(likelihood, k)
@@ -388,8 +371,8 @@ def remove(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood
     else:
         v = likelihood.scratch
         statistics.remove_telling(dishes, k, x, prior, v)
-        left = 1.0 - full.dot(x[prior.first.shape[0] :], v)
-        if left < full.LOSES_DIGITS:
+        left = 1.0 - gaussian.dot(x[prior.first.shape[0] :], v)
+        if left < gaussian.LOSES_DIGITS:
             compute(likelihood, k, rows, dishes, prior)
         else:
             _follow(likelihood, k, rows, dishes, v, 1.0 / left, prior)
@@ -412,20 +395,19 @@ def _follow(
 @borrowing_kernel
 def log_density_without(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dishes, prior: Prior) -> float:
     """Log predictive density of guest i under dish k, of which it is one, without it."""
-    if prior.covariance == FULL:
-        left = 1.0 - likelihood.form[k, i]
-        if left >= full.LOSES_DIGITS:
-            half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
-            if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
-                head = dishes.constant[k, 1] - 0.5 * (dishes.log_det[k] + np.log(left))
-                width, apart = prior.n_features + 1, likelihood.gaps.apart
-                form_without(dishes.inverse[k], rows[i, rows.shape[1] - width :], apart)
-                out = _log_open(likelihood, i, apart[:width], head, half_power + 0.5)
-            else:
-                out = dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
-            if likelihood.values.shape[0] > 0:
-                out += categories.log_predictive_without(dishes.counts[k], rows[i], prior)
-            return out
+    left = 1.0 - likelihood.form[k, i]
+    if left >= gaussian.LOSES_DIGITS:
+        half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
+        if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
+            head = dishes.constant[k, 1] - 0.5 * (dishes.log_det[k] + np.log(left))
+            width, apart = prior.n_features + 1, likelihood.gaps.apart
+            form_without(dishes.inverse[k], rows[i, rows.shape[1] - width :], apart)
+            out = _log_open(likelihood, i, apart[:width], head, half_power + 0.5)
+        else:
+            out = dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
+        if likelihood.values.shape[0] > 0:
+            out += categories.log_predictive_without(dishes.counts[k], rows[i], prior)
+        return out
     return statistics.log_predictive_without(dishes, k, rows[i], prior)
 
 
@@ -435,9 +417,9 @@ def constants(likelihood: Likelihood, n: int, size: int, prior: Prior) -> float:
     known, total = likelihood.constant, 0.0
     for m in range(n, n + size):
         if m >= known.shape[0]:
-            total += full.log_constant(m, prior)
+            total += gaussian.log_constant(m, prior)
         else:
             if np.isnan(known[m]):
-                known[m] = full.log_constant(m, prior)
+                known[m] = gaussian.log_constant(m, prior)
             total += known[m]
     return total

@@ -17,14 +17,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 
-from stream_osr.model import categories
+from stream_osr.model import categories, gaussian
 from stream_osr.model import dishes as statistics
 from stream_osr.model import franchise as restaurant
 from stream_osr.model.elementwise import exp_each, largest, log_each_using, total_of
-from stream_osr.model.gaussian import full
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.moves import likelihood as memory
-from stream_osr.model.prior import FULL
 
 LEAST = 1e-200
 """Remembered densities whose sum is below this, or above its inverse, are stated anew: they would lose digits."""
@@ -218,7 +216,7 @@ def weigh_block(
         log_fresh = statistics.log_block_predictive(empty, 0, block, False, prior)
     weights[last] = np.log(franchise.gamma[0]) + log_fresh
     best = weights[last]
-    remembered = likelihood is not None and prior.covariance == FULL
+    remembered = likelihood is not None
     for k in range(last):
         tables = max(menu[k], held[k])
         weights[k] = -np.inf
@@ -282,7 +280,7 @@ def weigh_emerging(
             weights[k] += categories.log_block_predictive(dishes.counts[k], block, False, prior)
         power = half_power + 0.5 * dishes.size[k]
         enough = (weights[k] - floor) / power
-        weights[k] -= power * full.log_det_added(dishes.inverse[k], block, likelihood.form[k], members, enough)
+        weights[k] -= power * gaussian.log_det_added(dishes.inverse[k], block, likelihood.form[k], members, enough)
         best = max(best, weights[k])
 
 

@@ -1,1 +1,0 @@
-"""One subclass: a Gaussian with a full, a diagonal or a tied covariance."""
