@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import multigammaln
 
 from tests.doors.model import dishes as library
-from tests.doors.model import homogeneous, make_prior, means_and_scales
+from tests.doors.model import gaussian, homogeneous, make_prior, means_and_scales
 from tests.model.problems import fill, make_base
 
 TOLERANCE = {"rel": 1e-9, "abs": 1e-9}
