@@ -56,7 +56,7 @@ class ServiceSettings(BaseSettings):
     dead_letters: str = ""
     """Topic of unusable records; INPUT.dlq if not given."""
     labels: str | None = None
-    """Topic of names, mutes and late labels, of one partition; none if not given."""
+    """Topic of commands and late labels, of one partition; none if not given."""
     subclasses: str | None = None
     """Topic of one partition, compacted, of what `stream-osr reconcile` reads; none if not given."""
     links: str = ""
