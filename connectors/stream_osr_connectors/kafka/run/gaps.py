@@ -13,7 +13,8 @@ from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary
 from .partition import Partition, begin
 from .snapshots import Snapshots
-from .standing import Change, Incarnations
+from .incarnations import Incarnations
+from .standing import Change
 
 
 class Found(NamedTuple):

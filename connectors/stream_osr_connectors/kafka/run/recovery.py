@@ -23,7 +23,8 @@ from .gaps import Found, Gaps
 from .models import Journal, ModelFile
 from .partition import Partition, begin, beginning, ended
 from .snapshots import Snapshots
-from .standing import Change, Incarnations, LostError, Standing
+from .incarnations import Incarnations
+from .standing import Change, LostError, Standing
 
 
 class LaterModelError(StartAgainError):
