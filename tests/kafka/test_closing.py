@@ -12,7 +12,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run import closing
+from stream_osr_connectors.kafka.run import partition as closing
 from stream_osr_connectors.kafka.run.partition import Partition, begin, step
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder

@@ -30,7 +30,7 @@ from stream_osr_connectors.kafka.exits import (
 )
 from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.ops.command import _errors_logged
-from stream_osr_connectors.kafka.ops.slots import FIRST_DELAY, LONGEST_DELAY, Order, pause
+from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, Order, pause
 from stream_osr_connectors.kafka.run.models import ModelName
 from stream_osr_connectors.kafka.run.recovery import LaterModelError
 from stream_osr_connectors.kafka.settings import ServiceSettings

@@ -31,8 +31,8 @@ from stream_osr_connectors.kafka.findings import Findings, OfClass, find
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.counting import TYPES, begin_counts, count_decisions, count_events
 from stream_osr_connectors.kafka.run.finding import Finder
-from stream_osr_connectors.kafka.run.keeping import Owned
 from stream_osr_connectors.kafka.run.partition import begin
+from stream_osr_connectors.kafka.run.snapshot_policy import Owned
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import KNOWN, NEW, around, fitted, stream_part
 from tests.kafka.scraping import total

@@ -11,7 +11,7 @@ import pytest
 from kafka import errors
 from kafka.producer import transaction_manager
 
-from stream_osr_connectors.kafka.client.kinds import KINDS, kind_of, told, translated
+from stream_osr_connectors.kafka.client.errors import KINDS, kind_of, told, translated
 from stream_osr_connectors.kafka.client.seam import ClientError, Kind
 
 FOLDER = Path(inspect.getfile(ClientError)).parents[1]

@@ -13,7 +13,7 @@ import pytest
 from stream_osr_connectors.kafka.client import Committed
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.models import Journal
-from stream_osr_connectors.kafka.run.orphans import OLD_SECONDS, find_orphans, remove_orphans
+from stream_osr_connectors.kafka.run.snapshots import OLD_SECONDS, find_orphans, remove_orphans
 from stream_osr_connectors.kafka.wire.boundaries import Boundary, History, Progress
 
 OURS, EARLIER, GIVEN, OLD = ("0" * 15 + last for last in "abcd")

@@ -12,8 +12,7 @@ from kafka.errors import KafkaTimeoutError
 from typer.testing import CliRunner
 
 from stream_osr_connectors.cli.app import app
-from stream_osr_connectors.kafka.client.explaining import explained
-from stream_osr_connectors.kafka.client.kinds import told
+from stream_osr_connectors.kafka.client.errors import explained, told
 from stream_osr_connectors.kafka.exits import NO_BROKER, NO_RIGHT, REFUSED
 from stream_osr_connectors.kafka.settings import load_settings
 from tests.kafka.brokers import Broker

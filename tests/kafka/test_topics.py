@@ -12,8 +12,7 @@ import pytest
 from stream_osr_connectors.kafka.client import ClientError, Offset, Place, Topic, TopicAdmin
 from stream_osr_connectors.kafka.client.seam import Kind
 from stream_osr_connectors.kafka.exits import NoRightError
-from stream_osr_connectors.kafka.ops.topic_setup import _found
-from stream_osr_connectors.kafka.run.topics import Takes, takes_of
+from stream_osr_connectors.kafka.run.topics import Takes, _found, takes_of
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.timestamps import Limits
 

@@ -14,10 +14,10 @@ import orjson
 from stream_osr.errors import ConnectorError
 
 from ..commands.command import Command, parse
+from .backoff import Backoff
 from .client import ClientError, TopicFollower
 from .figures import Figures
-from .log import logger
-from .patience import Backoff, Seldom
+from .log import Seldom, logger
 from .settings import ServiceSettings
 
 REFRESH_SECONDS = 0.5
@@ -130,7 +130,7 @@ class LabelLog(Labels):
         self._follower.seek(first)
         self._commands = Commands()
         self._backoff = Backoff()
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self._looked = 0.0
         while self.end < ends[self._place]:
             self._read(self._follower, 0.2)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka.run import keeping
+from stream_osr_connectors.kafka.run import snapshot_policy as keeping
 from stream_osr_connectors.kafka.run.service import Service
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.decoders import SECONDS

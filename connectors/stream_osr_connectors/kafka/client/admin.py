@@ -22,7 +22,7 @@ from kafka.errors import (
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
-from .kinds import Needs, told, translated
+from .errors import Needs, told, translated
 from .options import connection, made
 from .seam import ClientError, Offset, OpenTransaction, Topic
 

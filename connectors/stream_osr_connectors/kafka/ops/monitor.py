@@ -26,8 +26,7 @@ from prometheus_client.exposition import choose_encoder
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import printable
 
-from ..log import logger
-from ..patience import Seldom
+from ..log import Seldom, logger
 from .metrics import Health, Overview
 
 CONNECTION_SECONDS = 10.0
@@ -63,7 +62,7 @@ class Monitor:
     """
 
     def __init__(self, host: str, port: int, overview: Overview) -> None:
-        self._overview, self._seldom = overview, Seldom(logger)
+        self._overview, self._seldom = overview, Seldom()
         self._registry = CollectorRegistry()
         self._registry.register(overview)
         try:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..client import Committed, Offset, Place, Refused
 from ..wire.messages import Outgoing, Received
-from .watching import Watch
+from .topic_monitor import Watch
 
 
 class Group(NamedTuple):

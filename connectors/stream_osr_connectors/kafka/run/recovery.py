@@ -13,18 +13,16 @@ from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, Pe
 
 from ..client import Committed
 from ..exits import StartAgainError
-from ..log import logger
-from ..patience import Seldom
+from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import Outcome
-from .gaps import Found, Gaps
+from .incarnations import Incarnations
 from .models import Journal, ModelFile
 from .partition import Partition, begin, beginning, ended
+from .partition_position import Change, Found, Gaps, LostError, Standing
 from .snapshots import Snapshots
-from .incarnations import Incarnations
-from .standing import Change, LostError, Standing
 
 
 class LaterModelError(StartAgainError):
@@ -47,7 +45,7 @@ class Recovery:
     snapshots
         The folder of the snapshots.
     published
-        See :class:`.standing.Standing`.
+        See :class:`.partition_position.Standing`.
 
     Attributes
     ----------
@@ -69,7 +67,7 @@ class Recovery:
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
         self._carries: set[str] = set()
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self._journal = Journal(snapshots.folder)
 
     def progress(self, partition: Partition) -> Progress:

@@ -14,12 +14,12 @@ from typing import Literal
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
+from ..backoff import CLOSE_SECONDS, Grace, close
 from ..client import Committed, Offset, Refused
 from ..command_log import LabelLog, Labels, tell_of_gap
 from ..exits import StartAgainError
 from ..figures import LOST, REPEATED, Figures, PartitionFigures
-from ..log import logger
-from ..patience import CLOSE_SECONDS, Grace, Seldom, close
+from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
@@ -31,19 +31,16 @@ from ..wire.subclasses import largest_summary
 from .bounds import Bounds
 from .counting import begin_counts
 from .finding import Finder
-from .gaps import Found
 from .job import Group, Loaded, Waiting
-from .keeping import Keeper, Owned
 from .models import ModelFile
-from .orphans import remove_orphans
 from .partition import Cut, ready, replayed, step
-from .published import last_published
+from .partition_position import Change, Found, last_published
 from .publishing import Batch, Publishing, account
 from .recovery import LaterModelError, Recovery
-from .snapshots import Snapshots
-from .standing import Change
+from .snapshot_policy import Keeper, Owned
+from .snapshots import Snapshots, remove_orphans
+from .topic_monitor import Watch
 from .topics import Takes, check_sizes
-from .watching import Watch
 
 READ_AHEAD = 4
 """A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""
@@ -91,7 +88,7 @@ class Streams:
         self._broken: dict[Place, str] = {}
         self._held_up: dict[Place, str] = {}
         self._bounds = Bounds(settings, figures)
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self._behind = Grace(BEHIND_SECONDS)
         self._publishing: Publishing  # both from the check on
         self._watch: Watch

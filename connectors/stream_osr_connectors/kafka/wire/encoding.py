@@ -10,10 +10,8 @@ from typing import get_args
 
 import orjson
 
-from ..log import logger
-from ..patience import Seldom
-from ..settings import ServiceSettings
-from .functions import function_of
+from ..log import Seldom
+from ..settings import ServiceSettings, function_of
 from .messages import Encoded, EncodedKind, Encoder, Headers, Outgoing
 
 IN_A_ROW = 10
@@ -44,7 +42,7 @@ class Encoding:
 
     def __init__(self, name: str, encoder: Encoder | None) -> None:
         self._name, self._encoder = name, encoder
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self._failures: Counter[str] = Counter()
         self._latest: dict[str, str] = {}
 

@@ -26,7 +26,7 @@ from ..wire.messages import Outgoing, Received
 from ..wire.subclasses import Links, Stamp, changes_told, name_of, parse_summary
 from .job import Group, Loaded, Waiting
 from .models import ModelFile
-from .watching import Watch
+from .topic_monitor import Watch
 
 VERSION = "1"
 MOST_RECORDS = 100
