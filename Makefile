@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json benchmarks/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus systemd demo warmup collect chains cases test test-long faults mutations check golden golden-compare accuracy speed package image-check wheel format clean site site-serve
+.PHONY: help install browser faketime prometheus systemd demo warmup collect chains cases test test-long faults mutations check golden golden-compare accuracy speed package lowest newest image-check wheel format clean site site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -122,6 +122,12 @@ speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.m
 
 package: warmup   ## build what is published (sdist, wheel) into dist, and try it in a new environment
 	$(BIN)/python -m tools.package
+
+lowest: $(VENV)/.dev   ## try the least versions of the runtime dependencies in a new environment
+	$(BIN)/python -m tools.bounds lowest
+
+newest: $(VENV)/.dev   ## try their newest releases, of numba also one beyond its bound
+	$(BIN)/python -m tools.bounds newest
 
 image-check:     ## build the Dockerfile and run the image, without a daemon (Debian, as root; ten minutes)
 	@command -v buildah >/dev/null && command -v mmdebstrap >/dev/null || \

@@ -20,8 +20,8 @@ from stream_osr.config import Parameters, parameters
 from stream_osr.features import Features
 from stream_osr.labels import unknown_label
 from stream_osr.model.known import Known
-from stream_osr.model.middles import means_and_scales
-from stream_osr.model.space import whiten
+from stream_osr.model.nearest import means_and_scales
+from stream_osr.model.whitening import whiten
 from stream_osr.stream import Arrived, Stream, close_batch, open_stream
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.trained import TrainedModel, train_model

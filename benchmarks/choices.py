@@ -24,8 +24,8 @@ from benchmarks.openset.seeds import TUNING
 from benchmarks.openset.sets import SETTINGS, problem
 from benchmarks.openset.statistics import mean_interval
 from benchmarks.written import table
-from stream_osr.model import broad
-from stream_osr.model.moves import base_measure
+from stream_osr.model import known
+from stream_osr.model.moves import hyperparameters
 
 BATCH = 64
 SETS = ("LETTER", "PENDIGITS", "USPS", "COIL20", "YALEB", "SATIMAGE", "SHUTTLE")
@@ -45,12 +45,12 @@ class Choice(NamedTuple):
 
 
 CHOICES = {
-    "freedom": Choice(broad, "FREEDOM_ABOVE", {str(2**k): 2.0 ** np.arange(k, 9) for k in range(5)}, "4"),
+    "freedom": Choice(known, "FREEDOM_ABOVE", {str(2**k): 2.0 ** np.arange(k, 9) for k in range(5)}, "4"),
     "floor": Choice(
-        base_measure,
+        hyperparameters,
         "PSI_PER_DIMENSION",
-        {str(least): np.geomspace(least, 10.0, 60) for least in (0.0005, 0.02, base_measure.FLOOR, 0.1)},
-        str(base_measure.FLOOR),
+        {str(least): np.geomspace(least, 10.0, 60) for least in (0.0005, 0.02, hyperparameters.FLOOR, 0.1)},
+        str(hyperparameters.FLOOR),
     ),
     "window": Choice(None, "window", {str(n): n for n in (0, 64, 256, 640)}, "256"),
 }

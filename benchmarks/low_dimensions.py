@@ -10,7 +10,7 @@ import numpy as np
 
 from stream_osr.config import parameters
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.stream import Arrived, close_batch, open_stream
 from stream_osr.trained import train_model
 

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.model.broad import add_broad
 from stream_osr.model.dishes import Dishes, add, clear, remove
-from stream_osr.model.franchise import ANYONE, CLOSED, free_dish, free_table, join, leave, menu_weight
-from stream_osr.model.gaps import no_gaps
+from stream_osr.model.franchise import (
+    ANYONE,
+    CLOSED,
+    StreamState,
+    derive,
+    fade,
+    free_dish,
+    free_table,
+    join,
+    lay_tables,
+    leave,
+    menu_weight,
+    name_subclasses,
+)
 from stream_osr.model.jit import kernel
-from stream_osr.model.known import Densities, Known, log_new, mix
-from stream_osr.model.moves.company import make_company
-from stream_osr.model.moves.concentration import STREAM_ALPHA, resample_alpha
+from stream_osr.model.known import Densities, Known, add_broad, log_new, mix
+from stream_osr.model.missing import no_gaps
+from stream_osr.model.moves.hyperparameters import STREAM_ALPHA, resample_alpha
 from stream_osr.model.moves.likelihood import Sitting
-from stream_osr.model.moves.redishing import redish_tables
-from stream_osr.model.moves.seating import draw, draw_table, relative, times_seats
-from stream_osr.model.moves.splitting import split_or_merge
+from stream_osr.model.moves.seating import draw, draw_table, redish_tables, relative, times_seats
+from stream_osr.model.moves.splitting import make_company, split_or_merge
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses
 from stream_osr.model.step import GUESTS_PER_PROPOSAL, Settings
 
 SPARE = 256

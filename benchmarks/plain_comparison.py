@@ -24,8 +24,8 @@ from stream_osr.config import parameters
 from stream_osr.evaluation import OpenSetReport
 from stream_osr.features import Features
 from stream_osr.model import step as sampler
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import whiten
+from stream_osr.model.franchise import StreamState
+from stream_osr.model.whitening import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 UNKNOWN = -1

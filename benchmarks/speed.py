@@ -29,7 +29,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters, parameters
 from stream_osr.features import Features
 from stream_osr.model import step as sampler
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 REPEATS = 3

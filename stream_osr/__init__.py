@@ -13,7 +13,6 @@ from stream_osr.version import __version__ as __version__
 if TYPE_CHECKING:
     from stream_osr.config import Input, Limits, ModelOptions
     from stream_osr.decision import Decision, FailedDecision
-    from stream_osr.discovery.candidates import CandidateClass, NewClasses
     from stream_osr.discovery.events import (
         ClassDrifted,
         ColumnFailed,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         SubclassSplit,
         UnknownRateJumped,
     )
+    from stream_osr.discovery.new_classes import CandidateClass, NewClasses
     from stream_osr.discovery.summaries import Signals, Summary
     from stream_osr.recognizer import OpenSetRecognizer
     from stream_osr.trained import TrainedModel
@@ -77,13 +77,13 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "CandidateClass": "discovery.candidates",
+    "CandidateClass": "discovery.new_classes",
     "Decision": "decision",
     "FailedDecision": "decision",
     "Input": "config",
     "Limits": "config",
     "ModelOptions": "config",
-    "NewClasses": "discovery.candidates",
+    "NewClasses": "discovery.new_classes",
     "OpenSetRecognizer": "recognizer",
     "Signals": "discovery.summaries",
     "Summary": "discovery.summaries",

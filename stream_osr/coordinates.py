@@ -11,10 +11,9 @@ from stream_osr.features import Features
 from stream_osr.kinds import commonest
 from stream_osr.limits import MODELLED_VALUES
 from stream_osr.model.flags import NO_FLAGS, OF_FLAG, Flags, find_flags
-from stream_osr.model.mixed import choose, fill_mixed, find_open, fit_mixed
 from stream_osr.model.powers import NO_POWERS, bend, find_powers, unbend
-from stream_osr.model.space import Space
 from stream_osr.model.subspace import Plan
+from stream_osr.model.whitening import Space, choose, fill_mixed, find_open, fit_mixed
 
 
 class Modelled(NamedTuple):
@@ -32,7 +31,7 @@ class Modelled(NamedTuple):
         Places of each feature: 0 for a number, -1 for one of a flag, and two more than a category has values, shape
         (p,).
     open
-        Categories in which a new value says nothing (:func:`stream_osr.model.mixed.find_open`).
+        Categories in which a new value says nothing (:func:`stream_osr.model.whitening.find_open`).
     """
 
     features: Features

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.model.dependence import Order, effective_share, refit
+from stream_osr.model.dependence import Order, effective_share, refit, training_in_order
 from stream_osr.model.known import Known
-from stream_osr.model.ordered import training_in_order
 from stream_osr.model.training import Training, summarize
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import own_density

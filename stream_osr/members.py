@@ -8,11 +8,11 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.model.categories import base_of, with_base
-from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
-from stream_osr.model.moves.base_measure import Grid, make_grid
+from stream_osr.model.moves.hyperparameters import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
-from stream_osr.model.space import Space, even_where_open
+from stream_osr.model.student_t import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
 from stream_osr.model.training import Training
+from stream_osr.model.whitening import Space, even_where_open
 
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1

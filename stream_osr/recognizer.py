@@ -29,10 +29,9 @@ from stream_osr.config import (
     regrouped,
 )
 from stream_osr.decision import Decision, FailedDecision
-from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.events import Event
-from stream_osr.discovery.summaries import Signals, Summary
-from stream_osr.discovery.unmet import Unmet
+from stream_osr.discovery.new_classes import Measured, NewClasses
+from stream_osr.discovery.summaries import Signals, Summary, Unmet
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
 from stream_osr.features import check_mapping, check_rows, frame_matrix, frame_rows
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
@@ -594,7 +593,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         _, stream = state.running
         if any(each.row is None and each.key == key for each in state.evidence):
             return False
-        return recall(stream.past, key) >= 0 or any(each.key == key for each in state.buffer)
+        return recall(stream.recent, key) >= 0 or any(each.key == key for each in state.buffer)
 
     @one_writer
     def promote(self, subclass_ids: Iterable[int], label: Label) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.dependent import judge_in_order
-from stream_osr.discovery.columns import Usual, usual_columns
+from stream_osr.discovery.data_quality import Usual, usual_columns
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name, numbers_of, recoded
@@ -30,23 +30,23 @@ from stream_osr.members import (
     comes_apart,
 )
 from stream_osr.memory import tell_of_memory
-from stream_osr.model.background import Background, Noise, fit_background, noise_of
 from stream_osr.model.dependence import Order, correlation_of, find_order
 from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.location import share_in_company
+from stream_osr.model.noise_model import Background, Noise, fit_background, noise_of
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.space import Space, whiten
+from stream_osr.model.student_t import share_in_company
 from stream_osr.model.subspace import MOST
 from stream_osr.model.training import Training, summarize, train
+from stream_osr.model.whitening import Space, whiten
 from stream_osr.parallel import each, one_thread
 from stream_osr.reading import Comma
 from stream_osr.training_report import TrainingReport, told_of_flags, told_of_plan
-from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import (
     References,
     choose_references,
+    mislabelled,
     unseen_densities,
     unseen_rows,
     with_ranks,

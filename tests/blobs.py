@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr.archive.checking import check_records
-from stream_osr.archive.form import form_of
-from stream_osr.archive.records import BY_TYPE
 from stream_osr.config import grouped
-from stream_osr.model.franchise import CLOSED, menu_weights
-from stream_osr.model.prior import FULL
+from tests.doors.archive import BY_TYPE, check_records, form_of
+from tests.doors.model import CLOSED, FULL, menu_weights
 from tests.doors.stream import Chain, Stream, as_batches
 
 NAMES = ("a", "b")
@@ -103,7 +100,7 @@ def check_stream(stream: Stream) -> None:
     start = stream.state.seen - len(waiting.decisions)
     assert [d.seq for d in waiting.decisions] == list(range(start, stream.state.seen))
     assert sum(stream.decided) == start
-    assert stream.past.subclass.shape == (len(stream.chains), len(stream.past.keys))
+    assert stream.recent.subclass.shape == (len(stream.chains), len(stream.recent.keys))
 
 
 def check_chain(chain: Chain, n_classes: int) -> None:
@@ -147,7 +144,7 @@ def check_chain(chain: Chain, n_classes: int) -> None:
 def members(stream: Stream, number: int = 0) -> dict[int, list[int]]:
     """Positions of the remembered instances that sit in each emerging subclass of a chain."""
     out: dict[int, list[int]] = {int(key): [] for key in stream.chains[number].state.ids}
-    for chunk in as_batches(stream.past):
+    for chunk in as_batches(stream.recent):
         for at, key in enumerate(chunk.subclass[number].tolist()):
             if key in out:
                 out[key].append(chunk.seq + at)

@@ -9,17 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr.trust.balance import (
+from tests.doors.trust import (
     EXTREME,
+    LEAST_BELOW,
+    LEVELS,
     MIXED,
+    N_LEVELS,
     PRIOR_SHARES,
+    Books,
     Shares,
     class_shares,
+    counted,
     known_share,
+    level_bounds,
+    levels_of,
+    nearest,
+    references_below,
     share_out,
 )
-from stream_osr.trust.books import Books, counted
-from stream_osr.trust.levels import LEAST_BELOW, LEVELS, N_LEVELS, level_bounds, levels_of, nearest, references_below
 from tests.oracles import balance as oracle
 
 

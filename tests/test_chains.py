@@ -12,10 +12,10 @@ from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
 from stream_osr.members import DRAWN, MIXED
-from stream_osr.model import step as sampler
-from stream_osr.trust.odds import shift_odds
 from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
+from tests.doors.model import step_module as sampler
 from tests.doors.stream import PredictiveCache, as_batches, learn_evidence
+from tests.doors.trust import shift_odds
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
 N = 200
@@ -177,11 +177,11 @@ def test_late_labels_take_the_instance_out_of_every_chain(trained):
     # one that sits in an emerging subclass of every chain
     seq = next(
         past.seq + at
-        for past in as_batches(before.past)[::-1]
+        for past in as_batches(before.recent)[::-1]
         for at in range(len(past.keys))
         if (past.subclass[:, at] >= 0).all()
     )
-    past = next(p for p in as_batches(before.past) if p.seq <= seq < p.seq + len(p.keys))
+    past = next(p for p in as_batches(before.recent) if p.seq <= seq < p.seq + len(p.keys))
     homes = past.subclass[:, seq - past.seq]
     model.learn_label(f"k{seq}", "left")
     after, missing = learn_evidence(before, model.value.evidence, model.value.parameters)
@@ -262,7 +262,7 @@ def test_the_subclass_of_a_late_decision_is_where_the_instance_sits_then(trained
     waiting = model.value.stream.waiting
     assert len(waiting.decisions) == 40
     past = {
-        p.seq + at: int(p.subclass[0, at]) for p in as_batches(model.value.stream.past) for at in range(len(p.keys))
+        p.seq + at: int(p.subclass[0, at]) for p in as_batches(model.value.stream.recent) for at in range(len(p.keys))
     }
     assert waiting.subclass.tolist() == [past[d.seq] for d in waiting.decisions]
     moved = [d.seq for d, home in zip(waiting.decisions, waiting.subclass.tolist(), strict=True) if home >= 0]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.files.loop import load_checkpoint, save_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint, save_checkpoint
 from tests.processes import COMMAND, Process, run
 
 COMMANDS = ("demo", "fit", "run", "report", "inspect", "warmup")

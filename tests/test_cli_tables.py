@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from tests.processes import COMMAND
 from tests.test_cli import call, lines_of
 

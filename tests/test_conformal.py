@@ -9,8 +9,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped, parameters
-from stream_osr.trust.conformal import call_known, plausible
-from stream_osr.trust.references import References, choose_references, least_references
+from tests.doors.trust import References, call_known, choose_references, least_references, plausible
 
 SETTINGS: dict[str, Any] = {"training_sweeps": 5, "chains": 2, "references": 2000}
 

@@ -10,8 +10,8 @@ import pytest
 
 from stream_osr import Decision
 from stream_osr_connectors.files import CsvSink, MemorySource
-from stream_osr_connectors.files.loop import Sinks, run
 from tests.blobs import fitted
+from tests.doors.files import Sinks, run
 
 ROOT = Path(__file__).parents[1]
 SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where would you change it?")[2].partition("\n## ")[0]

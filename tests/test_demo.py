@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.cli import demo, demo_told
+from stream_osr_connectors.cli import demo, demo_summary
 from stream_osr_connectors.cli.demo_files import Files
-from stream_osr_connectors.cli.strip import ARROW, BLOCKS
-from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.cli.demo_summary import ARROW, BLOCKS
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.terminal import Terminal
 from tests.live.watching import watching
 from tests.processes import COMMAND, run
@@ -68,12 +68,12 @@ def test_it_fits_a_terminal_of_80_columns_without_colours(told):
 
 def test_a_narrow_terminal_cuts_no_table() -> None:
     for width in (40, 80):
-        table = demo_told._table("What each was called", "truth", *["brickface"] * 6, right=range(1, 7))
+        table = demo_summary._table("What each was called", "truth", *["brickface"] * 6, right=range(1, 7))
         table.add_row("foliage (new)", *["1234"] * 6)
         out = Terminal()
         out.width = width
         with out.capture() as said:
-            demo_told._show(out, table)
+            demo_summary._show(out, table)
         assert said.get().count("brickface") == 6
         assert said.get().count("1234") == 6
         assert "foliage (new)" in said.get()

@@ -12,8 +12,8 @@ import pytest
 
 from stream_osr import SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
+from tests.doors.model import whiten
 from tests.doors.stream import (
     Arrived,
     BatchOutput,
@@ -256,7 +256,7 @@ def test_a_late_label_leaves_statistics_as_if_the_instance_had_never_been_there(
     home, seq = next((key, seq) for key, inside in members(stream).items() for seq in inside if len(inside) > 20)
     following, _ = learn_evidence(stream, [Evidence("left", None, f"k{seq}")], PARAMETERS)
     slot, slot_after = stream.state.ids.tolist().index(home), following.state.ids.tolist().index(home)
-    h = np.append(stream.past.rows[seq - stream.past.seq], 1.0)
+    h = np.append(stream.recent.rows[seq - stream.recent.seq], 1.0)
     expected = stream.state.dishes.matrix[slot] - np.outer(h, h)
     upper = np.triu_indices(len(h))  # kernels keep one triangle
     matrix = following.state.dishes.matrix[slot_after]
@@ -309,8 +309,8 @@ def test_an_older_past_stays_what_it_was_whoever_goes_on_from_it():
 
 def test_rows_take_little_more_room_than_the_horizon_needs(trained):
     stream, _ = run(trained, 20)
-    assert stream.past.batches.tolist() == [416, 448, 480, 512, 544, 576, 608]
-    assert len(stream.past.room.rows) <= 1.25 * (200 + 2 * 32)
+    assert stream.recent.batches.tolist() == [416, 448, 480, 512, 544, 576, 608]
+    assert len(stream.recent.room.rows) <= 1.25 * (200 + 2 * 32)
 
 
 def test_new_class_is_seen(trained):

@@ -10,8 +10,7 @@ import pytest
 
 from stream_osr import ColumnFailed, Event, OpenSetRecognizer, RowsRepeated, SubclassEmerged
 from stream_osr.config import grouped
-from stream_osr.discovery.columns import Columns, Usual, follow_columns, start_columns, usual_columns
-from stream_osr.discovery.repeats import WINDOW, usual_copies
+from tests.doors.discovery import WINDOW, Columns, Usual, follow_columns, start_columns, usual_columns, usual_copies
 
 NAMES = tuple(f"x{at}" for at in range(6))
 TRAINING, BATCH = 400, 32

@@ -11,11 +11,8 @@ import pytest
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
-from stream_osr.model.known import densities, log_densities
-from stream_osr.model.middles import means_and_scales
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.transfer import moved
 from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
+from tests.doors.model import densities, homogeneous, log_densities, means_and_scales, moved
 from tests.doors.stream import (
     PACE,
     PRIOR_WEIGHT,

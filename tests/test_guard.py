@@ -15,16 +15,10 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
-from stream_osr.archive import read_archive, write_archive
 from stream_osr.config import grouped
-from stream_osr.model.cells import asked, cells_of
-from stream_osr.model.franchise import menu_weights
-from stream_osr.model.known import log_class_densities
-from stream_osr.trust.balance import Shares
-from stream_osr.trust.books import Books
-from stream_osr.trust.division import balance, votes
-from stream_osr.trust.levels import N_LEVELS
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.doors.archive import read_archive, write_archive
+from tests.doors.model import asked, cells_of, log_class_densities, menu_weights
 from tests.doors.stream import (
     ASKED,
     EXPECTED,
@@ -40,14 +34,15 @@ from tests.doors.stream import (
     SplitOff,
     Stream,
     _take_in,
-    fit_guard,
+    fit_check,
     follow_identities,
     model_of,
     mostly_new,
     owners_of,
-    start_guard,
+    start_check,
     without_openings,
 )
+from tests.doors.trust import N_LEVELS, Books, Shares, balance, votes
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 
@@ -65,7 +60,7 @@ def stream_of(model: OpenSetRecognizer) -> Stream:
 
 
 def guard_of(model: OpenSetRecognizer, number: int = 0) -> ReferenceCheck:
-    guard = stream_of(model).chains[number].guard
+    guard = stream_of(model).chains[number].check
     assert guard is not None
     return guard
 
@@ -253,7 +248,7 @@ def test_mostly_new_is_what_many_members_and_no_references_share() -> None:
 
 def test_books_follow_identities() -> None:
     guard = counted([10, 11, 12])
-    after = fit_guard(guard, np.array([12, 15, 10]), 2)
+    after = fit_check(guard, np.array([12, 15, 10]), 2)
     check_fits(after, 2)
     for book, old in zip(after.books[:2], guard.books[:2], strict=True):
         np.testing.assert_array_equal(book[[0, 1, 2, 4, 5]], old[[0, 1, 4, 2, 5]])
@@ -261,7 +256,7 @@ def test_books_follow_identities() -> None:
     np.testing.assert_array_equal(after.books.taken[:, [2, 4]], guard.books.taken[:, [4, 2]])
     assert after.owner.tolist() == [1, NOBODY, -1]
     np.testing.assert_array_equal(after.known[[0, 2]], guard.known[[2, 0]])
-    assert fit_guard(guard, guard.ids, 2) is guard
+    assert fit_check(guard, guard.ids, 2) is guard
 
 
 @settings(max_examples=40, deadline=None)
@@ -276,7 +271,7 @@ def test_every_cell_takes_its_own_counts_along(
     seed: int, before: int, n_classes: int, known: list[int], now: list[int]
 ) -> None:
     guard = counted(known, before, seed)
-    after = fit_guard(guard, np.array(now, int), n_classes)
+    after = fit_check(guard, np.array(now, int), n_classes)
     check_fits(after, n_classes)
     old, came = before + len(known), [known.index(key) if key in known else None for key in now]
     place = [
@@ -302,18 +297,18 @@ def test_every_cell_takes_its_own_counts_along(
 
 def test_a_class_that_is_opened_gets_books_and_one_that_is_closed_takes_its_own_with_it() -> None:
     guard = counted([10, 11, 12])
-    wider = fit_guard(guard, np.array([10, 12]), 3)
+    wider = fit_check(guard, np.array([10, 12]), 3)
     check_fits(wider, 3)
     np.testing.assert_array_equal(wider.books.stream[[0, 1, 3, 4, 5]], guard.books.stream[[0, 1, 2, 4, 5]])
     assert not wider.books.stream[2].any()
     assert not wider.books.taken[2].any()
     assert not wider.books.votes[2].any()
     assert wider.shares.classes.sum() == pytest.approx(1)
-    back = fit_guard(wider, np.array([10, 12]), 2)
+    back = fit_check(wider, np.array([10, 12]), 2)
     check_fits(back, 2)
     np.testing.assert_array_equal(back.books.stream, guard.books.stream[[0, 1, 2, 4, 5]])
     np.testing.assert_array_equal(back.owner, guard.owner[[0, 2]])
-    gone = fit_guard(wider._replace(owner=np.array([2, 0])), np.array([10, 12]), 2)
+    gone = fit_check(wider._replace(owner=np.array([2, 0])), np.array([10, 12]), 2)
     assert gone.owner.tolist() == [NOBODY, 0], "nobody owns for a class that is gone"
 
 
@@ -324,7 +319,7 @@ def test_joined_subclasses_have_the_counts_of_both() -> None:
     np.testing.assert_allclose(after.books.stream[2], guard.books.stream[2] + guard.books.stream[4])
     np.testing.assert_allclose(after.books.taken[:, 2], guard.books.taken[:, 2] + guard.books.taken[:, 4])
     assert 12 not in after.ids
-    settled = fit_guard(after, np.array([10, 11]), 2)
+    settled = fit_check(after, np.array([10, 11]), 2)
     check_fits(settled, 2)
     np.testing.assert_allclose(settled.books.stream[2], guard.books.stream[2] + guard.books.stream[4])
     moved = follow_identities(guard, IdentityChanges({12: 9}))
@@ -376,12 +371,12 @@ def test_an_owner_is_remembered_from_batch_to_batch(trained: TrainedModel) -> No
     stream = stream_of(model)
     chains = []
     for chain in stream.chains:
-        guard = chain.guard
+        guard = chain.check
         assert guard is not None
         books = guard.books._replace(stream=np.zeros_like(guard.books.stream))
-        chains.append(chain._replace(guard=guard._replace(books=books, owner=np.ones(len(guard.ids), int))))
+        chains.append(chain._replace(check=guard._replace(books=books, owner=np.ones(len(guard.ids), int))))
     model.value = replace(model.value, stream=stream._replace(chains=tuple(chains)))
-    ids = [chain.guard.ids for chain in chains]
+    ids = [chain.check.ids for chain in chains]
     play(model, 96, begin=256, new_share=0.0)
     for number in range(2):
         guard = guard_of(model, number)
@@ -551,7 +546,7 @@ def test_without_references_it_is_the_model_whose_references_were_taken_away() -
     for each in (unguarded, model):
         play(each, 256)
     assert told(unguarded) == told(model)
-    assert all(chain.guard is None for chain in stream_of(model).chains)
+    assert all(chain.check is None for chain in stream_of(model).chains)
     assert model.expected_recall is None
 
 
@@ -613,7 +608,7 @@ def test_a_class_opened_by_promotion_is_guarded_with_the_others(trained: Trained
 
 
 def test_start_guard_fits() -> None:
-    check_fits(start_guard(3), 3)
+    check_fits(start_check(3), 3)
 
 
 def test_what_lies_beyond_all_references_is_unknown_however_quiet_the_stream_was(trained: TrainedModel) -> None:

@@ -13,8 +13,7 @@ import numba
 import pytest
 
 from stream_osr.compiling import ONCE
-from stream_osr.model import jit
-from stream_osr.model import stamp as stamps
+from stream_osr.model import compiler
 from tests.test_compiling import package, run  # noqa: F401  # a fixture
 from tools import kept
 
@@ -25,7 +24,7 @@ CODE = ("step.walk-3.py311.nbi", "step.walk-3.py311.1.nbc")
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package of two modules, one of which imports the other and has a compiled kernel."""
     root = tmp_path / "checkout"
-    monkeypatch.setattr(stamps, "ROOT", root)
+    monkeypatch.setattr(compiler, "ROOT", root)
     (machine := root / "stream_osr" / "__pycache__").mkdir(parents=True)
     (root / "stream_osr" / "step.py").write_text("from stream_osr.seats import sit\n")
     (root / "stream_osr" / "seats.py").write_text("sit = 1\n")
@@ -36,8 +35,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def taken(root: Path, folder: Path) -> list[str]:
     """What is found beside the sources of a checkout that has nothing, after taking what is kept."""
-    stamps.source_stamp.cache_clear()
-    stamps._imported.cache_clear()
+    compiler.source_stamp.cache_clear()
+    compiler._imported.cache_clear()
     shutil.rmtree(root / "stream_osr" / "__pycache__")
     count = kept.take(root, folder)
     found = sorted(path.name for path in root.rglob("__pycache__/*"))
@@ -98,7 +97,7 @@ def test_what_nobody_takes_is_dropped(checkout: Path, tmp_path: Path) -> None:
     assert archive.stat().st_mtime > old + 86_400
     os.utime(archive, (old, old))
     (checkout / "stream_osr" / "seats.py").write_text("sit = 2\n")
-    stamps.source_stamp.cache_clear()
+    compiler.source_stamp.cache_clear()
     kept.keep(checkout, tmp_path / "kept")
     assert not archive.exists()
 
@@ -110,9 +109,9 @@ def test_kernels_outside_the_library_call_none_of_each_other_s_modules() -> None
         if "stream_osr.model.jit import" in source.read_text():
             module = importlib.import_module(".".join(source.relative_to(kept.ROOT).with_suffix("").parts))
             for held in vars(module).values():
-                if isinstance(held, jit.Kernel) and held.py_func.__module__ == module.__name__:
+                if isinstance(held, compiler.Kernel) and held.py_func.__module__ == module.__name__:
                     called = (held.py_func.__globals__.get(name) for name in held.py_func.__code__.co_names)
-                    modules = {each.py_func.__module__ for each in called if isinstance(each, jit.Kernel)}
+                    modules = {each.py_func.__module__ for each in called if isinstance(each, compiler.Kernel)}
                     assert all(name == module.__name__ or name.startswith("stream_osr.") for name in modules)
                     seen += 1
     assert seen > 5

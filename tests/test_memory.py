@@ -11,10 +11,8 @@ from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.memory import HOLDERS, least_bytes, physical_bytes, tell_of_memory
-from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.prior import make_prior
-from stream_osr.model.subspace import MOST
 from stream_osr.trained import train_model
+from tests.doors.model import MOST, empty_dishes, make_prior
 
 
 def test_much_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -33,7 +31,7 @@ def test_more_than_there_is_is_refused_before_the_work() -> None:
     while least_bytes(many, kept, 3, parameters.chains, full=True) < physical_bytes():
         many *= 2
     X, group = np.zeros((3, many)), np.arange(3)
-    expected = rf"{many} features.* GiB, and the machine has .*: pca_variance"
+    expected = rf"{many} features.* GiB, and the machine has .*: pca=0.99"
     with pytest.raises(InvalidParameter, match=expected):
         train_model(Features(range(many)), X, group, (0, 1, 2), parameters)
 

@@ -24,9 +24,9 @@ from stream_osr import (
 )
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
-from stream_osr.model.naming import restated
 from tests.blobs import KNOWN, NEW, check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.data import need_data
+from tests.doors.model import restated
 from tests.doors.stream import RecentInstances, as_batches, counterparts, from_batches, remembered
 
 PARAMETERS: dict[str, Any] = {"batch_size": 32, "window": 64, "half_life": 100.0, "seed": 5}
@@ -230,7 +230,7 @@ def test_other_chains_find_what_stands_for_the_same_instances(trained):
     key = emerged(model)[0]
     found = counterparts(stream, [key])
     assert found[0] == (key,)
-    seats = stream.past.subclass
+    seats = stream.recent.subclass
     for number, own in enumerate(found):
         for other in stream.chains[number].state.ids.tolist():
             inside = seats[0, seats[number] == other] == key
@@ -242,7 +242,7 @@ def test_counterparts_without_remembered_instances_lie_in_the_same_place(trained
     model = play(recognizer(trained), 320)
     key = emerged(model)[0]
     remembered = counterparts(model.value.stream, [key])
-    assert counterparts(model.value.stream._replace(past=from_batches((), 4, 2)), [key]) == remembered
+    assert counterparts(model.value.stream._replace(recent=from_batches((), 4, 2)), [key]) == remembered
 
 
 def test_a_chain_without_a_counterpart_gets_one(trained):
@@ -250,13 +250,13 @@ def test_a_chain_without_a_counterpart_gets_one(trained):
     key = emerged(model)[0]
     stream = model.value.stream
     homes = counterparts(stream, [key])
-    past = as_batches(stream.past)
+    past = as_batches(stream.recent)
     shared = 0
     for chunk in past:  # the first chain holds a third of what sits together in the others
         inside = np.flatnonzero(chunk.subclass[0] == key)
         chunk.subclass[0][inside[np.arange(len(inside)) % 3 > 0]] = -1
         shared += int(np.isin(chunk.subclass[1][inside[::3]], homes[1]).sum())
-    model.value = replace(model.value, stream=stream._replace(past=from_batches(past, 4, 2)))
+    model.value = replace(model.value, stream=stream._replace(recent=from_batches(past, 4, 2)))
     assert counterparts(model.value.stream, [key])[1:] == ((), (), ())
     model.promote([key], "above")
     check_stream(model.value.stream)
@@ -314,7 +314,7 @@ def test_real_classes_are_recognized_once_named(name):
         decisions += model.drain()
     state = model.value.stream.state
     owner: dict[int, list[int]] = {key: [] for key in state.ids.tolist()}
-    for chunk in as_batches(model.value.stream.past):
+    for chunk in as_batches(model.value.stream.recent):
         for at, key in enumerate(chunk.subclass[0].tolist()):
             if key in owner and y[chunk.seq + at] in unknown:
                 owner[key].append(int(y[chunk.seq + at]))
@@ -476,7 +476,7 @@ def test_undoing_a_label_puts_everything_back(trained, kind, label):
     at = {"in the window": range(191, 127, -1), "settled": range(100, 0, -1), "promoted": range(191, 0, -1)}
     places = {
         seq: (chunk, seq - chunk.seq)
-        for chunk in as_batches(stream.past)
+        for chunk in as_batches(stream.recent)
         for seq in range(chunk.seq, chunk.seq + len(chunk.keys))
     }
     key = None
@@ -502,7 +502,7 @@ def test_undoing_a_label_puts_everything_back(trained, kind, label):
         np.testing.assert_allclose(list(new.values()), list(old.values()), rtol=1e-9, atol=1e-12)
     assert model.value.stream.labels == stream.labels
     np.testing.assert_array_equal(model.value.stream.state.window_seq, stream.state.window_seq)
-    assert repr(as_batches(model.value.stream.past)) == repr(as_batches(stream.past))
+    assert repr(as_batches(model.value.stream.recent)) == repr(as_batches(stream.recent))
     play(model, 256, 192)
     check_stream(model.value.stream)
 
@@ -576,7 +576,7 @@ def test_a_late_label_takes_an_instance_out_of_a_promoted_subclass(trained):
     model.promote(ids, "above")
     stream = model.value.stream
     chunk, at = next(
-        (c, i) for c in as_batches(stream.past)[::-1] for i, k in enumerate(c.subclass[0]) if k == ids[0]
+        (c, i) for c in as_batches(stream.recent)[::-1] for i, k in enumerate(c.subclass[0]) if k == ids[0]
     )
     inside = [chunk.subclass[r, at] in chain.known.named for r, chain in enumerate(stream.chains)]
     model.learn_label(chunk.keys[at], "right")
@@ -624,15 +624,15 @@ def test_every_instance_counts_once(trained):
     for number, chain in enumerate(model.value.stream.chains):
         for k, key in enumerate(chain.known.ids.tolist()):
             if key in chain.known.named:
-                assert chain.known.dishes.size[k] == members_of(model.value.stream.past, number, key)
+                assert chain.known.dishes.size[k] == members_of(model.value.stream.recent, number, key)
         for k, key in enumerate(chain.state.ids.tolist()):
-            assert chain.state.dishes.size[k] == members_of(model.value.stream.past, number, key)
+            assert chain.state.dishes.size[k] == members_of(model.value.stream.recent, number, key)
     while model.value.stream.actions:
         model.undo()
         check_stream(model.value.stream)
         for number, chain in enumerate(model.value.stream.chains):
             for k, key in enumerate(chain.state.ids.tolist()):
-                assert chain.state.dishes.size[k] == members_of(model.value.stream.past, number, key)
+                assert chain.state.dishes.size[k] == members_of(model.value.stream.recent, number, key)
 
 
 def test_instances_that_leave_a_promoted_subclass_leave_its_statistics():
@@ -656,7 +656,7 @@ def test_instances_that_leave_a_promoted_subclass_leave_its_statistics():
             for dishes, keys in ((chain.known.dishes, chain.known.ids), (chain.state.dishes, chain.state.ids)):
                 for size, key in zip(dishes.size.tolist(), keys.tolist(), strict=True):
                     if key in chain.known.named or dishes is chain.state.dishes:
-                        assert size == members_of(model.value.stream.past, number, key)
+                        assert size == members_of(model.value.stream.recent, number, key)
 
 
 # Muting

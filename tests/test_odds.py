@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr.trust.odds import FADES_SLOWER, PRIOR_SHIFT, SHIFTS, Odds, learn_odds, shift_odds, start_odds
+from tests.doors.trust import FADES_SLOWER, PRIOR_SHIFT, SHIFTS, Odds, learn_odds, shift_odds, start_odds
 
 HALF_LIFE = 200.0
 

@@ -19,12 +19,10 @@ from benchmarks.order.case import Case
 from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.model.known import log_densities
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import whiten
-from stream_osr.trust import references as trust
 from tests.data import need_ordered
+from tests.doors.model import homogeneous, log_densities, whiten
 from tests.doors.stream import DEPENDENT, TYPICAL, batch, recounted
+from tests.doors.trust import references as trust
 
 UNKNOWN = "unknown"
 
@@ -200,18 +198,18 @@ def test_what_came_before_is_counted_anew_by_typicality():
     """Each instance in its cell, the later the more, at a level of its nearest class."""
     model = stream(narrow(n=600), seed=0, order="shuffled").model
     state, references = model.value.stream, model.trained.references
-    after = recounted(state.chains, state.past, references)
-    age = np.arange(len(state.past.rows))[::-1]
+    after = recounted(state.chains, state.recent, references)
+    age = np.arange(len(state.recent.rows))[::-1]
     assert len(age) == 600
     for number, (chain, anew) in enumerate(zip(state.chains, after, strict=True)):
-        books, n_classes, seat = anew.guard.books.stream, len(state.labels), state.past.subclass[number]
-        for place, key in enumerate(chain.guard.ids):
+        books, n_classes, seat = anew.check.books.stream, len(state.labels), state.recent.subclass[number]
+        for place, key in enumerate(chain.check.ids):
             expected = (0.5 ** (age[seat == key] / DEPENDENT)).sum()
             assert books[n_classes + place].sum() == pytest.approx(expected)
         assert books[:n_classes].sum() == pytest.approx((0.5 ** (age[seat < 0] / DEPENDENT)).sum())
         assert books[:, TYPICAL:].sum() > 0.9 * books.sum()
-        np.testing.assert_array_equal(anew.guard.books.taken, chain.guard.books.taken)
-        assert not np.allclose(books, chain.guard.books.stream)
+        np.testing.assert_array_equal(anew.check.books.taken, chain.check.books.taken)
+        assert not np.allclose(books, chain.check.books.stream)
 
 
 def test_an_independent_stream_keeps_every_bit():

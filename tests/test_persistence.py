@@ -23,10 +23,10 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.archive import VERSION, load_trained, read_archive, save_trained, write_archive
 from stream_osr.config import grouped
 from stream_osr.errors import PersistenceError
 from tests.blobs import NEW, check_stream, dependent_rows, fitted, learn_all, stream_part, told, training_part
+from tests.doors.archive import VERSION, load_trained, read_archive, save_trained, write_archive
 
 # Going on as if nothing had happened
 
@@ -178,10 +178,11 @@ def test_everything_that_a_caller_may_hand_over_survives(tmp_path):
 SCRIPT = """
 import sys
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from tests.test_persistence import ARGUMENTS, digest, play, story
 
 path, start = sys.argv[1], int(sys.argv[2])
-model = OpenSetRecognizer.load(path) if start else OpenSetRecognizer(**ARGUMENTS)
+model = OpenSetRecognizer.load(path) if start else OpenSetRecognizer(**grouped(**ARGUMENTS))
 play(model, story()[start:])
 model.flush()
 print(model.trained.fingerprint, digest(model))

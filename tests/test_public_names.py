@@ -40,7 +40,7 @@ from stream_osr import (
     UnknownRateJumped,
     evaluation,
 )
-from stream_osr.trust.recall import ExpectedRecall
+from tests.doors.trust import ExpectedRecall
 
 
 def test_names_of_the_package():

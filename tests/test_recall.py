@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_osr.trust.recall import (
+from tests.doors.trust import (
     DISPUTED_SPREAD,
     ENOUGH,
     LEAST_ASKED,

@@ -11,11 +11,21 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters, grouped
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.known import N_RANKS, log_densities
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.space import RIDGE, Space, fit_space, whiten
-from stream_osr.model.training import Training, seat_by_groups, summarize, train
-from stream_osr.trust.references import (
+from tests.doors.model import (
+    N_RANKS,
+    RIDGE,
+    Space,
+    Training,
+    fit_space,
+    homogeneous,
+    log_densities,
+    make_prior,
+    seat_by_groups,
+    summarize,
+    train,
+    whiten,
+)
+from tests.doors.trust import (
     FOLDS,
     LEAST_OF_CLASS,
     PLENTY,
@@ -114,7 +124,8 @@ def test_where_there_are_plenty_an_instance_alone_is_left_out_and_it_makes_no_di
     assert (unseen_densities(X, group, SMALL, space, [training], [left_out])[0] == left_out).all()
     X, group = problem(enough // 3)
     space, training, left_out = trained_on(X, group, broad=True)
-    by_fold = unseen_densities(X, group, SMALL.model_copy(update={"broad": True}), space, [training], [left_out])[0]
+    parameters = SMALL.model_copy(update={"background_component": True})
+    by_fold = unseen_densities(X, group, parameters, space, [training], [left_out])[0]
     assert (by_fold != left_out).any()
     own = np.arange(len(X)), group
     assert abs(np.median(by_fold[own] - left_out[own])) < 0.1

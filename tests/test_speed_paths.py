@@ -15,9 +15,9 @@ import pytest
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.features import Features, frame_matrix
-from stream_osr.model.space import HORIZON, whiten
 from stream_osr.parallel import each
 from tests.blobs import fitted, stream_part
+from tests.doors.model import HORIZON, whiten
 from tests.doors.stream import PredictiveCache
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}

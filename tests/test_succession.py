@@ -19,11 +19,9 @@ from stream_osr import (
 )
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
-from stream_osr.model.marginal import of_nobody
-from stream_osr.model.prior import DIAGONAL, TIED, homogeneous
-from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, around, check_stream, learn_all, members, stream_part, told, training_part
 from tests.data import need_data
+from tests.doors.model import DIAGONAL, TIED, homogeneous, of_nobody, whiten
 from tests.doors.stream import Stream, as_batches, remembered
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 32, "half_life": 100.0, "chains": 2, "training_sweeps": 10}
@@ -140,7 +138,7 @@ def test_statistics_are_those_of_the_instances(old: dict[str, Any], new: dict[st
             assert chain.state.dishes.size[slot] == len(mine)
             seen += len(mine)
         np.testing.assert_array_equal(members(own, number)[key], inside[key])
-    np.testing.assert_allclose(own.past.rows, rows[:, :-1], atol=1e-9)
+    np.testing.assert_allclose(own.recent.rows, rows[:, :-1], atol=1e-9)
     life, kept = own.life.subclasses[emerged_id(model)], its.life.subclasses[emerged_id(earlier)].kept
     assert life.kept is not None
     assert kept is not None
@@ -232,7 +230,7 @@ def test_candidates_are_announced_when_they_have_support() -> None:
     play_at(earlier, FAR, 3, LENGTH)
     earlier.flush()
     assert len([e for e in told(earlier)[1] if isinstance(e, SubclassEmerged)]) == 1
-    (candidate,) = set(as_batches(stream_of(earlier).past)[-1].subclass[0].tolist())
+    (candidate,) = set(as_batches(stream_of(earlier).recent)[-1].subclass[0].tolist())
     model = carried(earlier, fitted(1))
     decisions, events = told(play_at(model, FAR, 32, LENGTH + 3))
     assert [(e.subclass_id, e.size) for e in events if isinstance(e, SubclassEmerged)] == [(candidate, 35)]
@@ -336,7 +334,7 @@ def test_what_the_new_model_knows_is_left_behind() -> None:
     assert [e.subclass_id for e in events if isinstance(e, SubclassForgotten)] == [key]
     assert [(e.before, e.delta) for e in events if isinstance(e, NewClassesChanged)] == [(1, 0)]
     assert {e.model for e in events} == {model.trained.fingerprint}
-    assert key not in stream_of(model).past.subclass
+    assert key not in stream_of(model).recent.subclass
     its = stream_of(earlier).state
     gone = float(its.franchise.seated[0, 2 + its.ids.tolist().index(key)])
     fresh = known_seats(fitted(1, extra={"above": NEW}))[2]
@@ -387,7 +385,7 @@ def test_a_label_comes_late_for_an_instance_of_the_earlier_model() -> None:
     earlier = play(fitted(0))
     key = emerged_id(earlier)
     model = carried(earlier, fitted(1))
-    mine = stream_of(model).past.keys[remembered(stream_of(model).past, 0, key)].tolist()
+    mine = stream_of(model).recent.keys[remembered(stream_of(model).recent, 0, key)].tolist()
     size = int(model.emerged_statistics()[key].size[0])
     model.learn_label(mine[0], "odd")
     model.flush()

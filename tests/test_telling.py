@@ -22,8 +22,8 @@ from stream_osr import (
     SubclassForgotten,
     SubclassMerged,
 )
-from stream_osr.discovery.events import Explanation, Moment, Movement, SubclassEvent
 from tests.blobs import around
+from tests.doors.discovery import Explanation, Moment, Movement, SubclassEvent
 from tests.doors.stream import BUDGETS, EventBudget, sum_up, tell_within_budgets
 from tests.doors.stream import announcements as rules
 
@@ -238,15 +238,3 @@ def test_what_waits_to_be_summed_up_is_told_at_the_end(trained: Any) -> None:
     assert summed.counts == {"SubclassGrew": 3}
     model.flush()
     assert not list(model.drain_events())
-
-
-def test_a_stream_of_a_release_without_budgets_goes_on(trained: Any) -> None:
-    model, _ = flood(streaming(trained), range(20))
-    state = model.as_state()
-    assert state["stream"] is not None
-    older = {**state, "stream": type(state["stream"])(*state["stream"][:-1])}
-    older["arguments"] = {name: value for name, value in state["arguments"].items() if name != "max_classes"}
-    back = OpenSetRecognizer.from_state(older)
-    _, events = flood(back, range(20, 40))
-    _, expected = flood(model, range(20, 40))
-    assert events == expected

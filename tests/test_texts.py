@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from stream_osr import CandidateClass, ClassDrifted, Decision, NewClasses, SubclassEmerged, Summary
-from stream_osr.discovery.candidates import SHOWN
-from stream_osr.discovery.events import Moment
-from stream_osr.discovery.explanation import Explanation, Movement
+from tests.doors.discovery import SHOWN, Explanation, Moment, Movement
 
 EVIL = "red\x1b[2J\u202e"
 ESCAPED = r"red\x1b[2J\u202e"

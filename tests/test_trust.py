@@ -28,9 +28,7 @@ from stream_osr import (
 )
 from stream_osr.config import grouped
 from stream_osr.evaluation import expected_calibration_error
-from stream_osr.model.known import log_densities
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import whiten
+from tests.doors.model import homogeneous, log_densities, whiten
 
 SEEDS = range(3)
 

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from stream_osr.trust.levels import LEVELS
-from stream_osr.trust.references import References
-from stream_osr.trust.typical import (
+from tests.doors.trust import (
     DEMANDED,
     FROZEN,
+    LEVELS,
     TEMPERED,
     USUAL,
+    References,
     known_by_typicality,
     levels_within,
     odds_of_new,

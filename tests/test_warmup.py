@@ -12,6 +12,8 @@ import gc
 
 from stream_osr_connectors.cli.warmup import warm_up
 from stream_osr.model.jit import Kernel
+from stream_osr.cli.warmup import warm_up
+from stream_osr.model.compiler import Kernel
 
 
 def compiled():
@@ -39,9 +41,10 @@ RECOGNIZER = """
 import copy
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import grouped
 from tests.blobs import learn_all, stream_part, training_part
 
-model = learn_all(OpenSetRecognizer(batch_size=32, training_sweeps=5, **{arguments}), training_part(40, 0))
+model = learn_all(OpenSetRecognizer(**grouped(batch_size=32, training_sweeps=5, **{arguments})), training_part(40, 0))
 model.freeze()
 earlier = copy.deepcopy(model)
 for key, (x, _) in enumerate(stream_part(300, 0)):

@@ -1,7 +1,7 @@
 """Build the wheels: a plain one, and one for this platform that brings its machine code.
 
 ``python -m tools.wheel [FOLDER]``, or ``make wheel``. The second is the first with what ``stream-osr warmup``
-compiles, for any processor of x86-64-v3 (:mod:`stream_osr.model.shipped`): nobody who installs it waits for it.
+compiles, for any processor of x86-64-v3 (:mod:`stream_osr.model.compiler`): nobody who installs it waits for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numba
 from numba.core.caching import CompileResultCacheImpl
 
-from stream_osr.model.shipped import FOLDER, TARGET
+from stream_osr.model.compiler import FOLDER, TARGET
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "stream_osr"

@@ -23,7 +23,7 @@ from benchmarks.paper.protocol import Split, split
 from stream_osr import ClassDrifted
 from stream_osr.config import Parameters, parameters
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.stream import Arrived, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 

@@ -29,10 +29,9 @@ from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLA
 from benchmarks.paper.protocol import split
 from stream_osr import Decision, NewClasses
 from stream_osr.config import Parameters, parameters
-from stream_osr.discovery.candidates import Measured
-from stream_osr.discovery.grouping import LEAST_SIZE, gather, tree
+from stream_osr.discovery.new_classes import LEAST_SIZE, Measured, gather, tree
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.stream import Arrived, close_batch, new_classes, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
@@ -67,7 +66,7 @@ def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passe
         arrived = [Arrived(row, None, key) for key, row in enumerate(chunk, start=begin)]
         stream, batch = close_batch(trained, stream, arrived, [], chosen)
         decisions += batch.decisions
-        past = stream.past  # the latest are re-seated, the oldest forgotten
+        past = stream.recent  # the latest are re-seated, the oldest forgotten
         seat[past.seq : past.seq + len(past.keys)] = past.subclass[0]
         start = time.perf_counter()
         found, measured = new_classes(stream, measured)

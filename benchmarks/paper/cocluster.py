@@ -13,10 +13,9 @@ import numpy as np
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.categories import base_of, with_base
-from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.space import whiten
 from stream_osr.model.training import dish_of_guests, seat_by_groups, sweep
+from stream_osr.model.whitening import fit_mixed, whiten
 from stream_osr.parallel import one_thread
 
 UNKNOWN = -1

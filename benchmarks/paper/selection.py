@@ -18,7 +18,7 @@ from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.parallel import one_thread
 from stream_osr.stream import Arrived, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model

@@ -97,7 +97,7 @@ def of_five(name: str, seed: int, length: int | None) -> Problem:
     part = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][1], seed)
     arguments: dict[str, Any] = {"batch_size": BATCH}
     if name in PCA_DIMENSIONS:
-        arguments["pca_components"] = PCA_DIMENSIONS[name]
+        arguments["pca"] = PCA_DIMENSIONS[name]
     return _known_only(Problem(part.X_train, part.y_train, part.X_test, part.y_test, arguments))
 
 

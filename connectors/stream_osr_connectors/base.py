@@ -92,7 +92,7 @@ class BadRecord(NamedTuple):
 
 @runtime_checkable
 class Source(Iterator[Record | BadRecord], AbstractContextManager["Source", None], Protocol):
-    """Where records come from: an iterator that can be told where to go on.
+    """Origin of records: an iterator that can be told where to go on.
 
     Leaving a loop over a source and starting another one goes on where the first one stopped.
 
@@ -144,7 +144,7 @@ class PatientSource(Source, Protocol):
 
 @runtime_checkable
 class Sink(AbstractContextManager["Sink", None], Protocol):
-    """Where records go to: written, then made durable, then counted on.
+    """Destination of records: they are written, then made durable, then counted on.
 
     Delivery: what was written before `flush` returned is durable; what was written after it may or may
     not survive a crash (at least once for a writer that repeats itself). A writer that stores `position`
@@ -196,8 +196,9 @@ class Sink(AbstractContextManager["Sink", None], Protocol):
 class CheckedSink(Sink, Protocol):
     """A sink that says whether it can go on from a position before anything is cut.
 
-    A run with several sinks that goes on from a checkpoint (`loop.go_on`) asks all of these, and the source, before
-    it cuts the first. Sinks without `check` are cut before the others, so that what they refuse costs no other.
+    A run with several sinks that goes on from a checkpoint (`go_on` in `files.file_run`) asks all of these, and the
+    source, before it cuts the first. Sinks without `check` are cut before the others, so
+    that what they refuse costs no other.
     """
 
     def check(self, position: Position | None) -> None:

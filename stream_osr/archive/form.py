@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.errors import PersistenceError
+from stream_osr.model.jit import Array
 from stream_osr.showing import shown
 
 
@@ -49,6 +50,11 @@ class Form:
         self.sizes: tuple[int, ...] | None = None
 
     def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Form.__slots__ or name not in self.values:
+            raise AttributeError(name)
         return self.values[name]
 
 
@@ -98,7 +104,7 @@ def form_of(value: Any, kinds: Mapping[type[Any], Kind], known: dict[int, tuple[
     PersistenceError
         If it is anything else.
     """
-    if value is None or isinstance(value, bool | int | float | str | np.ndarray):
+    if value is None or isinstance(value, bool | int | float | str | Array):
         return value
     if isinstance(value, np.generic):
         return value.item()
@@ -147,7 +153,7 @@ def numbered(value: Any) -> Iterator[tuple[str, Any]]:
             parts = ((at, part) for at, pair in enumerate(value.items()) for part in pair)
         for name, each in parts:
             yield from walk(each, f"{path}.{name}" if path else str(name))
-        if isinstance(value, Form | np.ndarray):
+        if isinstance(value, Form | Array):
             seen.add(id(value))
             yield path, value
 

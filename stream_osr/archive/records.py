@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from stream_osr.archive.form import Kind
-from stream_osr.archive.table import Row, read_table
+from stream_osr.archive.rules import Row, read_table
 from stream_osr.discovery import events, lives, reservoir
 from stream_osr.model.flags import NO_FLAGS, Flags
+from stream_osr.model.jit import Array
 from stream_osr.model.powers import NO_POWERS, Powers
 from stream_osr.model.prior import width_of
+from stream_osr.stream.chain import Chain
 from stream_osr.stream.recent_instances import as_batches, from_batches
 from stream_osr.stream.state import Stream
 from stream_osr.trust.recall import NO_DOUBT, Called
@@ -39,14 +41,19 @@ RENAMED = {
 
 def stream_of(**fields: Any) -> Stream:
     """Make a stream of its fields, the past being one of batches."""
-    chains = fields["chains"]
-    return Stream(**{**fields, "past": from_batches(fields["past"], len(chains), width_of(chains[0].known.prior))})
+    past, chains = fields.pop("past"), fields["chains"]
+    return Stream(recent=from_batches(past, len(chains), width_of(chains[0].known.prior)), **fields)
 
 
-def _some(**optional: np.ndarray | Flags | Powers) -> dict[str, np.ndarray | Flags | Powers | None]:
+def _written(record: Any, name: str, written: str) -> dict[str, Any]:
+    """Fields of a record, one under another name."""
+    return {written if field == name else field: value for field, value in record._asdict().items()}
+
+
+def _some(**optional: Array | Flags | Powers) -> dict[str, Array | Flags | Powers | None]:
     """Write what is only there with some: nothing, where there are none."""
     return {
-        name: each if (each if isinstance(each, np.ndarray) else each[0]).shape[-1] else None
+        name: each if (each if isinstance(each, Array) else each[0]).shape[-1] else None
         for name, each in optional.items()
     }
 
@@ -83,7 +90,8 @@ OF_SOME: Mapping[str, Mapping[str, type[Any]]] = {
 NONE: Mapping[type[Any], Any] = {Flags: NO_FLAGS, Powers: NO_POWERS}
 
 TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
-    "Stream": lambda stream: {**stream._asdict(), "past": as_batches(stream.past)},
+    "Stream": lambda stream: {**_written(stream, "recent", "past"), "past": as_batches(stream.recent)},
+    "Chain": lambda chain: _written(chain, "check", "guard"),
     "Reservoir": lambda kept: {**kept._asdict(), "keys": tuple(kept.keys.tolist())},
     "Lifecycle": lambda life: {"subclasses": life.subclasses, "delta": life.delta},
     "Called": lambda called: {**called._asdict(), "doubt": called.doubt if called.doubt.any() else None},
@@ -91,6 +99,7 @@ TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
 """Fields of a record that is something else in memory, by its name."""
 OF: Mapping[str, Callable[..., Any]] = {
     "Stream": stream_of,
+    "Chain": lambda guard, **fields: Chain(check=guard, **fields),
     "Reservoir": lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),
     "Lifecycle": lives.lifecycle,
     "Called": lambda doubt, **fields: Called(**fields, doubt=NO_DOUBT if doubt is None else doubt),

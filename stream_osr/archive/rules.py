@@ -1,22 +1,73 @@
-"""What a field of a record may hold: small rules, and how they are checked.
+"""What a record holds: small rules for its fields, and the table that has them.
 
 A rule is a function of a value, the name of its place, and the sizes that are known by then (by their letters: ``K``
 dishes, ``J`` classes). It raises `Refused`. The first field of a record that has a letter sets it, the others have to
-agree.
+agree. ``records.table`` has the names, fields, rules, and relations between the fields.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
-from typing import Any
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib.resources import files
+from types import CodeType, MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.archive.form import Form, Refused
-from stream_osr.archive.needs import each
+from stream_osr.model.jit import Array
 from stream_osr.showing import shown, typed
+
+
+def each(holds: Array, values: Array, where: str, expected: str) -> None:
+    """Refuse the first of some values for which something does not hold.
+
+    Raises
+    ------
+    Refused
+        Naming it.
+    """
+    if not holds.all():
+        at = tuple(np.argwhere(~holds)[0].tolist())
+        raise Refused(f"{where}{list(at)}", str(values[at]), expected)
+
+
+def need(holds: Any, where: str, found: object, expected: str) -> None:
+    """Refuse what does not hold.
+
+    Raises
+    ------
+    Refused
+        If so.
+    """
+    if not holds:
+        raise Refused(where, str(found), expected)
+
+
+def some(values: Sequence[Any] | Array, where: str) -> None:
+    """Refuse what is empty."""
+    need(len(values), where, "empty", "one at least")
+
+
+def distinct(values: Sequence[Any] | Array, where: str) -> None:
+    """Refuse what occurs twice."""
+    seen: set[Any] = set()
+    for value in values.tolist() if isinstance(values, Array) else values:
+        need(value not in seen, where, f"with {value!r} twice", "each once")
+        seen.add(value)
+
+
+def ascending(values: Array, where: str) -> None:
+    """Refuse values that do not ascend, each row by itself."""
+    need((values[..., 1:] >= values[..., :-1]).all(), where, "not ascending", "ascending values")
+
+
+def counted(values: Array, where: str) -> None:
+    """Refuse what is no whole number."""
+    each(values == np.rint(values), values, where, "a count")
+
 
 Scope = dict[str, tuple[int, str]]
 """Sizes, and the fields that say so."""
@@ -24,7 +75,7 @@ Scope = dict[str, tuple[int, str]]
 Rule = Callable[[Any, str, Scope], None]
 
 _TYPES = {"f": "float64", "i": "int64", "u": "uint64", "b": "bool"}
-_GAPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"-inf": np.isneginf, "nan": np.isnan}
+_GAPS: dict[str, Callable[[Array], Array]] = {"-inf": np.isneginf, "nan": np.isnan}
 
 
 def agree(size: int, letter: str, where: str, scope: Scope) -> None:
@@ -70,8 +121,8 @@ def array(
     """
 
     def rule(value: Any, where: str, scope: Scope) -> None:
-        if not isinstance(value, np.ndarray) or value.dtype != _TYPES[kind]:
-            found = f"of {value.dtype}" if isinstance(value, np.ndarray) else typed(value)
+        if not isinstance(value, Array) or value.dtype != _TYPES[kind]:
+            found = f"of {value.dtype}" if isinstance(value, Array) else typed(value)
             raise Refused(where, found, f"an array of {_TYPES[kind]}")
         if value.ndim != len(letters):
             raise Refused(where, f"of {value.ndim} dimensions", f"{len(letters)}")
@@ -243,3 +294,108 @@ def record(name: str | Collection[str], *letters: str) -> Rule:
             agree(size, letter, where, scope)
 
     return rule
+
+
+_WORD = re.compile(r"[a-zA-Z*0-9+|]+")
+_PLAIN = {"label": label, "plain": plain, "flag": flag, "anything": anything}
+_ALSO = {"some": some, "distinct": distinct, "ascending": ascending, "counted": counted}
+
+
+class Row(NamedTuple):
+    """A record: letters of the sizes that others have to agree with, and fields in their order.
+
+    Attributes
+    ----------
+    module
+        Where its type is.
+    letters
+        Of the sizes.
+    rules
+        What each field may hold.
+    relations
+        What holds between them: expressions, compiled; the name of the file is their text.
+    """
+
+    module: str
+    letters: list[str]
+    rules: dict[str, Rule]
+    relations: list[CodeType]
+
+
+def read_table() -> dict[str, Row]:
+    """Read the table."""
+    rows, module = dict[str, Row](), ""
+    for line in files(__package__).joinpath("records.table").read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            name, *letters = line.split()
+            if name == "in":
+                (module,) = letters
+            else:
+                row = rows[name] = Row(module, letters, {}, [])
+            continue
+        name, rest = line.split(None, 1)
+        if name == ":":
+            row.relations.append(compile(rest, rest, "eval"))
+            continue
+        words = rest.split()
+        row.rules[name] = _rule(words)
+        if words:
+            raise ValueError(f"records.table: {line.strip()}: what is {words[0]}?")
+    return rows
+
+
+def _rule(words: list[str]) -> Rule:
+    """Take the words of a rule from the front of a list."""
+    word = words.pop(0)
+    if word == "maybe":
+        return maybe(_rule(words))
+    if word in _ALSO:
+        return also(_ALSO[word], _rule(words))
+    if word in ("tuple", "list"):
+        letter = words.pop(0) if words[0] != "of" else "*"
+        words.pop(0)
+        return many(_rule(words), letter, of=tuple if word == "tuple" else list)
+    if word == "map":
+        key = _rule(words)
+        words.pop(0)
+        return mapping(key, _rule(words))
+    if word in _PLAIN:
+        return _PLAIN[word]
+    if word == "text":
+        return text(*words.pop(0).split("|") if words and "|" in words[0] else ())
+    letters = _letters(words)
+    if word[0].isupper():
+        return record(word.split("|"), *letters)
+    low, high = _bounds(words)
+    if word == "whole":
+        least, most = (-(1 << 62) if low == -math.inf else int(low)), ((1 << 62) if high == math.inf else int(high))
+        return whole(least, most, *letters)
+    if word in ("number", "any-number"):
+        return number(low, high, finite=word == "number")
+    if word not in "fiub":
+        raise ValueError(f"records.table: what is {word}?")
+    below = words.pop(0) if words[:1] == ["below"] and words.pop(0) else ""
+    gaps = {words.pop(0) for _ in range(len(words)) if words and words[0] in ("-inf", "nan")}
+    return array(word, *letters, low=low, high=high, below=below, gaps=gaps)
+
+
+def _letters(words: list[str]) -> list[str]:
+    out = []
+    while words and _WORD.fullmatch(words[0]) and words[0] not in ("to", "below", "nan") and words[1:2] != [".."]:
+        out.append(words.pop(0))
+    return out
+
+
+def _bounds(words: list[str]) -> tuple[float, float]:
+    low, high = -math.inf, math.inf
+    if words[1:2] == [".."]:
+        low, _, high = float(words.pop(0)), words.pop(0), float(words.pop(0))
+    while words and words[0] in (">", ">=", "<="):
+        sign, bound = words.pop(0), float(words.pop(0))
+        if sign == "<=":
+            high = bound
+        else:
+            low = bound if sign == ">=" else math.nextafter(bound, math.inf)
+    return low, high

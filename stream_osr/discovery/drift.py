@@ -1,4 +1,6 @@
-"""Known classes that move, apart from what is new: a detector for each known class, on how usual its instances are.
+"""Changes of known classes, and of the share called unknown.
+
+Known classes that move, apart from what is new: a detector for each known class, on how usual its instances are.
 
 What a detector sees is the density rank: the share of a class's training instances that are no denser than an
 instance. It is uniform on [0, 1] for a class that stays as it is, sinks when the class moves or widens, rises when it
@@ -15,6 +17,11 @@ instance that the stream's state gives to a subclass which comes as it has come 
 (:func:`stream_osr.discovery.lifecycle.comes_as_usual`) replaces nobody: it would have come anyway. What has taken a
 known class's place shows as the opposite: a subclass that has begun lately, or comes far more often than it used to.
 That it has been announced says nothing: a class that has moved away is announced, too, within a few instances.
+
+The share of the stream that is called unknown, and whether it has jumped: a cumulative-sum test on a Bernoulli.
+
+Whatever emerges is told when it has a shape. That much more of the stream than usual is unknown is a fact of its own:
+it holds for noise, for a sensor that fails, for many small classes at once, for a subclass that a person has muted.
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 
 BLOCK = 8
 """Ranks whose mean is one value for a detector."""
@@ -67,13 +74,13 @@ class Drift(NamedTuple):
         shape (J, d + 2).
     """
 
-    detectors: np.ndarray
-    pending: np.ndarray
-    arrived: np.ndarray
+    detectors: Array
+    pending: Array
+    arrived: Array
     seen: float
-    owed: np.ndarray
-    usual: np.ndarray
-    lately: np.ndarray
+    owed: Array
+    usual: Array
+    lately: Array
 
 
 class Alarm(NamedTuple):
@@ -101,7 +108,7 @@ class Alarm(NamedTuple):
     size: int
     rank_before: float
     rank_now: float
-    mean: np.ndarray
+    mean: Array
 
 
 def start_drift(n_classes: int, n_features: int) -> Drift:
@@ -128,14 +135,14 @@ def threshold_for(interval: float) -> float:
 
 def follow(
     drift: Drift,
-    nearest: np.ndarray,
-    rank: np.ndarray,
-    accepted: np.ndarray,
-    rows: np.ndarray,
+    nearest: Array,
+    rank: Array,
+    accepted: Array,
+    rows: Array,
     first: int,
     n_classes: int,
     interval: float,
-    usual: np.ndarray | None = None,
+    usual: Array | None = None,
 ) -> tuple[Drift, list[Alarm]]:
     """Take in a batch.
 
@@ -175,15 +182,15 @@ def follow(
 class _Batch(NamedTuple):
     """The instances of a batch, as :func:`follow` has them; ``explained``: those that replace nobody."""
 
-    nearest: np.ndarray
-    rank: np.ndarray
-    accepted: np.ndarray
-    explained: np.ndarray
-    rows: np.ndarray
+    nearest: Array
+    rank: Array
+    accepted: Array
+    explained: Array
+    rows: Array
 
 
 @kernel
-def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[Drift, np.ndarray]:
+def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[Drift, Array]:
     """Do what :func:`follow` does, and list the alarms.
 
     Returns
@@ -231,7 +238,7 @@ def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[
 
 
 @kernel
-def _count(drift: Drift, batch: _Batch) -> tuple[np.ndarray, Drift]:
+def _count(drift: Drift, batch: _Batch) -> tuple[Array, Drift]:
     """Choose the instances that count for their nearest class: all accepted ones, some that nothing explains."""
     nearest, _, accepted, explained, _ = batch
     n, n_classes = len(nearest), len(drift.owed)
@@ -275,14 +282,14 @@ def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
 
 
 @kernel
-def _begin(numbers: np.ndarray, level: float) -> None:
+def _begin(numbers: Array, level: float) -> None:
     """Begin a detector at a mean rank."""
     numbers[:] = 0.0
     numbers[0], numbers[1] = PRIOR_BLOCKS, level
 
 
 @kernel
-def _update(numbers: np.ndarray, value: float) -> None:
+def _update(numbers: Array, value: float) -> None:
     """Let a detector go on with one value."""
     n, mean, increase, decrease, least, largest = numbers
     n += 1.0
@@ -291,3 +298,97 @@ def _update(numbers: np.ndarray, value: float) -> None:
     increase, decrease = increase + off - TOLERANCE, decrease + off + TOLERANCE
     numbers[0], numbers[1], numbers[2], numbers[3] = n, mean, increase, decrease
     numbers[4], numbers[5] = min(least, increase), max(largest, decrease)
+
+
+USUAL_HALF_LIFE = 4000.0
+"""Instances after which what is usual is half forgotten."""
+USUAL_FROM = 200.0
+"""Instances that what training expects counts for, and a share that has changed."""
+LEAST, MOST = 0.01, 0.5
+"""Bounds of what training expects: less was never seen in so few instances."""
+RISE = 0.05
+"""A jump is to twice the usual share, or to this much above it if that is more; at most halfway to all."""
+ALARM = math.log(1e6)
+"""Log likelihood ratio of a jump against the usual share from which on it is told."""
+
+
+class UnknownRate(NamedTuple):
+    """What is usual, and what has come since the share may have changed.
+
+    Attributes
+    ----------
+    usual, of
+        Unknown instances and all instances that say what is usual, faded.
+    up, since, rising, risen
+        Log likelihood ratio of a jump; the first position of what speaks for it; unknown and all instances since.
+    down, falling, fallen
+        The same of a fall to half, which nobody is told of.
+    """
+
+    usual: float
+    of: float
+    up: float = 0.0
+    since: int = 0
+    rising: float = 0.0
+    risen: float = 0.0
+    down: float = 0.0
+    falling: float = 0.0
+    fallen: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """The usual share."""
+        return self.usual / self.of
+
+
+class Jump(NamedTuple):
+    """The share is `rate` in the `size` instances from position `since` on, and was `before`."""
+
+    rate: float
+    before: float
+    since: int
+    size: int
+
+
+def start_rate(expected: float) -> UnknownRate:
+    """Begin with the share that training expects, of known instances alone."""
+    return UnknownRate(min(max(expected, LEAST), MOST) * USUAL_FROM, USUAL_FROM)
+
+
+def follow_rate(rate: UnknownRate, unknown: int, n: int, first: int) -> tuple[UnknownRate, Jump | None]:
+    """Take in a batch of n instances from position ``first`` on, so many of them unknown.
+
+    Examples
+    --------
+    One in a hundred is usual; then one in four is unknown:
+
+    >>> rate, told = start_rate(0.01), []
+    >>> for batch in range(40):
+    ...     rate, jump = follow_rate(rate, 25 if batch >= 20 else 1, 100, 100 * batch)
+    ...     told += [] if jump is None else [(batch, jump.since, jump.size)]
+    >>> told, round(rate.rate, 2)
+    ([(20, 2000, 100)], 0.25)
+    """
+    usual = min(max(rate.rate, 1e-3), 1.0 - 1e-3)
+    higher = min(max(2.0 * usual, usual + RISE), 0.5 * (1.0 + usual))
+    fade = 0.5 ** (n / USUAL_HALF_LIFE)
+    up = rate.up + _log_ratio(unknown, n, higher, usual)
+    down = rate.down + _log_ratio(unknown, n, 0.5 * usual, usual)
+    since = rate.since if rate.risen else first
+    rising, risen = rate.rising + unknown, rate.risen + n
+    falling, fallen = rate.falling + unknown, rate.fallen + n
+    if up >= ALARM:
+        share = rising / risen
+        return UnknownRate(share * USUAL_FROM, USUAL_FROM), Jump(share, rate.rate, since, int(risen))
+    if down >= ALARM:
+        return UnknownRate(max(falling / fallen, 1e-3) * USUAL_FROM, USUAL_FROM), None
+    usual, of = fade * rate.usual, fade * rate.of
+    if up <= 0.0:
+        usual, of, up, rising, risen = usual + rising, of + risen, 0.0, 0.0, 0.0
+    if down <= 0.0:
+        down, falling, fallen = 0.0, 0.0, 0.0
+    return UnknownRate(usual, of, up, since, rising, risen, down, falling, fallen), None
+
+
+def _log_ratio(unknown: int, n: int, other: float, usual: float) -> float:
+    return unknown * math.log(other / usual) + (n - unknown) * math.log((1.0 - other) / (1.0 - usual))

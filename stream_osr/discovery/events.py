@@ -1,13 +1,172 @@
-"""Events: frozen records, one kind for each fact that is told."""
+"""Events: frozen records, one kind for each fact, and the explanations that they hold.
+
+Events: frozen records, one kind for each fact that is told.
+
+What a subclass is like beside the known ones, and where a known class has moved: what events explain.
+
+What every event is: a frozen record that can be shown in a line and turned into plain values.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple
 
-from stream_osr.discovery.event import Event as Event
-from stream_osr.discovery.event import Moment as Moment
-from stream_osr.discovery.explanation import Explanation, Movement
+from stream_osr.showing import printable, shown
+
+NEW_VALUE = "a new value"
+"""In words: a value of a category that training did not have."""
+
+
+class Explanation(NamedTuple):
+    """What a subclass is like, beside the known ones.
+
+    Attributes
+    ----------
+    mean
+        Mean of each numeric feature, in the caller's units.
+    difference
+        Mean of each numeric feature minus that of the nearest known subclass, in the caller's units.
+    shift
+        The same in standard deviations of that subclass.
+    most_moved
+        The numeric features with the largest shifts, the largest first.
+    nearest_class
+        Label of the known class nearest to it.
+    nearest_subclass
+        Identity of the known subclass nearest to it.
+    distance
+        Mahalanobis distance of the mean from that subclass, in standard deviations of its predictive.
+    values
+        Of each category: its commonest ``value``, the ``share`` of that, and the commonest value of the nearest known
+        subclass, ``usual``, with ``usual_share``; ``None`` stands for all values that training did not have. The
+        category that tells most comes first.
+    """
+
+    mean: dict[Hashable, float]
+    difference: dict[Hashable, float]
+    shift: dict[Hashable, float]
+    most_moved: tuple[Hashable, ...]
+    nearest_class: Any
+    nearest_subclass: int
+    distance: float
+    values: Mapping[Hashable, dict[str, Any]] = {}
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The categories in words.
+
+        Examples
+        --------
+        >>> values = {"protocol": {"value": "icmp", "share": 0.98, "usual": "tcp", "usual_share": 0.9}}
+        >>> Explanation({}, {}, {}, (), "a", 0, 1.0, values).told
+        ('protocol: icmp 98 %, tcp usual',)
+        """
+        return tuple(told_of_value(name, its) for name, its in self.values.items())
+
+
+def told_of_value(name: Hashable, its: Mapping[str, Any]) -> str:
+    """Say what an explanation has of a category in words."""
+    value, usual = (NEW_VALUE if its[key] is None else str(its[key]) for key in ("value", "usual"))
+    return f"{name}: {value} {its['share']:.0%}".replace("%", " %") + f", {usual} usual"
+
+
+class Movement(NamedTuple):
+    """How far the mean of a known class has moved, feature by feature.
+
+    Attributes
+    ----------
+    mean
+        Mean of each feature since the change, in the caller's units.
+    trained
+        Mean in training.
+    shift
+        Their difference, in standard deviations of the class in training.
+    """
+
+    mean: dict[Hashable, float]
+    trained: dict[Hashable, float]
+    shift: dict[Hashable, float]
+
+
+MOVED = 3
+"""Features that the text of a drift names."""
+_OF_ALL = ("batch", "seq", "model")
+"""What every event has."""
+
+
+class Moment(NamedTuple):
+    """A place in the stream: position of an instance, from 0, its time and its key, as the caller gave them."""
+
+    seq: int
+    t: float | None
+    key: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that an operator may want to know; each fact is told once.
+
+    Attributes
+    ----------
+    batch
+        Number of the micro-batch after which it was known.
+    seq
+        Position of the last instance of that batch.
+    model
+        Fingerprint of the trained model.
+
+    Examples
+    --------
+    >>> from stream_osr import SubclassMerged
+    >>> print(SubclassMerged(batch=3, seq=219, model="5f0c", subclass_id=14, into=11, size=40))
+    SubclassMerged at 219: subclass_id 14, into 11, size 40
+    """
+
+    batch: int
+    seq: int
+    model: str
+
+    def __str__(self) -> str:
+        facts = [_told(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in _OF_ALL]
+        return f"{type(self).__name__} at {self.seq}: {', '.join(facts)}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the text in a notebook; ``repr`` has all of it."""
+        printer.text(str(self))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as nested dicts of plain values, ``type`` first."""
+        out: dict[str, Any] = {"type": type(self).__name__}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            value = as_fields(value) if hasattr(value, "_asdict") else value
+            out[f.name] = {k: _texts(v) for k, v in value.items()} if isinstance(value, dict) else value
+        return out
+
+
+def _told(name: str, value: Any) -> str:
+    """Write a fact in short: of a moment the position, of an explanation what lies nearest."""
+    if isinstance(value, Explanation):
+        return f"{value.distance:.1f} standard deviations off {printable(str(value.nearest_class), 60)}"
+    if isinstance(value, Movement):
+        moved = sorted(value.shift, key=lambda name: -abs(value.shift[name]))[:MOVED]
+        told = ", ".join(f"{shown(name)} {value.shift[name]:+.1f}" for name in moved)
+        return f"moved by standard deviations: {told}"
+    if isinstance(value, Moment):
+        value = value.seq
+    return f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {shown(value)}"
+
+
+def as_fields(value: Any) -> dict[str, Any]:
+    """Fields of a record, without those of categories where there are none."""
+    return {name: its for name, its in value._asdict().items() if name != "values" or its}
+
+
+def _texts(value: Any) -> Any:
+    """Name features by text: JSON has no other keys."""
+    return {str(k): v for k, v in value.items()} if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

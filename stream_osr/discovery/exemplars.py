@@ -113,7 +113,8 @@ def _distance(
 ) -> NDArray[np.float64]:
     """Return the distances of rows; infinite of one that has no feature."""
     used = spread > 0.0  # a feature with one value tells nothing
-    off = ((rows - centre) / np.where(used, spread, 1.0))[:, used]
+    with np.errstate(over="ignore"):  # clipped below
+        off = ((rows - centre) / np.where(used, spread, 1.0))[:, used]
     there = ~np.isnan(off)
     np.clip(off, -FARTHEST, FARTHEST, out=off)
     square = np.where(there, off, 0.0) ** 2

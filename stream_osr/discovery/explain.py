@@ -1,4 +1,9 @@
-"""What an emerging subclass is like, in the caller's units and beside the nearest known subclass."""
+"""Subclasses and rows in the caller's terms.
+
+What an emerging subclass is like, in the caller's units and beside the nearest known subclass.
+
+Remembered instances in the caller's terms.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.discovery.explanation import Explanation, Movement
+from stream_osr.discovery.events import NEW_VALUE, Explanation, Movement
 from stream_osr.discovery.lifecycle import EXEMPLARS
 from stream_osr.discovery.reservoir import Reservoir
 from stream_osr.model.categories import log_table
 from stream_osr.model.dishes import Dishes, copy_slots
 from stream_osr.model.flags import texts_of
+from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
-from stream_osr.model.middles import means_and_scales
-from stream_osr.model.nearest import beside, by_distance
-from stream_osr.model.space import Space, in_deviations, numeric, unwhiten
+from stream_osr.model.nearest import beside, by_distance, means_and_scales
+from stream_osr.model.whitening import Space, bent_scale, in_deviations, numeric, unwhiten
 
 MOST_MOVED = 5
 """Features that are named as the ones that moved most."""
@@ -51,7 +56,7 @@ def explain(
 
 
 def _values(
-    names: Sequence[Hashable], categories: Sequence[Sequence[str]], shares: Sequence[np.ndarray]
+    names: Sequence[Hashable], categories: Sequence[Sequence[str]], shares: Sequence[Array]
 ) -> dict[Hashable, dict[str, Any]]:
     """Say which values are the commonest, by the probabilities of the places here and in the nearest subclass."""
     told = list[tuple[float, Hashable, dict[str, Any]]]()
@@ -72,7 +77,7 @@ def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple
     return tuple(kept.keys[at] for at in by_distance(dishes, slot, kept.rows, known)[:EXEMPLARS])
 
 
-def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Sequence[Hashable]) -> Movement:
+def explain_move(mean: Array, j: int, known: Known, space: Space, names: Sequence[Hashable]) -> Movement:
     """Describe how known class ``j`` has moved to a mean of whitened rows, shape (d,) (see :class:`Movement`)."""
     members = np.flatnonzero(known.seated[j] > 0)
     share = known.seated[j, members] / known.seated[j, members].sum()
@@ -85,6 +90,55 @@ def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Se
     )
 
 
-def _by_name(names: Sequence[Hashable], numbers: Sequence[int], *told: np.ndarray) -> list[dict[Hashable, float]]:
+def _by_name(names: Sequence[Hashable], numbers: Sequence[int], *told: Array) -> list[dict[Hashable, float]]:
     own = [names[at] for at in numbers]
     return [dict(zip(own, values[numbers].tolist(), strict=True)) for values in told]
+
+
+ROUNDING = 1e-9
+"""Standard deviations of a feature within classes that are taken for rounding about zero."""
+
+
+def values_of(
+    rows: Array, space: Space, names: Sequence[Hashable], categories: Sequence[Sequence[str]] = ()
+) -> dict[Hashable, list[Any]]:
+    """Say what whitened rows were before, as far as the model keeps it.
+
+    Directions that training has left out are at their mean, and what was missing is filled in.
+
+    Parameters
+    ----------
+    rows
+        Whitened rows, shape (n, C + d).
+    space
+        The map that made them.
+    names
+        Names of the raw features, shape (p,).
+    categories
+        Values of each of the C categories, those of flags last.
+
+    Returns
+    -------
+    dict
+        Of each numeric feature, then of each category, n values; a category that is missing is None.
+
+    Examples
+    --------
+    >>> from stream_osr.model.whitening import fit_space, whiten
+    >>> X = np.array([[1.0, 5.0], [2.0, 5.5], [3.0, 4.0], [7.0, 9.0]])
+    >>> space = fit_space(X, np.array([0, 0, 1, 1]))
+    >>> {name: np.round(values, 6).tolist() for name, values in values_of(whiten(space, X), space, "ab").items()}
+    {'a': [1.0, 2.0, 3.0, 7.0], 'b': [5.0, 5.5, 4.0, 9.0]}
+    """
+    count = len(space.places)
+    raw = unwhiten(space, rows[:, count:])
+    raw[np.abs(raw) < ROUNDING * bent_scale(space, np.eye(space.backward.shape[0]))] = 0.0
+    out: dict[Hashable, list[Any]] = {
+        names[at]: raw[:, at].tolist() for at in np.flatnonzero(numeric(space)).tolist()
+    }
+    given = [*(names[at] for at in space.columns.tolist()), *(name for name, _ in texts_of(space.flags, names))]
+    begins = np.cumsum([0, *space.places.tolist()])
+    for name, texts, begin, column in zip(given, categories, begins[:-1], rows.T[:count], strict=True):
+        values = [None, *texts, NEW_VALUE]
+        out[name] = [values[place] for place in (column - begin).astype(np.int64).tolist()]
+    return out

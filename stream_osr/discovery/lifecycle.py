@@ -11,11 +11,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.life import RECENT, TREND_HALF_LIFE, USUAL_HALF_LIFE, Subclass, faded
-from stream_osr.discovery.lives import LATEST, NEVER, Lifecycle, only, places_of, with_lives
-from stream_osr.discovery.members import Coming, Members, take_in
+from stream_osr.discovery.lives import (
+    LATEST,
+    NEVER,
+    RECENT,
+    TREND_HALF_LIFE,
+    USUAL_HALF_LIFE,
+    Coming,
+    Lifecycle,
+    Members,
+    Subclass,
+    faded,
+    only,
+    places_of,
+    take_in,
+    with_lives,
+)
 from stream_osr.discovery.reservoir import without
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 EMERGES_WITH = 5
 """The latest r members of a subclass, those included that the window re-seated, r from this to ``RECENT`` ..."""
@@ -45,9 +58,9 @@ RISES_ABOVE = 2.0
 class OnMenu(NamedTuple):
     """Subclasses on the menu: identities, instances in each, whether a table serves them, shape (M,)."""
 
-    ids: np.ndarray
-    size: np.ndarray
-    served: np.ndarray
+    ids: Array
+    size: Array
+    served: Array
 
 
 class Changes(NamedTuple):
@@ -64,7 +77,7 @@ def observe(
     coming: Coming,
     menu: OnMenu,
     stands_out: Callable[[int, int], bool] = lambda key, first: True,
-    new: np.ndarray = NOT_ANY,
+    new: Array = NOT_ANY,
 ) -> tuple[Lifecycle, Changes]:
     """Follow one micro-batch.
 
@@ -99,9 +112,7 @@ def observe(
 
 
 @kernel
-def _go_on(
-    ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, sizes: np.ndarray, served: np.ndarray, new: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _go_on(ids: Array, lives: Array, menu: Array, sizes: Array, served: Array, new: Array) -> tuple[Array, Array]:
     """Say what has happened to each life, and its size now, shape (K,); write it, but for who is a candidate."""
     at, size, happened = places_of(menu, ids), np.zeros(len(ids), np.int64), np.full(len(ids), _NOTHING)
     mostly_new = places_of(new, ids)
@@ -128,7 +139,7 @@ def _go_on(
 
 
 @borrowing_kernel
-def _has_support(lives: np.ndarray, k: int, size: int, mostly_new: bool) -> bool:
+def _has_support(lives: Array, k: int, size: int, mostly_new: bool) -> bool:
     """Say whether a candidate has members enough; of more than one batch, or many."""
     life, several = lives[k], size >= BURST
     for r in range(RECENT):
@@ -140,7 +151,7 @@ def _has_support(lives: np.ndarray, k: int, size: int, mostly_new: bool) -> bool
 
 
 @borrowing_kernel
-def _are_new(lives: np.ndarray, k: int, count: int, within: int, above: float) -> bool:
+def _are_new(lives: Array, k: int, count: int, within: int, above: float) -> bool:
     """Say whether the latest members of a life, so many, came close together and were taken for unknown."""
     life, p = lives[k], 0.0
     oldest = life.seq[RECENT - count]
@@ -151,7 +162,7 @@ def _are_new(lives: np.ndarray, k: int, count: int, within: int, above: float) -
     return p >= above * count
 
 
-def comes_as_usual(life: Lifecycle, seq: int) -> np.ndarray:
+def comes_as_usual(life: Lifecycle, seq: int) -> Array:
     """Say which subclasses, as of position ``seq``, have come for long about as often as they do lately, shape (K,).
 
     Nothing is usual of one that has begun within the last ``USUAL_HALF_LIFE`` instances, unless it has brought
@@ -162,7 +173,7 @@ def comes_as_usual(life: Lifecycle, seq: int) -> np.ndarray:
     One in four, since a while, and since long:
 
     >>> from stream_osr.discovery.lives import lifecycle
-    >>> from stream_osr.discovery.members import NO_MOMENT
+    >>> from stream_osr.discovery.lives import NO_MOMENT
     >>> def coming(life, begin, end):
     ...     seq = np.arange(begin, end, 4)
     ...     came = Coming(seq[:0], 0 * seq + 7, Members(seq, 0.0 * seq, seq), NO_MOMENT.repeat(len(seq), 0))
@@ -177,7 +188,7 @@ def comes_as_usual(life: Lifecycle, seq: int) -> np.ndarray:
 
 
 @kernel
-def _comes_as_usual(lives: np.ndarray, seq: int) -> np.ndarray:
+def _comes_as_usual(lives: Array, seq: int) -> Array:
     out = np.empty(len(lives), np.bool_)
     for k in range(len(lives)):
         life, weight = lives[k], 1.0
@@ -189,7 +200,7 @@ def _comes_as_usual(lives: np.ndarray, seq: int) -> np.ndarray:
     return out
 
 
-def begin_emerged(life: Lifecycle, key: int, came: Members, moments: np.ndarray) -> Lifecycle:
+def begin_emerged(life: Lifecycle, key: int, came: Members, moments: Array) -> Lifecycle:
     """Begin the life of a subclass that is announced at once, with these members, at these times."""
     own = np.full(len(moments), key)
     life = take_in(life, Coming(own[:0], own, came, moments), own[:1])
@@ -221,7 +232,7 @@ def own(life: Lifecycle, keys: Collection[int]) -> tuple[Lifecycle, tuple[int, .
     return life, tuple(life.ids[refuted].tolist())
 
 
-def forget(life: Lifecycle, alive: np.ndarray) -> tuple[Lifecycle, dict[int, Subclass]]:
+def forget(life: Lifecycle, alive: Array) -> tuple[Lifecycle, dict[int, Subclass]]:
     """Drop the lives of subclasses that have left the model.
 
     Returns
@@ -236,7 +247,7 @@ def forget(life: Lifecycle, alive: np.ndarray) -> tuple[Lifecycle, dict[int, Sub
 
 
 @kernel
-def held_on_menu(ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def held_on_menu(ids: Array, lives: Array, menu: Array, sizes: Array) -> Array:
     """Say which subclasses on the menu are held there: muted ones, and those announced that are large enough, (M,).
 
     Parameters
@@ -255,9 +266,7 @@ def held_on_menu(ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, sizes: np
 
 
 @kernel
-def hardly_there(
-    ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, sizes: np.ndarray, keys: np.ndarray
-) -> np.ndarray:
+def hardly_there(ids: Array, lives: Array, menu: Array, sizes: Array, keys: Array) -> Array:
     """Say which of these subclasses have been announced, and are too small now to be held, shape (n,).
 
     The other parameters are as for :func:`held_on_menu`.
@@ -269,7 +278,7 @@ def hardly_there(
     return few
 
 
-def best_supported(life: Lifecycle, keys: np.ndarray, support: np.ndarray, size: np.ndarray, most: int) -> set[int]:
+def best_supported(life: Lifecycle, keys: Array, support: Array, size: Array, most: int) -> set[int]:
     """Choose ``most`` of n subclasses: muted ones, those with most seats, the largest, those seen last.
 
     Muted ones come first: off the menu they would come back as something new.

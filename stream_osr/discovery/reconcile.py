@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.location import CONJUGATE, Location
 from stream_osr.model.marginal import Statistics, log_ratios_together, of_nobody
 from stream_osr.model.prior import Prior
+from stream_osr.model.student_t import CONJUGATE, Location
 
 
 class Local(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 LEAST_ROOM = 16
 """Rows that are kept of each subclass, or as many as there are dimensions if those are more."""
@@ -33,14 +33,14 @@ class Reservoir(NamedTuple):
         Their priorities, ascending, shape (m,).
     """
 
-    seq: np.ndarray
-    rows: np.ndarray
-    keys: np.ndarray
-    priority: np.ndarray
+    seq: Array
+    rows: Array
+    keys: Array
+    priority: Array
 
 
 @kernel
-def priority(seq: np.ndarray) -> np.ndarray:
+def priority(seq: Array) -> Array:
     """Mix positions, shape (m,), into numbers that look random (the finaliser of splitmix64)."""
     out = np.empty(len(seq), np.uint64)
     for i in range(len(seq)):
@@ -51,52 +51,33 @@ def priority(seq: np.ndarray) -> np.ndarray:
     return out
 
 
-def objects(values: Sequence[Any]) -> np.ndarray:
+def objects(values: Sequence[Any]) -> Array:
     """Put values into a column as they are: a tuple is no row."""
     return np.fromiter(values, object, len(values))
 
 
-def keep(seq: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> Reservoir:
+def keep(seq: Array, rows: Array, keys: Array) -> Reservoir:
     """Keep a sample of rows of shape (n, d) at distinct positions of shape (n,)."""
     mixed = priority(seq)
     chosen = np.argsort(mixed, kind="stable")[: max(LEAST_ROOM, rows.shape[1])]
     return Reservoir(seq[chosen], rows[chosen], keys[chosen], mixed[chosen])
 
 
-def among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Say of each position, shape (n,), whether it is among a few others: `np.isin`, without what makes that slow."""
-    return np.asarray((some[:, None] == others).any(axis=1))
-
-
-def wanted(kept: Reservoir, mixed: np.ndarray) -> np.ndarray:
-    """Say which of some more positions, of these priorities, would be kept, if they are not yet."""
-    if len(kept.seq) < max(LEAST_ROOM, kept.rows.shape[1]):
-        return np.ones(len(mixed), bool)
-    return np.asarray(mixed < kept.priority[-1])
-
-
-def offer(kept: Reservoir, seq: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> Reservoir:
+def offer(kept: Reservoir, seq: Array, rows: Array, keys: Array) -> Reservoir:
     """Let more rows in; those that are there already count once."""
-    fresh = wanted(kept, priority(seq)) & ~among(seq, kept.seq)
-    if not fresh.any():
-        return kept
+    fresh = ~np.isin(seq, kept.seq)
     more = (seq[fresh], rows[fresh], keys[fresh])
-    return keep(*(np.concatenate(both) for both in zip(kept[:3], more, strict=True)))
+    out = keep(*(np.concatenate(both) for both in zip(kept[:3], more, strict=True)))
+    return kept if np.array_equal(out.seq, kept.seq) else out
 
 
-def only(kept: Reservoir, inside: np.ndarray) -> Reservoir:
-    """Keep the rows marked in a mask of shape (m,)."""
+def without(kept: Reservoir, seq: Array) -> Reservoir:
+    """Let rows go whose instances are no longer in the subclass."""
+    inside = ~np.isin(kept.seq, seq)
     return kept if inside.all() else Reservoir(*(column[inside] for column in kept))
 
 
-def without(kept: Reservoir, seq: np.ndarray) -> Reservoir:
-    """Let rows go whose instances are no longer in the subclass."""
-    return only(kept, ~among(kept.seq, seq)) if len(seq) else kept
-
-
-def exchange(
-    samples: Sequence[Reservoir], gone: tuple[np.ndarray, np.ndarray], came: tuple[np.ndarray, ...]
-) -> list[Reservoir]:
+def exchange(samples: Sequence[Reservoir], gone: tuple[Array, Array], came: tuple[Array, ...]) -> list[Reservoir]:
     """Let rows out of several samples, and more in (:func:`without`, then :func:`offer`), all at once.
 
     Parameters
@@ -123,8 +104,8 @@ def exchange(
 
 @kernel
 def _choose(
-    begin: np.ndarray, seq: np.ndarray, number: np.ndarray, left: np.ndarray, gone: np.ndarray, room: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    begin: Array, seq: Array, number: Array, left: Array, gone: Array, room: int
+) -> tuple[Array, Array, Array]:
     """Choose what is in each of S samples then.
 
     Parameters
@@ -165,7 +146,7 @@ def _choose(
 
 
 @borrowing_kernel
-def _insert(own: np.ndarray, size: int, place: int, mixed: np.ndarray, room: int) -> int:
+def _insert(own: Array, size: int, place: int, mixed: Array, room: int) -> int:
     """Put a place among others, by priority, unless it is there or there is no room; how many they are then."""
     at = size
     while at > 0 and mixed[own[at - 1]] > mixed[place]:

@@ -10,23 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.books import drop, hold, insert, merge, rename, slot_of, split, tables_of
+from stream_osr.model import marginal
 from stream_osr.model.dishes import copy_slots, remove
+from stream_osr.model.edit import drop, hold, insert, merge, rename, slot_of, split, tables_of
+from stream_osr.model.franchise import StreamState
+from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
-from stream_osr.model.marginal import (
-    Statistics,
-    both,
-    dishes_of,
-    log_ratios_together,
-    of_rows,
-    of_slots,
-    pour,
-    statistics_of,
-)
-from stream_osr.model.parting import part
+from stream_osr.model.noise_model import Around, Strangers, find_group
 from stream_osr.model.prior import Prior, homogeneous, statistics_shape, width_of
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.strangers import Around, Strangers, find_group
 
 LEAST_PART = 4
 """Rows that each part of a subclass must have for it to be parted."""
@@ -43,14 +34,14 @@ class Aside(NamedTuple):
         What sums up their instances.
     """
 
-    ids: np.ndarray
-    statistics: Statistics
+    ids: Array
+    statistics: marginal.Statistics
 
 
 def nobody_aside(prior: Prior) -> Aside:
     """Begin with none."""
     nobody = np.zeros((0, *statistics_shape(prior))), np.zeros((0, len(prior.pseudo)))
-    return Aside(np.zeros(0, np.int64), Statistics(np.zeros(0, np.int64), *nobody))
+    return Aside(np.zeros(0, np.int64), marginal.Statistics(np.zeros(0, np.int64), *nobody))
 
 
 def set_aside(state: StreamState, aside: Aside, keys: Collection[int]) -> tuple[StreamState, Aside]:
@@ -59,26 +50,28 @@ def set_aside(state: StreamState, aside: Aside, keys: Collection[int]) -> tuple[
     if not len(slots):
         return state, aside
     ids = np.concatenate([aside.ids, state.ids[slots]])
-    return drop(state, slots), Aside(ids, both(aside.statistics, statistics_of(state.dishes, slots)))
+    return drop(state, slots), Aside(
+        ids, marginal.both(aside.statistics, marginal.statistics_of(state.dishes, slots))
+    )
 
 
 def only_aside(aside: Aside, keys: Collection[int]) -> Aside:
     """Keep these of the subclasses set aside, and drop the others."""
     kept = np.isin(aside.ids, list(keys))
-    return Aside(aside.ids[kept], of_slots(aside.statistics, np.flatnonzero(kept)))
+    return Aside(aside.ids[kept], marginal.of_slots(aside.statistics, np.flatnonzero(kept)))
 
 
-def statistics_aside(aside: Aside, key: int) -> Statistics:
+def statistics_aside(aside: Aside, key: int) -> marginal.Statistics:
     """Return the statistics of one subclass that was set aside."""
-    return Statistics(*(part[aside.ids == key] for part in aside.statistics))
+    return marginal.Statistics(*(part[aside.ids == key] for part in aside.statistics))
 
 
-def withdraw_aside(aside: Aside, key: int, row: np.ndarray, prior: Prior) -> Aside:
+def withdraw_aside(aside: Aside, key: int, row: Array, prior: Prior) -> Aside:
     """Take one whitened row of shape (d,) out of a subclass that was set aside."""
-    dishes = dishes_of(statistics_aside(aside, key), prior)
+    dishes = marginal.dishes_of(statistics_aside(aside, key), prior)
     remove(dishes, 0, homogeneous(row[None])[0], prior)
-    at, statistics = aside.ids == key, Statistics(*(v.copy() for v in aside.statistics))
-    for all_of, now in zip(statistics, statistics_of(dishes, np.zeros(1, np.int64)), strict=True):
+    at, statistics = aside.ids == key, marginal.Statistics(*(v.copy() for v in aside.statistics))
+    for all_of, now in zip(statistics, marginal.statistics_of(dishes, np.zeros(1, np.int64)), strict=True):
         all_of[at] = now
     return aside._replace(statistics=statistics)
 
@@ -98,13 +91,13 @@ def bring_back(
     """
     left = only_aside(aside, set(aside.ids.tolist()) - {key})
     if into is None:
-        return insert(state, key, dishes_of(statistics_aside(aside, key), prior)), left
+        return insert(state, key, marginal.dishes_of(statistics_aside(aside, key), prior)), left
     dishes = copy_slots(state.dishes, np.arange(len(state.ids)), len(state.ids))
-    pour(dishes, slot_of(state, into), statistics_aside(aside, key), prior)
+    marginal.pour(dishes, slot_of(state, into), statistics_aside(aside, key), prior)
     return rename(state._replace(dishes=dishes), into, key), left
 
 
-def bound(state: StreamState, aside: Aside, held: np.ndarray, active: np.ndarray) -> tuple[StreamState, Aside]:
+def bound(state: StreamState, aside: Aside, held: Array, active: Array) -> tuple[StreamState, Aside]:
     """Hold exactly these slots of the menu, shape (K,); set those aside that are not active and have no table."""
     if active is held and np.array_equal(state.franchise.held[len(state.franchise.held) - len(held) :] > 0.0, held):
         return state, aside
@@ -113,7 +106,7 @@ def bound(state: StreamState, aside: Aside, held: np.ndarray, active: np.ndarray
 
 
 def join_if_same(
-    known: Known, state: StreamState, aside: Aside, key: int, may_be: np.ndarray
+    known: Known, state: StreamState, aside: Aside, key: int, may_be: Array
 ) -> tuple[StreamState, Aside, int] | None:
     """Join a subclass on the menu with the one that it is most probably the same as, on the menu or aside, if any.
 
@@ -134,14 +127,16 @@ def join_if_same(
     """
     prior, own = known.prior, slot_of(state, key)
 
-    def of(ids: np.ndarray, size: np.ndarray) -> np.ndarray:
+    def of(ids: Array, size: Array) -> Array:
         return np.flatnonzero((ids != key) & (size >= width_of(prior)) & (ids[:, None] == may_be).any(axis=1))
 
     others, there = of(state.ids, state.dishes.size), of(aside.ids, aside.statistics.size)
     if not len(others) + len(there):
         return None
-    compared = both(statistics_of(state.dishes, others), of_slots(aside.statistics, there))
-    ratios = log_ratios_together(statistics_of(state.dishes, np.array([own])), compared, prior, known.location)
+    compared = marginal.both(marginal.statistics_of(state.dishes, others), marginal.of_slots(aside.statistics, there))
+    ratios = marginal.log_ratios_together(
+        marginal.statistics_of(state.dishes, np.array([own])), compared, prior, known.location
+    )
     best = int(ratios.argmax())
     if ratios[best] <= 0.0:
         return None
@@ -154,8 +149,8 @@ def join_if_same(
 
 
 def part_if_two(
-    known: Known, state: StreamState, key: int, rows: np.ndarray, seqs: np.ndarray
-) -> tuple[StreamState, np.ndarray] | None:
+    known: Known, state: StreamState, key: int, rows: Array, seqs: Array
+) -> tuple[StreamState, Array] | None:
     """Part a subclass in two if its rows say so; those that are not given stay with the larger part.
 
     Parameters
@@ -171,7 +166,9 @@ def part_if_two(
     -------
     The state, and whether each row is in the smaller part; ``None``: they stay together.
     """
-    smaller = part(homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, known.prior, known.location)
+    smaller = marginal.split_test(
+        homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, known.prior, known.location
+    )
     if smaller is None:
         return None
     held = state.ids[state.franchise.held[-len(state.ids) :] > 0.0].tolist()
@@ -189,7 +186,7 @@ class Gathered(NamedTuple):
     left: list[int]
 
 
-def gather(around: Around, strangers: Strangers, arrived: np.ndarray, told: np.ndarray) -> Gathered | None:
+def gather(around: Around, strangers: Strangers, arrived: Array, told: Array) -> Gathered | None:
     """Make a subclass of the class that is hidden among strangers (:func:`find_group`), if there is one.
 
     Its instances sit in other subclasses, or sat in some that have left the model.
@@ -211,7 +208,7 @@ def gather(around: Around, strangers: Strangers, arrived: np.ndarray, told: np.n
         state = split(state, key, some.rows[own], some.seqs[own], prior)
         gathered.left.append(key)
     if (~on_menu).any():
-        alone = Aside(np.array([new]), of_rows(homogeneous(some.rows[~on_menu]), prior))
+        alone = Aside(np.array([new]), marginal.of_rows(homogeneous(some.rows[~on_menu]), prior))
         state, _ = bring_back(state, alone, new, parts[0] if parts else None, prior)
     else:
         state = rename(state, parts[0], new)

@@ -19,12 +19,12 @@ import math
 import numpy as np
 
 from stream_osr.model.elementwise import log_each
-from stream_osr.model.jit import borrowing_kernel, called_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
 from stream_osr.model.prior import Prior
 
 
 @borrowing_kernel
-def shift(counts: np.ndarray, x: np.ndarray, sign: float, prior: Prior) -> None:
+def shift(counts: Array, x: Array, sign: float, prior: Prior) -> None:
     """Put the values of ``x`` in (sign 1) or take them out (sign -1)."""
     for c in range(prior.first.shape[0]):
         place = int(x[c])
@@ -34,7 +34,7 @@ def shift(counts: np.ndarray, x: np.ndarray, sign: float, prior: Prior) -> None:
 
 
 @borrowing_kernel
-def log_predictive(counts: np.ndarray, x: np.ndarray, prior: Prior) -> float:
+def log_predictive(counts: Array, x: Array, prior: Prior) -> float:
     """Log probability of the values of ``x`` under the posterior predictive."""
     total = 0.0
     for c in range(prior.first.shape[0]):
@@ -46,7 +46,7 @@ def log_predictive(counts: np.ndarray, x: np.ndarray, prior: Prior) -> float:
 
 
 @borrowing_kernel
-def log_predictive_without(counts: np.ndarray, x: np.ndarray, prior: Prior) -> float:
+def log_predictive_without(counts: Array, x: Array, prior: Prior) -> float:
     """Log probability of the values of ``x``, which are in the counts, under the others."""
     total = 0.0
     for c in range(prior.first.shape[0]):
@@ -58,7 +58,7 @@ def log_predictive_without(counts: np.ndarray, x: np.ndarray, prior: Prior) -> f
 
 
 @called_kernel
-def log_block_predictive(counts: np.ndarray, block: np.ndarray, member: bool, prior: Prior) -> float:
+def log_block_predictive(counts: Array, block: Array, member: bool, prior: Prior) -> float:
     """Log probability of the values of some rows together; ``member`` says that they are in the counts.
 
     Each is foreseen by the counts with those before it; the counts are in the end what they were.
@@ -77,7 +77,7 @@ def log_block_predictive(counts: np.ndarray, block: np.ndarray, member: bool, pr
 
 
 @borrowing_kernel
-def log_marginal(counts: np.ndarray, prior: Prior) -> float:
+def log_marginal(counts: Array, prior: Prior) -> float:
     """Log marginal probability of the values that the counts sum up, in any one order."""
     total = 0.0
     for c in range(prior.first.shape[0]):
@@ -93,7 +93,7 @@ def log_marginal(counts: np.ndarray, prior: Prior) -> float:
 
 
 @borrowing_kernel
-def log_apart(counts: np.ndarray, prior: Prior) -> float:
+def log_apart(counts: Array, prior: Prior) -> float:
     """Log probability of the values that the counts sum up, each drawn from the base measure by itself."""
     total = 0.0
     for c in range(prior.first.shape[0]):
@@ -106,7 +106,7 @@ def log_apart(counts: np.ndarray, prior: Prior) -> float:
 
 
 @borrowing_kernel
-def log_rarer(counts: np.ndarray, x: np.ndarray, prior: Prior) -> float:
+def log_rarer(counts: Array, x: Array, prior: Prior) -> float:
     """Log ratio of the probabilities of the commonest value of each column and of those of ``x``, added up."""
     total = 0.0
     for c in range(prior.first.shape[0]):
@@ -121,7 +121,7 @@ def log_rarer(counts: np.ndarray, x: np.ndarray, prior: Prior) -> float:
 
 
 @kernel
-def log_table(counts: np.ndarray, prior: Prior) -> np.ndarray:
+def log_table(counts: Array, prior: Prior) -> Array:
     """Log probability of each place under K subclasses, 0 at the first of each column, shape (K, V)."""
     out = counts + prior.pseudo
     log_each(out.reshape(out.size))
@@ -137,7 +137,7 @@ def log_table(counts: np.ndarray, prior: Prior) -> np.ndarray:
 
 
 @kernel
-def places_of(rows: np.ndarray, count: int) -> np.ndarray:
+def places_of(rows: Array, count: int) -> Array:
     """Places that n rows name in their first ``count`` columns, shape (C, n)."""
     out = np.empty((count, rows.shape[0]), np.int64)
     for c in range(count):
@@ -147,27 +147,18 @@ def places_of(rows: np.ndarray, count: int) -> np.ndarray:
 
 
 @kernel
-def numbers_of(rows: np.ndarray, count: int) -> np.ndarray:
+def numbers_of(rows: Array, count: int) -> Array:
     """Coordinates of n homogeneous rows but for their first ``count`` columns, shape (d + 1, n)."""
     return np.ascontiguousarray(rows[:, count:].T)
 
 
-@borrowing_kernel
-def log_of(logs: np.ndarray, x: np.ndarray, count: int) -> float:
-    """Add up what a row of :func:`log_table`, shape (V,), has at the ``count`` places of a row."""
-    total = 0.0
-    for c in range(count):
-        total += logs[int(x[c])]
-    return total
-
-
-def log_of_each(logs: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+def log_of_each(logs: Array, rows: Array, count: int) -> Array:
     """Add up what one log probability of each place, shape (V,), says of n rows; shape (n,)."""
     return np.asarray(logs[rows[:, :count].astype(np.int64)].sum(axis=1))
 
 
 @kernel
-def log_without_each(counts: np.ndarray, rows: np.ndarray, prior: Prior) -> np.ndarray:
+def log_without_each(counts: Array, rows: Array, prior: Prior) -> Array:
     """Log probability of the values of each of n rows, all of which are in the counts, under the others."""
     out = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
@@ -175,13 +166,13 @@ def log_without_each(counts: np.ndarray, rows: np.ndarray, prior: Prior) -> np.n
     return out
 
 
-def log_base(prior: Prior) -> np.ndarray:
+def log_base(prior: Prior) -> Array:
     """Log probability of each place under a subclass without instances, shape (V,)."""
     return np.asarray(log_table(np.zeros((1, len(prior.pseudo))), prior)[0])
 
 
 @borrowing_kernel
-def mismatches(x: np.ndarray, y: np.ndarray, count: int) -> float:
+def mismatches(x: Array, y: Array, count: int) -> float:
     """Count the columns in which two rows have different values; a missing one is like any other."""
     total = 0.0
     for c in range(count):
@@ -189,7 +180,7 @@ def mismatches(x: np.ndarray, y: np.ndarray, count: int) -> float:
     return total
 
 
-def spread_out(rows: np.ndarray, count: int) -> np.ndarray:
+def spread_out(rows: Array, count: int) -> Array:
     """State the categories of n rows as numbers: a column for each of their values, 1 where it is; shape (n, ...).
 
     Examples
@@ -202,7 +193,7 @@ def spread_out(rows: np.ndarray, count: int) -> np.ndarray:
     return np.hstack([*values, rows[:, count:]])
 
 
-def counts_of(rows: np.ndarray, prior: Prior) -> np.ndarray:
+def counts_of(rows: Array, prior: Prior) -> Array:
     """Count the values of some rows, shape (V,)."""
     out = np.zeros(len(prior.pseudo))
     for c, first in enumerate(prior.first.tolist()):
@@ -213,7 +204,7 @@ def counts_of(rows: np.ndarray, prior: Prior) -> np.ndarray:
     return out
 
 
-def with_base(prior: Prior, places: np.ndarray, base: np.ndarray, concentration: float) -> Prior:
+def with_base(prior: Prior, places: Array, base: Array, concentration: float) -> Prior:
     """Give a base measure categorical columns.
 
     Parameters
@@ -231,7 +222,7 @@ def with_base(prior: Prior, places: np.ndarray, base: np.ndarray, concentration:
     return prior._replace(first=first.astype(np.int64), pseudo=concentration * base)
 
 
-def base_of(rows: np.ndarray, group: np.ndarray, places: np.ndarray) -> np.ndarray:
+def base_of(rows: Array, group: Array, places: Array) -> Array:
     """Probability of each place before any instance: its frequency in a class, averaged over the classes.
 
     Each class counts alike, however many instances it has, and as if it had one more, spread evenly over all places

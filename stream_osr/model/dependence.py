@@ -1,10 +1,31 @@
-"""Dependence in order of arrival: how strongly neighbouring instances of a class resemble each other.
+"""Dependence in order of arrival: its test and fit, and predictions of the known classes in that order.
+
+Dependence in order of arrival: how strongly neighbouring instances of a class resemble each other.
 
 An instance of class j has the whitened residual ``z = W_j (x - mu_j)``, with mean and covariance of the class in
 training. Where instances are independent, residuals of neighbours are uncorrelated. Where a class lasts for a while,
 a device has an offset or a process drifts, they are not: in each direction the residual is the sum of a slowly
 varying part with variance Q and autocorrelation ``phi^g`` at lag g, and of an independent part with variance R
 (``docs/inference.md``, section 17).
+
+Known classes predict in order of arrival: an instance is likely that resembles the latest ones of its class.
+
+Each class has a state in each direction of the process (:class:`Process`), a Kalman filter of the
+slowly varying part of its residuals. Before an instance the state s with variance P becomes ``phi s`` and
+``phi^2 P + Q (1 - phi^2)``, and the residual z of the instance has the density ``N(z; s, P + R)``. The density of the
+class given what came before is
+
+    l_j(x) = log( (1 - w) F_j(x) + w N(z_j; s_j, P_j + R) |W_j| )
+
+with the frozen density F_j: a class may also jump within itself. Only an instance that is accepted as class j moves
+its state, by the gain ``P / (P + R)``; the variance Q of the stationary process bounds how far.
+
+The classes compete by their frozen densities: a state that follows the instances called j draws the next ones to j,
+right or wrong. What the order of arrival says, it says of the known classes together: all of them are by
+
+    g(x) = log sum_j exp l_j(x) - log sum_j exp F_j(x)
+
+more likely than frozen.
 """
 
 from __future__ import annotations
@@ -13,7 +34,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
+from stream_osr.model.known import Known, densities, log_categories
 
 LAGS = np.array([1, 2, 4, 8, 16, 32, 64])
 """Lags in instances at which the autocovariance is estimated."""
@@ -59,9 +81,9 @@ class Residuals(NamedTuple):
         Log determinant of that, shape (J,).
     """
 
-    mean: np.ndarray
-    whitener: np.ndarray
-    log_volume: np.ndarray
+    mean: Array
+    whitener: Array
+    log_volume: Array
 
 
 class Pairs(NamedTuple):
@@ -78,9 +100,9 @@ class Pairs(NamedTuple):
         of the squares of these, shape (J, 3).
     """
 
-    products: np.ndarray
-    number: np.ndarray
-    correlation: np.ndarray
+    products: Array
+    number: Array
+    correlation: Array
 
 
 class Process(NamedTuple):
@@ -95,10 +117,10 @@ class Process(NamedTuple):
         of the independent part, each of shape (d,).
     """
 
-    axes: np.ndarray
-    slow: np.ndarray
-    step: np.ndarray
-    noise: np.ndarray
+    axes: Array
+    slow: Array
+    step: Array
+    noise: Array
 
 
 class Order(NamedTuple):
@@ -119,7 +141,7 @@ class Order(NamedTuple):
     process: Process | None
 
 
-def find_order(rows: np.ndarray, group: np.ndarray, order: np.ndarray | None) -> Order | None:
+def find_order(rows: Array, group: Array, order: Array | None) -> Order | None:
     """Test whether neighbouring training instances depend on each other, and fit how.
 
     Parameters
@@ -142,7 +164,7 @@ def find_order(rows: np.ndarray, group: np.ndarray, order: np.ndarray | None) ->
     return Order(residuals, pairs, fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS, CORRELATED) else None)
 
 
-def refit(order: Order, group: np.ndarray, at: np.ndarray) -> Process:
+def refit(order: Order, group: Array, at: Array) -> Process:
     """Fit the process again where a class is no longer than its episodes: its mean follows them.
 
     The autocovariance about the mean of n instances is lower by the variance of this mean at each lag (Kendall 1954,
@@ -166,13 +188,13 @@ def refit(order: Order, group: np.ndarray, at: np.ndarray) -> Process:
     return fit_process(order.pairs, np.minimum(lost / len(group), MOST_LOST))
 
 
-def whitened(residuals: Residuals, rows: np.ndarray, group: np.ndarray) -> np.ndarray:
+def whitened(residuals: Residuals, rows: Array, group: Array) -> Array:
     """Residuals of rows, shape (n, d), from the classes that they belong to, shape (n,)."""
     return _whitened(np.ascontiguousarray(rows), group, residuals.mean, residuals.whitener)
 
 
 @kernel
-def _whitened(rows: np.ndarray, group: np.ndarray, mean: np.ndarray, whitener: np.ndarray) -> np.ndarray:
+def _whitened(rows: Array, group: Array, mean: Array, whitener: Array) -> Array:
     n, d = rows.shape
     out = np.zeros((n, d))
     for i in range(n):
@@ -184,7 +206,7 @@ def _whitened(rows: np.ndarray, group: np.ndarray, mean: np.ndarray, whitener: n
     return out
 
 
-def residuals_of(rows: np.ndarray, group: np.ndarray) -> Residuals:
+def residuals_of(rows: Array, group: Array) -> Residuals:
     """Estimate mean and covariance of each class from whitened rows, shape (n, d), with classes of shape (n,)."""
     n_classes, d = int(group.max()) + 1, rows.shape[1]
     mean = np.stack([rows[group == j].mean(axis=0) if (group == j).any() else np.zeros(d) for j in range(n_classes)])
@@ -205,7 +227,7 @@ def no_pairs(n_classes: int, d: int) -> Pairs:
     return Pairs(np.zeros((len(LAGS) + 1, d, d)), np.zeros(len(LAGS) + 1), np.zeros((n_classes, 3)))
 
 
-def shortened(z: np.ndarray) -> np.ndarray:
+def shortened(z: Array) -> Array:
     """Shorten residuals, shape (n, d), that are longer than the root of ``CLIP * d``: heavy tails are no evidence."""
     length = np.sqrt((z**2).sum(axis=1))
     return np.asarray(z * np.minimum(1.0, np.sqrt(CLIP * z.shape[1]) / np.maximum(length, 1e-9))[:, None])
@@ -213,12 +235,12 @@ def shortened(z: np.ndarray) -> np.ndarray:
 
 def count_pairs(
     before: Pairs,
-    z: np.ndarray,
-    group: np.ndarray,
-    at: np.ndarray,
+    z: Array,
+    group: Array,
+    at: Array,
     first: int = 0,
     *,
-    middle: np.ndarray | None = None,
+    middle: Array | None = None,
     products: bool = True,
 ) -> Pairs:
     """Add the pairs whose later instance is one of those from position ``first`` on.
@@ -257,9 +279,7 @@ def count_pairs(
 
 
 @kernel
-def _correlate(
-    z: np.ndarray, group: np.ndarray, at: np.ndarray, first: int, middle: np.ndarray, correlation: np.ndarray
-) -> None:
+def _correlate(z: Array, group: Array, at: Array, first: int, middle: Array, correlation: Array) -> None:
     """Add the pairs of one instance and the one before it in its class to ``correlation``."""
     (n, d), latest = z.shape, np.full(len(correlation), -1)
     for i in range(n):
@@ -291,7 +311,7 @@ def correlation_of(pairs: Pairs) -> tuple[float, float, float]:
     return (total / n, total / max(square, 1e-300) ** 0.5, n) if n > 0.0 else (0.0, 0.0, 0.0)
 
 
-def correlation_by_class(pairs: Pairs) -> np.ndarray:
+def correlation_by_class(pairs: Pairs) -> Array:
     """Mean correlation of neighbours in each class, 0 where there are none, shape (J,)."""
     n, total, _ = pairs.correlation.T
     return np.asarray(total / np.maximum(n, 1.0))
@@ -316,7 +336,7 @@ def is_dependent(pairs: Pairs, least: int, least_correlation: float, *, was: boo
     return mean > least_correlation and errors > SIGNIFICANT and n >= least
 
 
-def fit_process(pairs: Pairs, lost: np.ndarray | None = None) -> Process:
+def fit_process(pairs: Pairs, lost: Array | None = None) -> Process:
     """Fit ``c_g = Q (phi^g - m)`` to the autocovariances at lags g > 0 by least squares, direction by direction.
 
     The directions are eigenvectors of the autocovariance at the lags, pooled; ``R = c_0 - Q (1 - m)``.
@@ -358,3 +378,147 @@ def effective_share(pairs: Pairs, process: Process) -> float:
     rho = (slow * process.step ** lag[:, None]).mean(axis=1)
     partners = np.interp(np.log(lag), np.log(LAGS), np.minimum(pairs.number[1:] / max(pairs.number[0], 1.0), 1.0))
     return float(1.0 / (1.0 + 2.0 * (partners * rho).sum()))
+
+
+PREDICTED = 0.6
+"""Weight w of what the order of arrival predicts."""
+
+
+class Tracked(NamedTuple):
+    """Where the J classes are lately, in the d directions of the process.
+
+    Attributes
+    ----------
+    mean, variance
+        State of the filter, shape (J, d).
+    """
+
+    mean: Array
+    variance: Array
+
+
+def start(process: Process, n_classes: int) -> Tracked:
+    """Begin with what is known of a class that has not come lately: the stationary process."""
+    return Tracked(np.zeros((n_classes, len(process.slow))), np.tile(process.slow, (n_classes, 1)))
+
+
+class Came(NamedTuple):
+    """The n instances that are predicted, in order of arrival.
+
+    Attributes
+    ----------
+    rows
+        Numeric whitened rows, shape (n, d).
+    category
+        Log probability of their categories in each class, shape (n, J).
+    log_density
+        Frozen log densities, shape (n, J).
+    log_new
+        Log density of a new class, in units of the weight of a known one: less is no instance of one, shape (n,).
+    complete
+        Nothing is missing of them, shape (n,): others are not predicted, and move no state.
+    """
+
+    rows: Array
+    category: Array
+    log_density: Array
+    log_new: Array
+    complete: Array
+
+
+def predict_in_order(
+    process: Process, residuals: Residuals, tracked: Tracked, came: Came, least: Array
+) -> tuple[Array, Tracked]:
+    """Predict instances in order of arrival.
+
+    Parameters
+    ----------
+    process, residuals
+        What the residuals of the J classes are like.
+    tracked
+        Where the classes were before; it does not change.
+    came
+        The instances.
+    least
+        Frozen log density from which on an instance is accepted as each class, shape (J,). One given what came before
+        would do no: a new class near a known one would be accepted step by step.
+
+    Returns
+    -------
+    By how much more likely each instance is given what came before, g, shape (n,), and where the classes are
+    afterwards.
+    """
+    n_classes = came.log_density.shape[1]
+    z = np.empty((len(came.rows), n_classes, came.rows.shape[1]))
+    for j in range(n_classes):
+        z[:, j] = (came.rows - residuals.mean[j]) @ (residuals.whitener[j] @ process.axes)
+    base = came.category + residuals.log_volume
+    return _predict(process, tracked, z, base, came.log_density, came.log_new, least, came.complete)
+
+
+@kernel
+def _predict(
+    process: Process,
+    tracked: Tracked,
+    z: Array,
+    base: Array,
+    log_density: Array,
+    log_new: Array,
+    least: Array,
+    complete: Array,
+) -> tuple[Array, Tracked]:
+    n, n_classes, d = z.shape
+    mean, variance = tracked.mean.copy(), tracked.variance.copy()
+    gain = np.zeros(n)
+    constant, log_frozen, log_predicted = 0.5 * np.log(2.0 * np.pi), np.log(1.0 - PREDICTED), np.log(PREDICTED)
+    for i in range(n):
+        frozen, given, own = -np.inf, -np.inf, 0
+        for j in range(n_classes):
+            value = base[i, j]
+            for a in range(d):
+                step = process.step[a]
+                mean[j, a] *= step
+                variance[j, a] = step * step * variance[j, a] + process.slow[a] * (1.0 - step * step)
+                spread = variance[j, a] + process.noise[a]
+                off = z[i, j, a] - mean[j, a]
+                value -= 0.5 * (off * off / spread + np.log(spread)) + constant
+            frozen = np.logaddexp(frozen, log_density[i, j])
+            given = np.logaddexp(given, np.logaddexp(log_frozen + log_density[i, j], log_predicted + value))
+            if log_density[i, j] > log_density[i, own]:
+                own = j
+        if not complete[i]:
+            continue
+        gain[i] = given - frozen
+        if given < log_new[i] or log_density[i, own] < least[own]:
+            continue
+        for a in range(d):
+            weight = variance[own, a] / (variance[own, a] + process.noise[a])
+            mean[own, a] += weight * (z[i, own, a] - mean[own, a])
+            variance[own, a] *= 1.0 - weight
+    return gain, Tracked(mean, variance)
+
+
+def training_in_order(
+    process: Process, residuals: Residuals, rows: Array, order: Array, log_density: Array, known: Known
+) -> Array:
+    """By how much more likely the training instances are given those before them, shape (n,).
+
+    Parameters
+    ----------
+    process, residuals
+        What the residuals are like.
+    rows, order
+        Homogeneous rows, shape (n, C + d + 1), and the position of each in the order of arrival, shape (n,).
+    log_density
+        Frozen log densities, as if the model had not seen the instance, shape (n, J).
+    known
+        The known classes.
+    """
+    turn, columns, n_classes = np.argsort(order, kind="stable"), len(known.prior.first), len(residuals.mean)
+    category = log_categories(known, densities(known), rows)
+    nothing, whole = np.full(len(turn), -np.inf), np.ones(len(turn), bool)
+    came = Came(rows[turn, columns:-1], category[turn], log_density[turn], nothing, whole)
+    anybody = np.full(n_classes, -np.inf)
+    gain = np.empty(len(turn))
+    gain[turn], _ = predict_in_order(process, residuals, start(process, n_classes), came, anybody)
+    return gain

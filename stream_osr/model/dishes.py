@@ -9,7 +9,7 @@ import numpy as np
 
 from stream_osr.model import categories
 from stream_osr.model.gaussian import diagonal, full, tied
-from stream_osr.model.jit import borrowing_kernel, called_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
 
 REFRESH_EVERY = 512
@@ -36,13 +36,13 @@ class Dishes(NamedTuple):
         How often each value of the categorical columns is in each (:mod:`stream_osr.model.categories`), shape (K, V).
     """
 
-    size: np.ndarray
-    matrix: np.ndarray
-    inverse: np.ndarray
-    log_det: np.ndarray
-    constant: np.ndarray
-    updates: np.ndarray
-    counts: np.ndarray
+    size: Array
+    matrix: Array
+    inverse: Array
+    log_det: Array
+    constant: Array
+    updates: Array
+    counts: Array
 
 
 @kernel
@@ -72,7 +72,7 @@ def _unwritten(capacity: int, a: int, b: int, places: int) -> Dishes:
 
 
 @kernel
-def copy_slots(dishes: Dishes, slots: np.ndarray, capacity: int) -> Dishes:
+def copy_slots(dishes: Dishes, slots: Array, capacity: int) -> Dishes:
     """Copy the named slots, in that order, into a new table with room for ``capacity`` subclasses.
 
     In the place of slot -1 comes a free one. What a free slot holds, but for its size of 0, is not written before
@@ -91,7 +91,7 @@ def copy_slots(dishes: Dishes, slots: np.ndarray, capacity: int) -> Dishes:
 
 
 @kernel
-def keep_slots(dishes: Dishes, slots: np.ndarray) -> Dishes:
+def keep_slots(dishes: Dishes, slots: Array) -> Dishes:
     """Keep the named slots, in increasing order; a view as long as they are the first ones."""
     count = len(slots)
     if count > 0 and slots[-1] != count - 1:
@@ -120,7 +120,7 @@ def clear_all(dishes: Dishes, prior: Prior) -> None:
 
 
 @kernel
-def dishes_with(rows: np.ndarray, dish: np.ndarray, capacity: int, prior: Prior) -> Dishes:
+def dishes_with(rows: Array, dish: Array, capacity: int, prior: Prior) -> Dishes:
     """Make slots for ``capacity`` subclasses and put each homogeneous row into its own; the others stay free."""
     dishes = _free(capacity, prior)
     for i in range(rows.shape[0]):
@@ -129,7 +129,7 @@ def dishes_with(rows: np.ndarray, dish: np.ndarray, capacity: int, prior: Prior)
 
 
 @kernel
-def refill(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> None:
+def refill(dishes: Dishes, dish: Array, rows: Array, prior: Prior) -> None:
     """State the subclasses anew, from their members' homogeneous rows: after a change of prior or coordinates."""
     clear_all(dishes, prior)
     for i in range(rows.shape[0]):
@@ -137,7 +137,7 @@ def refill(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> 
 
 
 @kernel
-def sum_up(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> None:
+def sum_up(dishes: Dishes, dish: Array, rows: Array, prior: Prior) -> None:
     """State the subclasses anew, as :func:`refill` does; full covariances are inverted once, not row by row."""
     if prior.covariance != FULL:
         refill(dishes, dish, rows, prior)
@@ -182,7 +182,7 @@ def log_constant(n: int, prior: Prior) -> float:
 
 
 @borrowing_kernel
-def log_predictive(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
+def log_predictive(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
     """Log posterior predictive density of the homogeneous row ``x`` under subclass k."""
     n, columns = dishes.size[k], prior.first.shape[0]
     z = x[columns:]
@@ -196,7 +196,7 @@ def log_predictive(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float
 
 
 @kernel
-def log_predictive_without(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
+def log_predictive_without(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
     """Log predictive density of ``x`` under subclass k without ``x``, which is one of its instances."""
     n, columns = dishes.size[k], prior.first.shape[0]
     z = x[columns:]
@@ -212,13 +212,13 @@ def log_predictive_without(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) 
 
 
 @kernel
-def add(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> None:
+def add(dishes: Dishes, k: int, x: Array, prior: Prior) -> None:
     """Put ``x`` into subclass k."""
     add_telling(dishes, k, x, prior, np.empty(prior.n_features + 1))
 
 
 @borrowing_kernel
-def add_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarray) -> None:
+def add_telling(dishes: Dishes, k: int, x: Array, prior: Prior, v: Array) -> None:
     """Put ``x`` into subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
     if dishes.size[k] == 0:
         clear(dishes, k, prior)
@@ -237,13 +237,13 @@ def add_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarr
 
 
 @kernel
-def remove(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> None:
+def remove(dishes: Dishes, k: int, x: Array, prior: Prior) -> None:
     """Take ``x`` out of subclass k; the last one leaves the prior behind, exactly."""
     remove_telling(dishes, k, x, prior, np.empty(prior.n_features + 1))
 
 
 @borrowing_kernel
-def remove_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarray) -> None:
+def remove_telling(dishes: Dishes, k: int, x: Array, prior: Prior, v: Array) -> None:
     """Take ``x`` out of subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
     n, z = dishes.size[k] - 1, x[prior.first.shape[0] :]
     if n == 0:
@@ -273,7 +273,7 @@ def _count_update(dishes: Dishes, k: int) -> None:
 
 
 @borrowing_kernel
-def log_block_predictive(dishes: Dishes, k: int, block: np.ndarray, member: bool, prior: Prior) -> float:
+def log_block_predictive(dishes: Dishes, k: int, block: Array, member: bool, prior: Prior) -> float:
     """Log predictive density of a block of homogeneous rows, shape (size, C + d + 1), under subclass k.
 
     The ratio of two marginal likelihoods, with the block and without it; ``member`` says that the block is
@@ -301,14 +301,14 @@ def log_block_predictive(dishes: Dishes, k: int, block: np.ndarray, member: bool
 
 @kernel
 def _diagonal_ratio(
-    matrix: np.ndarray, log_det: float, n: int, block: np.ndarray, sign: float, other: int, prior: Prior
+    matrix: Array, log_det: float, n: int, block: Array, sign: float, other: int, prior: Prior
 ) -> float:
     changed = diagonal.log_det_with(matrix.copy(), block, sign, other, prior)
     return diagonal.log_marginal(changed, other, prior) - diagonal.log_marginal(log_det, n, prior)
 
 
 @kernel
-def _tied_ratio(matrix: np.ndarray, n: int, block: np.ndarray, sign: float, other: int, prior: Prior) -> float:
+def _tied_ratio(matrix: Array, n: int, block: Array, sign: float, other: int, prior: Prior) -> float:
     m = matrix.copy()
     squares, skip = 0.0, prior.first.shape[0]
     for i in range(block.shape[0]):
@@ -321,7 +321,7 @@ def _tied_ratio(matrix: np.ndarray, n: int, block: np.ndarray, sign: float, othe
 
 
 @borrowing_kernel
-def mahalanobis(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
+def mahalanobis(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
     """Distance of ``x`` from subclass k in the numeric features, in standard deviations of its predictive."""
     n, z = dishes.size[k], x[prior.first.shape[0] :]
     if prior.covariance == FULL:
@@ -332,7 +332,7 @@ def mahalanobis(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
 
 
 @borrowing_kernel
-def distance_from(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
+def distance_from(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
     """Distance of ``x`` from subclass k: squared it is that of the numeric features, and what the values are rarer.
 
     Twice the log ratio of the commonest values and of its own: a squared Mahalanobis distance is one of densities.
@@ -344,7 +344,7 @@ def distance_from(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
 
 
 @kernel
-def mahalanobis_each(dishes: Dishes, slot: np.ndarray, rows: np.ndarray, prior: Prior) -> np.ndarray:
+def mahalanobis_each(dishes: Dishes, slot: Array, rows: Array, prior: Prior) -> Array:
     """Distance of each homogeneous row, shape (n, C + d + 1), from the subclass named for it, shape (n,)."""
     out = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
@@ -353,7 +353,7 @@ def mahalanobis_each(dishes: Dishes, slot: np.ndarray, rows: np.ndarray, prior: 
 
 
 @kernel
-def log_prior_predictives(rows: np.ndarray, prior: Prior) -> np.ndarray:
+def log_prior_predictives(rows: Array, prior: Prior) -> Array:
     """Log density of each homogeneous row under a new subclass drawn from H, shape (n,)."""
     out = log_prior_densities(rows, prior.first.shape[0], prior)
     if prior.first.shape[0] > 0:
@@ -364,7 +364,7 @@ def log_prior_predictives(rows: np.ndarray, prior: Prior) -> np.ndarray:
 
 
 @kernel
-def log_prior_densities(rows: np.ndarray, columns: int, prior: Prior) -> np.ndarray:
+def log_prior_densities(rows: Array, columns: int, prior: Prior) -> Array:
     """Do so of the numeric features alone, which begin after so many columns."""
     n, d = rows.shape[0], prior.n_features
     out = np.empty(n)
@@ -389,7 +389,7 @@ def log_prior_densities(rows: np.ndarray, columns: int, prior: Prior) -> np.ndar
 
 
 @kernel
-def log_predictives(rows: np.ndarray, dishes: Dishes, prior: Prior) -> np.ndarray:
+def log_predictives(rows: Array, dishes: Dishes, prior: Prior) -> Array:
     """Log posterior predictive density of each homogeneous row under each subclass, shape (n, K)."""
     out = np.empty((rows.shape[0], dishes.size.shape[0]))
     for i in range(rows.shape[0]):

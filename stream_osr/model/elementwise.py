@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel, fused_called_kernel, kernel
+from stream_osr.model.jit import Array, borrowing_kernel, fused_called_kernel, kernel
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """log 2 in two parts; the first has trailing zeros enough for an exact product with an exponent."""
@@ -23,13 +23,13 @@ SMALLEST_EXPONENT = -708.0
 
 
 @kernel
-def log_each(values: np.ndarray) -> None:
+def log_each(values: Array) -> None:
     """Replace positive normal numbers by their natural logarithms, in place; contiguous, of shape (n,)."""
     log_each_using(np.empty(values.shape[0]), values)
 
 
 @fused_called_kernel
-def log_each_using(exponent: np.ndarray, values: np.ndarray) -> None:
+def log_each_using(exponent: Array, values: Array) -> None:
     """Do what :func:`log_each` does, with room for n numbers that is at hand.
 
     With ``value = 2^k (1 + f)``, ``1 + f`` between sqrt(1/2) and sqrt(2), ``s = f / (2 + f)``:
@@ -57,13 +57,13 @@ def log_each_using(exponent: np.ndarray, values: np.ndarray) -> None:
 
 
 @kernel
-def exp_each(values: np.ndarray) -> None:
+def exp_each(values: Array) -> None:
     """Replace numbers of at most 709 by their exponentials, in place; contiguous, of shape (n,)."""
     exp_each_using(np.empty(values.shape[0], np.int64), values)
 
 
 @fused_called_kernel
-def exp_each_using(power: np.ndarray, values: np.ndarray) -> None:
+def exp_each_using(power: Array, values: Array) -> None:
     """Do what :func:`exp_each` does, with room for n whole numbers that is at hand.
 
     With ``value = k log 2 + r``, r at most half of log 2, the exponential of r is its Taylor series to r^13 (the
@@ -95,7 +95,7 @@ def exp_each_using(power: np.ndarray, values: np.ndarray) -> None:
 
 
 @borrowing_kernel
-def largest(values: np.ndarray) -> float:
+def largest(values: Array) -> float:
     """Return the largest of at least one number."""
     n = values.shape[0]
     a = b = c = d = values[0]
@@ -111,7 +111,7 @@ def largest(values: np.ndarray) -> float:
 
 
 @borrowing_kernel
-def total_of(values: np.ndarray) -> float:
+def total_of(values: Array) -> float:
     """Sum, four running sums at a time; zeros at the end make no difference, not even to the last bit."""
     n = values.shape[0]
     a = b = c = d = 0.0

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.jit import Array
 from stream_osr.model.subspace import is_constant
 
 ITERATIONS = 30
@@ -26,12 +27,12 @@ MOST_WORK = 2e10
 class _Pattern(NamedTuple):
     """Rows of which the same features are missing."""
 
-    rows: np.ndarray
-    absent: np.ndarray
-    there: np.ndarray
+    rows: Array
+    absent: Array
+    there: Array
 
 
-def fill_groups(X: np.ndarray, group: np.ndarray, seed: int) -> np.ndarray:
+def fill_groups(X: Array, group: Array, seed: int) -> Array:
     """Complete labelled rows.
 
     Parameters
@@ -74,7 +75,7 @@ def fill_groups(X: np.ndarray, group: np.ndarray, seed: int) -> np.ndarray:
     return np.where(missing, center + unit * z, X)
 
 
-def _class_means(z: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndarray:
+def _class_means(z: Array, group: Array, there: Array) -> Array:
     """Mean of each class over the values that are there, 0 (that of all) where a class has none, shape (J, p)."""
     out = np.zeros((int(group.max()) + 1, z.shape[1]))
     for j in range(len(out)):
@@ -83,7 +84,7 @@ def _class_means(z: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndar
     return out
 
 
-def _patterns(missing: np.ndarray) -> list[_Pattern]:
+def _patterns(missing: Array) -> list[_Pattern]:
     some = np.flatnonzero(missing.any(axis=1))
     kinds, number = np.unique(missing[some], axis=0, return_inverse=True)
     return [
@@ -92,7 +93,7 @@ def _patterns(missing: np.ndarray) -> list[_Pattern]:
     ]
 
 
-def _settle(z: np.ndarray, group: np.ndarray, patterns: list[_Pattern], rng: np.random.Generator) -> np.ndarray:
+def _settle(z: Array, group: Array, patterns: list[_Pattern], rng: np.random.Generator) -> Array:
     """Iterate estimates and conditional means until they settle, then draw."""
     n, p = z.shape
     everything = np.ones(z.shape, bool)
@@ -114,7 +115,7 @@ def _settle(z: np.ndarray, group: np.ndarray, patterns: list[_Pattern], rng: np.
     return z
 
 
-def _covariance(residual: np.ndarray, extra: np.ndarray, freedom: int) -> np.ndarray:
+def _covariance(residual: Array, extra: Array, freedom: int) -> Array:
     """Pooled covariance, drawn to its diagonal as far as degrees of freedom lack, as coordinates are made of it."""
     p = residual.shape[1]
     shrink = max(0.0, 1.0 - freedom / (2.0 * p))
@@ -122,7 +123,7 @@ def _covariance(residual: np.ndarray, extra: np.ndarray, freedom: int) -> np.nda
     return np.asarray((1.0 - shrink) * within + np.diag(shrink * np.diag(within) + RIDGE))
 
 
-def _conditional(covariance: np.ndarray, absent: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _conditional(covariance: Array, absent: Array, there: Array) -> tuple[Array, Array]:
     """Slopes of absent features on those that are there, shape (o, m), and the covariance that is left, (m, m)."""
     across = covariance[np.ix_(there, absent)]
     slope = np.linalg.solve(covariance[np.ix_(there, there)], across) if len(there) else across

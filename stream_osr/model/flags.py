@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel
+from stream_osr.model.jit import Array, borrowing_kernel
 
 LEAST_ROWS, LEAST_OF_VALUE = 20, 2
 """Instances that training needs, and how many must have the rarer value: of fewer, two values may be an accident."""
@@ -41,11 +41,11 @@ class Flags(NamedTuple):
         Between what the members lie, value by value, one category after another.
     """
 
-    members: np.ndarray
-    spans: np.ndarray
-    sizes: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    members: Array
+    spans: Array
+    sizes: Array
+    low: Array
+    high: Array
 
 
 NO_FLAGS = Flags(*np.zeros((3, 0), np.int64), *np.zeros((2, 0)))
@@ -55,10 +55,10 @@ class _Found(NamedTuple):
     """A category: its columns, shape (k,), and which of their two numbers each value has, shape (values, k)."""
 
     columns: list[int]
-    upper: np.ndarray
+    upper: Array
 
 
-def find_flags(X: np.ndarray, places: np.ndarray) -> Flags:
+def find_flags(X: Array, places: Array) -> Flags:
     """Find the categories among the numeric features of training rows, NaN = missing, shape (n, p).
 
     Columns that say the same, or the opposite, are one category. A constant is a category with one value if there is
@@ -104,7 +104,7 @@ def find_flags(X: np.ndarray, places: np.ndarray) -> Flags:
     )
 
 
-def _categories(two: np.ndarray, upper: np.ndarray, there: np.ndarray) -> list[_Found]:
+def _categories(two: Array, upper: Array, there: Array) -> list[_Found]:
     """Find the categories among columns that have two values each."""
     alike: dict[bytes, list[int]] = {}
     turned = {at: bool(upper[there[:, at].argmax(), at]) for at in two.tolist()}
@@ -127,7 +127,7 @@ def _categories(two: np.ndarray, upper: np.ndarray, there: np.ndarray) -> list[_
     return found
 
 
-def exact_covers(on: np.ndarray) -> list[list[int]]:
+def exact_covers(on: Array) -> list[list[int]]:
     """Find the sets of columns of which exactly one is set in each row, shape (n, q).
 
     Returns
@@ -186,7 +186,7 @@ def texts_of(flags: Flags, names: Sequence[Hashable]) -> list[tuple[Hashable, tu
     return told
 
 
-def each_flag(flags: Flags) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def each_flag(flags: Flags) -> Iterator[tuple[Array, Array, Array]]:
     """Walk through the categories: members, shape (k,), and low and high of each value, shape (values, k)."""
     member = bound = 0
     for span, size in zip(flags.spans.tolist(), flags.sizes.tolist(), strict=True):
@@ -197,7 +197,7 @@ def each_flag(flags: Flags) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 @borrowing_kernel
-def place_of_flag(raw: np.ndarray, members: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
+def place_of_flag(raw: Array, members: Array, low: Array, high: Array) -> int:
     """Place of a raw row's value among those of a category with k members, ``low`` and ``high`` of shape (values k,).
 
     The first if it is missing, the last if training had it not. What is there of the members must leave one value.

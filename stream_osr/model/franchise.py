@@ -1,8 +1,15 @@
-"""The Chinese restaurant franchise's books: who sits where, which table serves which dish, and the menu.
+"""Tables and menu of the restaurants, and the stream's restaurant from batch to batch.
+
+The Chinese restaurant franchise's books: who sits where, which table serves which dish, and the menu.
 
 Dishes are numbered through: first the C *frozen* dishes (the known classes of a stream; none while training),
 then the Gaussian ones, so that Gaussian slot k is dish C + k. Seats may weigh less than one: in a stream the
 seating counts fade (``docs/inference.md``, "The model must not age").
+
+The stream's restaurant from one batch to the next: room for what may come, names, fading, and the books made anew.
+
+Everything here is compiled, and a step goes through it in one call: in batches of 64 the bookkeeping would take
+longer than the sampler otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel
+from stream_osr.model.dishes import Dishes, copy_slots, keep_slots
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.model.prior import Prior
 
 ANYONE = -1
 """Owner of a dish that every group may order."""
@@ -58,21 +67,21 @@ class Franchise(NamedTuple):
         One more than the highest number of a dish, and of a table, that is or was in use, shape (2,).
     """
 
-    menu: np.ndarray
-    held: np.ndarray
-    owner: np.ndarray
-    seated: np.ndarray
-    table_dish: np.ndarray
-    table_group: np.ndarray
-    table_live: np.ndarray
-    table_residual: np.ndarray
-    table_mass: np.ndarray
-    table_founder: np.ndarray
-    alpha: np.ndarray
-    gamma: np.ndarray
-    total: np.ndarray
-    overflow: np.ndarray
-    extent: np.ndarray
+    menu: Array
+    held: Array
+    owner: Array
+    seated: Array
+    table_dish: Array
+    table_group: Array
+    table_live: Array
+    table_residual: Array
+    table_mass: Array
+    table_founder: Array
+    alpha: Array
+    gamma: Array
+    total: Array
+    overflow: Array
+    extent: Array
 
 
 class Guests(NamedTuple):
@@ -90,10 +99,10 @@ class Guests(NamedTuple):
         Table of each, or ``CLOSED``, shape (n,).
     """
 
-    rows: np.ndarray
-    group: np.ndarray
-    weight: np.ndarray
-    table: np.ndarray
+    rows: Array
+    group: Array
+    weight: Array
+    table: Array
 
 
 def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, gamma: float) -> Franchise:
@@ -121,11 +130,6 @@ def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, g
 def menu_weight(franchise: Franchise, dish: int) -> float:
     """Tables that count for a dish: at least one while it is held, 0 when it is off the menu."""
     return max(franchise.menu[dish], franchise.held[dish])
-
-
-def menu_weights(franchise: Franchise) -> np.ndarray:
-    """Return :func:`menu_weight` of every dish, shape (C + K,)."""
-    return np.maximum(franchise.menu, franchise.held)
 
 
 @borrowing_kernel
@@ -199,3 +203,209 @@ def join(franchise: Franchise, table: int, group: int, dish: int, weight: float)
     live[table] += 1
     mass[table] += weight
     seated[group, dish] += weight
+
+
+CLEARED_BELOW = 0.05
+"""A table whose seat weight has faded below this is cleared away."""
+
+
+class StreamState(NamedTuple):
+    """The stream's restaurant and the subclasses that emerged in it. Size O(K d^2), however long the stream.
+
+    Attributes
+    ----------
+    franchise
+        Tables and menu; the frozen dishes are the known classes, the Gaussian ones the emerging subclasses.
+    dishes
+        Statistics of the emerging subclasses: exact, they never fade.
+    ids
+        Identity of each emerging subclass, shape (K,).
+    window
+        The latest instances, which can still be re-seated.
+    window_seq
+        Their positions in the stream, shape (w,).
+    batches, seen
+        Batches and instances so far.
+    next_id
+        The next identity; none is ever used twice.
+    """
+
+    franchise: Franchise
+    dishes: Dishes
+    ids: Array
+    window: Guests
+    window_seq: Array
+    batches: int
+    seen: int
+    next_id: int
+
+
+@kernel
+def lengthened(values: Array, count: int, fill: float) -> Array:
+    """Copy values of shape (n,) into an array of shape (count,), the rest filled."""
+    out = np.empty(count, values.dtype)
+    out[: len(values)] = values
+    out[len(values) :] = fill
+    return out
+
+
+@kernel
+def lay_tables(
+    state: StreamState, rows: Array, arriving: int, prior: Prior, spare: int
+) -> tuple[Guests, Franchise, Dishes]:
+    """Copy the state, with room for ``spare`` more subclasses and a table for everybody; the batch is at the door."""
+    old, window = state.franchise, state.window
+    n_dishes, n_tables = len(old.menu) + spare, len(old.table_dish) + len(rows)
+    franchise = Franchise(
+        lengthened(old.menu, n_dishes, 0.0),
+        lengthened(old.held, n_dishes, 0.0),
+        lengthened(old.owner, n_dishes, ANYONE),
+        lengthened(old.seated[0], n_dishes, 0.0).reshape((1, n_dishes)),
+        lengthened(old.table_dish, n_tables, CLOSED),
+        lengthened(old.table_group, n_tables, 0),
+        lengthened(old.table_live, n_tables, 0),
+        lengthened(old.table_residual, n_tables, 0.0),
+        lengthened(old.table_mass, n_tables, 0.0),
+        lengthened(old.table_founder, n_tables, 0.0),
+        old.alpha.copy(),
+        old.gamma.copy(),
+        old.total.copy(),
+        np.array([0, len(old.menu)]),
+        old.extent.copy(),
+    )
+    n = len(window.weight) + arriving
+    guests = Guests(
+        rows, np.zeros(n, np.int64), lengthened(window.weight, n, 1.0), lengthened(window.table, n, CLOSED)
+    )
+    return guests, franchise, copy_slots(state.dishes, np.arange(len(state.ids)), len(state.ids) + spare)
+
+
+@kernel
+def name_subclasses(state: StreamState, guests: Guests, franchise: Franchise, n_classes: int) -> tuple[Array, int]:
+    """Name the subclasses: old slots keep their identity, slots opened in this batch get fresh ones.
+
+    A slot that was emptied and opened again inside the batch keeps its number only if somebody who sat there
+    before still does; otherwise it is a new subclass.
+
+    Returns
+    -------
+    Identity of each slot, -1 for a free one, and the next identity.
+    """
+    old, count = len(state.ids), len(franchise.menu) - n_classes
+    before = state.franchise.table_dish
+    settled, stays = state.dishes.size.copy(), np.zeros(old, np.bool_)
+    for i in range(len(state.window.table)):
+        was = before[state.window.table[i]] - n_classes
+        if was >= 0:
+            settled[was] -= 1
+            if franchise.table_dish[guests.table[i]] - n_classes == was:
+                stays[was] = True
+    ids = np.full(count, -1)
+    next_id = state.next_id
+    for k in range(count):
+        if menu_weight(franchise, n_classes + k) > 0.0:
+            if k < old and (stays[k] or settled[k] > 0):
+                ids[k] = state.ids[k]
+            else:
+                ids[k] = next_id
+                next_id += 1
+    return ids, next_id
+
+
+@kernel
+def subclasses_of(guests: Guests, franchise: Franchise, ids: Array, n_classes: int) -> Array:
+    """Identity of the emerging subclass that each guest sits in, -1: none."""
+    out = np.full(len(guests.table), -1)
+    for i in range(len(out)):
+        dish = franchise.table_dish[guests.table[i]]
+        if dish >= n_classes:
+            out[i] = ids[dish - n_classes]
+    return out
+
+
+@kernel
+def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guests:
+    """Settle the first ``kept`` guests for good, let all seats fade, close the tables that have faded away.
+
+    Parameters
+    ----------
+    franchise
+        Its tables are changed in place; the rest follows by :func:`derive`.
+    guests
+        Everybody, seated.
+    kept
+        How many leave the window.
+    share
+        What a seat keeps of its weight.
+
+    Returns
+    -------
+    The guests of the window.
+    """
+    for i in range(kept):
+        table = guests.table[i]
+        franchise.table_residual[table] += guests.weight[i]
+        franchise.table_live[table] -= 1
+    n = len(guests.weight) - kept
+    window = Guests(
+        guests.rows[kept:].copy(), np.zeros(n, np.int64), guests.weight[kept:] * share, guests.table[kept:].copy()
+    )
+    for t in range(len(franchise.table_dish)):
+        franchise.table_residual[t] *= share
+        franchise.table_founder[t] *= share
+        franchise.table_mass[t] = franchise.table_residual[t]
+    for i in range(n):
+        franchise.table_mass[window.table[i]] += window.weight[i]
+    for t in range(len(franchise.table_dish)):
+        if franchise.table_live[t] == 0 and franchise.table_mass[t] < CLEARED_BELOW:
+            franchise.table_dish[t] = CLOSED
+    return window
+
+
+@kernel
+def derive(state: StreamState, trained: Array) -> StreamState:
+    """Make the books of a stream between two batches from what is true of it: its tables, and what is held.
+
+    Menu, seats, total and extent are counted from them. Closed tables are dropped, and so are subclasses that no
+    table serves and that are not held; those that stay are numbered through in their order.
+
+    Parameters
+    ----------
+    state
+        As it is, but for what follows. The dishes are as many as ``held`` says.
+    trained
+        Tables of the known classes that are none of the stream's own, shape (J,).
+    """
+    old, window = state.franchise, state.window
+    tables = np.flatnonzero(old.table_dish != CLOSED)
+    menu, seated = lengthened(trained, len(old.held), 0.0), np.zeros(len(old.held))
+    for t in tables:
+        menu[old.table_dish[t]] += 1.0
+        seated[old.table_dish[t]] += old.table_mass[t]
+    weight = np.maximum(menu, old.held)
+    on_menu = np.flatnonzero(weight > 0.0)
+    count = len(on_menu)
+    dish_number, table_number = np.full(len(old.held), CLOSED), np.full(len(old.table_dish), CLOSED)
+    dish_number[on_menu] = np.arange(count)
+    table_number[tables] = np.arange(len(tables))
+    franchise = Franchise(
+        menu[on_menu],
+        old.held[on_menu],
+        np.full(count, ANYONE),
+        seated[on_menu].reshape((1, count)),
+        dish_number[old.table_dish[tables]],
+        old.table_group[tables],
+        old.table_live[tables],
+        old.table_residual[tables],
+        old.table_mass[tables],
+        old.table_founder[tables],
+        old.alpha.copy(),
+        old.gamma.copy(),
+        np.full(1, weight.sum()),
+        np.zeros(2, np.int64),
+        np.array([count, len(tables)]),
+    )
+    kept = on_menu[len(trained) :] - len(trained)
+    dishes, ids = keep_slots(state.dishes, kept), state.ids[kept]
+    guests = Guests(window.rows, window.group, window.weight, table_number[window.table])
+    return StreamState(franchise, dishes, ids, guests, state.window_seq, state.batches, state.seen, state.next_id)

@@ -1,22 +1,34 @@
-"""One switch for everything that is compiled."""
+"""Compiled kernels: one switch for all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from functools import cached_property
+from functools import cache
 from typing import Any, TypeVar
 
-from numba.core.registry import CPUDispatcher
+import numba
+import numpy as np
 
 from stream_osr.compiling import give_notice
-from stream_osr.model import shipped
-from stream_osr.model.cache import KernelCache
-from stream_osr.model.within import within
 
+try:
+    from stream_osr.model.compiler import compiled, why_not
+except (ImportError, AttributeError):  # another numba than those that the package asks for
+
+    @cache
+    def why_not() -> str | None:
+        """Say why no machine code is kept."""
+        return f"numba {numba.__version__} is not what this release knows: no machine code is kept"
+
+    def compiled(function: Callable[..., object], options: dict[str, Any]) -> Any:
+        """Compile by plain ``njit``; nothing is kept: numba alone does not see when a callee has changed."""
+        return numba.njit(**{name: options[name] for name in ("nogil", "error_model", "fastmath")})(function)
+
+
+Array = np.ndarray
 F = TypeVar("F", bound=Callable[..., object])
 
-give_notice(shipped.why_not)
+give_notice(why_not)
 
 
 def kernel(function: F) -> F:
@@ -74,19 +86,6 @@ def fused_called_kernel(function: F) -> F:
     return _compile(function, fastmath={"contract"}, counts_references=False, inlined=False)
 
 
-class Kernel(CPUDispatcher):
-    """A compiled function; other kernels that call it have it compiled :mod:`~stream_osr.model.within` themselves."""
-
-    @cached_property
-    def within(self) -> Any:
-        """What other kernels call."""
-        return within(self.py_func, self.targetoptions)
-
-    @property
-    def _numba_type_(self) -> Any:
-        return self.within._numba_type_
-
-
 def _compile(
     function: F,
     *,
@@ -98,10 +97,5 @@ def _compile(
     inlined = not counts_references if inlined is None else inlined
     options = {"_nrt": counts_references, "forceinline": inlined, "fastmath": fastmath}
     always = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
-    dispatcher: Any = Kernel(function, targetoptions={**always, **options})
-    # without a folder that can be written the kernel works all the same, and is compiled anew in each process
-    with suppress(RuntimeError):
-        dispatcher._cache = KernelCache(function)
-    dispatcher._cache = shipped.beside(dispatcher._cache, function)
-    compiled: F = dispatcher
-    return compiled
+    out: F = compiled(function, {**always, **options})
+    return out

@@ -3,6 +3,18 @@
 For seating, a known class is one dish with one density ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)`` over the
 subclasses that hold at least the share epsilon of it, plus a broad term with the mass that they leave (`broad.py`);
 its menu weight are the tables of the class.
+
+A broad term in each known density: where a class lies that its kept subclasses do not describe.
+
+The restaurant of class j has mass outside the subclasses that are kept: ``alpha0 / (n_j + alpha0)`` for a new one,
+and the seats of those that were dropped. In ``sum_k n_jk / (n_j + alpha0) f_k(x)`` all of it is missing. The broad
+term puts it where the class lies as a whole, so that the class density ``F_j`` integrates to one: a Student-t with
+the mean of the class and its scatter, shrunk to the pooled within-class covariance (instances far outside it count
+as if they were nearer, `scatter.py`). Its degrees of freedom are those that foresee the training instances best, each
+left out of its class.
+
+Its tails are lighter than those of the density of a new subclass, in every direction: what lies far from everything
+is unknown. With tied covariances that density is Gaussian, and there are no broad terms.
 """
 
 from __future__ import annotations
@@ -10,14 +22,158 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from stream_osr.model.broad import add_broad, log_missing
+from stream_osr.model import categories, student_t
 from stream_osr.model.categories import log_table, places_of
 from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without, log_predictives
-from stream_osr.model.jit import kernel
-from stream_osr.model.location import CONJUGATE, Location, log_new_densities, new_subclass, student_t
-from stream_osr.model.prior import FULL, Prior
-from stream_osr.model.terms import Term, Terms, log_sums, pack, products
+from stream_osr.model.jit import Array, kernel
+from stream_osr.model.prior import DIAGONAL, FULL, Prior
+from stream_osr.model.whitening import bounded_scatter
+
+FREEDOM_ABOVE = 2.0 ** np.arange(2, 9)
+"""Degrees of freedom above those of the density of a new subclass."""
+
+
+class Outline(NamedTuple):
+    """A class of n instances as a whole, and as it is without each of them.
+
+    Attributes
+    ----------
+    mean
+        Shape (d,).
+    factor
+        Inverse Cholesky factor of its scale matrix, shape (d, d).
+    square
+        Squared Mahalanobis length of each instance, from the mean and by the scale matrix without it, shape (n,);
+        infinite for the only one.
+    log_determinant
+        Of the scale matrix without it, shape (n,).
+    """
+
+    mean: Array
+    factor: Array
+    square: Array
+    log_determinant: Array
+
+
+def outline(members: Array) -> Outline:
+    """Take the outline of a class from its whitened rows without categories, shape (n, d).
+
+    The scale matrix is ``S = A / (n + d + 1)`` with ``A = scatter + (d + 1) I``. Instance i counts ``c_i`` (1, unless
+    it is far), all together C. Without it the mean is ``m - c_i u / (C - c_i)``, ``u = x_i - m``, and A becomes
+    ``A - c_i C / (C - c_i) u u'``: a change of rank one, whose determinant and inverse follow from ``u' A^-1 u``.
+    The counts of the other instances stay as they are: exact where nothing is far, an approximation where something
+    is.
+    """
+    n, d = members.shape
+
+    def covariance(scatter: Array) -> Array:
+        return np.asarray((scatter + (d + 1) * np.eye(d)) / (n + d + 1))
+
+    means, scatter, counts = bounded_scatter(members, np.zeros(n, np.int64), covariance)
+    factor = solve_triangular(np.linalg.cholesky(covariance(scatter)), np.eye(d), lower=True)
+    factor = np.ascontiguousarray(factor)
+    if n == 1:
+        return Outline(means[0], factor, np.full(1, np.inf), np.zeros(1))
+    form = (((members - means[0]) @ factor.T) ** 2).sum(axis=1) / (n + d + 1)
+    away = counts.sum() / (counts.sum() - counts)  # (x_i - mean without it) is so many times u
+    ratio = np.maximum(1.0 - counts * away * form, np.finfo(float).eps)
+    log_determinant = -2.0 * np.log(np.diag(factor)).sum() + d * np.log((n + d + 1) / (n + d)) + np.log(ratio)
+    return Outline(means[0], factor, away**2 * (n + d) * form / ratio, log_determinant)
+
+
+def fit_broad(
+    rows: Array, group: Array, kept: Array, log_own: Array, alpha: float, prior: Prior
+) -> tuple[tuple[student_t.Location, ...], Array]:
+    """Fit the broad terms: the outlines of the classes, and the degrees of freedom, one number for all.
+
+    Parameters
+    ----------
+    rows
+        Whitened rows of the training instances, shape (n, C + d).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    kept
+        Whether each sits in a kept subclass, shape (n,).
+    log_own
+        Log density of each under the kept subclasses of its class, left out of them, shape (n,).
+    alpha
+        Concentration of the classes' restaurants.
+    prior
+        Base measure: says what the broad terms compete with.
+
+    Returns
+    -------
+    A Student-t for each class, and the log density of each instance under its class, left out of subclasses and broad
+    term, shape (n,): minus infinity for the only instance of a class.
+    """
+    columns = len(prior.first)
+    d = rows.shape[1] - columns
+    least = (prior.nu - d + 1.0) * (d if prior.covariance == DIAGONAL else 1)  # of the conjugate predictive
+    outlines = [outline(rows[group == j, columns:]) for j in range(int(group.max()) + 1)]
+    size, held = np.bincount(group), np.bincount(group, kept)
+    missing = (size - held)[group] - ~kept + alpha  # of the other instances
+    log_weight = np.log(missing / (size[group] - 1.0 + alpha))
+    values = [_values(rows[group == j], prior) for j in range(len(outlines))]
+    best, freedom, log_density = -np.inf, least + FREEDOM_ABOVE[-1], log_own
+    for tried in least + FREEDOM_ABOVE:
+        broad = np.empty(len(rows))
+        for j, whole in enumerate(outlines):
+            broad[group == j] = student_t.log_t(whole.square, whole.log_determinant, d, tried) + values[j].left_out
+        left_out = np.logaddexp(log_own, log_weight + broad)
+        score = left_out[np.isfinite(left_out)].sum()
+        if score > best:
+            best, freedom, log_density = score, float(tried), left_out
+    shapes = zip(outlines, values, strict=True)
+    return tuple(student_t.Location(freedom, whole.mean, whole.factor, own.log) for whole, own in shapes), log_density
+
+
+class _Values(NamedTuple):
+    """Log probability of each place in a class as a whole, shape (V,), and of its rows' values without each, (n,)."""
+
+    log: Array
+    left_out: Array
+
+
+def _values(rows: Array, prior: Prior) -> _Values:
+    """State the categories of a class of whitened rows, shape (n, C + d), as one Dirichlet-multinomial."""
+    counts = categories.counts_of(rows, prior)
+    return _Values(log_values(rows, prior), categories.log_without_each(counts, rows, prior))
+
+
+def log_values(rows: Array, prior: Prior) -> Array:
+    """Log probability of each place in a class of whitened rows as a whole, shape (V,)."""
+    return np.asarray(categories.log_table(categories.counts_of(rows, prior)[None], prior)[0])
+
+
+def log_missing(log_weight: Array) -> Array:
+    """Log of the mass that the kept subclasses leave in each class, from their log weights, (J, K); shape (J,)."""
+    return np.asarray(np.log1p(-np.exp(log_weight).sum(axis=1)))
+
+
+def add_broad(
+    log_density: Array, broad: tuple[student_t.Location | None, ...], log_weight: Array, rows: Array
+) -> Array:
+    """Add the broad terms to log class densities of shape (n, J).
+
+    Parameters
+    ----------
+    log_density
+        Under the kept subclasses, shape (n, J).
+    broad
+        Shapes of the terms, J or fewer; ``None``: the class has none.
+    log_weight
+        Log weights of the kept subclasses, shape (J, K): the broad term takes what they leave.
+    rows
+        Homogeneous rows, shape (n, d + 1).
+    """
+    out = log_density.copy()
+    for j, (shape, missing) in enumerate(zip(broad, log_missing(log_weight), strict=False)):
+        if shape is not None:
+            out[:, j] = np.logaddexp(out[:, j], missing + student_t.log_student_t(rows, shape))
+    return out
+
 
 N_RANKS = 101
 
@@ -55,16 +211,16 @@ class Known(NamedTuple):
 
     prior: Prior
     dishes: Dishes
-    ids: np.ndarray
-    seated: np.ndarray
-    tables: np.ndarray
-    size: np.ndarray
+    ids: Array
+    seated: Array
+    tables: Array
+    size: Array
     alpha: float
     gamma: float
     epsilon: float
-    ranks: np.ndarray
-    location: Location = CONJUGATE
-    broad: tuple[Location | None, ...] = ()
+    ranks: Array
+    location: student_t.Location = student_t.CONJUGATE
+    broad: tuple[student_t.Location | None, ...] = ()
     named: tuple[int, ...] = ()
 
 
@@ -82,9 +238,9 @@ class Densities(NamedTuple):
         Trained tables of each class, its weight on the stream's menu, at least 1, shape (J,).
     """
 
-    terms: Terms
-    log_weight: np.ndarray
-    menu: np.ndarray
+    terms: student_t.Terms
+    log_weight: Array
+    menu: Array
 
 
 def densities(known: Known) -> Densities:
@@ -95,16 +251,16 @@ def densities(known: Known) -> Densities:
         log_weight = np.log(np.where(kept, known.seated / (known.size + known.alpha)[:, None], 0.0))
     sums = _terms(known, log_weight) if known.prior.covariance == FULL else []
     menu = np.maximum(np.where(kept, known.tables, 0.0).sum(axis=1), 1.0)
-    return Densities(pack(sums, known.prior.n_features, len(known.prior.pseudo)), log_weight, menu)
+    return Densities(student_t.pack(sums, known.prior.n_features, len(known.prior.pseudo)), log_weight, menu)
 
 
-def broad_shapes(known: Known) -> tuple[Location | None, ...]:
+def broad_shapes(known: Known) -> tuple[student_t.Location | None, ...]:
     """Return the broad term of every class; ``None``: it has none, or nobody is left in the class."""
     shapes = (*known.broad, *[None] * (len(known.size) - len(known.broad)))
     return tuple(shape if n else None for shape, n in zip(shapes, known.size.tolist(), strict=True))
 
 
-def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
+def _terms(known: Known, log_weight: Array) -> list[list[student_t.Term]]:
     """Terms of each class density, its broad term included, and of the density of a new subclass."""
     dishes, prior = known.dishes, known.prior
     shapes, missing, sums = broad_shapes(known), log_missing(log_weight), []
@@ -115,16 +271,16 @@ def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
             n = float(dishes.size[k])
             head = weights[k] + dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
             power, least = 0.5 * (prior.nu + n + 1.0), 1.0 / (prior.beta + n)
-            terms.append(Term(dishes.inverse[k], head, power, least, int(k), values[k]))
+            terms.append(student_t.Term(dishes.inverse[k], head, power, least, int(k), values[k]))
         shape = shapes[j]
         if shape is not None:
-            terms.append(student_t(shape, missing[j]))
+            terms.append(student_t.student_t(shape, missing[j]))
         sums.append(terms)
-    return [*sums, new_subclass(prior, known.location)]
+    return [*sums, student_t.new_subclass(prior, known.location)]
 
 
 @kernel
-def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def mix(log_subclass: Array, log_weight: Array) -> tuple[Array, Array]:
     """Mix subclass densities into class densities.
 
     Parameters
@@ -162,8 +318,8 @@ def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, n
 
 
 def log_densities(
-    known: Known, frozen: Densities, rows: np.ndarray, product: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    known: Known, frozen: Densities, rows: Array, product: Array | None = None
+) -> tuple[Array, Array, Array]:
     """Log densities of homogeneous rows under the known classes and under a new subclass.
 
     Parameters
@@ -173,7 +329,7 @@ def log_densities(
     rows
         Homogeneous rows, shape (n, C + d + 1).
     product
-        Products of their coordinates, if they are at hand (:func:`stream_osr.model.terms.products`).
+        Products of their coordinates, if they are at hand (:func:`stream_osr.model.student_t.products`).
 
     Returns
     -------
@@ -182,25 +338,25 @@ def log_densities(
     """
     if known.prior.covariance == FULL:
         columns = len(known.prior.first)
-        product = products(rows, columns) if product is None else product
-        sums, best = log_sums(frozen.terms, product, places_of(rows, columns))
+        product = student_t.products(rows, columns) if product is None else product
+        sums, best = student_t.log_sums(frozen.terms, product, places_of(rows, columns))
         return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
     log_density, responsible = mix(log_predictives(rows, known.dishes, known.prior), frozen.log_weight)
     log_density = add_broad(log_density, broad_shapes(known), frozen.log_weight, rows)
     return log_density, responsible, log_new(known, rows)
 
 
-def log_class_densities(known: Known, frozen: Densities, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def log_class_densities(known: Known, frozen: Densities, rows: Array) -> tuple[Array, Array]:
     """Log density ``F_j`` of homogeneous rows and the most responsible subclass, both of shape (n, J)."""
     return log_densities(known, frozen, rows)[:2]
 
 
-def log_new(known: Known, rows: np.ndarray) -> np.ndarray:
+def log_new(known: Known, rows: Array) -> Array:
     """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
-    return log_new_densities(rows, known.prior, known.location)
+    return student_t.log_new_densities(rows, known.prior, known.location)
 
 
-def log_categories(known: Known, frozen: Densities, rows: np.ndarray) -> np.ndarray:
+def log_categories(known: Known, frozen: Densities, rows: Array) -> Array:
     """Log probability of the categories of homogeneous rows in each class, whatever their numbers, shape (n, J)."""
     columns, n_classes = len(known.prior.first), len(known.size)
     if not columns:
@@ -213,15 +369,15 @@ class Holding(NamedTuple):
     """What classes are left out of: fields of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
 
     dishes: Dishes
-    log_weight: np.ndarray
-    seated: np.ndarray
-    size: np.ndarray
+    log_weight: Array
+    seated: Array
+    size: Array
     alpha: float
     prior: Prior
 
 
 @kernel
-def leave_one_out(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, holding: Holding) -> np.ndarray:
+def leave_one_out(rows: Array, group: Array, dish: Array, holding: Holding) -> Array:
     """Log class densities of the training instances, each left out of its own subclass, shape (n, J).
 
     ``rows`` are homogeneous, ``group`` and ``dish`` the class and the kept subclass (-1: a dropped one) of each.
@@ -253,7 +409,7 @@ def leave_one_out(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, holding
     return out
 
 
-def unseen(known: Known, frozen: Densities, rows: np.ndarray, group: np.ndarray, slot: np.ndarray) -> np.ndarray:
+def unseen(known: Known, frozen: Densities, rows: Array, group: Array, slot: Array) -> Array:
     """Log density of instances of known classes, each left out of its own, shape (n,).
 
     As the first of a new subclass where nobody else is left. Arguments as for :func:`leave_one_out`.
@@ -271,7 +427,7 @@ def open_class(known: Known, level: float = 0.0) -> Known:
     return known._replace(seated=seated, tables=tables, size=np.append(known.size, 0.0), ranks=ranks)
 
 
-def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generator, next_id: int) -> Known:
+def learn_labelled(known: Known, row: Array, j: int, rng: np.random.Generator, next_id: int) -> Known:
     """Seat one labelled homogeneous row in its class's own restaurant; the argument stays as it is.
 
     A sequential collapsed update: the subclass is drawn from those of the class and a new one, by equation

@@ -1,6 +1,10 @@
-"""Marginal likelihoods of whole subclasses, from their statistics alone: together against apart.
+"""Marginal likelihoods of whole subclasses: merge tests and split tests.
+
+Marginal likelihoods of whole subclasses, from their statistics alone: together against apart.
 
 Statistics are sums, so those of two subclasses together are the sum of theirs with the prior counted once.
+
+Whether the rows of one subclass are better described as two, and which of them go where.
 """
 
 from __future__ import annotations
@@ -12,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import categories
-from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, sum_up
+from stream_osr.model.categories import spread_out
+from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, log_predictive, sum_up
 from stream_osr.model.gaussian import diagonal, full, tied
-from stream_osr.model.jit import kernel
-from stream_osr.model.location import CONJUGATE, Location, log_placed
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
+from stream_osr.model.student_t import CONJUGATE, Location, log_placed
 
 
 class Statistics(NamedTuple):
@@ -32,24 +37,24 @@ class Statistics(NamedTuple):
         ``Dishes.counts`` of each, shape (K, V).
     """
 
-    size: np.ndarray
-    matrix: np.ndarray
-    counts: np.ndarray
+    size: Array
+    matrix: Array
+    counts: Array
 
 
-def statistics_of(dishes: Dishes, slots: np.ndarray) -> Statistics:
+def statistics_of(dishes: Dishes, slots: Array) -> Statistics:
     """Copy the statistics of the named slots."""
     return Statistics(dishes.size[slots], dishes.matrix[slots], dishes.counts[slots])
 
 
-def of_rows(rows: np.ndarray, prior: Prior) -> Statistics:
+def of_rows(rows: Array, prior: Prior) -> Statistics:
     """Sum up homogeneous rows, shape (n, C + d + 1), as a single subclass."""
     dishes = empty_dishes(1, prior)
     sum_up(dishes, np.zeros(len(rows), np.int64), rows, prior)
     return statistics_of(dishes, np.zeros(1, np.int64))
 
 
-def of_slots(statistics: Statistics, slots: Sequence[int] | np.ndarray) -> Statistics:
+def of_slots(statistics: Statistics, slots: Sequence[int] | Array) -> Statistics:
     """Copy the statistics in the named places."""
     at = np.asarray(slots, np.int64)
     return Statistics(*(part[at] for part in statistics))
@@ -60,34 +65,13 @@ def both(first: Statistics, second: Statistics) -> Statistics:
     return Statistics(*(np.concatenate([a, b]) for a, b in zip(first, second, strict=True)))
 
 
-def of_nobody(prior: Prior) -> np.ndarray:
+def of_nobody(prior: Prior) -> Array:
     """Return the matrix of a subclass without instances: the prior's."""
     return np.asarray(empty_dishes(1, prior).matrix[0])
 
 
-def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
-    """Log marginal likelihood of each subclass, up to a factor that all partitions of the rows share, shape (K,).
-
-    Where new subclasses are placed by a Student-t, the one of the mean stands for that of the first instance.
-
-    References
-    ----------
-    .. [1] K. P. Murphy, "Conjugate Bayesian analysis of the Gaussian distribution", 2007, equation (266).
-    """
-    return _log_marginals(statistics, prior, location)
-
-
 @kernel
-def _log_marginals(statistics: Statistics, prior: Prior, location: Location) -> np.ndarray:
-    size, matrix, counts = statistics
-    out = np.empty(len(size))
-    for k in range(len(size)):
-        out[k] = _log_whole(size[k], matrix[k], counts[k], prior, location)
-    return out
-
-
-@kernel
-def _log_det(n: int, matrix: np.ndarray, prior: Prior) -> float:
+def _log_det(n: int, matrix: Array, prior: Prior) -> float:
     if prior.covariance == FULL:
         return float(np.linalg.slogdet(matrix)[1])
     total = 0.0
@@ -99,13 +83,13 @@ def _log_det(n: int, matrix: np.ndarray, prior: Prior) -> float:
 
 
 @kernel
-def _log_whole(n: int, matrix: np.ndarray, counts: np.ndarray, prior: Prior, location: Location) -> float:
+def _log_whole(n: int, matrix: Array, counts: Array, prior: Prior, location: Location) -> float:
     total = log_marginal(n, matrix, _log_det(n, matrix, prior), prior, location)
     return total + categories.log_marginal(counts, prior) if prior.first.shape[0] > 0 else total
 
 
 @kernel
-def log_marginal(n: int, matrix: np.ndarray, log_det: float, prior: Prior, location: Location) -> float:
+def log_marginal(n: int, matrix: Array, log_det: float, prior: Prior, location: Location) -> float:
     """Log marginal likelihood of the numeric features of one subclass, whose log-determinant is known."""
     d, r = prior.n_features, prior.beta + n
     if prior.covariance == DIAGONAL:
@@ -124,9 +108,7 @@ def log_marginal(n: int, matrix: np.ndarray, log_det: float, prior: Prior, locat
     return total + log_placed(mean, prior, location)
 
 
-def log_ratios_together(
-    one: Statistics, others: Statistics, prior: Prior, location: Location = CONJUGATE
-) -> np.ndarray:
+def log_ratios_together(one: Statistics, others: Statistics, prior: Prior, location: Location = CONJUGATE) -> Array:
     """Log ratio of the marginal likelihoods of one subclass and each of K others, together against apart, shape (K,).
 
     Parameters
@@ -158,9 +140,7 @@ def log_ratios_together(
 
 
 @kernel
-def _log_ratios(
-    one: Statistics, others: Statistics, nobody: np.ndarray, prior: Prior, location: Location
-) -> np.ndarray:
+def _log_ratios(one: Statistics, others: Statistics, nobody: Array, prior: Prior, location: Location) -> Array:
     """Do what :func:`log_ratios_together` does."""
     (size, matrix, counts), n, own, values = others, one.size[0], one.matrix[0], one.counts[0]
     out = np.empty(len(size))
@@ -205,3 +185,124 @@ def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
         dishes.inverse[k, 0] = dishes.matrix[k, 0] / (prior.beta + n)
     dishes.size[k], dishes.updates[k] = n, 0
     dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
+
+
+PASSES = 12
+"""Passes of the alternation, at most."""
+AXES = 4
+"""Longest axes that the rows are cut across to begin with; the best of the partitions that follow is taken. ..."""
+MANY = 128
+"""... So many rows are cut across the longest alone: it is seen well enough, and each look costs as many rows."""
+GAIN = 1.0
+"""Log odds that each row must gain, on average, under a conjugate base measure. No class is quite Gaussian, and with
+rows enough parts of it win by little; where two classes had been taken for one most rows gain more. Where the
+location has a density of its own no gain is asked for: classes are small there (``docs/results/discovery.md``)."""
+
+
+def split_test(rows: Array, alpha: float, least: int, prior: Prior, location: Location = CONJUGATE) -> Array | None:
+    """Find two subclasses in the homogeneous rows of one, if they are far more probable than one.
+
+    The rows are cut across one of their longest axes, and go then, all together and again and again, to the part that
+    predicts them better. The two parts are compared with the one by marginal likelihoods and by what the Chinese
+    restaurant thinks of the partition, ``alpha Gamma(a) Gamma(b) / Gamma(a + b)``: without that the best of very many
+    partitions would nearly always win. Of the partitions that the axes lead to the most probable is taken.
+
+    Parameters
+    ----------
+    rows
+        Homogeneous whitened rows, shape (n, d + 1).
+    alpha
+        Concentration.
+    least
+        Rows that each part must have.
+    prior, location
+        Base measure, and where it places new subclasses.
+
+    Returns
+    -------
+    Whether each row belongs to the smaller part, shape (n,), or ``None``: they stay together.
+    """
+    n = len(rows)
+    if n < 2 * least:
+        return None
+    values = spread_out(rows[:, :-1], len(prior.first)) if len(prior.first) else rows[:, :-1]
+    centred = values - values.sum(axis=0) / n
+    side, odds = _best_partition(centred, rows, alpha, least, prior, location)
+    if odds <= (0.0 if location.freedom else GAIN) * n:
+        return None
+    return np.asarray(side == (1 if 2 * side.sum() <= n else 0))
+
+
+@kernel
+def _best_partition(
+    centred: Array, rows: Array, alpha: float, least: int, prior: Prior, location: Location
+) -> tuple[Array, float]:
+    """Cut rows across each of their longest axes, and improve that; the best partition, and its log odds.
+
+    ``centred`` are the rows about their mean, shape (n, d).
+    """
+    axes = np.linalg.svd(centred, False)[2]
+    longest = np.ascontiguousarray(axes[: AXES if len(rows) < MANY else 1])
+    sides = (longest @ centred.T > 0.0).astype(np.int64)
+    odds = _alternate_each(sides, rows, alpha, least, prior, location)
+    best = odds.argmax()
+    return sides[best], odds[best]
+
+
+@kernel
+def _alternate_each(sides: Array, rows: Array, alpha: float, least: int, prior: Prior, location: Location) -> Array:
+    """Improve the partitions of shape (a, n); return the log odds of each against one, of one part too small -inf."""
+    n, odds = len(rows), np.full(len(sides), -np.inf)
+    dishes, together = empty_dishes(2, prior), empty_dishes(1, prior)
+    sum_up(together, np.zeros(n, np.int64), rows, prior)
+    fixed = math.log(alpha) - math.lgamma(n) - _log_marginal(together, 0, prior, location)
+    for at in range(len(sides)):
+        alternate(dishes, sides[at], rows, least, prior)
+        if min(dishes.size[0], dishes.size[1]) >= least:
+            odds[at] = fixed
+            for k in range(2):
+                odds[at] += math.lgamma(dishes.size[k]) + _log_marginal(dishes, k, prior, location)
+    return odds
+
+
+@kernel
+def _log_marginal(dishes: Dishes, k: int, prior: Prior, location: Location) -> float:
+    total = log_marginal(dishes.size[k], dishes.matrix[k], dishes.log_det[k], prior, location)
+    return total + categories.log_marginal(dishes.counts[k], prior) if prior.first.shape[0] > 0 else total
+
+
+@kernel
+def alternate(dishes: Dishes, side: Array, rows: Array, least: int, prior: Prior) -> None:
+    """Send all rows to the part that predicts them better, until none changes or a part has become too small.
+
+    Parameters
+    ----------
+    dishes
+        Two slots, for the parts; as they are in the end, of too small a part its size alone.
+    side
+        The part of each row, 0 or 1, shape (n,), to begin with and then in the end.
+    rows
+        Homogeneous rows, shape (n, d + 1).
+    least
+        Rows that each part must have.
+    prior
+        Base measure.
+    """
+    for turn in range(PASSES + 1):
+        second = side.sum()
+        first = len(side) - second
+        if min(first, second) < least:
+            dishes.size[0], dishes.size[1] = first, second
+            break
+        sum_up(dishes, side, rows, prior)
+        if turn == PASSES:
+            break
+        stays = math.log(first) - math.log(second)
+        changed = False
+        for i in range(len(rows)):
+            gain = log_predictive(dishes, 1, rows[i], prior) - log_predictive(dishes, 0, rows[i], prior)
+            better = 1 if gain > stays else 0
+            changed = changed or better != side[i]
+            side[i] = better
+        if not changed:
+            break

@@ -1,4 +1,9 @@
-"""What a subclass lies beside: the known subclass nearest to it, and which rows are most typical of it."""
+"""Positions of subclasses: means, covariances, the nearest known one, typical rows.
+
+What a subclass lies beside: the known subclass nearest to it, and which rows are most typical of it.
+
+Where subclasses lie: means, mean covariances, and the rows that are most typical of them.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,41 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis, mahalanobis_each
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known
-from stream_osr.model.middles import means_and_scales, typical_rows
-from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.space import Space, between, in_deviations, unwhiten
+from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
+from stream_osr.model.whitening import Space, between, in_deviations, unwhiten
+
+
+def typical_rows(dishes: Dishes, prior: Prior) -> Array:
+    """Posterior mean of each subclass, with the commonest value of each category before it, shape (K, C + d)."""
+    means = means_and_scales(dishes, prior)[0]
+    if not len(prior.first):
+        return means
+    shares = np.split(dishes.counts + prior.pseudo, prior.first[1:], axis=1)
+    values = [1 + first + own[:, 1:].argmax(axis=1) for first, own in zip(prior.first, shares, strict=True)]
+    return np.column_stack([*values, means])
+
+
+@kernel
+def means_and_scales(dishes: Dishes, prior: Prior) -> tuple[Array, Array]:
+    """Posterior mean and posterior mean covariance of each subclass, shapes (K, d) and (K, d, d)."""
+    count, d = dishes.size.shape[0], prior.n_features
+    means = np.zeros((count, d))
+    covariances = np.zeros((count, d, d))
+    for k in range(count):
+        r, df = prior.beta + dishes.size[k], max(prior.nu + dishes.size[k] - d - 1.0, 1.0)
+        for a in range(d):
+            if prior.covariance == FULL:
+                means[k, a] = dishes.matrix[k, d, a] / r
+            else:
+                means[k, a] = dishes.inverse[k, 0, a]
+                covariances[k, a, a] = dishes.inverse[k, 1, a] / df if prior.covariance == DIAGONAL else 1.0
+        if prior.covariance == FULL:
+            for a in range(d):
+                for b in range(d):
+                    covariances[k, a, b] = (dishes.matrix[k, a, b] - r * means[k, a] * means[k, b]) / df
+    return means, covariances
 
 
 class Nearest(NamedTuple):
@@ -32,7 +67,7 @@ class Nearest(NamedTuple):
     subclass: int
     owner: int
     distance: float
-    mean: np.ndarray
+    mean: Array
 
 
 def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> Nearest:
@@ -40,7 +75,7 @@ def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) ->
     return _compare(dishes, slot, known, frozen)[0]
 
 
-def _compare(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> tuple[Nearest, np.ndarray, np.ndarray]:
+def _compare(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> tuple[Nearest, Array, Array]:
     """Find the known subclass nearest to one; its mean, shape (d,), and mean covariance, shape (d, d), too."""
     prior = known.prior
     typical = typical_rows(copy_slots(dishes, np.array([slot]), 1), prior)
@@ -50,9 +85,7 @@ def _compare(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> tupl
 
 
 @kernel
-def _find(
-    row: np.ndarray, known: Dishes, log_weight: np.ndarray, prior: Prior
-) -> tuple[int, float, np.ndarray, np.ndarray]:
+def _find(row: Array, known: Dishes, log_weight: Array, prior: Prior) -> tuple[int, float, Array, Array]:
     """Find the known subclass nearest to a homogeneous row, among those that have a weight in some class.
 
     Returns
@@ -82,9 +115,9 @@ class Beside(NamedTuple):
     """
 
     near: Nearest
-    mean: np.ndarray
-    difference: np.ndarray
-    shift: np.ndarray
+    mean: Array
+    difference: Array
+    shift: Array
 
 
 def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Space) -> Beside:
@@ -95,7 +128,7 @@ def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Sp
     return Beside(near, unwhiten(space, near.mean)[0], between(space, mean, theirs), shift)
 
 
-def by_distance(dishes: Dishes, slot: int, rows: np.ndarray, known: Known) -> np.ndarray:
+def by_distance(dishes: Dishes, slot: int, rows: Array, known: Known) -> Array:
     """Order whitened rows, shape (n, C + d), by their distance from the subclass in ``slot``, shape (n,)."""
     distances = mahalanobis_each(dishes, np.full(len(rows), slot), homogeneous(rows), known.prior)
     return np.argsort(distances, kind="stable")

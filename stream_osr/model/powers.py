@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel
+from stream_osr.model.jit import Array, borrowing_kernel
 from stream_osr.model.subspace import ROUNDING, alike, in_units
 
 POWERS = np.linspace(0.0, 2.0, 9)
@@ -50,16 +50,16 @@ class Powers(NamedTuple):
         The power of each, between 0 and 2, shape (m,).
     """
 
-    columns: np.ndarray
-    middle: np.ndarray
-    unit: np.ndarray
-    power: np.ndarray
+    columns: Array
+    middle: Array
+    unit: Array
+    power: Array
 
 
 NO_POWERS = Powers(np.zeros(0, np.int64), *np.zeros((3, 0)))
 
 
-def find_powers(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Powers:
+def find_powers(X: Array, group: Array, numeric: Array) -> Powers:
     """Choose the powers of training rows, NaN = missing.
 
     Parameters
@@ -106,12 +106,12 @@ def find_powers(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Powers
     return Powers(tried[own], middle[own], unit[own], power[own])
 
 
-def _count_values(rows: np.ndarray) -> np.ndarray:
+def _count_values(rows: Array) -> Array:
     """Count the different values of each feature, shape (p,)."""
     return np.array([len(np.unique(column[~np.isnan(column)])) for column in rows.T], np.int64)
 
 
-def _within(values: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndarray:
+def _within(values: Array, group: Array, there: Array) -> Array:
     """Deviations of features from the means of the classes, 0 where a value is missing; last axes (n, m)."""
     out = np.where(there, values, 0.0)
     for j in np.unique(group):
@@ -120,7 +120,7 @@ def _within(values: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndar
     return np.where(there, out, 0.0)
 
 
-def _in_units_of_classes(curves: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _in_units_of_classes(curves: Array, group: Array) -> tuple[Array, Array]:
     """Divide deviations, shape (P, n, m), by those of their class, each as if it had ``BORROWED`` instances of all.
 
     Returns
@@ -137,14 +137,14 @@ def _in_units_of_classes(curves: np.ndarray, group: np.ndarray) -> tuple[np.ndar
     return out, log_spread
 
 
-def _choose(scaled: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndarray:
+def _choose(scaled: Array, group: Array, there: Array) -> Array:
     """Choose among the ``POWERS`` for features less their middles and in their units, shape (n, m)."""
     (n, m), each = scaled.shape, np.arange(scaled.shape[1])
     curves, log_spread = _in_units_of_classes(_within(bent(scaled, POWERS[:, None, None]), group, there), group)
     volume = (POWERS[:, None] - 1.0) * (np.sign(scaled) * np.log1p(np.abs(scaled))).sum(axis=0)
     apart = volume - log_spread
 
-    def together(chosen: np.ndarray) -> float:
+    def together(chosen: Array) -> float:
         now = curves[chosen, :, each].T
         return float(apart[chosen, each].sum() - 0.5 * n * np.linalg.slogdet(_correlation(now))[1])
 
@@ -161,11 +161,11 @@ def _choose(scaled: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndar
     return chosen if together(chosen) > together(plain) else plain
 
 
-def _correlation(now: np.ndarray) -> np.ndarray:
+def _correlation(now: Array) -> Array:
     return np.asarray(now.T @ now / len(now) + RIDGE * np.eye(now.shape[1]))
 
 
-def _given_others(now: np.ndarray, at: int, curves: np.ndarray) -> np.ndarray:
+def _given_others(now: Array, at: int, curves: Array) -> Array:
     """Log likelihood of the curves of a feature, shape (P, n), given the other features as they are."""
     others = np.delete(now, at, axis=1)
     shared = others.T @ curves.T / len(now)
@@ -173,7 +173,7 @@ def _given_others(now: np.ndarray, at: int, curves: np.ndarray) -> np.ndarray:
     return np.asarray(-0.5 * len(now) * np.log(left))
 
 
-def bent(scaled: np.ndarray, power: np.ndarray) -> np.ndarray:
+def bent(scaled: Array, power: Array) -> Array:
     """Take values in their units to a power: 1 changes nothing, 0 is a logarithm above 0, 2 one below."""
     size = np.abs(scaled)
     exponent = np.where(scaled >= 0.0, power, 2.0 - power)
@@ -182,7 +182,7 @@ def bent(scaled: np.ndarray, power: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(exponent == 1.0, scaled, np.copysign(grown, scaled)))
 
 
-def bend(powers: Powers, X: np.ndarray) -> np.ndarray:
+def bend(powers: Powers, X: Array) -> Array:
     """Bend raw rows, NaN = missing, shape (n, p); about its middle a feature keeps its unit.
 
     Examples
@@ -200,12 +200,12 @@ def bend(powers: Powers, X: np.ndarray) -> np.ndarray:
     return _changed(X, *powers, False)
 
 
-def unbend(powers: Powers, X: np.ndarray) -> np.ndarray:
+def unbend(powers: Powers, X: Array) -> Array:
     """Undo :func:`bend`."""
     return _changed(X, *powers, True)
 
 
-def slopes(powers: Powers, X: np.ndarray) -> np.ndarray:
+def slopes(powers: Powers, X: Array) -> Array:
     """Say how much a bent feature grows with the raw one, at raw rows, shape (n, p)."""
     columns, middle, unit, power = powers
     out = np.ones(X.shape)
@@ -214,18 +214,14 @@ def slopes(powers: Powers, X: np.ndarray) -> np.ndarray:
     return out
 
 
-def _changed(
-    X: np.ndarray, columns: np.ndarray, middle: np.ndarray, unit: np.ndarray, power: np.ndarray, back: bool
-) -> np.ndarray:
+def _changed(X: Array, columns: Array, middle: Array, unit: Array, power: Array, back: bool) -> Array:
     out = np.array(X, dtype=float, order="C")
     _change(out, columns, middle, unit, power, back)
     return out
 
 
 @borrowing_kernel
-def _change(
-    X: np.ndarray, columns: np.ndarray, middle: np.ndarray, unit: np.ndarray, power: np.ndarray, back: bool
-) -> None:
+def _change(X: Array, columns: Array, middle: Array, unit: Array, power: Array, back: bool) -> None:
     """Do what :func:`bent` does, or undo it, to features of rows, shape (n, p), where they are.
 
     A value at a time: its bits do not depend on how many there are, nor on how they lie.

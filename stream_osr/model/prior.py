@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 
 Covariance = Literal["full", "diagonal", "tied"]
 
@@ -22,7 +22,7 @@ NO_COLUMN, NO_VALUE = np.zeros(0, np.int64), np.zeros(0)
 class Prior(NamedTuple):
     """Base measure ``H(mu0, beta, nu, Sigma0)`` of the subclasses.
 
-    The data are whitened (:mod:`stream_osr.model.space`), so that the prior mean ``mu0`` is the origin and the
+    The data are whitened (:mod:`stream_osr.model.whitening`), so that the prior mean ``mu0`` is the origin and the
     scale matrix is ``Psi0 = nu * Sigma0 = nu * scale * I``.
 
     Attributes
@@ -51,8 +51,8 @@ class Prior(NamedTuple):
     nu: float
     psi: float
     beta: float
-    first: np.ndarray = NO_COLUMN
-    pseudo: np.ndarray = NO_VALUE
+    first: Array = NO_COLUMN
+    pseudo: Array = NO_VALUE
 
 
 def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: float) -> Prior:
@@ -98,7 +98,7 @@ def statistics_shape(prior: Prior) -> tuple[int, int]:
 
 
 @kernel
-def homogeneous(rows: np.ndarray) -> np.ndarray:
+def homogeneous(rows: Array) -> Array:
     """Append a coordinate 1 to each row: shape (n, C + d) to (n, C + d + 1), categories first."""
     n, d = rows.shape
     out = np.ones((n, d + 1))

@@ -10,20 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from stream_osr.model.cells import Asked, asked
-from stream_osr.model.completing import open_densities
+from stream_osr.model import franchise as restaurant
 from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.franchise import CLOSED, Guests, empty_franchise
-from stream_osr.model.gaps import Gaps, after, no_gaps
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.moves.concentration import STREAM_ALPHA
+from stream_osr.model.missing import Gaps, after, no_gaps, open_densities
+from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
-from stream_osr.model.predictive import view
 from stream_osr.model.prior import FULL, Prior, homogeneous, width_of
-from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses, subclasses_of
+from stream_osr.model.responsibilities import Asked, asked, view
 
 SPARE = 16
 """Free slots for subclasses that a batch starts with, beside one for every so many of its instances (below)."""
@@ -78,29 +75,29 @@ class BatchResult(NamedTuple):
         their log densities are larger, shape (w + b,); ``None``: neighbours are independent.
     """
 
-    probabilities: np.ndarray
-    window_seq: np.ndarray
-    window_probabilities: np.ndarray
-    subclass: np.ndarray
-    log_density: np.ndarray
-    log_density_new: np.ndarray
-    responsible: np.ndarray
-    moved: np.ndarray
-    moved_from: np.ndarray
-    moved_to: np.ndarray
-    window_subclass: np.ndarray
-    window_log_density: np.ndarray
-    gain: np.ndarray | None = None
+    probabilities: Array
+    window_seq: Array
+    window_probabilities: Array
+    subclass: Array
+    log_density: Array
+    log_density_new: Array
+    responsible: Array
+    moved: Array
+    moved_from: Array
+    moved_to: Array
+    window_subclass: Array
+    window_log_density: Array
+    gain: Array | None = None
 
 
-def open_stream(known: Known, frozen: Densities) -> StreamState:
+def open_stream(known: Known, frozen: Densities) -> restaurant.StreamState:
     """Start the stream's restaurant: nobody seated, the known classes on the menu."""
-    franchise = empty_franchise(1, len(known.size), 0, STREAM_ALPHA.shape / STREAM_ALPHA.rate, known.gamma)
+    franchise = restaurant.empty_franchise(1, len(known.size), 0, STREAM_ALPHA.shape / STREAM_ALPHA.rate, known.gamma)
     franchise.held[:] = 1.0
     nobody, next_id = np.zeros(0, np.int64), int(known.ids.max()) + 1
-    window = Guests(np.zeros((0, width_of(known.prior) + 1)), nobody, np.zeros(0), nobody)
-    begun = StreamState(franchise, empty_dishes(0, known.prior), nobody, window, nobody, 0, 0, next_id)
-    return derive(begun, frozen.menu)
+    window = restaurant.Guests(np.zeros((0, width_of(known.prior) + 1)), nobody, np.zeros(0), nobody)
+    begun = restaurant.StreamState(franchise, empty_dishes(0, known.prior), nobody, window, nobody, 0, 0, next_id)
+    return restaurant.derive(begun, frozen.menu)
 
 
 class Arrived(NamedTuple):
@@ -116,14 +113,14 @@ class Arrived(NamedTuple):
         What is missing of them.
     """
 
-    rows: np.ndarray
-    product: np.ndarray
-    log_density: np.ndarray
-    log_density_new: np.ndarray
+    rows: Array
+    product: Array
+    log_density: Array
+    log_density_new: Array
     gaps: Gaps
 
 
-def guests_of(state: StreamState, rows: np.ndarray, prior: Prior) -> Asked:
+def guests_of(state: restaurant.StreamState, rows: Array, prior: Prior) -> Asked:
     """Prepare the guests of a step: those of the window, then whitened rows of shape (b, d)."""
     first = len(state.window.rows)
     return asked(np.concatenate([state.window.rows[:, :-1], rows]) if first else rows, prior)
@@ -132,14 +129,14 @@ def guests_of(state: StreamState, rows: np.ndarray, prior: Prior) -> Asked:
 def step(
     known: Known,
     frozen: Densities,
-    state: StreamState,
-    rows: np.ndarray,
+    state: restaurant.StreamState,
+    rows: Array,
     rng: Generator,
     settings: Settings,
     gaps: Gaps | None = None,
     guests: Asked | None = None,
-    gain: np.ndarray | None = None,
-) -> tuple[StreamState, BatchResult]:
+    gain: Array | None = None,
+) -> tuple[restaurant.StreamState, BatchResult]:
     """Seat one micro-batch.
 
     Parameters
@@ -211,13 +208,13 @@ def step(
 @kernel
 def seat_batch(
     rng: Generator,
-    state: StreamState,
-    trained: np.ndarray,
+    state: restaurant.StreamState,
+    trained: Array,
     arrived: Arrived,
     prior: Prior,
     settings: Settings,
     spare: int,
-) -> tuple[StreamState, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[restaurant.StreamState, Array, Array, Array]:
     """Seat the guests who stand at the door: a step but for the densities of the known classes.
 
     Parameters
@@ -240,7 +237,7 @@ def seat_batch(
     rows, product, log_density, log_density_new, gaps = arrived
     n, n_classes = log_density.shape
     first = len(state.window.weight)
-    guests, franchise, dishes = lay_tables(state, rows, n - first, prior, spare)
+    guests, franchise, dishes = restaurant.lay_tables(state, rows, n - first, prior, spare)
     weights = np.empty(len(franchise.menu) + 1)
     sitting = Sitting(guests, franchise, dishes, prior, log_density, log_density_new, False, weights, gaps)
     proposals, fading = -(-(n - first) // GUESTS_PER_PROPOSAL), np.isfinite(settings.half_life)
@@ -248,21 +245,21 @@ def seat_batch(
     if franchise.overflow[0]:
         nobody = np.zeros(0, np.int64)
         return state, np.zeros((0, 0)), nobody, nobody
-    ids, next_id = name_subclasses(state, guests, franchise, n_classes)
-    subclass = subclasses_of(guests, franchise, ids, n_classes)
-    was = subclasses_of(state.window, state.franchise, state.ids, n_classes)
+    ids, next_id = restaurant.name_subclasses(state, guests, franchise, n_classes)
+    subclass = restaurant.subclasses_of(guests, franchise, ids, n_classes)
+    was = restaurant.subclasses_of(state.window, state.franchise, state.ids, n_classes)
     kept = max(n - settings.window, 0)
     seq = np.empty(n, np.int64)
     seq[:first] = state.window_seq
     seq[first:] = state.seen + np.arange(n - first)
-    window = fade(franchise, guests, kept, 0.5 ** ((n - first) / settings.half_life))
-    seated = StreamState(
+    window = restaurant.fade(franchise, guests, kept, 0.5 ** ((n - first) / settings.half_life))
+    seated = restaurant.StreamState(
         franchise, dishes, ids, window, seq[kept:].copy(), state.batches + 1, state.seen + n - first, next_id
     )
-    return derive(seated, trained), probabilities, subclass, was
+    return restaurant.derive(seated, trained), probabilities, subclass, was
 
 
-def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndarray) -> np.ndarray:
+def immediate(known: Known, frozen: Densities, state: restaurant.StreamState, rows: Array) -> Array:
     """Class probabilities from the present state alone: nobody is seated, nothing changes.
 
     Parameters
@@ -276,12 +273,15 @@ def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndar
     """
     instances, nobody, n_classes = homogeneous(rows), np.zeros(len(rows), np.int64), len(known.size)
     log_density, _, log_density_new = log_densities(known, frozen, instances)
-    guests, weights = Guests(instances, nobody, np.zeros(len(rows)), nobody), np.empty(len(state.franchise.menu) + 1)
+    guests, weights = (
+        restaurant.Guests(instances, nobody, np.zeros(len(rows)), nobody),
+        np.empty(len(state.franchise.menu) + 1),
+    )
     seats = state.franchise, state.dishes, known.prior
     sitting = Sitting(guests, *seats, log_density, log_density_new, False, weights, no_gaps(0, 0))
     out = np.empty((len(rows), n_classes + 1))
     for i in range(len(rows)):
-        total = weigh_dishes(i, CLOSED, sitting)
+        total = weigh_dishes(i, restaurant.CLOSED, sitting)
         out[i, :n_classes] = weights[:n_classes] / total
         out[i, n_classes] = weights[n_classes:].sum() / total
     return out

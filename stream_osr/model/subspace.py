@@ -5,20 +5,115 @@ accident of few instances, and a Gaussian takes the next accident for something 
 sum of what is unusual about an instance. Features that say what others say: a copy is left out. And directions in
 which instances hardly differ, or which are too many for the instances there are: of the principal axes of the
 features the first are kept, as many as tell known classes apart from what is new. What that is the known classes
-themselves show: each is left out in turn, and the others must not take it for their own
-(:mod:`stream_osr.model.apart`).
+themselves show: each is left out in turn, and the others must not take it for their own (:func:`told_apart`).
+
+Open-set recognition among the known classes: each is left out in turn, and the others must not take it for theirs.
+
+It is the one measure of what a choice is worth for instances of new classes that training instances allow. The model
+is the plainest that there is, Gaussian classes with one covariance, so that hundreds of choices cost less than
+training.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.stats import rankdata
 
-from stream_osr.model.apart import told_apart
+from stream_osr.model.jit import Array
 from stream_osr.model.prior import NO_COLUMN
+
+FOLDS = 3
+"""Parts of the known instances: one is asked about, the others are what the classes are known by."""
+MOST_CLASSES = 20
+MOST_ASKED = 500
+"""Classes that are left out, and instances that are asked about, at most."""
+RIDGE = 1e-6
+"""Share of the total variances that is added to the covariance."""
+LEAST_VARIANCE = 1e-200
+"""Added too: where all rows are the same, squares of distances are numbers still."""
+
+
+def told_apart(rows: Array, group: Array, ranks: Sequence[int]) -> Array:
+    """Leave each class out and tell it from the others, in the first coordinates alone.
+
+    An instance is as new as the nearest class is far.
+
+    Parameters
+    ----------
+    rows
+        Coordinates, shape (n, d).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    ranks
+        Numbers of coordinates, R of them.
+
+    Returns
+    -------
+    Area under the ROC curve, mean of the parts, for each number of coordinates and each class that can be left out,
+    shape (R, C).
+
+    Examples
+    --------
+    Four classes in two dimensions, two of which are at one place in the first.
+
+    >>> group = np.repeat(np.arange(4), 50)
+    >>> centres = np.array([[0, 0], [0, 9], [9, 0], [18, 0]])
+    >>> rows = centres[group] + np.random.default_rng(0).normal(size=(200, 2))
+    >>> told_apart(rows, group, [1, 2]).round(1)
+    array([[0.5, 0.5, 1. , 1. ],
+           [1. , 1. , 1. , 1. ]])
+    """
+    rng = np.random.default_rng(0)
+    count = int(group.max()) + 1
+    part = np.empty(len(group), np.int64)
+    for j in range(count):
+        own = np.flatnonzero(group == j)
+        part[rng.permutation(own)] = (np.arange(len(own)) + rng.integers(FOLDS)) % FOLDS
+    left_out = np.sort(rng.permutation(count)[:MOST_CLASSES])
+    areas = np.full((len(ranks), len(left_out), FOLDS), np.nan)
+    for fold in range(FOLDS):
+        for at, j in enumerate(left_out.tolist()):
+            asked = rng.permutation(np.flatnonzero((group == j) | (part == fold)))[:MOST_ASKED]
+            new, rest = group[asked] == j, (group != j) & (part != fold)
+            if new.all() or not new.any() or rest.sum() <= len(np.unique(group[rest])):
+                continue
+            novelty = _novelty(rows[rest], group[rest], rows[asked], ranks)
+            areas[:, at, fold] = [_area(each, new) for each in novelty]
+    there = ~np.isnan(areas).any(axis=(0, 2))
+    return np.asarray(areas[:, there].mean(axis=2))
+
+
+def _novelty(rows: Array, group: Array, asked: Array, ranks: Sequence[int]) -> list[Array]:
+    """Squared distance of the rows that are asked about, shape (a, d), from the nearest class: (a,) for each rank."""
+    number = np.unique(group, return_inverse=True)[1]
+    mean = np.array([rows[number == k].mean(axis=0) for k in range(int(number.max()) + 1)])
+    centred = rows - mean[number]
+    freedom = len(rows) - len(mean)
+    within, spread = centred.T @ centred / freedom, rows.var(axis=0)
+    out = []
+    for rank in ranks:
+        shrink = max(0.0, 1.0 - freedom / (2.0 * rank))
+        own = (shrink + RIDGE) * np.maximum(spread[:rank], RIDGE * spread.mean()) + LEAST_VARIANCE
+        lower = np.linalg.cholesky((1.0 - shrink) * within[:rank, :rank] + np.diag(own))
+        z = solve_triangular(lower, asked[:, :rank].T, lower=True)
+        means = solve_triangular(lower, mean[:, :rank].T, lower=True)
+        square = (z**2).sum(axis=0)[:, None] - 2.0 * z.T @ means + (means**2).sum(axis=0)
+        out.append(np.asarray(square.min(axis=1)))
+    return out
+
+
+def _area(novelty: Array, new: Array) -> float:
+    """Area under the ROC curve: how often what is new has the larger value; no ties."""
+    rank = np.empty(len(new))
+    rank[np.argsort(novelty, kind="stable")] = np.arange(len(new))
+    count = int(new.sum())
+    return float((rank[new].sum() - count * (count - 1) / 2) / (count * (len(new) - count)))
+
 
 USUAL = 0.9
 """A feature that has one and the same value in so large a share of the instances hardly varies."""
@@ -68,17 +163,17 @@ class Plan(NamedTuple):
         that were tried: mean area under the ROC curve. NaN: there was nothing to choose.
     """
 
-    telling: np.ndarray
+    telling: Array
     axes: int
-    rare: np.ndarray
-    weight: np.ndarray
+    rare: Array
+    weight: Array
     least: float
-    copies: np.ndarray
-    originals: np.ndarray
+    copies: Array
+    originals: Array
     rank: int
     kept_area: float
     whole_area: float
-    clocks: np.ndarray = NO_COLUMN
+    clocks: Array = NO_COLUMN
     """Features that rise or fall with the order of arrival in every class, shape (t,): they are left out."""
 
     @property
@@ -105,12 +200,12 @@ class Directions(NamedTuple):
         Variance that each coordinate has at least, shape (d,).
     """
 
-    basis: np.ndarray
-    back: np.ndarray
-    least: np.ndarray
+    basis: Array
+    back: Array
+    least: Array
 
 
-def make_plan(X: np.ndarray, group: np.ndarray, order: np.ndarray | None = None) -> Plan:
+def make_plan(X: Array, group: Array, order: Array | None = None) -> Plan:
     """Choose from training rows, NaN = missing, shape (n, p), of classes 0 to J - 1, shape (n,).
 
     ``order`` is the position of each row in the order of arrival, shape (n,); ``None``: it carries no information.
@@ -148,7 +243,7 @@ def make_plan(X: np.ndarray, group: np.ndarray, order: np.ndarray | None = None)
     )
 
 
-def is_clock(X: np.ndarray, group: np.ndarray, order: np.ndarray) -> np.ndarray:
+def is_clock(X: Array, group: Array, order: Array) -> Array:
     """Say which features rise or fall with the order of arrival, among all rows and within each class, shape (p,).
 
     Such a feature (a date, a counter, a row number) says when an instance came. In a stream it lies beyond all
@@ -188,7 +283,7 @@ def is_clock(X: np.ndarray, group: np.ndarray, order: np.ndarray) -> np.ndarray:
     return out
 
 
-def follow(plan: Plan, X: np.ndarray) -> Directions:
+def follow(plan: Plan, X: Array) -> Directions:
     """Make the directions that a plan says, of training rows of shape (n, p).
 
     There may be fewer axes if the rows are not those that the plan was made from.
@@ -215,7 +310,7 @@ def follow(plan: Plan, X: np.ndarray) -> Directions:
     return Directions(basis, back, least)
 
 
-def _unusual(X: np.ndarray, typical: float) -> tuple[np.ndarray, float]:
+def _unusual(X: Array, typical: float) -> tuple[Array, float]:
     """Sum up what is unusual in features that nearly always have their usual value, rows of shape (n, m).
 
     A feature counts by the log odds that it has its usual value, times its deviation as a share of those that there
@@ -238,7 +333,7 @@ def _unusual(X: np.ndarray, typical: float) -> tuple[np.ndarray, float]:
     return odds / size, float((odds**2 * share * (1.0 - share)).sum())
 
 
-def _features_of(X: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _features_of(X: Array, weight: Array) -> Array:
     """Find what the features are at a unit of their weighted sum, by regression, shape (m,)."""
     away = np.where(is_constant(X), 0.0, _filled(X) - _filled(X).mean(axis=0))
     total = away @ weight
@@ -246,13 +341,13 @@ def _features_of(X: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.asarray(away.T @ total / power if power > 0.0 else 1.0 / (len(weight) * weight))
 
 
-def usual_values(X: np.ndarray) -> np.ndarray:
+def usual_values(X: Array) -> Array:
     """Take a median of each feature that is among its values, shape (p,): what most rows have is that."""
     there = np.maximum((~np.isnan(X)).sum(axis=0), 1)
     return np.nan_to_num(np.sort(X, axis=0)[(there - 1) // 2, np.arange(X.shape[1])])
 
 
-def is_constant(X: np.ndarray) -> np.ndarray:
+def is_constant(X: Array) -> Array:
     """Say which features vary by no more than rounding, shape (p,).
 
     Examples
@@ -269,7 +364,7 @@ def is_constant(X: np.ndarray) -> np.ndarray:
     return np.asarray(away.std(axis=0) <= np.maximum(ROUNDING * size, LEAST_SPREAD))
 
 
-def units(X: np.ndarray) -> np.ndarray:
+def units(X: Array) -> Array:
     """Find the unit of each feature: its standard deviation, or what its far values make of it, shape (p,).
 
     The root of ``E x^4 / (3 E x^2)``: that of a Gaussian is its standard deviation. Where few instances make up the
@@ -283,25 +378,25 @@ def units(X: np.ndarray) -> np.ndarray:
     return np.asarray(deviation * np.sqrt(np.maximum(kurtosis / GAUSSIAN_KURTOSIS, 1.0)))
 
 
-def in_units(X: np.ndarray) -> np.ndarray:
+def in_units(X: Array) -> Array:
     """State rows less their mean in the units of the features; zeros where they are constant, or missing."""
     filled = _filled(X)
     return np.asarray(np.where(is_constant(X), 0.0, filled - filled.mean(axis=0)) / units(X))
 
 
-def _filled(X: np.ndarray) -> np.ndarray:
+def _filled(X: Array) -> Array:
     """Put the mean of a feature where it is missing, 0 if it is missing everywhere."""
     known = ~np.isnan(X)
     return np.where(known, X, np.where(known, X, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 
 
-def alike(scaled: np.ndarray) -> np.ndarray:
+def alike(scaled: Array) -> Array:
     """Say which features are the same but for unit and origin, shape (p, p)."""
     length = np.sqrt((scaled**2).sum(axis=0))
     return np.abs(scaled.T @ scaled) > (1.0 - COPY) * np.maximum(np.outer(length, length), np.finfo(float).tiny)
 
 
-def principal_axes(scaled: np.ndarray) -> np.ndarray:
+def principal_axes(scaled: Array) -> Array:
     """Find the directions in which scaled rows, shape (n, q), differ, by falling variance.
 
     Returns
@@ -331,7 +426,7 @@ def _numbers(most: int, least: int) -> list[int]:
     return out[::-1]
 
 
-def _choose(ranks: list[int], areas: np.ndarray, freedom: int) -> tuple[int, float, float]:
+def _choose(ranks: list[int], areas: Array, freedom: int) -> tuple[int, float, float]:
     """Choose as many directions as are no worse than the best number, but for the tolerance.
 
     Where instances are ample, all are kept if the gain of the best number is within the noise of leaving classes out:

@@ -7,19 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.broad import add_broad, fit_broad
+from stream_osr.model import franchise as restaurant
 from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishes, log_constant
-from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
-from stream_osr.model.gaps import no_gaps
 from stream_osr.model.gaussian.full import invert
-from stream_osr.model.known import N_RANKS, Holding, Known, densities, leave_one_out
-from stream_osr.model.location import CONJUGATE, Location, log_new_densities
-from stream_osr.model.moves.base_measure import Grid, draw_concentrations, draw_prior
-from stream_osr.model.moves.concentration import ALPHA, GAMMA
+from stream_osr.model.jit import Array
+from stream_osr.model.known import N_RANKS, Holding, Known, add_broad, densities, fit_broad, leave_one_out
+from stream_osr.model.missing import no_gaps
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, Grid, draw_concentrations, draw_prior
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.sweeps import sweep_groups
 from stream_osr.model.prior import FULL, TIED, Prior, homogeneous
-from stream_osr.model.space import Space, rewhiten
+from stream_osr.model.student_t import CONJUGATE, Location, log_new_densities
+from stream_osr.model.whitening import Space, rewhiten
 
 SPARE = 64
 
@@ -35,12 +34,12 @@ MOST_START, LEAST_START = 20, 10
 class Seating(NamedTuple):
     """Seats of a set of groups: the sampler's state between sweeps."""
 
-    guests: Guests
-    franchise: Franchise
+    guests: restaurant.Guests
+    franchise: restaurant.Franchise
     dishes: Dishes
 
 
-def seat_by_groups(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, prior: Prior, exclusive: bool) -> Seating:
+def seat_by_groups(rows: Array, group: Array, dish: Array, prior: Prior, exclusive: bool) -> Seating:
     """Seat every instance at the one table that its group has for its dish.
 
     Parameters
@@ -54,12 +53,14 @@ def seat_by_groups(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, prior:
     n_dishes = int(dish.max()) + 1
     pairs, table = np.unique(np.stack([group, dish]), axis=1, return_inverse=True)
     alpha, gamma, n_tables = ALPHA.shape / ALPHA.rate, GAMMA.shape / GAMMA.rate, pairs.shape[1]
-    franchise = empty_franchise(n_groups, n_dishes + SPARE, n_tables + SPARE, alpha, gamma)
-    guests = Guests(rows, group.astype(np.int64), np.ones(len(rows)), np.asarray(table, np.int64).reshape(-1))
+    franchise = restaurant.empty_franchise(n_groups, n_dishes + SPARE, n_tables + SPARE, alpha, gamma)
+    guests = restaurant.Guests(
+        rows, group.astype(np.int64), np.ones(len(rows)), np.asarray(table, np.int64).reshape(-1)
+    )
     dishes = dishes_with(rows, dish.astype(np.int64), n_dishes + SPARE, prior)
     for i in range(len(rows)):
-        join(franchise, int(guests.table[i]), int(group[i]), int(dish[i]), 1.0)
-    franchise.owner[dish] = group if exclusive else ANYONE
+        restaurant.join(franchise, int(guests.table[i]), int(group[i]), int(dish[i]), 1.0)
+    franchise.owner[dish] = group if exclusive else restaurant.ANYONE
     franchise.extent[:] = n_dishes, n_tables
     return Seating(guests, franchise, dishes)
 
@@ -68,7 +69,7 @@ def copy_seating(seating: Seating, spare: int = 0) -> Seating:
     """Copy the seating into arrays with ``spare`` more slots for dishes and for tables."""
     old = seating.franchise
     count, tables = len(old.menu), len(old.table_dish)
-    new = empty_franchise(len(old.alpha), count + spare, tables + spare, 1.0, 1.0)
+    new = restaurant.empty_franchise(len(old.alpha), count + spare, tables + spare, 1.0, 1.0)
     for name, source, target in zip(old._fields, old, new, strict=True):
         if name == "seated":
             target[:, :count] = source
@@ -76,11 +77,11 @@ def copy_seating(seating: Seating, spare: int = 0) -> Seating:
             target[: len(source)] = source
     served = np.where((old.menu > 0) | (seating.dishes.size > 0), np.arange(count), -1)
     dishes = copy_slots(seating.dishes, served, count + spare)
-    return Seating(Guests(*(v.copy() for v in seating.guests)), new, dishes)
+    return Seating(restaurant.Guests(*(v.copy() for v in seating.guests)), new, dishes)
 
 
 def sweep(
-    seating: Seating, prior: Prior, rng: np.random.Generator, exclusive: bool, log_new: np.ndarray | None = None
+    seating: Seating, prior: Prior, rng: np.random.Generator, exclusive: bool, log_new: Array | None = None
 ) -> Seating:
     """One Gibbs sweep over all groups; the argument stays as it is.
 
@@ -109,8 +110,8 @@ class Training(NamedTuple):
 
 
 def train(
-    rows: np.ndarray,
-    group: np.ndarray,
+    rows: Array,
+    group: Array,
     space: Space,
     prior: Prior,
     rng: np.random.Generator,
@@ -162,7 +163,7 @@ def train(
     return Training(ended, prior, seating, location)
 
 
-def spread(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def spread(group: Array, rng: np.random.Generator) -> Array:
     """Spread each class at random over several subclasses to begin with, shape (n,).
 
     Where columns are categories nobody gains by leaving a large subclass alone: the first instance of a new one has
@@ -175,7 +176,7 @@ def spread(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _draw_base_measure(
-    rng: np.random.Generator, rows: np.ndarray, seating: Seating, grid: Grid | None, prior: Prior, *, settled: bool
+    rng: np.random.Generator, rows: Array, seating: Seating, grid: Grid | None, prior: Prior, *, settled: bool
 ) -> tuple[Prior, Seating]:
     """Draw nu, scale, beta and the concentrations of categories given the seats; state the subclasses anew."""
     dish = dish_of_guests(seating)
@@ -187,12 +188,12 @@ def _draw_base_measure(
     return prior, seating._replace(dishes=dishes)
 
 
-def dish_of_guests(seating: Seating) -> np.ndarray:
+def dish_of_guests(seating: Seating) -> Array:
     """Dish of each guest, shape (n,)."""
     return np.asarray(seating.franchise.table_dish[seating.guests.table])
 
 
-def _plug_in_covariance(rows: np.ndarray, space: Space, seating: Seating, prior: Prior) -> tuple[Space, Seating]:
+def _plug_in_covariance(rows: Array, space: Space, seating: Seating, prior: Prior) -> tuple[Space, Seating]:
     """Estimate the one covariance of the tied model from the seats and move to coordinates where it is I."""
     columns, dish = len(prior.first), dish_of_guests(seating)
     n, d = len(rows), prior.n_features
@@ -207,9 +208,7 @@ def _plug_in_covariance(rows: np.ndarray, space: Space, seating: Seating, prior:
     return moved, seating._replace(guests=seating.guests._replace(rows=coordinates), dishes=dishes)
 
 
-def summarize(
-    training: Training, epsilon: float, broad: bool = False, effective: float = 1.0
-) -> tuple[Known, np.ndarray]:
+def summarize(training: Training, epsilon: float, broad: bool = False, effective: float = 1.0) -> tuple[Known, Array]:
     """Sum up the seats: drop subclasses below the share epsilon, keep statistics and tables of the rest.
 
     Parameters
@@ -233,7 +232,7 @@ def summarize(
     dish = dish_of_guests(seating)
     n_groups, n_dishes = franchise.seated.shape
     tables = np.zeros((n_groups, n_dishes))
-    used = franchise.table_dish != CLOSED
+    used = franchise.table_dish != restaurant.CLOSED
     np.add.at(tables, (franchise.table_group[used], franchise.table_dish[used]), 1.0)
     seated = franchise.seated
     size = seated.sum(axis=1)

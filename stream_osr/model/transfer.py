@@ -14,17 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.books import rewrite, with_tables
 from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, log_predictive
+from stream_osr.model.edit import rewrite, with_tables
 from stream_osr.model.flags import Flags, each_flag
-from stream_osr.model.franchise import CLOSED
-from stream_osr.model.jit import kernel
+from stream_osr.model.franchise import CLOSED, StreamState
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.marginal import Statistics, both, dishes_of, of_nobody, of_slots, settle
 from stream_osr.model.powers import Powers, bend, slopes, unbend
 from stream_osr.model.prior import DIAGONAL, FULL, NO_COLUMN, Prior, homogeneous, same_prior
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import Space, numeric
+from stream_osr.model.whitening import Space, numeric
 
 OTHER = 1 << 30
 """In the place of the number of a value that is none here."""
@@ -40,7 +39,7 @@ class Origin(NamedTuple):
     """Where a category comes from: its number among those of another model, and what the values of that are here."""
 
     category: int
-    numbers: np.ndarray
+    numbers: Array
 
 
 class Bends(NamedTuple):
@@ -58,17 +57,17 @@ class Bends(NamedTuple):
 
     old: Powers
     new: Powers
-    center: np.ndarray
-    backward: np.ndarray
-    other_center: np.ndarray
-    forward: np.ndarray
+    center: Array
+    backward: Array
+    other_center: Array
+    forward: Array
 
-    def of(self, z: np.ndarray) -> np.ndarray:
+    def of(self, z: Array) -> Array:
         """Take whitened rows, shape (n, d), to the other coordinates, shape (n, e)."""
         raw = unbend(self.old, self.center + z @ self.backward)
         return np.asarray((bend(self.new, raw) - self.other_center) @ self.forward)
 
-    def about(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def about(self, z: Array) -> tuple[Array, Array]:
         """Matrix, shape (d, e), and offset, shape (e,), of the way about a whitened row of shape (d,)."""
         raw = unbend(self.old, self.center + z[None] @ self.backward)
         slope = slopes(self.new, raw) / slopes(self.old, raw)
@@ -98,15 +97,15 @@ class Passage(NamedTuple):
         What is not affine about it: then matrix and offset are those about the centre of the first model.
     """
 
-    matrix: np.ndarray
-    offset: np.ndarray
-    columns: np.ndarray = NO_COLUMN
-    places: np.ndarray = NO_COLUMN
-    begins: np.ndarray = NO_COLUMN
-    missing: np.ndarray = NOTHING
+    matrix: Array
+    offset: Array
+    columns: Array = NO_COLUMN
+    places: Array = NO_COLUMN
+    begins: Array = NO_COLUMN
+    missing: Array = NOTHING
     bends: Bends | None = None
 
-    def of(self, rows: np.ndarray) -> np.ndarray:
+    def of(self, rows: Array) -> Array:
         """Take whitened rows, shape (n, C + d), to the other coordinates, shape (n, C + e)."""
         count = rows.shape[1] - len(self.matrix)
         z = rows[:, count:]
@@ -118,7 +117,7 @@ class Passage(NamedTuple):
         there[:, had] = self.places[rows[:, self.columns[had]].astype(np.int64)]
         return np.hstack([there, moved])
 
-    def about(self, z: np.ndarray) -> Passage:
+    def about(self, z: Array) -> Passage:
         """Find the affine map about a whitened row without categories, shape (d,)."""
         if self.bends is None:
             return self
@@ -155,7 +154,7 @@ def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[Origi
 
     Examples
     --------
-    >>> from stream_osr.model.space import fit_space, whiten
+    >>> from stream_osr.model.whitening import fit_space, whiten
     >>> rng = np.random.default_rng(0)
     >>> X, group = rng.normal(size=(100, 2)), np.arange(100) % 2
     >>> old, new = fit_space(X, group), fit_space(3.0 * X[:, ::-1] + 1.0, group)
@@ -191,9 +190,7 @@ def _bends(old: Space, new: Space, order: Sequence[int]) -> Bends | None:
     return Bends(moved, new.powers, center, old.backward[:, order], new.center, new.forward)
 
 
-def _columns_and_places(
-    old: Space, new: Space, values: Sequence[Origin | None]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _columns_and_places(old: Space, new: Space, values: Sequence[Origin | None]) -> tuple[Array, Array, Array]:
     """Say which category each new one was, what each of the old places has become, and where the new ones begin."""
     columns, places = np.full(len(new.places), -1), np.full(int(old.places.sum()), -1)
     begin, begins = np.cumsum(old.places) - old.places, np.cumsum(new.places) - new.places
@@ -276,7 +273,7 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
     return Statistics(statistics.size, moved + of_nobody(other), counts)
 
 
-def class_of(known: Known, frozen: Densities, rows: np.ndarray) -> int | None:
+def class_of(known: Known, frozen: Densities, rows: Array) -> int | None:
     """Find the known class that whitened rows of shape (n, d) belong to, all together; ``None``: to none.
 
     The one that foresees them best, unless a new subclass of their own is so much more probable that each row gains
@@ -291,7 +288,7 @@ def class_of(known: Known, frozen: Densities, rows: np.ndarray) -> int | None:
 
 
 @kernel
-def _log_rest(rows: np.ndarray, prior: Prior) -> float:
+def _log_rest(rows: Array, prior: Prior) -> float:
     """Log density of a subclass's rows after the first, each foreseen by those before it."""
     own, total = empty_dishes(1, prior), 0.0
     add(own, 0, rows[0], prior)
@@ -306,10 +303,10 @@ def move_in(
     frozen: Densities,
     fresh: StreamState,
     old: StreamState,
-    dish: np.ndarray,
-    ids: np.ndarray,
+    dish: Array,
+    ids: Array,
     statistics: Statistics,
-    held: np.ndarray,
+    held: Array,
 ) -> StreamState:
     """Seat what an earlier model's stream has gathered in a stream that has just begun.
 
@@ -343,7 +340,7 @@ def move_in(
     )
 
 
-def moved(known: Known, move: np.ndarray) -> Known:
+def moved(known: Known, move: Array) -> Known:
     """Translate known classes by vectors of shape (J, d): the densities are the same, elsewhere.
 
     A subclass that several classes share goes by the mean of their ways, by their instances in it.
@@ -357,7 +354,7 @@ def moved(known: Known, move: np.ndarray) -> Known:
     return known._replace(dishes=_translated(known.dishes, by, known.prior), broad=broad)
 
 
-def _translated(dishes: Dishes, by: np.ndarray, prior: Prior) -> Dishes:
+def _translated(dishes: Dishes, by: Array, prior: Prior) -> Dishes:
     """Translate subclasses, what the prior has put into their statistics included: scatters stay as they are."""
     count = len(dishes.size)
     out = copy_slots(dishes, np.arange(count), count)

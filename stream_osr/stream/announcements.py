@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from stream_osr.config import Label
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.explain import exemplars, explain
-from stream_osr.discovery.life import trend
 from stream_osr.discovery.lifecycle import EXEMPLARS, estimate_new_classes, worth_telling
-from stream_osr.model.restaurant import StreamState
+from stream_osr.discovery.lives import trend
+from stream_osr.model.franchise import StreamState
 from stream_osr.stream.chain import Chain, LifecycleUpdate, sizes_of
 from stream_osr.trained import TrainedModel
 
@@ -60,11 +60,11 @@ def tell(
         alive = [key for key in keys if key in chain.life.subclasses]
         events += [kind(**describe(trained, labels, seated, key), **told) for key in alive]
     for key in followed.refuted:
-        assert chain.guard is not None
-        at = chain.guard.ids.tolist().index(key)
+        assert chain.check is not None
+        at = chain.check.ids.tolist().index(key)
         why: dict[str, Any] = {
-            "label": labels[int(chain.guard.owner[at])],
-            "known_share": float(chain.guard.known[at]),
+            "label": labels[int(chain.check.owner[at])],
+            "known_share": float(chain.check.known[at]),
         }
         events.append(ev.SubclassRefuted(subclass_id=key, size=size.get(key, 0), **why, **told))
     for key, subclass in followed.ended.items():

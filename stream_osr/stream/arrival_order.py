@@ -7,10 +7,19 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import dependence
-from stream_osr.model.cells import asked
-from stream_osr.model.dependence import LAGS, Order, Pairs, Process, Residuals
+from stream_osr.model.dependence import (
+    LAGS,
+    Came,
+    Order,
+    Pairs,
+    Process,
+    Residuals,
+    Tracked,
+    predict_in_order,
+    start,
+)
 from stream_osr.model.known import log_categories, log_densities
-from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
+from stream_osr.model.responsibilities import asked
 from stream_osr.stream.chain import Chains, opening_seats
 from stream_osr.stream.reference_check import once
 from stream_osr.trust.levels import quantiles

@@ -12,7 +12,7 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
-from stream_osr.model.gaps import NOTHING, Gaps, filled_in
+from stream_osr.model.missing import NOTHING, Gaps, filled_in
 from stream_osr.parallel import one_thread
 from stream_osr.stream import seating
 from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
@@ -22,7 +22,13 @@ from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, decided_as_first, settle_faults
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import follow
-from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
+from stream_osr.stream.monitoring import (
+    follow_dependence,
+    follow_known,
+    follow_recall,
+    references_of,
+    tally,
+)
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
 from stream_osr.stream.reference_check import ask_references, keep_promise, recounted
@@ -206,7 +212,7 @@ def seat(
         unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if independent is None and _typical(arrival):  # the batch that shows it is judged by it
-            chains = recounted(stream.chains, stream.past, references)
+            chains = recounted(stream.chains, stream.recent, references)
             again = [one._replace(before=chain) for one, chain in zip(seated, chains, strict=True)]
             independent = arrival.independent
             balanced = ask_references(again, references, rows, parameters, shifts, independent=independent)
@@ -219,5 +225,5 @@ def settle(
     """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
     seen, nowhere = stream.state.seen, np.zeros((0, len(arrived.keys)), np.int64)
     batch = DecidedBatch(judged.rows, arrived.keys, arrived.times, seen, nowhere, judged.probabilities[:, -1])
-    chains, past = seating.settle(judged, stream.past, batch, parameters.label_horizon)
-    return stream._replace(chains=chains, past=past), batch
+    chains, recent = seating.settle(judged, stream.recent, batch, parameters.label_horizon)
+    return stream._replace(chains=chains, recent=recent), batch

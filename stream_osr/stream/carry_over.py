@@ -13,14 +13,13 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import start_drift
-from stream_osr.discovery.life import Subclass
-from stream_osr.discovery.lives import lifecycle
+from stream_osr.discovery.lives import Subclass, lifecycle
 from stream_osr.errors import InvalidParameter
 from stream_osr.kinds import recoded
 from stream_osr.model.between import Aside, nobody_aside, only_aside
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
-from stream_osr.model.middles import typical_rows
+from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import DIAGONAL, width_of
 from stream_osr.model.transfer import Origin, Passage, class_of, move_in, origins, passage, restate
 from stream_osr.parallel import one_thread
@@ -64,20 +63,20 @@ def carry_over(
         source = np.arange(count) % len(earlier.chains)
         batches = [
             batch._replace(rows=way.of(batch.rows), subclass=batch.subclass[source])
-            for batch in as_batches(earlier.past)
+            for batch in as_batches(earlier.recent)
         ]
-        past = from_batches(batches, count, width_of(trained.known.prior))
-        earlier = earlier._replace(past=past)
+        recent = from_batches(batches, count, width_of(trained.known.prior))
+        earlier = earlier._replace(recent=recent)
         carried = [
             _carry(number, its, earlier, trained, fresh, way, opened) for number, fresh in enumerate(stream.chains)
         ]
         alive = [
             [*c.state.ids.tolist(), *c.aside.ids.tolist(), *chain.from_iterable(named)] for c, named, _ in carried
         ]
-        there = np.array([np.isin(own, keys) for own, keys in zip(past.subclass, alive, strict=True)])
+        there = np.array([np.isin(own, keys) for own, keys in zip(recent.subclass, alive, strict=True)])
         stream = stream._replace(
             chains=tuple(each for each, _, _ in carried),
-            past=past._replace(subclass=np.where(there, past.subclass, -1)),
+            recent=recent._replace(subclass=np.where(there, recent.subclass, -1)),
             signals=earlier.signals,
             drift=start_drift(0, trained.known.prior.n_features),  # positions begin with the next batch
         )
@@ -202,7 +201,7 @@ def _carry(
     changed = its.fingerprint != trained.fingerprint  # other settings alone make no class known
     for ids, statistics in ((old.state.ids, here), aside) if changed else ():
         for at, key in enumerate(ids.tolist()):
-            rows = _rows_of(key, number, lives.get(key), earlier.past)
+            rows = _rows_of(key, number, lives.get(key), earlier.recent)
             if not len(rows):
                 rows = typical_rows(dishes_of(of_slots(statistics, [at]), other), other)
             owner = class_of(known, fresh.frozen, rows)
@@ -240,8 +239,8 @@ def _with_rows(life: Subclass, way: Passage, number: int) -> Subclass:
     return life._replace(kept=life.kept._replace(rows=way.of(life.kept.rows)))
 
 
-def _rows_of(key: int, number: int, life: Subclass | None, past: RecentInstances) -> np.ndarray:
+def _rows_of(key: int, number: int, life: Subclass | None, recent: RecentInstances) -> np.ndarray:
     """Rows of a subclass that are there, in the new coordinates: the sample, or the latest that are remembered."""
     if life is not None and life.kept is not None and len(life.kept.rows):
         return np.ascontiguousarray(life.kept.rows)
-    return np.asarray(past.rows[remembered(past, number, key)[-MOST_ROWS:]])
+    return np.asarray(recent.rows[remembered(recent, number, key)[-MOST_ROWS:]])

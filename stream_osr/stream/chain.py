@@ -7,20 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import Changes
-from stream_osr.discovery.lives import Lifecycle, lifecycle
-from stream_osr.model import books
+from stream_osr.discovery.lives import Lifecycle, Subclass, lifecycle
+from stream_osr.model import edit
 from stream_osr.model import step as sampler
 from stream_osr.model.between import Aside, bring_back, nobody_aside
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.moves.concentration import STREAM_ALPHA
-from stream_osr.model.restaurant import StreamState
+from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.transfer import moved
 from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.balance import Shares
-from stream_osr.trust.books import Books
+from stream_osr.trust.balance import Books, Shares
 
 PRIOR_SEATS = 50.0
 """Seats that the known classes hold when a stream begins; they fade like all others."""
@@ -69,8 +67,8 @@ class Chain(NamedTuple):
         Lives of the emerging subclasses.
     aside
         Those of them that have been set aside: dormant, and off the menu.
-    guard
-        What guards its known classes; ``None``: the model has no references, or nothing has come yet.
+    check
+        Reference check of its known classes; ``None``: the model has no references, or nothing has come yet.
     """
 
     known: Known
@@ -78,7 +76,7 @@ class Chain(NamedTuple):
     state: StreamState
     life: Lifecycle
     aside: Aside
-    guard: ReferenceCheck | None = None
+    check: ReferenceCheck | None = None
 
 
 Chains = tuple[Chain, ...]
@@ -126,7 +124,7 @@ class LifecycleUpdate(NamedTuple):
     ----------
     chain
         The chain, its lives included.
-    past
+    recent
         The remembered instances, under the identities that go on.
     identities
         What happened to identities.
@@ -143,7 +141,7 @@ class LifecycleUpdate(NamedTuple):
     """
 
     chain: Chain
-    past: RecentInstances
+    recent: RecentInstances
     identities: IdentityChanges
     changes: Changes
     ended: dict[int, Subclass]
@@ -153,10 +151,10 @@ class LifecycleUpdate(NamedTuple):
 
     def then(self, later: IdentityChanges, chain: Chain) -> LifecycleUpdate:
         """Go on with more changes of the leader's identities: what is remembered follows them."""
-        past = relabel(self.past, 0, later.joined)
+        recent = relabel(self.recent, 0, later.joined)
         for new, (_, seqs) in later.parted.items():
-            past = reseat(past, 0, seqs, new)
-        return self._replace(chain=chain, past=past, identities=self.identities.then(later))
+            recent = reseat(recent, 0, seqs, new)
+        return self._replace(chain=chain, recent=recent, identities=self.identities.then(later))
 
 
 def without(changes: Changes, gone: Collection[int]) -> Changes:
@@ -172,7 +170,7 @@ def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
 
 def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
     seats = known.size * min(1.0, lasting / known.size.sum())
-    state = books.seat_classes(sampler.open_stream(known, frozen), seats)
+    state = edit.seat_classes(sampler.open_stream(known, frozen), seats)
     return Chain(known, frozen, state, lifecycle(), nobody_aside(known.prior))
 
 
@@ -187,7 +185,7 @@ def opening_seats(known: Known, frozen: Densities) -> np.ndarray:
 def refreshed(chain: Chain, known: Known) -> Chain:
     """Carry a chain over to known classes that have changed, or become more."""
     frozen = densities(known)
-    state = books.refresh_classes(chain.state, frozen)
+    state = edit.refresh_classes(chain.state, frozen)
     return chain._replace(known=known, frozen=frozen, state=state)
 
 
@@ -211,36 +209,36 @@ def move_classes(chains: Chains, move: np.ndarray) -> Chains:
     return tuple(chain._replace(known=k, frozen=densities(k)) for chain, k in zip(chains, known, strict=True))
 
 
-def follow_identities(guard: ReferenceCheck | None, changes: IdentityChanges) -> ReferenceCheck | None:
+def follow_identities(check: ReferenceCheck | None, changes: IdentityChanges) -> ReferenceCheck | None:
     """Go on after subclasses were joined, and others parted off the one that they were part of."""
-    if guard is None or not (changes.joined or changes.parted):
-        return guard
-    n_classes = len(guard.books.votes)
-    guard = guard._replace(books=Books(*(counts.copy() for counts in guard.books)))
+    if check is None or not (changes.joined or changes.parted):
+        return check
+    n_classes = len(check.books.votes)
+    check = check._replace(books=Books(*(counts.copy() for counts in check.books)))
     for younger, older in changes.joined.items():
-        guard = _join(guard, younger, older, n_classes)
+        check = _join(check, younger, older, n_classes)
     for new, (old, _) in changes.parted.items():
-        guard = _part(guard, new, old, n_classes)
-    return guard
+        check = _part(check, new, old, n_classes)
+    return check
 
 
-def _join(guard: ReferenceCheck, younger: int, older: int, n_classes: int) -> ReferenceCheck:
-    ids = guard.ids.tolist()
+def _join(check: ReferenceCheck, younger: int, older: int, n_classes: int) -> ReferenceCheck:
+    ids = check.ids.tolist()
     if younger in ids and older in ids:
         one, other = n_classes + ids.index(younger), n_classes + ids.index(older)
-        guard.books.stream[other] += guard.books.stream[one]
-        guard.books.taken[:, other] += guard.books.taken[:, one]
-    return guard._replace(ids=np.where(guard.ids == younger, -1 if older in ids else older, guard.ids))
+        check.books.stream[other] += check.books.stream[one]
+        check.books.taken[:, other] += check.books.taken[:, one]
+    return check._replace(ids=np.where(check.ids == younger, -1 if older in ids else older, check.ids))
 
 
-def _part(guard: ReferenceCheck, new: int, old: int, n_classes: int) -> ReferenceCheck:
+def _part(check: ReferenceCheck, new: int, old: int, n_classes: int) -> ReferenceCheck:
     """Let both parts have half of what was counted: the next batches tell them apart."""
-    ids = guard.ids.tolist()
+    ids = check.ids.tolist()
     if old not in ids or new in ids:
-        return guard
+        return check
     at = ids.index(old)
     cell, last = n_classes + at, n_classes + len(ids)
-    books, shares = guard.books, guard.shares
+    books, shares = check.books, check.shares
     books.stream[cell] *= 0.5
     books.taken[:, cell] *= 0.5
     cells = [*range(last), cell, last]  # the new part behind the subclasses, what is new comes last
@@ -251,10 +249,10 @@ def _part(guard: ReferenceCheck, new: int, old: int, n_classes: int) -> Referenc
         books.asked.take(cells, 1),
     )
     owner = shares.owner.take([*range(len(ids)), at, len(ids)], 1)
-    return guard._replace(
-        ids=np.append(guard.ids, new),
+    return check._replace(
+        ids=np.append(check.ids, new),
         books=Books(*by_cell, books.votes),
         shares=shares._replace(known=shares.known.take(cells, 0), owner=owner),
-        owner=np.append(guard.owner, guard.owner[at]),
-        known=np.append(guard.known, guard.known[at]),
+        owner=np.append(check.owner, check.owner[at]),
+        known=np.append(check.known, check.known[at]),
     )

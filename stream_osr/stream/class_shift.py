@@ -27,7 +27,7 @@ import numpy as np
 
 from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import Densities, Known
-from stream_osr.model.middles import means_and_scales
+from stream_osr.model.nearest import means_and_scales
 from stream_osr.model.prior import homogeneous
 from stream_osr.stream.chain import move_classes
 from stream_osr.stream.seating import BatchPosterior

@@ -7,9 +7,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.candidates import NewClasses
-from stream_osr.discovery.summaries import Group, Summary
-from stream_osr.discovery.unmet import ALL_MET
+from stream_osr.discovery.new_classes import NewClasses
+from stream_osr.discovery.summaries import ALL_MET, Group, Summary
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.marginal import of_slots, pour
 from stream_osr.model.nearest import Nearest, nearest_known

@@ -9,8 +9,17 @@ import numpy as np
 
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
-from stream_osr.discovery.columns import Columns, Fault, Usual, follow_columns, hidden_of, start_columns
-from stream_osr.discovery.repeats import WINDOW, copies_of, fingerprints
+from stream_osr.discovery.data_quality import (
+    WINDOW,
+    Columns,
+    Fault,
+    Usual,
+    copies_of,
+    fingerprints,
+    follow_columns,
+    hidden_of,
+    start_columns,
+)
 from stream_osr.kinds import Name
 from stream_osr.stream.announcements import about
 from stream_osr.stream.state import Copy, Faults, Stream

@@ -1,19 +1,17 @@
 """Classes that the sampler does not see by itself: hidden in noise, or so rare that their seats fade between two.
 
 Among the remembered unknown instances that are in no announced subclass, each that arrives is looked at with its
-nearest neighbours (:mod:`stream_osr.model.strangers`); a group that is a class is announced.
+nearest neighbours (:mod:`stream_osr.model.noise_model`); a group that is a class is announced.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.discovery.life import leave
 from stream_osr.discovery.lifecycle import begin_emerged
-from stream_osr.discovery.lives import places_of, with_lives, without_lives
-from stream_osr.model.background import Noise, is_broad
+from stream_osr.discovery.lives import leave, places_of, with_lives, without_lives
 from stream_osr.model.between import Gathered, gather
-from stream_osr.model.strangers import Around, Strangers, outweighs_noise
+from stream_osr.model.noise_model import Around, Noise, Strangers, is_broad, outweighs_noise
 from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, without
 from stream_osr.stream.recent_instances import RecentInstances, members, places, since
 
@@ -21,7 +19,7 @@ EVIDENCE = 81.0
 """A stranger is so many times as probable if it is unknown than if it is known, ..."""
 LEAST_UNKNOWN, MOST_UNKNOWN = 0.5, 0.9
 """... and unknown with this probability at least; with that it need not be more."""
-ASKED = 8
+LOOKED_AT = 8
 """Arrivals of a batch that are looked at, the latest."""
 MOST = 1024
 """Instances that they are compared with, the latest."""
@@ -39,7 +37,7 @@ def least_unknown(share: float) -> float:
 
 
 def stands_out(
-    key: int, first: int, chain: Chain, number: int, past: RecentInstances, noise: Noise, least: float
+    key: int, first: int, chain: Chain, number: int, recent: RecentInstances, noise: Noise, least: float
 ) -> bool:
     """Say whether a candidate is rather a subclass than as many of the instances that resemble nothing.
 
@@ -49,14 +47,14 @@ def stands_out(
         The candidate, and the position of its first member.
     chain, number
         The chain that it is in.
-    past
+    recent
         The remembered instances.
     noise
         What instances that resemble nothing look like.
     least
         p_unknown of a stranger at least.
     """
-    around, recent = Around(chain.known, chain.state, noise), since(past, first)
+    around, recent = Around(chain.known, chain.state, noise), since(recent, first)
     seat = recent.subclass[number, _unknown(recent, number, least)]
     others = seat[seat != key]  # the fewer of them are strangers, the more a candidate weighs
     if outweighs_noise(around, key, len(others)):
@@ -76,13 +74,13 @@ def find_core(followed: LifecycleUpdate, noise: Noise, least: float) -> Lifecycl
     least
         p_unknown of a stranger at least.
     """
-    chain, past = followed.chain, followed.past
-    unknown = _unknown(past, 0, least)
-    at = unknown[places_of(_settled(chain, noise), past.subclass[0, unknown]) < 0][-MOST:]
-    arrived = np.flatnonzero(past.seq + at >= past.batches[-1:])[-ASKED:]
+    chain, recent = followed.chain, followed.recent
+    unknown = _unknown(recent, 0, least)
+    at = unknown[places_of(_settled(chain, noise), recent.subclass[0, unknown]) < 0][-MOST:]
+    arrived = np.flatnonzero(recent.seq + at >= recent.batches[-1:])[-LOOKED_AT:]
     if not len(arrived):
         return followed
-    strangers = Strangers(past.seq + at, past.rows[at], past.subclass[0, at])
+    strangers = Strangers(recent.seq + at, recent.rows[at], recent.subclass[0, at])
     told = chain.life.ids[chain.life.emerged | chain.life.muted]
     found = gather(Around(chain.known, chain.state, noise), strangers, arrived, told)
     return followed if found is None else _announce(followed, found)
@@ -98,9 +96,9 @@ def _settled(chain: Chain, noise: Noise) -> np.ndarray:
     return np.concatenate([life.ids[life.owned | (life.told_of & ~broad)], chain.aside.ids])
 
 
-def _unknown(past: RecentInstances, number: int, least: float) -> np.ndarray:
+def _unknown(recent: RecentInstances, number: int, least: float) -> np.ndarray:
     """Places of the remembered instances that seem to be unknown, and sit in a subclass of chain ``number``."""
-    return np.flatnonzero((past.p_unknown >= least) & (past.subclass[number] >= 0))
+    return np.flatnonzero((recent.p_unknown >= least) & (recent.subclass[number] >= 0))
 
 
 def _announce(followed: LifecycleUpdate, gathered: Gathered) -> LifecycleUpdate:
@@ -112,7 +110,7 @@ def _announce(followed: LifecycleUpdate, gathered: Gathered) -> LifecycleUpdate:
         life = with_lives(life, {key: leave(life.subclasses[key], own.tolist())})
         if len(own) > largest:
             most, largest = key, len(own)
-    life = begin_emerged(life, new, *members(followed.past, places(followed.past, core.seqs)))
+    life = begin_emerged(life, new, *members(followed.recent, places(followed.recent, core.seqs)))
     identities = IdentityChanges(dict.fromkeys(absorbed, new), {new: SplitOff(most, core.seqs)})
     followed = followed.then(identities, chain._replace(state=state, life=life))
     changes = without(followed.changes, followed.identities.joined)

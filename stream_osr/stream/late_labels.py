@@ -10,9 +10,9 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery.lifecycle import without_row
 from stream_osr.discovery.lives import only, places_of
-from stream_osr.model import books, naming
+from stream_osr.model import edit
 from stream_osr.model.between import withdraw_aside
-from stream_osr.model.books import Seat
+from stream_osr.model.edit import Seat
 from stream_osr.model.known import Known, learn_labelled
 from stream_osr.model.prior import homogeneous
 from stream_osr.stream.chain import Chain, refreshed
@@ -49,25 +49,25 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
     """
     if not evidence:
         return stream, []
-    labels, past, decided = list(stream.labels), unshared(stream.past), list(stream.decided)
+    labels, recent, decided = list(stream.labels), unshared(stream.recent), list(stream.decided)
     unknown_keys = []
     actions: list[Labelling] = []
     for label, row, key, number in evidence:
         if row is None:
-            at = recall(past, key)
+            at = recall(recent, key)
             if at < 0:
                 unknown_keys.append(key)
                 continue
-            seats, seen = tuple(past.subclass[:, at].tolist()), stream.state.seen
-            action = Labelling(number, label, past.rows[at].copy(), (), (), key, past.seq + at, seats, seen=seen)
-            past.keys[at], past.subclass[:, at] = None, -1  # a label counts once
+            seats, seen = tuple(recent.subclass[:, at].tolist()), stream.state.seen
+            action = Labelling(number, label, recent.rows[at].copy(), (), (), key, recent.seq + at, seats, seen=seen)
+            recent.keys[at], recent.subclass[:, at] = None, -1  # a label counts once
         else:
             action = Labelling(number, label, row, (), ())
         if label not in labels:
             labels.append(label)
             decided.insert(-1, 0)
         actions.append(action._replace(label=labels[labels.index(label)]))
-    learnt = [_learn(chain, at, actions, labels, past, parameters) for at, chain in enumerate(stream.chains)]
+    learnt = [_learn(chain, at, actions, labels, recent, parameters) for at, chain in enumerate(stream.chains)]
     chains = tuple(chain for chain, _ in learnt)
     actions = [
         _with_inverse(action, parts, labels, stream)
@@ -78,7 +78,7 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
     stream = stream._replace(
         labels=tuple(labels),
         chains=chains,
-        past=past,
+        recent=recent,
         waiting=widen(stream.waiting, len(labels)),
         decided=tuple(decided),
         signals=tally(stream.signals, [], outliers),
@@ -107,7 +107,7 @@ def _learn(
     number: int,
     actions: Sequence[Labelling],
     labels: Sequence[Label],
-    past: RecentInstances,
+    recent: RecentInstances,
     parameters: Parameters,
 ) -> tuple[Chain, list[_Taken]]:
     before, state, life, aside = chain.known, chain.state, chain.life, chain.aside
@@ -116,15 +116,15 @@ def _learn(
     for action in actions:
         row, seq, seat = action.row, action.seq, None
         if seq >= 0:
-            weight = 0.5 ** ((state.seen - int(began(past, np.array(seq - past.seq)))) / parameters.half_life)
+            weight = 0.5 ** ((state.seen - int(began(recent, np.array(seq - recent.seq)))) / parameters.half_life)
             home = action.subclass[number]
-            seat = books.seat_of(state, seq, home, weight)
-            state = books.withdraw(state, row, seq, home, weight, before.prior)
+            seat = edit.seat_of(state, seq, home, weight)
+            state = edit.withdraw(state, row, seq, home, weight, before.prior)
             life = without_row(life, home, seq)
             if home in aside.ids:
                 aside = withdraw_aside(aside, home, row, before.prior)
             if home in known.ids:  # it was named meanwhile
-                known = naming.take_out(known, home, row, naming.owner_of(known, home))
+                known = edit.take_out(known, home, row, edit.owner_of(known, home))
         old = known
         known = learn_labelled(known, homogeneous(row[None])[0], labels.index(action.label), rng, state.next_id)
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))

@@ -9,17 +9,22 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery import lifecycle
-from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import OnMenu
-from stream_osr.discovery.lives import Lifecycle, noted, places_of, united, with_lives
-from stream_osr.discovery.members import Coming, Members
+from stream_osr.discovery.lives import Coming, Lifecycle, Members, Subclass, noted, places_of, united, with_lives
 from stream_osr.discovery.reservoir import Reservoir, exchange, keep
-from stream_osr.model.background import Noise
 from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
-from stream_osr.model.books import slot_of, tables_of
+from stream_osr.model.edit import slot_of, tables_of
+from stream_osr.model.noise_model import Noise
 from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
-from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
+from stream_osr.stream.chain import (
+    Chain,
+    IdentityChanges,
+    LifecycleUpdate,
+    SplitOff,
+    follow_identities,
+    sizes_of,
+)
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.monitoring import follow_unknown
@@ -93,35 +98,35 @@ def follow(
     arrival, share = stream.arrival, max(rate.rate, float(batch.p_unknown.mean()))
     announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
     terms = LifecycleTerms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)
-    past, came, updates = stream.past, arrivals(batch), list[LifecycleUpdate]()
+    recent, came, updates = stream.recent, arrivals(batch), list[LifecycleUpdate]()
     for number, (chain, one) in enumerate(zip(stream.chains, judged.seated, strict=True)):
-        update = _follow(chain, number, one, past, came, terms)
-        if chain.guard is not None:
-            guard = follow_identities(update.chain.guard, update.identities)
-            update = _without_owned(update._replace(chain=update.chain._replace(guard=guard)))
-        past = update.past
+        update = _follow(chain, number, one, recent, came, terms)
+        if chain.check is not None:
+            check = follow_identities(update.chain.check, update.identities)
+            update = _without_owned(update._replace(chain=update.chain._replace(check=check)))
+        recent = update.recent
         updates.append(update)
     chains = tuple(update.chain for update in updates)
-    return stream._replace(chains=chains, past=past, unknown_rate=rate), updates[0], jumped
+    return stream._replace(chains=chains, recent=recent, unknown_rate=rate), updates[0], jumped
 
 
 def _follow(
-    chain: Chain, number: int, seated: ChainResult, past: RecentInstances, came: Came, terms: LifecycleTerms
+    chain: Chain, number: int, seated: ChainResult, recent: RecentInstances, came: Came, terms: LifecycleTerms
 ) -> LifecycleUpdate:
     """Follow the subclasses of one chain."""
     result, joined = seated.result, seated.identities.joined
     life, state = chain.life, chain.state
     for younger, older in joined.items():
         life = united(life, older, younger)
-    coming = _coming(result, past, came)
+    coming = _coming(result, recent, came)
     menu = OnMenu(state.ids, state.dishes.size, tables_of(state) > 0)
     background, least = terms.background, least_unknown(terms.unknown_share)
 
     def is_class(key: int, first: int) -> bool:
-        return terms.announces and stands_out(key, first, chain, number, past, background, least)
+        return terms.announces and stands_out(key, first, chain, number, recent, background, least)
 
     life, changes = lifecycle.observe(life, coming, menu, is_class, seated.mostly_new)
-    followed = LifecycleUpdate(chain._replace(life=life), past, seated.identities, changes, {}, state)
+    followed = LifecycleUpdate(chain._replace(life=life), recent, seated.identities, changes, {}, state)
     if number:
         return _keep_within_bounds(followed, terms.most, 0)
     followed = find_core(followed, background, least)
@@ -133,13 +138,13 @@ def _follow(
     return _keep_within_bounds(followed, terms.most, terms.most_aside)
 
 
-def _coming(result: BatchResult, past: RecentInstances, came: Came) -> Coming:
+def _coming(result: BatchResult, recent: RecentInstances, came: Came) -> Coming:
     """List who has been re-seated, and those of the batch."""
     if not len(result.moved):
         return Coming(result.moved_from, result.subclass, *came)
-    at = places(past, result.moved)
+    at = places(recent, result.moved)
     there = at >= 0
-    moved = members(past, at[there])
+    moved = members(recent, at[there])
     seats = np.concatenate([result.moved_to[there], result.subclass])
     both = Members(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
     return Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
@@ -147,19 +152,19 @@ def _coming(result: BatchResult, past: RecentInstances, came: Came) -> Coming:
 
 def _sample(life: Lifecycle, followed: LifecycleUpdate, result: BatchResult) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
-    past, ids, kept = followed.past, life.ids, life.kept.copy()
+    recent, ids, kept = followed.recent, life.ids, life.kept.copy()
     fresh = places_of(ids, np.array(followed.changes.emerged, np.int64))
     for at in fresh[fresh >= 0].tolist():
-        kept[at] = keep(*sampled(past, remembered(past, 0, ids[at])))
+        kept[at] = keep(*sampled(recent, remembered(recent, 0, ids[at])))
     changed = np.zeros(len(ids) + 1, bool)
     for seats in (result.subclass, result.moved_from, result.moved_to):
         changed[places_of(ids, seats)] = True
     changed[[-1, *fresh.tolist()]] = False
     slots = [at for at in np.flatnonzero(changed).tolist() if kept[at] is not None]
-    if slots and len(past.keys):
+    if slots and len(recent.keys):
         number = np.full(len(ids) + 1, -1)
         number[slots] = np.arange(len(slots))
-        latest = since(past, int(min([past.batches[-1], *result.moved])))
+        latest = since(recent, int(min([recent.batches[-1], *result.moved])))
         whose, left = (number[places_of(ids, seats)] for seats in (latest.subclass[0], result.moved_from))
         came = np.flatnonzero(whose >= 0)
         gone = left[left >= 0], result.moved[left >= 0]
@@ -216,15 +221,15 @@ def _part(followed: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
     chain, life = followed.chain, followed.chain.life
     own, new = life.ids == key, chain.state.next_id
-    at = remembered(followed.past, 0, key)
-    seqs, rows, kept = followed.past.seq + at, followed.past.rows[at], life.kept[own][0]
+    at = remembered(followed.recent, 0, key)
+    seqs, rows, kept = followed.recent.seq + at, followed.recent.rows[at], life.kept[own][0]
     if kept is not None:
         more = np.append(seqs, -1)[np.searchsorted(seqs, kept.seq)] != kept.seq
         seqs, rows = np.concatenate([seqs, kept.seq[more]]), np.concatenate([rows, kept.rows[more]])
     found = part_if_two(chain.known, chain.state, key, rows, seqs)
     if found is None:
         return None
-    keys = followed.past.keys[at]
+    keys = followed.recent.keys[at]
     if kept is not None:
         keys = np.concatenate([keys, kept.keys[more]])
     state, smaller = found

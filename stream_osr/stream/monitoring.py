@@ -8,11 +8,10 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
-from stream_osr.discovery.drift import Drift, follow
+from stream_osr.discovery.drift import Drift, UnknownRate, follow, follow_rate, start_rate
 from stream_osr.discovery.explain import explain_move
 from stream_osr.discovery.lifecycle import comes_as_usual
 from stream_osr.discovery.lives import places_of
-from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.model.dependence import CORRELATED_STREAM, LEAST_STREAM_PAIRS, correlation_by_class, correlation_of
 from stream_osr.stream.announcements import about
@@ -22,11 +21,10 @@ from stream_osr.stream.reference_check import asked_together, once
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.conformal import call_known, plausible
+from stream_osr.trust.levels import odds_of_new
 from stream_osr.trust.odds import shift_odds
 from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, nothing_called
-from stream_osr.trust.references import References
-from stream_osr.trust.typical import odds_of_new
+from stream_osr.trust.references import References, call_known, plausible
 
 MOST_LABELS = 5
 """Classes that a DependenceFound event names."""
@@ -115,7 +113,7 @@ def follow_recall(
     stream
         The stream after the batch.
     judged
-        What the guards have found beside the batch.
+        The batch, with what the reference checks have found beside it.
     parameters
         Those by which labels are chosen.
     """

@@ -15,13 +15,12 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.life import Subclass
-from stream_osr.discovery.lives import with_lives, without_lives
+from stream_osr.discovery.lives import Subclass, with_lives, without_lives
 from stream_osr.errors import InvalidSubclass
-from stream_osr.model import books, naming
+from stream_osr.model import edit
 from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import log_densities
-from stream_osr.model.middles import typical_rows
+from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous
 from stream_osr.parallel import one_thread
 from stream_osr.showing import typed
@@ -112,7 +111,7 @@ def adopt(stream: Stream, subclasses: Keys, label: Label) -> Stream:
     """Make these emerging subclasses of every chain subclasses of the class with this label, perhaps a new one."""
     j = stream.labels.index(label) if label in stream.labels else len(stream.labels)
     own = enumerate(zip(stream.chains, subclasses, strict=True))
-    adopted = (_adopt(chain, stream.past, number, keys, j) for number, (chain, keys) in own)
+    adopted = (_adopt(chain, stream.recent, number, keys, j) for number, (chain, keys) in own)
     stream = stream._replace(chains=tuple(adopted))
     if j < len(stream.labels):
         return stream
@@ -124,13 +123,13 @@ def adopt(stream: Stream, subclasses: Keys, label: Label) -> Stream:
     return stream._replace(labels=(*stream.labels, label), waiting=waiting, decided=decided)
 
 
-def _adopt(chain: Chain, past: RecentInstances, number: int, keys: Sequence[int], j: int) -> Chain:
+def _adopt(chain: Chain, recent: RecentInstances, number: int, keys: Sequence[int], j: int) -> Chain:
     before = chain.known.size[j] if j < len(chain.known.size) else 0.0
-    own = np.isin(past.subclass[number], keys)
-    rows, held_by = past.rows[own], past.subclass[number, own]
-    known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, rows)
+    own = np.isin(recent.subclass[number], keys)
+    rows, held_by = recent.rows[own], recent.subclass[number, own]
+    known, frozen, state = edit.adopt(chain.known, chain.state, keys, j, rows)
     ranks, new = known.ranks.copy(), float(known.size[j] - before)
-    ranks[j] = naming.rank_levels(known, frozen, j, rows, held_by, new)
+    ranks[j] = edit.rank_levels(known, frozen, j, rows, held_by, new)
     life = without_lives(chain.life, keys)
     return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
 
@@ -152,7 +151,7 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
         if key in emerging:
             continue
         if key in known.ids:
-            label = stream.labels[naming.owner_of(known, key)]
+            label = stream.labels[edit.owner_of(known, key)]
             raise InvalidSubclass(
                 f"subclass {key} is one of the known class {label!r}; only emerging subclasses can be {done}"
             )
@@ -172,14 +171,14 @@ def _describe(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]
 
 def _life_of(stream: Stream, number: int, key: int) -> Subclass:
     """Life of a subclass; made of the remembered instances where nothing has arrived in it."""
-    known, past = stream.chains[number].life.subclasses.get(key), stream.past
+    known, recent = stream.chains[number].life.subclasses.get(key), stream.recent
     if known is not None:
         return known
-    at = remembered(past, number, key)
+    at = remembered(recent, number, key)
     if not len(at):
         now = Moment(stream.state.seen - 1, None, None)
         return Subclass(now, now)
-    first, last = (Moment(past.seq + end, past.times[end], past.keys[end]) for end in at[[0, -1]].tolist())
+    first, last = (Moment(recent.seq + end, recent.times[end], recent.keys[end]) for end in at[[0, -1]].tolist())
     return Subclass(first, last)
 
 
@@ -199,7 +198,7 @@ def counterparts(stream: Stream, keys: Sequence[int]) -> tuple[tuple[int, ...], 
     Those of whose remembered instances more than half sit in them in the leader; of one without a remembered
     instance the place of its mean decides. There may be none.
     """
-    (leader, *others), seats = stream.chains, stream.past.subclass
+    (leader, *others), seats = stream.chains, stream.recent.subclass
     found = [tuple(keys)]
     for chain, own in zip(others, seats[1:], strict=True):
         ids = chain.state.ids
@@ -230,34 +229,34 @@ def _with_counterparts(
     stream: Stream, keys: Sequence[int], half_life: float
 ) -> tuple[Stream, tuple[tuple[int, ...], ...]]:
     """Find the counterparts; a chain without any gets subclasses like those of the leader."""
-    subclasses, chains, past = list(counterparts(stream, keys)), list(stream.chains), stream.past
+    subclasses, chains, recent = list(counterparts(stream, keys)), list(stream.chains), stream.recent
     for number in range(1, len(chains)):
         if not subclasses[number]:
             first = chains[number].state.next_id
             subclasses[number] = tuple(range(first, first + len(keys)))
             for key in keys:
-                chains[number], past = _split_off(chains[0], chains[number], number, past, key, half_life)
-    return stream._replace(chains=tuple(chains), past=past), tuple(subclasses)
+                chains[number], recent = _split_off(chains[0], chains[number], number, recent, key, half_life)
+    return stream._replace(chains=tuple(chains), recent=recent), tuple(subclasses)
 
 
 def _split_off(
-    first: Chain, chain: Chain, number: int, past: RecentInstances, key: int, half_life: float
+    first: Chain, chain: Chain, number: int, recent: RecentInstances, key: int, half_life: float
 ) -> tuple[Chain, RecentInstances]:
     """Gather the instances of a subclass of the leader, wherever another chain seats them."""
-    state, slot = first.state, int(naming.slots_of(first.state.ids, [key])[0])
-    dishes = naming.restated(state.dishes, slot, first.known.prior, chain.known.prior)
-    at = np.flatnonzero((past.subclass[0] == key) & ~np.isin(past.subclass[number], chain.known.ids))
-    weight = np.array([0.5 ** ((state.seen - first) / half_life) for first in began(past, at).tolist()], float)
-    home, prior = past.subclass[number, at], chain.known.prior
-    moved = books.gather(chain.state, dishes, past.rows[at], past.seq + at, home, weight, prior)
-    past = unshared(past)
-    past.subclass[number, at] = chain.state.next_id
-    return chain._replace(state=moved), past
+    state, slot = first.state, int(edit.slots_of(first.state.ids, [key])[0])
+    dishes = edit.restated(state.dishes, slot, first.known.prior, chain.known.prior)
+    at = np.flatnonzero((recent.subclass[0] == key) & ~np.isin(recent.subclass[number], chain.known.ids))
+    weight = np.array([0.5 ** ((state.seen - first) / half_life) for first in began(recent, at).tolist()], float)
+    home, prior = recent.subclass[number, at], chain.known.prior
+    moved = edit.gather(chain.state, dishes, recent.rows[at], recent.seq + at, home, weight, prior)
+    recent = unshared(recent)
+    recent.subclass[number, at] = chain.state.next_id
+    return chain._replace(state=moved), recent
 
 
 def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
     """Put those that are set aside on the menu again, and in the followers what stands for them."""
-    (leader, *others), seats = stream.chains, stream.past.subclass
+    (leader, *others), seats = stream.chains, stream.recent.subclass
     inside, woken = np.isin(seats[0], keys), [awake(leader, keys)]
     for chain, own in zip(others, seats[1:], strict=True):
         ids = chain.aside.ids

@@ -69,15 +69,15 @@ def _places(group: np.ndarray) -> np.ndarray:
 
 
 def _members(trained: TrainedModel, stream: Stream) -> ClassMembers:
-    known, past, width = stream.known, stream.past, width_of(trained.known.prior)
+    known, recent, width = stream.known, stream.recent, width_of(trained.known.prior)
     rows, group = [np.zeros((0, width))], [np.zeros(0, np.int64)]
     subclass = [np.zeros((len(stream.chains), 0), np.int64)]
     for j in range(len(trained.labels), len(stream.labels)):
         ids = known.ids[known.seated[j] > 0]
-        found = np.flatnonzero(np.isin(past.subclass[0], ids))
+        found = np.flatnonzero(np.isin(recent.subclass[0], ids))
         told = [a for a in stream.actions if isinstance(a, Labelling) and a.label == stream.labels[j]]
-        theirs = [past.rows[found], *(np.asarray(action.row)[None] for action in told)]
-        seats = [past.subclass[:, found], *(np.array(action.into, np.int64)[:, None] for action in told)]
+        theirs = [recent.rows[found], *(np.asarray(action.row)[None] for action in told)]
+        seats = [recent.subclass[:, found], *(np.array(action.into, np.int64)[:, None] for action in told)]
         rows.append(np.concatenate(theirs)[-MOST_OF_CLASS:])
         group.append(np.full(len(rows[-1]), j))
         subclass.append(np.concatenate(seats, axis=1)[:, -MOST_OF_CLASS:])

@@ -9,14 +9,12 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.labels import unknown_label
 from stream_osr.model import step as sampler
-from stream_osr.model.cells import asked, cells_of, log_seats_of
-from stream_osr.model.completing import complete_rows, is_complete, opened
-from stream_osr.model.gaps import NOTHING, Gaps, gaps_of
 from stream_osr.model.known import log_class_densities
+from stream_osr.model.missing import NOTHING, Gaps, complete_rows, gaps_of, is_complete, opened
 from stream_osr.model.powers import bend
-from stream_osr.model.predictive import View, look, look_closely, view
 from stream_osr.model.prior import FULL, homogeneous
-from stream_osr.model.space import whiten
+from stream_osr.model.responsibilities import View, asked, cells_of, log_seats_of, look, look_closely, view
+from stream_osr.model.whitening import whiten
 from stream_osr.parallel import one_thread
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
@@ -25,10 +23,10 @@ from stream_osr.stream.reference_check import current_shares, model_of, typicali
 from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.conformal import call_known, plausible
-from stream_osr.trust.division import balance, votes
+from stream_osr.trust.balance import balance, votes
+from stream_osr.trust.levels import levels_within, odds_of_new
 from stream_osr.trust.odds import shift_odds
-from stream_osr.trust.typical import levels_within, odds_of_new
+from stream_osr.trust.references import call_known, plausible
 
 
 class PredictiveCache:
@@ -142,10 +140,10 @@ class PredictiveCache:
     ) -> np.ndarray:
         """Balance the cells of one chain; ``mean`` is the log density over all chains."""
         shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
-        if shares is None or self._references is None or chain.guard is None:
+        if shares is None or self._references is None or chain.check is None:
             return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
         odds, level = None, model_of(self._references, number).levels_of(log_density)
-        if chain.guard.dependent:
+        if chain.check.dependent:
             typical, _ = typicality_of(self._references)
             level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
             seats, at = log_seats_of(chain.state.franchise), np.arange(len(cells))

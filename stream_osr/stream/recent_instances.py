@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.members import Members, moments_of
+from stream_osr.discovery.lives import Members, moments_of
 from stream_osr.discovery.reservoir import objects
 from stream_osr.model import step as sampler
 
@@ -113,81 +113,90 @@ class RecentInstances(NamedTuple):
         return self.room.p_unknown[self.start : self.start + len(self.keys)]
 
 
-def as_batches(past: RecentInstances) -> tuple[DecidedBatch, ...]:
+def as_batches(recent: RecentInstances) -> tuple[DecidedBatch, ...]:
     """Cut what is remembered into batches, as archives hold it."""
-    ends = [*past.batches.tolist(), past.seq + len(past.keys)]
-    cut = [(first, slice(first - past.seq, last - past.seq)) for first, last in pairwise(ends)]
+    ends = [*recent.batches.tolist(), recent.seq + len(recent.keys)]
+    cut = [(first, slice(first - recent.seq, last - recent.seq)) for first, last in pairwise(ends)]
     return tuple(
         DecidedBatch(
-            past.rows[at].copy(),
-            tuple(past.keys[at].tolist()),
-            tuple(past.times[at].tolist()),
+            recent.rows[at].copy(),
+            tuple(recent.keys[at].tolist()),
+            tuple(recent.times[at].tolist()),
             first,
-            past.subclass[:, at].copy(),
-            past.p_unknown[at].copy(),
+            recent.subclass[:, at].copy(),
+            recent.p_unknown[at].copy(),
         )
         for first, at in cut
     )
 
 
 def from_batches(batches: Sequence[DecidedBatch], n_chains: int, width: int) -> RecentInstances:
-    """Remember batches that :func:`written` has made; their rows are of this width."""
+    """Remember batches that :func:`as_batches` has made; their rows are of this width."""
     first = np.array([batch.seq for batch in batches], np.int64)
     keys = objects([key for batch in batches for key in batch.keys])
     subclass = np.concatenate([np.zeros((n_chains, 0), np.int64), *(batch.subclass for batch in batches)], axis=1)
-    past = RecentInstances(int(first[0]) if batches else 0, first, keys, subclass, ColumnBuffer(len(keys), width), 0)
-    past.room.claim(0, len(keys))
+    recent = RecentInstances(
+        int(first[0]) if batches else 0, first, keys, subclass, ColumnBuffer(len(keys), width), 0
+    )
+    recent.room.claim(0, len(keys))
     for batch in batches:
-        past.room.write(batch.seq - past.seq, batch.rows, batch.times, batch.p_unknown)
-    return past
+        recent.room.write(batch.seq - recent.seq, batch.rows, batch.times, batch.p_unknown)
+    return recent
 
 
 def remember(
-    past: RecentInstances, batch: DecidedBatch, horizon: int, results: Sequence[sampler.BatchResult] = ()
+    recent: RecentInstances, batch: DecidedBatch, horizon: int, results: Sequence[sampler.BatchResult] = ()
 ) -> RecentInstances:
     """Append a batch, note where it has moved earlier instances, and drop what lies wholly beyond the horizon."""
-    n, count = len(past.keys), len(batch.keys)
-    room, at = past.room, past.start + n
+    n, count = len(recent.keys), len(batch.keys)
+    room, at = recent.room, recent.start + n
     if not room.claim(at, count):
-        room, at = ColumnBuffer(n + count + (n + count) // 4, past.rows.shape[1]), n
+        room, at = ColumnBuffer(n + count + (n + count) // 4, recent.rows.shape[1]), n
         room.claim(0, n + count)
-        room.write(0, past.rows, past.times, past.p_unknown)
+        room.write(0, recent.rows, recent.times, recent.p_unknown)
     room.write(at, batch.rows, batch.times, batch.p_unknown)
-    batches, end = np.append(past.batches, batch.seq), batch.seq + count
-    keys, subclass = np.append(past.keys, objects(batch.keys)), np.append(past.subclass, batch.subclass, axis=1)
+    batches, end = np.append(recent.batches, batch.seq), batch.seq + count
+    keys, subclass = np.append(recent.keys, objects(batch.keys)), np.append(recent.subclass, batch.subclass, axis=1)
     for number, result in enumerate(results):
-        moved = places(past, result.moved)
+        moved = places(recent, result.moved)
         subclass[number, moved[moved >= 0]] = result.moved_to[moved >= 0]
     longer = RecentInstances(int(batches[0]), batches, keys, subclass, room, at - n)
     ends = np.append(batches[1:], end)
     return since(longer, int(np.append(batches, end)[(end - ends >= horizon).sum()]))
 
 
-def since(past: RecentInstances, seq: int) -> RecentInstances:
+def since(recent: RecentInstances, seq: int) -> RecentInstances:
     """Return the batches from that of position ``seq`` on."""
-    kept = past.batches[max(int(np.searchsorted(past.batches, seq, "right")) - 1, 0) :]
-    end = past.seq + len(past.keys)
+    kept = recent.batches[max(int(np.searchsorted(recent.batches, seq, "right")) - 1, 0) :]
+    end = recent.seq + len(recent.keys)
     first = int(kept[0]) if len(kept) and seq < end else end
-    at = first - past.seq
+    at = first - recent.seq
     return RecentInstances(
-        first, kept if seq < end else kept[:0], past.keys[at:], past.subclass[:, at:], past.room, past.start + at
+        first,
+        kept if seq < end else kept[:0],
+        recent.keys[at:],
+        recent.subclass[:, at:],
+        recent.room,
+        recent.start + at,
     )
 
 
-def places(past: RecentInstances, seqs: np.ndarray) -> np.ndarray:
+def places(recent: RecentInstances, seqs: np.ndarray) -> np.ndarray:
     """Place of each position of the stream, -1: it is forgotten, shape (n,)."""
-    at = seqs - past.seq
-    return np.where((at >= 0) & (at < len(past.keys)), at, -1)
+    at = seqs - recent.seq
+    return np.where((at >= 0) & (at < len(recent.keys)), at, -1)
 
 
-def began(past: RecentInstances, at: np.ndarray) -> np.ndarray:
+def began(recent: RecentInstances, at: np.ndarray) -> np.ndarray:
     """Position of the first of the batch of each place, shape (n,)."""
-    return np.asarray(past.batches[np.searchsorted(past.batches, past.seq + at, "right") - 1])
+    return np.asarray(recent.batches[np.searchsorted(recent.batches, recent.seq + at, "right") - 1])
 
 
-def members(past: RecentInstances, at: np.ndarray) -> tuple[Members, np.ndarray]:
+def members(recent: RecentInstances, at: np.ndarray) -> tuple[Members, np.ndarray]:
     """Say of the instances at these places what lives remember of them; with their times and keys, shape (n, 2)."""
-    return Members(past.seq + at, past.p_unknown[at], began(past, at)), moments_of(past.times[at], past.keys[at])
+    return Members(recent.seq + at, recent.p_unknown[at], began(recent, at)), moments_of(
+        recent.times[at], recent.keys[at]
+    )
 
 
 def arrivals(batch: DecidedBatch) -> tuple[Members, np.ndarray]:
@@ -196,39 +205,39 @@ def arrivals(batch: DecidedBatch) -> tuple[Members, np.ndarray]:
     return Members(seq, p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))
 
 
-def relabel(past: RecentInstances, number: int, names: Mapping[int, int]) -> RecentInstances:
+def relabel(recent: RecentInstances, number: int, names: Mapping[int, int]) -> RecentInstances:
     """Write other identities for some subclasses of chain ``number``."""
     if not names:
-        return past
-    before, past = past.subclass[number], unshared(past)
+        return recent
+    before, recent = recent.subclass[number], unshared(recent)
     for was, now in names.items():
-        past.subclass[number, before == was] = now
-    return past
+        recent.subclass[number, before == was] = now
+    return recent
 
 
-def reseat(past: RecentInstances, number: int, seqs: np.ndarray, key: int) -> RecentInstances:
+def reseat(recent: RecentInstances, number: int, seqs: np.ndarray, key: int) -> RecentInstances:
     """Write that the instances at these positions sit in subclass ``key`` of chain ``number``."""
-    at, past = places(past, seqs), unshared(past)
-    past.subclass[number, at[at >= 0]] = key
-    return past
+    at, recent = places(recent, seqs), unshared(recent)
+    recent.subclass[number, at[at >= 0]] = key
+    return recent
 
 
-def remembered(past: RecentInstances, number: int, key: int) -> np.ndarray:
+def remembered(recent: RecentInstances, number: int, key: int) -> np.ndarray:
     """Find the remembered instances of a subclass of chain ``number``: their places, shape (n,)."""
-    return np.flatnonzero(past.subclass[number] == key)
+    return np.flatnonzero(recent.subclass[number] == key)
 
 
-def sampled(past: RecentInstances, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sampled(recent: RecentInstances, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions, rows and keys of the instances at these places."""
-    return past.seq + at, past.rows[at], past.keys[at]
+    return recent.seq + at, recent.rows[at], recent.keys[at]
 
 
-def recall(past: RecentInstances, key: Any) -> int:
+def recall(recent: RecentInstances, key: Any) -> int:
     """Find the latest instance of a key: its place, -1: it is forgotten."""
-    same = np.flatnonzero(past.keys == objects([key]))
+    same = np.flatnonzero(recent.keys == objects([key]))
     return int(same[-1]) if len(same) and key is not None else -1
 
 
-def unshared(past: RecentInstances) -> RecentInstances:
+def unshared(recent: RecentInstances) -> RecentInstances:
     """Copy what may change, keys and subclasses, so that it can be written to."""
-    return past._replace(keys=past.keys.copy(), subclass=past.subclass.copy())
+    return recent._replace(keys=recent.keys.copy(), subclass=recent.subclass.copy())

@@ -13,13 +13,13 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
-from stream_osr.discovery.unmet import Unmet, begin
+from stream_osr.discovery.summaries import Unmet, begin
 from stream_osr.errors import NotTrained
 from stream_osr.features import Features
 from stream_osr.kinds import Name
-from stream_osr.model.gaps import gaps_of
+from stream_osr.model.missing import gaps_of
 from stream_osr.model.prior import FULL
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
 from stream_osr.stream.faults import believable, notice
 from stream_osr.stream.late_labels import Evidence

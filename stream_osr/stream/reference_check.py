@@ -18,23 +18,30 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.discovery.lives import places_of
-from stream_osr.model.cells import Asked, Said, asked, place_of, terms_of, weigh_into
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_densities, log_new
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.restaurant import StreamState
+from stream_osr.model.responsibilities import Asked, Said, asked, place_of, terms_of, weigh_into
 from stream_osr.model.step import BatchResult
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.recent_instances import RecentInstances
 from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
-from stream_osr.trust.balance import Shares, class_shares, share_of_cells
-from stream_osr.trust.books import Books, counted
-from stream_osr.trust.conformal import call_known, plausible
-from stream_osr.trust.division import balance, votes
-from stream_osr.trust.levels import N_LEVELS, level_bounds, levels_of, nearest, references_below
-from stream_osr.trust.references import References
-from stream_osr.trust.typical import Typical, known_by_typicality, levels_within, odds_of_new, typical_of
+from stream_osr.trust.balance import Books, Shares, balance, class_shares, counted, share_of_cells, votes
+from stream_osr.trust.levels import (
+    N_LEVELS,
+    Typical,
+    known_by_typicality,
+    level_bounds,
+    levels_of,
+    levels_within,
+    nearest,
+    odds_of_new,
+    references_below,
+    typical_of,
+)
+from stream_osr.trust.references import References, call_known, plausible
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -365,10 +372,10 @@ def _follow_balance(
         said = Said(columns[0], columns[1], columns[2], weight)
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
     sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
-    due = chain.guard is None or chain.guard.estimated_at < 0 or state.seen - chain.guard.estimated_at >= ANEW
+    due = chain.check is None or chain.check.estimated_at < 0 or state.seen - chain.check.estimated_at >= ANEW
     opening = opening_seats(known, chain.frozen) if len(tail) else tail
-    guard, probabilities = _take_in(
-        chain.guard or start_guard(n_classes),
+    check, probabilities = _take_in(
+        chain.check or start_check(n_classes),
         state,
         sides,
         model.levels,
@@ -386,18 +393,18 @@ def _follow_balance(
     if waiting:
         result = result._replace(window_probabilities=probabilities[first + n :])
     return seated._replace(
-        state=without_openings(state, guard, n_classes),
+        state=without_openings(state, check, n_classes),
         result=result,
-        guard=guard,
+        check=check,
         references=np.arange(at.start, at.stop) % len(references.group),
         probabilities=probabilities[:first],
-        mostly_new=mostly_new(guard, model.levels.many),
+        mostly_new=mostly_new(check, model.levels.many),
     )
 
 
 @kernel
 def _take_in(
-    guard: ReferenceCheck,
+    check: ReferenceCheck,
     state: StreamState,
     sides: _Sides,
     levels: ReferenceLevels,
@@ -411,7 +418,7 @@ def _take_in(
     independent: float,
     prior: Prior,
 ) -> tuple[ReferenceCheck, np.ndarray]:
-    """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
+    """Take a batch of n instances into the books; the check then, and the balanced probabilities of all asked.
 
     ``trained`` are the shares of the training set, shape (J,), ``opening`` the log weights with which a stream opens,
     shape (J + 1,), empty where location says what is known. ``tempered`` is as in :class:`References`, ``typical``,
@@ -420,7 +427,7 @@ def _take_in(
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(trained)
-    guard = fitted(guard, state.ids, n_classes)
+    check = fitted(check, state.ids, n_classes)
     terms = terms_of(state.dishes, prior)
     many = first + len(of_others.weight)
     cells, vote = np.empty((many, len(state.franchise.menu) + 1)), np.empty((many, n_classes))
@@ -434,10 +441,10 @@ def _take_in(
         level[:first] = theirs.level
         level[first:] = levels_of(of_others.log_density, levels.many, levels.total, levels.bounds, levels.below)
     fade = 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED))
-    books = counted(guard.books, cells, level, theirs.group, theirs.weight, n, fade)
+    books = counted(check.books, cells, level, theirs.group, theirs.weight, n, fade)
     classes = class_shares(books.votes, levels.confusion, trained)
-    kappa = np.nan if due else guard.shares.kappa
-    shares = share_of_cells(books, classes, levels.many, levels.spread, kappa, guard.known)
+    kappa = np.nan if due else check.shares.kappa
+    shares = share_of_cells(books, classes, levels.many, levels.spread, kappa, check.known)
     if dependent:
         share = known_by_typicality(books.stream, tail, independent)
         shares = Shares(share, shares.owner, shares.classes, shares.kappa)
@@ -455,17 +462,17 @@ def _take_in(
         weight = 1.0 if level[i] >= TYPICAL else 1.0 - probabilities[i, n_classes]
         for j in range(n_classes):
             books.votes[j] += weight * vote[i, j]
-    owner, part = owners_of(guard.owner, guard.known, books.stream, shares)
-    estimated_at = state.seen if due else guard.estimated_at
-    return ReferenceCheck(guard.ids, books, shares, owner, part, estimated_at, dependent), probabilities
+    owner, part = owners_of(check.owner, check.known, books.stream, shares)
+    estimated_at = state.seen if due else check.estimated_at
+    return ReferenceCheck(check.ids, books, shares, owner, part, estimated_at, dependent), probabilities
 
 
-def recounted(chains: Chains, past: RecentInstances, references: References) -> Chains:
+def recounted(chains: Chains, recent: RecentInstances, references: References) -> Chains:
     """Count the latest instances anew, by typicality, when neighbours are found to be dependent.
 
     What was announced before is judged by the next batch as if this had been known from the beginning.
     """
-    rows = past.rows[-RECOUNTED:]
+    rows = recent.rows[-RECOUNTED:]
     if not len(rows):
         return chains
     who = asked(rows, chains[0].known.prior)
@@ -475,20 +482,20 @@ def recounted(chains: Chains, past: RecentInstances, references: References) -> 
     weight, near = 0.5 ** (np.arange(len(rows))[::-1] / DEPENDENT), density.argmax(axis=1)
     out = []
     for number, chain in enumerate(chains):
-        if chain.guard is not None:
-            n_classes, seat = len(chain.guard.books.votes), past.subclass[number, -len(rows) :]
-            place = places_of(chain.guard.ids, seat)
+        if chain.check is not None:
+            n_classes, seat = len(chain.check.books.votes), recent.subclass[number, -len(rows) :]
+            place = places_of(chain.check.ids, seat)
             cell = np.where(seat < 0, np.minimum(near, n_classes - 1), n_classes + place)
-            there, stream = (seat < 0) | (place >= 0), np.zeros_like(chain.guard.books.stream)
+            there, stream = (seat < 0) | (place >= 0), np.zeros_like(chain.check.books.stream)
             np.add.at(stream, (cell[there], level[there]), weight[there])
-            chain = chain._replace(guard=chain.guard._replace(books=chain.guard.books._replace(stream=stream)))
+            chain = chain._replace(check=chain.check._replace(books=chain.check.books._replace(stream=stream)))
         out.append(chain)
     return tuple(out)
 
 
 def asked_together(judged: BatchPosterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Average what the chains say of the references: their numbers, probabilities, and the shares of the classes."""
-    shares = [one.guard.shares.classes for one in judged.seated if one.guard is not None]
+    shares = [one.check.shares.classes for one in judged.seated if one.check is not None]
     probabilities = mean_of([one.probabilities for one in judged.seated])
     return judged.seated[0].references, probabilities, mean_of(shares)
 
@@ -510,8 +517,8 @@ def keep_promise(
 
 def current_shares(chains: Chains) -> list[Shares | None]:
     """Say what the books of each chain make of the present state."""
-    fitted = (chain.guard and fit_guard(chain.guard, chain.state.ids, len(chain.known.size)) for chain in chains)
-    return [guard and guard.shares for guard in fitted]
+    fitted = (chain.check and fit_check(chain.check, chain.state.ids, len(chain.known.size)) for chain in chains)
+    return [check and check.shares for check in fitted]
 
 
 # The counts of a chain, and whose each subclass is
@@ -519,11 +526,11 @@ def current_shares(chains: Chains) -> list[Shares | None]:
 
 def owned_by(chain: Chain) -> set[int]:
     """Identities of the subclasses that have an owner."""
-    return set() if chain.guard is None else set(chain.guard.ids[chain.guard.owner != NOBODY].tolist())
+    return set() if chain.check is None else set(chain.check.ids[chain.check.owner != NOBODY].tolist())
 
 
 @kernel
-def mostly_new(guard: ReferenceCheck, many: np.ndarray) -> np.ndarray:
+def mostly_new(check: ReferenceCheck, many: np.ndarray) -> np.ndarray:
     """Identities of the subclasses of which little is known, by what references say of many members, shape (m,).
 
     Members are many if they would be ``EXPECTED`` references, were they of the class that has the fewest and has its
@@ -531,12 +538,12 @@ def mostly_new(guard: ReferenceCheck, many: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    guard
-        The guard after a batch.
+    check
+        The check after a batch.
     many
         Number of the references of each class, shape (J,).
     """
-    known, books, classes = guard.known, guard.books, guard.shares.classes
+    known, books, classes = check.known, check.books, check.shares.classes
     out, n_classes, instances = np.zeros(len(known), np.bool_), len(classes), 0.0
     for j in range(n_classes):  # how many instances a reference stands for
         instances = max(instances, max(classes[j], 1.0 / n_classes) / max(many[j], 1.0))
@@ -544,10 +551,10 @@ def mostly_new(guard: ReferenceCheck, many: np.ndarray) -> np.ndarray:
         support = books.stream[n_classes + k].sum()
         enough = support >= max(MANY, EXPECTED * instances * books.seen[n_classes + k])
         out[k] = enough and 0.0 <= known[k] <= MOSTLY_NEW
-    return guard.ids[out]
+    return check.ids[out]
 
 
-def start_guard(n_classes: int) -> ReferenceCheck:
+def start_check(n_classes: int) -> ReferenceCheck:
     """Begin with nothing counted."""
     n_levels, cells = N_LEVELS, n_classes + 1
     shapes = (cells, n_levels), (cells,), (n_classes, cells, n_levels), (n_classes, cells), (n_classes,)
@@ -557,20 +564,20 @@ def start_guard(n_classes: int) -> ReferenceCheck:
     return ReferenceCheck(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
 
 
-def fit_guard(guard: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
+def fit_check(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
     """Make room for subclasses and classes that have come, and forget those that have gone.
 
     Until the next batch a subclass that has come is what new ones are, and a class has the mean share.
     """
-    if len(guard.books.votes) == n_classes and np.array_equal(ids, guard.ids):
-        return guard
-    return fitted(guard, ids, n_classes)
+    if len(check.books.votes) == n_classes and np.array_equal(ids, check.ids):
+        return check
+    return fitted(check, ids, n_classes)
 
 
 @kernel
-def fitted(guard: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
-    """Do what :func:`fit_guard` does where something has changed."""
-    books, shares, before, new = guard.books, guard.shares, len(guard.books.votes), len(guard.ids)
+def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
+    """Do what :func:`fit_check` does where something has changed."""
+    books, shares, before, new = check.books, check.shares, len(check.books.votes), len(check.ids)
     levels, count = books.stream.shape[1], n_classes + len(ids) + 1
     places = np.full(count, -1)  # where each cell was; what is new comes last
     places[:n_classes] = np.where(np.arange(n_classes) < before, np.arange(n_classes), -1)
@@ -581,11 +588,11 @@ def fitted(guard: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
     owner, share = np.full(len(ids), NOBODY), np.full(len(ids), -1.0)
     old = min(before, n_classes)
     for k in range(len(ids)):
-        slot = place_of(guard.ids, ids[k])
+        slot = place_of(check.ids, ids[k])
         if slot >= 0:
             places[n_classes + k] = before + slot
-            owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY
-            share[k] = guard.known[slot]
+            owner[k] = check.owner[slot] if check.owner[slot] < n_classes else NOBODY
+            share[k] = check.known[slot]
     votes_of[:old], classes[:old] = books.votes[:old], shares.classes[:old]
     for c in range(count):
         place = places[c]
@@ -611,8 +618,8 @@ def fitted(guard: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
         Shares(known, whose, classes / classes.sum(), shares.kappa),
         owner,
         share,
-        guard.estimated_at,
-        guard.dependent,
+        check.estimated_at,
+        check.dependent,
     )
 
 
@@ -645,9 +652,9 @@ def owners_of(
     return owner, known
 
 
-def without_openings(state: StreamState, guard: ReferenceCheck, n_classes: int) -> StreamState:
+def without_openings(state: StreamState, check: ReferenceCheck, n_classes: int) -> StreamState:
     """Forget who opened the tables of subclasses that have an owner: nothing new has come with them."""
-    owned = np.append(guard.owner != NOBODY, False)
+    owned = np.append(check.owner != NOBODY, False)
     if not owned.any():
         return state
     dish = state.franchise.table_dish - n_classes

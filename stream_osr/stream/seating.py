@@ -10,14 +10,12 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.discovery.lifecycle import HELD_WITH, hardly_there
 from stream_osr.discovery.lives import places_of
-from stream_osr.model import books, naming
+from stream_osr.model import edit
 from stream_osr.model import step as sampler
-from stream_osr.model.cells import nearby
-from stream_osr.model.completing import complete_rows, is_complete
-from stream_osr.model.gaps import Gaps
-from stream_osr.model.predictive import view
+from stream_osr.model.franchise import StreamState
+from stream_osr.model.missing import Gaps, complete_rows, is_complete
 from stream_osr.model.prior import FULL
-from stream_osr.model.restaurant import StreamState
+from stream_osr.model.responsibilities import nearby, view
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
@@ -38,8 +36,8 @@ class ChainResult(NamedTuple):
         What the sampler returned, with the identities that go on.
     identities
         What has happened to them.
-    guard
-        The guard after the batch.
+    check
+        The reference check after the batch.
     references, probabilities
         Numbers of the references that were asked, shape (Q,), and their probabilities, balanced as the stream's,
         shape (Q, J + 1).
@@ -53,7 +51,7 @@ class ChainResult(NamedTuple):
     state: StreamState
     result: sampler.BatchResult
     identities: IdentityChanges
-    guard: ReferenceCheck | None = None
+    check: ReferenceCheck | None = None
     references: np.ndarray = np.zeros(0, np.int64)
     probabilities: np.ndarray = np.zeros((0, 0))
     mostly_new: np.ndarray = np.zeros(0, np.int64)
@@ -127,7 +125,7 @@ def seat(
             chain.known, chain.frozen, chain.state, rows, rng, settings, gaps, guests if same else None, gain
         )
         outliers = 0 if number else _count_outliers(chain, state, result)
-        return _keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))
+        return _keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.check, outliers=outliers))
 
     return each(step, range(len(chains)), parameters.n_jobs)
 
@@ -173,7 +171,7 @@ def window_together(judged: BatchPosterior) -> np.ndarray:
 
 
 def settle(
-    judged: BatchPosterior, past: RecentInstances, batch: DecidedBatch, horizon: int
+    judged: BatchPosterior, recent: RecentInstances, batch: DecidedBatch, horizon: int
 ) -> tuple[Chains, RecentInstances]:
     """Write down where everybody sits now: identities that were joined, instances that moved, those of the batch.
 
@@ -181,7 +179,7 @@ def settle(
     ----------
     judged
         The batch, and what became of the chains.
-    past
+    recent
         What is remembered.
     batch
         The batch, its seats still to be written.
@@ -194,20 +192,20 @@ def settle(
     """
     results = [one.result for one in judged.seated]
     for number, one in enumerate(judged.seated):
-        past = relabel(past, number, one.identities.joined)
-    chains = tuple(one.before._replace(state=one.state, guard=one.guard) for one in judged.seated)
+        recent = relabel(recent, number, one.identities.joined)
+    chains = tuple(one.before._replace(state=one.state, check=one.check) for one in judged.seated)
     if any(chain.known.named for chain in chains):
-        chains = _let_go(past, chains, results)
+        chains = _let_go(recent, chains, results)
     batch = batch._replace(subclass=np.array([result.subclass for result in results]))
-    return chains, remember(past, batch, horizon, results)
+    return chains, remember(recent, batch, horizon, results)
 
 
-def _let_go(past: RecentInstances, chains: Chains, results: Sequence[sampler.BatchResult]) -> Chains:
+def _let_go(recent: RecentInstances, chains: Chains, results: Sequence[sampler.BatchResult]) -> Chains:
     """Take instances that have left a named subclass for an emerging one out of its statistics: each counts once.
 
     Parameters
     ----------
-    past
+    recent
         What is remembered, as it was before the batch.
     chains
         The chains after it.
@@ -217,10 +215,10 @@ def _let_go(past: RecentInstances, chains: Chains, results: Sequence[sampler.Bat
     out = []
     for number, (chain, result) in enumerate(zip(chains, results, strict=True)):
         known = chain.known
-        for at in places(past, result.moved).tolist() if known.named else ():
-            key = int(past.subclass[number, at]) if at >= 0 else -1
+        for at in places(recent, result.moved).tolist() if known.named else ():
+            key = int(recent.subclass[number, at]) if at >= 0 else -1
             if key in known.named:
-                known = naming.take_out(known, key, past.rows[at], naming.owner_of(known, key))
+                known = edit.take_out(known, key, recent.rows[at], edit.owner_of(known, key))
         out.append(chain if known is chain.known else refreshed(chain, known))
     return tuple(out)
 
@@ -247,9 +245,9 @@ def _keep_identities(seated: ChainResult) -> ChainResult:
         others = sizes[target] - count
         older, younger = (target, key) if target < key or others > count else (key, target)
         if key in sizes:
-            state = books.merge(state, older, younger, chain.known.prior)
+            state = edit.merge(state, older, younger, chain.known.prior)
         else:
-            state = books.rename(state, target, older)
+            state = edit.rename(state, target, older)
         result, sizes = _renamed(result, younger, older), sizes_of(state)
         changes = changes.then(IdentityChanges({younger: older}))
     changes = changes._replace(moved=(result.moved, result.moved_to))

@@ -11,15 +11,14 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
-from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
-from stream_osr.discovery.columns import Columns
-from stream_osr.discovery.drift import Drift, start_drift
+from stream_osr.discovery.data_quality import Columns
+from stream_osr.discovery.drift import Drift, UnknownRate, start_drift
 from stream_osr.discovery.lives import Lifecycle
-from stream_osr.discovery.rate import UnknownRate
+from stream_osr.discovery.new_classes import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.discovery.summaries import Signals
+from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Known
 from stream_osr.model.prior import width_of
-from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import EventBudget
 from stream_osr.stream.arrival_order import Arrival, begin
@@ -183,7 +182,7 @@ class Stream(NamedTuple):
         The models that are averaged. Ids, events and explanations are the first one's, the leader's.
     odds
         The learnt shift of the odds of unknown.
-    past
+    recent
         Latest decided batches, ``label_horizon`` instances or a little more.
     waiting
         Decisions held back by ``decision_delay``.
@@ -214,7 +213,7 @@ class Stream(NamedTuple):
     labels: tuple[Label, ...]
     chains: Chains
     odds: Odds
-    past: RecentInstances
+    recent: RecentInstances
     waiting: DelayedDecisions
     decided: tuple[int, ...]
     drift: Drift
@@ -292,7 +291,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         labels=trained.labels,
         chains=open_chains(trained, parameters.chains, PRIOR_SEATS),
         odds=start_odds(parameters.learn_odds, trained.references is not None),
-        past=from_batches((), parameters.chains, width_of(trained.known.prior)),
+        recent=from_batches((), parameters.chains, width_of(trained.known.prior)),
         waiting=DelayedDecisions(
             (), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)
         ),
@@ -312,7 +311,7 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     stream = open_stream(trained, parameters.model_copy(update={"chains": 0, "learn_odds": False}))
     lasting = min(parameters.half_life / math.log(2.0), 1e6)
     chains = open_chains(trained, len(trained.draws), lasting)
-    return stream._replace(chains=chains, past=from_batches((), len(chains), width_of(trained.known.prior)))
+    return stream._replace(chains=chains, recent=from_batches((), len(chains), width_of(trained.known.prior)))
 
 
 def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
@@ -333,4 +332,4 @@ def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tup
         chains, distances = stream.chains, repeat(None) if before is None else before
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, distances, strict=False))
         emerging = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
-        return find_new_classes(emerging, measured, stream.past.subclass, stream.labels), measured
+        return find_new_classes(emerging, measured, stream.recent.subclass, stream.labels), measured

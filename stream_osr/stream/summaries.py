@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.discovery import events as ev
+from stream_osr.discovery.events import Explanation
 from stream_osr.discovery.explain import explain
-from stream_osr.discovery.explanation import Explanation
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile, restore
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour, statistics_of

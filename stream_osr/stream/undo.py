@@ -10,8 +10,8 @@ from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.lives import lifecycle
 from stream_osr.errors import NothingToUndo
-from stream_osr.model import books, naming
-from stream_osr.model.books import Seat
+from stream_osr.model import edit
+from stream_osr.model.edit import Seat
 from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import Chain, awake, refreshed
@@ -61,34 +61,34 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
 
 def _give_back(stream: Stream, action: Promotion) -> Stream:
     """Give subclasses that were named back in every chain; guests at their tables go with them."""
-    j, past, chains = stream.labels.index(action.label), stream.past, []
+    j, recent, chains = stream.labels.index(action.label), stream.recent, []
     for number, chain in enumerate(stream.chains):
-        given, past = _given_back(chain, number, past, action, j)
+        given, recent = _given_back(chain, number, recent, action, j)
         chains.append(given)
-    return _renumber(stream._replace(chains=tuple(chains), past=past), stream.known.ids)
+    return _renumber(stream._replace(chains=tuple(chains), recent=recent), stream.known.ids)
 
 
 def _given_back(
-    chain: Chain, number: int, past: RecentInstances, action: Promotion, j: int
+    chain: Chain, number: int, recent: RecentInstances, action: Promotion, j: int
 ) -> tuple[Chain, RecentInstances]:
     known, state, window = chain.known, chain.state, chain.state.window
     keys = [key for key in action.subclasses[number] if key in known.ids]
-    at, tables = places(past, state.window_seq), action.tables[number]
+    at, tables = places(recent, state.window_seq), action.tables[number]
     sat = dict(zip(tables.seq.tolist(), tables.held_by.tolist(), strict=True))
     then = np.array([sat.get(seq, -1) for seq in state.window_seq.tolist()], np.int64)
-    sits = np.where(at < 0, then, np.append(past.subclass[number], -1)[at])
+    sits = np.where(at < 0, then, np.append(recent.subclass[number], -1)[at])
     home = _homes(chain, tables, keys, sits, j)
     goes = home[window.table]
     member = sits == goes
     for i in np.flatnonzero(np.isin(sits, keys) & ~member):  # it has sat down elsewhere since
-        known = naming.take_out(known, int(sits[i]), window.rows[i, :-1], j)
+        known = edit.take_out(known, int(sits[i]), window.rows[i, :-1], j)
     changed = (np.isin(sits, keys) | (goes >= 0)) & ~member & (at >= 0)
-    past = unshared(past)
-    past.subclass[number, at[changed]] = goes[changed]
-    size = known.dishes.size[naming.slots_of(known.ids, keys)]
+    recent = unshared(recent)
+    recent.subclass[number, at[changed]] = goes[changed]
+    size = known.dishes.size[edit.slots_of(known.ids, keys)]
     empty = [key for key, n in zip(keys, size.tolist(), strict=True) if not n and key not in goes]
     if empty:
-        known = naming.without_subclasses(known, naming.slots_of(known.ids, empty))
+        known = edit.without_subclasses(known, edit.slots_of(known.ids, empty))
         home = np.where(np.isin(home, empty), -1, home)
     keys = [key for key in keys if key not in empty]
     lives = {key: life for key, life in action.lives[number].items() if key in keys}
@@ -97,10 +97,10 @@ def _given_back(
         ranks = known.ranks.copy()
         ranks[j] = action.ranks[number]
         known = known._replace(ranks=ranks)
-    moved = naming.give_back(known, state, keys, home, member, held)
+    moved = edit.give_back(known, state, keys, home, member, held)
     both = sorted({**chain.life.subclasses, **lives}.items(), key=lambda item: item[1].first.seq)
     life = lifecycle(dict(both), chain.life.delta)
-    return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), past
+    return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), recent
 
 
 def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, j: int) -> np.ndarray:
@@ -118,7 +118,7 @@ def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, 
     if stand and np.array_equal(franchise.table_mass[at], tables.mass):
         home[at] = tables.subclass
         return home
-    slots = naming.slots_of(known.ids, keys)
+    slots = edit.slots_of(known.ids, keys)
     emptied = known.seated[j, slots].sum() >= known.size[j]
     largest = keys[int(np.argmax(known.dishes.size[slots]))]
     for table in np.flatnonzero(serving):
@@ -150,21 +150,21 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
 
 def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> Chain:
     if into in chain.known.ids:
-        known = naming.take_out(chain.known, into, row, j, float(opened))
-        slot = naming.slots_of(known.ids, [into])
+        known = edit.take_out(chain.known, into, row, j, float(opened))
+        slot = edit.slots_of(known.ids, [into])
         if not known.dishes.size[slot[0]] and into not in known.named:
-            known = naming.without_subclasses(known, slot)
+            known = edit.without_subclasses(known, slot)
         return refreshed(chain, known)
     if into in chain.state.ids:
-        return chain._replace(state=books.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
+        return chain._replace(state=edit.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
     return chain
 
 
 def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> Stream:
     """Seat an instance whose label was taken back where it sat, in each chain where that is left."""
-    state, past = stream.state, stream.past
+    state, recent = stream.state, stream.recent
     seats = [_place(chain, number, action, stream.labels) for number, chain in enumerate(stream.chains)]
-    latest = state.seen - int(past.batches[-1]) if len(past.batches) else 0
+    latest = state.seen - int(recent.batches[-1]) if len(recent.batches) else 0
     first = min([state.seen - parameters.window_after(latest), *state.window_seq[:1].tolist()])
     live = action.seq >= first and all(seat is not None and seat.live for seat in seats)
     share = 0.5 ** ((state.seen - action.seen) / parameters.half_life)
@@ -172,17 +172,17 @@ def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> St
     for chain, place, home in zip(stream.chains, seats, action.subclass, strict=True):
         if place is not None:
             if home in chain.known.ids:  # it was named
-                owner = naming.owner_of(chain.known, home)
-                chain = refreshed(chain, naming.put_in(chain.known, home, action.row, owner))
+                owner = edit.owner_of(chain.known, home)
+                chain = refreshed(chain, edit.put_in(chain.known, home, action.row, owner))
             weight = share * place.weight
             prior = chain.known.prior
-            state = books.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
+            state = edit.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
             chain = chain._replace(state=state)
         back.append(chain)
-    if (at := int(places(past, np.array(action.seq)))) >= 0:
-        past, homes = unshared(past), zip(action.subclass, seats, strict=True)
-        past.keys[at], past.subclass[:, at] = action.key, [-1 if seat is None else key for key, seat in homes]
-    return stream._replace(chains=tuple(back), past=past)
+    if (at := int(places(recent, np.array(action.seq)))) >= 0:
+        recent, homes = unshared(recent), zip(action.subclass, seats, strict=True)
+        recent.keys[at], recent.subclass[:, at] = action.key, [-1 if seat is None else key for key, seat in homes]
+    return stream._replace(chains=tuple(back), recent=recent)
 
 
 def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]) -> Seat | None:
@@ -191,7 +191,7 @@ def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]
     if home in chain.state.ids:
         return seat._replace(subclass=home, j=-1)
     if home in chain.known.ids:
-        return seat._replace(subclass=-1, j=naming.owner_of(chain.known, home))
+        return seat._replace(subclass=-1, j=edit.owner_of(chain.known, home))
     if home >= 0 or (label is not None and label not in labels):
         return None
     return seat._replace(subclass=-1, j=-1 if label is None else labels.index(label))
@@ -226,7 +226,7 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
         return stream
     if any((chain.state.franchise.table_dish == j).any() for chain in stream.chains):  # somebody still sits there
         return stream
-    dropped = (naming.drop_class(chain.known, chain.state, j)._asdict() for chain in stream.chains)
+    dropped = (edit.drop_class(chain.known, chain.state, j)._asdict() for chain in stream.chains)
     fewer, responsible = (np.delete(each, j, axis=1) for each in (probabilities, waiting.responsible))
     return stream._replace(
         labels=(*stream.labels[:j], *stream.labels[j + 1 :]),

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.life import Subclass
-from stream_osr.model.books import Seat
+from stream_osr.discovery.lives import Subclass
+from stream_osr.model.edit import Seat
 
 MOST = 100
 """Actions that can be taken back; older ones stay."""

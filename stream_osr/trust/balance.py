@@ -13,6 +13,10 @@ one of the stream,
 v being the instances of the stream that one reference stands for. The prior p(t) says that most subclasses are of
 one kind: all known with probability .8 t0, all new with .8 (1 - t0), else any share; ``t0`` is what the small cells
 say together. ``docs/inference.md``, section 15, has the argument.
+
+Books: which cells the stream's instances and the references fall into, as counts that fade.
+
+What the sampler calls unknown, divided: part of it goes back to the known classes that it belongs to.
 """
 
 from __future__ import annotations
@@ -22,9 +26,72 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
-from stream_osr.model.jit import kernel
-from stream_osr.trust.books import Books
+from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using, total_of
+from stream_osr.model.jit import Array, kernel
+from stream_osr.trust.levels import with_odds
+
+
+class Books(NamedTuple):
+    """Counts of J known classes and C cells: the known classes, K emerging subclasses, and what is new; L levels.
+
+    Attributes
+    ----------
+    stream
+        Instances of the stream in each cell, faded, shape (C, L).
+    seen
+        Instances that came since each cell is there, faded, shape (C,).
+    taken
+        References of each class in each cell, faded, shape (J, C, L).
+    asked
+        References of each class that were asked since each cell is there, faded, shape (J, C).
+    votes
+        What the classes' densities alone say of the known instances, faded, shape (J,).
+    """
+
+    stream: Array
+    seen: Array
+    taken: Array
+    asked: Array
+    votes: Array
+
+
+@kernel
+def counted(books: Books, cells: Array, level: Array, group: Array, weight: Array, n: int, fade: float) -> Books:
+    """Take references and instances of the stream into the books, but for the votes.
+
+    Parameters
+    ----------
+    books
+        The counts so far; they do not change.
+    cells, level
+        Responsibilities of the cells and the level of each, shapes (m, C) and (m,): first the references, then n
+        instances, and whoever else there is.
+    group, weight
+        Class of each reference and what it counts, shape (Q,).
+    n
+        Instances of the stream.
+    fade
+        What is left of the counts so far.
+    """
+    (n_classes, count, levels), first = books.taken.shape, len(group)
+    asked, taken = np.zeros(n_classes), np.zeros((n_classes, levels, count))
+    for i in range(first):
+        asked[group[i]] += weight[i]
+        here = taken[group[i], level[i]]
+        for c in range(count):
+            here[c] += weight[i] * cells[i, c]
+    came = np.zeros((levels, count))
+    for i in range(first, first + n):
+        for c in range(count):
+            came[level[i], c] += cells[i, c]
+    all_taken, all_asked = fade * books.taken, fade * books.asked
+    for j in range(n_classes):
+        for c in range(count):
+            all_asked[j, c] += asked[j]
+            for at in range(levels):
+                all_taken[j, c, at] += taken[j, at, c]
+    return Books(fade * books.stream + came.T, fade * books.seen + n, all_taken, all_asked, fade * books.votes)
+
 
 SMALL = 8.0
 """Instances of the stream below which a subclass counts with all other small ones."""
@@ -68,14 +135,14 @@ class Shares(NamedTuple):
         Share of the stream that is known.
     """
 
-    known: np.ndarray
-    owner: np.ndarray
-    classes: np.ndarray
+    known: Array
+    owner: Array
+    classes: Array
     kappa: float
 
 
 @kernel
-def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) -> np.ndarray:
+def class_shares(votes: Array, confusion: Array, trained: Array) -> Array:
     """Shares of the classes among the stream's known instances: the maximum of their posterior (EM).
 
     Parameters
@@ -119,11 +186,13 @@ def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) 
 
 
 @kernel
-def known_share(stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
+def known_share(room: Array, stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
     """Posterior of the share of a cell that is known, on the grid ``T_GRID``.
 
     Parameters
     ----------
+    room
+        Room, shape (2, grid).
     stream, taken
         Instances of the stream, and references, in the cell: S and a.
     stands_for
@@ -135,14 +204,6 @@ def known_share(stream: float, taken: float, stands_for: float, before: float) -
     -------
     Posterior mean, and the logarithm of the evidence.
     """
-    return _known_share(np.empty((2, len(T_GRID))), stream, taken, stands_for, before)
-
-
-@kernel
-def _known_share(
-    room: np.ndarray, stream: float, taken: float, stands_for: float, before: float
-) -> tuple[float, float]:
-    """Do what :func:`known_share` does, with room that is at hand, shape (2, grid)."""
     n = len(T_GRID)
     value, scratch = room[0], room[1]
     rate = 1.0 / stands_for
@@ -176,26 +237,21 @@ class _Cells(NamedTuple):
     n_classes
         How many cells are known classes; they come first.
     before
-        As :func:`share_out` takes it.
+        As :func:`share_of_cells` takes it.
     """
 
-    stream: np.ndarray
-    seen: np.ndarray
-    effective: np.ndarray
-    stands: np.ndarray
+    stream: Array
+    seen: Array
+    effective: Array
+    stands: Array
     n_classes: int
-    before: np.ndarray
+    before: Array
 
 
 @kernel
 def _weigh(
-    seen: np.ndarray,
-    taken: np.ndarray,
-    asked: np.ndarray,
-    distinct: np.ndarray,
-    spread: np.ndarray,
-    classes: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+    seen: Array, taken: Array, asked: Array, distinct: Array, spread: Array, classes: Array
+) -> tuple[Array, Array]:
     """Effective references in each cell and what each stands for if all of the stream is known, both (C, L)."""
     n_classes, count, levels = taken.shape
     base, total, square = np.zeros((count, levels)), np.zeros((count, levels)), np.zeros((count, levels))
@@ -219,7 +275,7 @@ def _weigh(
 
 
 @kernel
-def _pool(cells: _Cells) -> tuple[np.ndarray, np.ndarray]:
+def _pool(cells: _Cells) -> tuple[Array, Array]:
     """Say which cells are small, shape (C,), and sum those up level by level: S, a and v, shape (3, L)."""
     stream, _, effective, stands, first, before = cells
     count, levels = stream.shape
@@ -255,7 +311,7 @@ def _estimate_kappa(cells: _Cells) -> float:
         rate, whole = 0.0, 1e-12
         for level in range(levels):
             prior = EVEN if level > 0 else EXTREME
-            of_small, log_evidence = _known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
+            of_small, log_evidence = known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
             evidence[number] += log_evidence
             for c in range(n_classes, count):
                 s, a = stream[c, level], effective[c, level]
@@ -263,7 +319,7 @@ def _estimate_kappa(cells: _Cells) -> float:
                     continue
                 share = of_small
                 if not small[c]:
-                    share, log_evidence = _known_share(room, s, a, stands[c, level] * kappa, prior)
+                    share, log_evidence = known_share(room, s, a, stands[c, level] * kappa, prior)
                     evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -274,7 +330,7 @@ def _estimate_kappa(cells: _Cells) -> float:
                 v = (effective[c] * stands[c] * stands[c]).sum() / mass
                 a = mass / v
             if s + a >= CRUMB:
-                share, log_evidence = _known_share(room, s, a, v * kappa, EVEN)
+                share, log_evidence = known_share(room, s, a, v * kappa, EVEN)
                 evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -284,14 +340,14 @@ def _estimate_kappa(cells: _Cells) -> float:
 
 
 @kernel
-def _known_shares(cells: _Cells, kappa: float) -> np.ndarray:
+def _known_shares(cells: _Cells, kappa: float) -> Array:
     """Share of each cell that is known, shape (C, L): 1 for the known classes."""
     stream, _, effective, stands, n_classes, before = cells
     _, pool = _pool(cells)
     count, levels = stream.shape
     known, room = np.ones((count, levels)), np.empty((2, len(T_GRID)))
     for level in range(levels):
-        together, _ = _known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN)
+        together, _ = known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN)
         together = min(max(together, EXTREME), 1.0 - EXTREME)
         if level == 0:
             together = EXTREME  # where no reference lies: new, until there are counts that say otherwise
@@ -302,17 +358,13 @@ def _known_shares(cells: _Cells, kappa: float) -> np.ndarray:
                 prior = min(max(before[c - n_classes], DOUBT), 1.0 - DOUBT)
             known[c, level] = prior
             if s + a >= CRUMB:
-                known[c, level], _ = _known_share(room, s, a, stands[c, level] * kappa, prior)
+                known[c, level], _ = known_share(room, s, a, stands[c, level] * kappa, prior)
     return known
 
 
-def share_out(
-    books: Books,
-    classes: np.ndarray,
-    distinct: np.ndarray,
-    kappa: float | None = None,
-    before: np.ndarray | None = None,
-    spread: np.ndarray | None = None,
+@kernel
+def share_of_cells(
+    books: Books, classes: Array, distinct: Array, spread: Array, kappa: float, before: Array
 ) -> Shares:
     """Say what share of each cell is known, and whose.
 
@@ -324,31 +376,13 @@ def share_out(
         Shares of the classes (:func:`class_shares`), shape (J,).
     distinct
         References that there are of each class, shape (J,).
+    spread
+        Mean weight of the references of each class on each level, each counted by its weight, shape (J, L).
     kappa
-        Share of the stream that is known, if it has been estimated lately.
+        Share of the stream that is known, if it has been estimated lately, else NaN.
     before
         Share of each emerging subclass that was known when it had support, negative: it had none so far, shape (K,).
-    spread
-        Mean weight of the references of each class on each level, each counted by its weight, shape (J, L); ``None``:
-        all weigh the same.
     """
-    if spread is None:
-        spread = np.ones((len(classes), books.stream.shape[1]))
-    if before is None:
-        before = np.full(len(books.stream) - len(classes) - 1, -1.0)
-    return share_of_cells(books, classes, distinct, spread, np.nan if kappa is None else kappa, before)
-
-
-@kernel
-def share_of_cells(
-    books: Books,
-    classes: np.ndarray,
-    distinct: np.ndarray,
-    spread: np.ndarray,
-    kappa: float,
-    before: np.ndarray,
-) -> Shares:
-    """Do what :func:`share_out` does; NaN in place of ``None``."""
     n_classes, count = books.asked.shape
     effective, stands = _weigh(books.seen, books.taken, books.asked, distinct, spread, classes)
     cells = _Cells(books.stream, books.seen, effective, stands, n_classes, before)
@@ -363,3 +397,75 @@ def share_of_cells(
             whole += owner[j, c - n_classes]
         owner[:, c - n_classes] /= whole
     return Shares(_known_shares(cells, kappa), owner, classes, kappa)
+
+
+@kernel
+def votes(log_density: Array) -> Array:
+    """How probable each class is by its density alone, shape (n, J)."""
+    n, n_classes = log_density.shape
+    out = np.empty((n, n_classes))
+    for i in range(n):
+        peak = largest(log_density[i])
+        for j in range(n_classes):
+            out[i, j] = log_density[i, j] - peak
+    exp_each(out.reshape(out.size))
+    for i in range(n):
+        scale = 1.0 / total_of(out[i])
+        for j in range(n_classes):
+            out[i, j] *= scale
+    return out
+
+
+@kernel
+def balance(
+    shares: Shares, unknown: Array, cells: Array, level: Array, vote: Array, odds: Array | None = None
+) -> Array:
+    """Divide what the sampler calls unknown, and state the known classes by their shares in the stream.
+
+    Parameters
+    ----------
+    shares
+        What the books say.
+    unknown
+        How probable each instance is unknown, as the sampler has it, shape (n,); NaN: as the cells have it.
+    cells
+        Responsibilities of the cells, shape (n, C).
+    level
+        Level of each instance, shape (n,).
+    vote
+        How probable each known class is by its density alone (:func:`votes`), shape (n, J).
+    odds
+        Odds that each instance is new by what the frozen classes say, shape (n,): the shares are those of typicality
+        (:mod:`stream_osr.trust.levels`); ``None``: they are those of references in the cells.
+
+    Returns
+    -------
+    Probabilities of the known classes and, last, unknown, shape (n, J + 1).
+    """
+    (n, n_classes), count = vote.shape, cells.shape[1]
+    back, new = np.empty((n, count - n_classes)), np.empty(n)
+    known, classes = np.ascontiguousarray(shares.known[n_classes:].T), shares.classes
+    for i in range(n):
+        here, share, emerging = back[i], known[level[i]], cells[i, n_classes:]
+        new[i] = total_of(emerging)
+        scale = 1.0 / max(new[i], 1e-300)
+        for c in range(count - n_classes):
+            here[c] = emerging[c] * scale * (share[c] if odds is None else with_odds(share[c], odds[i]))
+    theirs, out = back @ shares.owner.T, np.empty((n, n_classes + 1))
+    for i in range(n):
+        whole = new[i] if np.isnan(unknown[i]) else unknown[i]
+        own, their = 0.0, 0.0
+        for j in range(n_classes):
+            theirs[i, j] *= vote[i, j]
+            their += theirs[i, j]
+            own += classes[j] * vote[i, j]
+        own, their = (1.0 - whole) / own, whole * total_of(back[i]) / max(their, 1e-300)
+        left = 1.0
+        for j in range(n_classes):
+            kept = own * classes[j] * vote[i, j]
+            if odds is not None:
+                kept *= with_odds(shares.known[j, level[i]], odds[i])
+            out[i, j] = kept + their * theirs[i, j]
+            left -= out[i, j]
+        out[i, n_classes] = max(left, 0.0)
+    return out

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 
 STEP = 0.25
 SHIFTS = STEP * np.arange(5)
@@ -40,7 +40,7 @@ class Odds(NamedTuple):
         Shift in force.
     """
 
-    excess: np.ndarray
+    excess: Array
     seen: float
     shift: float
 
@@ -50,7 +50,7 @@ def start_odds(learn: bool, guarded: bool = False) -> Odds:
     return Odds(np.zeros(len(MORE_SHIFTS if guarded else SHIFTS)), 0.0, PRIOR_SHIFT if learn else 0.0)
 
 
-def learn_odds(odds: Odds, probabilities: np.ndarray, rank: np.ndarray, half_life: float) -> Odds:
+def learn_odds(odds: Odds, probabilities: Array, rank: Array, half_life: float) -> Odds:
     """Take in a batch.
 
     Parameters
@@ -82,7 +82,7 @@ def learn_odds(odds: Odds, probabilities: np.ndarray, rank: np.ndarray, half_lif
 
 
 @kernel
-def _excess(before: np.ndarray, fade: float, probabilities: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, int]:
+def _excess(before: Array, fade: float, probabilities: Array, rank: Array) -> tuple[Array, int]:
     """Add a batch to the sums; with them comes the number of the first shift that is enough, or of the last."""
     out, last = fade * before, len(before) - 1
     factor = np.exp(STEP * np.arange(len(before)))
@@ -96,7 +96,7 @@ def _excess(before: np.ndarray, fade: float, probabilities: np.ndarray, rank: np
     return out, enough
 
 
-def shift_odds(odds: Odds, probabilities: np.ndarray) -> np.ndarray:
+def shift_odds(odds: Odds, probabilities: Array) -> Array:
     """Probabilities of shape (n, J + 1) with the odds of unknown, the last column, shifted.
 
     Examples
@@ -110,7 +110,7 @@ def shift_odds(odds: Odds, probabilities: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _shifted(probabilities: np.ndarray, factor: float) -> np.ndarray:
+def _shifted(probabilities: Array, factor: float) -> Array:
     """Multiply the last column by a factor, and each row by what makes it sum to one again."""
     out, last = probabilities.copy(), probabilities.shape[1] - 1
     for i in range(len(out)):

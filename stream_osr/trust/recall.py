@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 
 NO_DOUBT = np.zeros(3)
 DISPUTED, DISPUTED_SPREAD = 0.5, 0.05
@@ -76,12 +76,12 @@ class Called(NamedTuple):
         announced subclass; faded, shape (3,).
     """
 
-    right: np.ndarray
-    unknown: np.ndarray
-    asked: np.ndarray
-    shares: np.ndarray
+    right: Array
+    unknown: Array
+    asked: Array
+    shares: Array
     dropped: bool = False
-    doubt: np.ndarray = NO_DOUBT
+    doubt: Array = NO_DOUBT
 
 
 def nothing_called(n_classes: int) -> Called:
@@ -90,7 +90,7 @@ def nothing_called(n_classes: int) -> Called:
     return Called(none, none, none, np.full(n_classes, 1.0 / max(n_classes, 1)))
 
 
-def promise(log_density: Sequence[np.ndarray], group: np.ndarray) -> ExpectedRecall:
+def promise(log_density: Sequence[Array], group: Array) -> ExpectedRecall:
     """Say what the known classes do with their own training instances, each judged unseen.
 
     Parameters
@@ -125,9 +125,7 @@ def instances_that_would_do(recall: float) -> int:
     return int(np.ceil(max(recall * (1.0 - recall), 0.02) * (Z / room) ** 2))
 
 
-def call(
-    before: Called, label: np.ndarray, group: np.ndarray, shares: np.ndarray, n: int, weight: np.ndarray | None = None
-) -> Called:
+def call(before: Called, label: Array, group: Array, shares: Array, n: int, weight: Array | None = None) -> Called:
     """Take in what references were called beside a batch.
 
     Parameters
@@ -154,15 +152,8 @@ def call(
 
 @kernel
 def _called(
-    right: np.ndarray,
-    unknown: np.ndarray,
-    asked: np.ndarray,
-    label: np.ndarray,
-    group: np.ndarray,
-    weight: np.ndarray,
-    n_classes: int,
-    fade: float,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    right: Array, unknown: Array, asked: Array, label: Array, group: Array, weight: Array, n_classes: int, fade: float
+) -> tuple[Array, Array, Array]:
     """Count what references were called, what was counted before faded."""
     now = np.zeros((3, n_classes))
     for j in range(min(n_classes, len(asked))):
@@ -176,11 +167,11 @@ def _called(
     return now[0], now[1], now[2]
 
 
-def _fit(values: np.ndarray, n_classes: int) -> np.ndarray:
+def _fit(values: Array, n_classes: int) -> Array:
     return np.append(values[:n_classes], np.zeros(max(n_classes - len(values), 0)))
 
 
-def expect(called: Called, distinct: np.ndarray) -> ExpectedRecall | None:
+def expect(called: Called, distinct: Array) -> ExpectedRecall | None:
     """Say what is to be expected now; ``None``: no reference was asked yet.
 
     Parameters
@@ -203,7 +194,7 @@ def doubt(called: Called, known: int, disputed: int, unplaced: int) -> Called:
     return called._replace(doubt=fade * called.doubt + np.array([known, disputed, unplaced]))
 
 
-def _doubted(doubt: np.ndarray, recall: float, half: float, unknown: float) -> ExpectedRecall:
+def _doubted(doubt: Array, recall: float, half: float, unknown: float) -> ExpectedRecall:
     """Lower and widen the estimate by what the stream says against it.
 
     References lie where training had them. Instances that are called unknown and gather in no subclass may be known
@@ -217,7 +208,7 @@ def _doubted(doubt: np.ndarray, recall: float, half: float, unknown: float) -> E
 
 @kernel
 def _expect(
-    right: np.ndarray, unknown: np.ndarray, asked: np.ndarray, shares: np.ndarray, distinct: np.ndarray
+    right: Array, unknown: Array, asked: Array, shares: Array, distinct: Array
 ) -> tuple[bool, float, float, float]:
     """Say whether anything was asked; recall, its standard error, and the share that is called unknown."""
     whole, recall, error, none = 0.0, 0.0, 0.0, 0.0
@@ -234,7 +225,7 @@ def _expect(
     return True, recall / whole, math.sqrt(error / whole**2 + WIDEST**2), none / whole
 
 
-def has_dropped(called: Called, now: ExpectedRecall, promised: tuple[float, float], distinct: np.ndarray) -> bool:
+def has_dropped(called: Called, now: ExpectedRecall, promised: tuple[float, float], distinct: Array) -> bool:
     """Say whether the recall is surely below what was promised; having dropped, it stays so until it is back."""
     if called.asked.sum() < min(LEAST_ASKED, float(distinct.sum())):
         return False

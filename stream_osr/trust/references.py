@@ -7,6 +7,20 @@ densities that were made without it: its fold (a tenth) is left out of the white
 of the others as trained. Where instances are so many that one of them changes little, leaving out the instance alone
 says the same. Not so of categories: a fold leaves out rare values with it, as a stream brings some that training did
 not have.
+
+A promise for each known class: at most so large a share of it is called unknown, whatever its distribution.
+
+Split conformal prediction (Vovk, Gammerman and Shafer 2005) class by class: an instance is plausible for a class
+unless it is among the least dense of ``max_false_unknown`` of it, by the class's frozen density and its reference
+instances, each of which the density has not seen. An instance of the class is implausible for it with at most that
+probability, if it is exchangeable with the references: the class must not have moved. Where several models are
+averaged it is their mean log density that is ranked.
+
+Training instances that look mislabelled: another class describes them as its own, and theirs does not.
+
+An instance between two classes is an error of the model, and its label may be right. The density of a mislabelled one
+is as much higher in its true class as that of any instance of the class: its excess has the distribution of the
+margins by which instances that are labelled right prefer their own class.
 """
 
 from __future__ import annotations
@@ -17,16 +31,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Parameters
+from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.categories import base_of
 from stream_osr.model.flags import OF_FLAG
+from stream_osr.model.jit import Array
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
-from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.prior import TIED, Prior, homogeneous
-from stream_osr.model.space import Space, even_where_open, whiten
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
+from stream_osr.model.whitening import Space, even_where_open, fit_mixed, whiten
 
 FOLDS = 10
 NO_GAIN = np.zeros(0)
@@ -56,7 +70,7 @@ class References(NamedTuple):
         Instances of its class that each stands for, in means over the class, shape (R,); ``None``: one each. They sum
         to the number of the class's references.
     gain
-        By how much more likely each was given the training instances before it (:mod:`stream_osr.model.ordered`),
+        By how much more likely each was given the training instances before it (:mod:`stream_osr.model.dependence`),
         shape (R,); empty where neighbours are independent.
     effective
         Number of independent instances that say as much as the training instances of a typical class; 0: as many as
@@ -67,42 +81,42 @@ class References(NamedTuple):
         Always false; archives and fingerprints have it.
     """
 
-    rows: np.ndarray
-    group: np.ndarray
-    log_density: tuple[np.ndarray, ...]
-    weight: np.ndarray | None = None
-    gain: np.ndarray = NO_GAIN
+    rows: Array
+    group: Array
+    log_density: tuple[Array, ...]
+    weight: Array | None = None
+    gain: Array = NO_GAIN
     effective: float = 0.0
     tempered: bool = False
     earlier: bool = False
 
     @property
-    def gains(self) -> np.ndarray:
+    def gains(self) -> Array:
         """Gain of each, 0 where neighbours are independent, shape (R,)."""
         return self.gain if len(self.gain) else np.zeros(len(self.group))
 
     @property
-    def weights(self) -> np.ndarray:
+    def weights(self) -> Array:
         """The weight of each, shape (R,)."""
         return np.ones(len(self.group)) if self.weight is None else self.weight
 
-    def distinct(self, n_classes: int) -> np.ndarray:
+    def distinct(self, n_classes: int) -> Array:
         """How many evenly drawn references say as much of the mean of each class, shape (J,)."""
         sums = [np.bincount(self.group, weight, minlength=n_classes) for weight in (self.weights, self.weights**2)]
         return np.asarray(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny))
 
 
 def unseen_densities(
-    X: np.ndarray,
-    group: np.ndarray,
+    X: Array,
+    group: Array,
     p: Parameters,
     space: Space,
     trainings: Sequence[Training],
-    left_out: Sequence[np.ndarray],
+    left_out: Sequence[Array],
     plan: Plan | None = None,
-    order: np.ndarray | None = None,
+    order: Array | None = None,
     effective: float = 1.0,
-) -> list[np.ndarray]:
+) -> list[Array]:
     """Log class densities of the training instances as if the model had not seen them, one (n, J) for each model.
 
     Parameters
@@ -145,20 +159,15 @@ def unseen_densities(
     return out
 
 
-def own_density(log_density: Sequence[np.ndarray], group: np.ndarray) -> float:
+def own_density(log_density: Sequence[Array], group: Array) -> float:
     """Mean log density of the instances under their own classes, over the models; none that is alone in its class."""
     own = np.mean(log_density, axis=0)[np.arange(len(group)), group]
     return float(own[np.isfinite(own)].mean())
 
 
 def unseen_rows(
-    X: np.ndarray,
-    group: np.ndarray,
-    p: Parameters,
-    space: Space,
-    trainings: Sequence[Training],
-    order: np.ndarray | None = None,
-) -> np.ndarray:
+    X: Array, group: Array, p: Parameters, space: Space, trainings: Sequence[Training], order: Array | None = None
+) -> Array:
     """Whitened training rows, shape (n, C + d), as the model would see them had they not been in training.
 
     A value of a category that only instances of one fold have is one that training did not have. Arguments as for
@@ -172,7 +181,7 @@ def unseen_rows(
     return np.hstack([whiten(space, seen)[:, :count], rows[:, count:]])
 
 
-def _divided(group: np.ndarray, p: Parameters, training: Training, order: np.ndarray | None) -> np.ndarray | None:
+def _divided(group: Array, p: Parameters, training: Training, order: Array | None) -> Array | None:
     """Return the number of the fold of each instance, shape (n,); ``None``: each is left out alone."""
     freedom = len(group) - len(np.unique(group))
     plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.space.columns)
@@ -181,7 +190,7 @@ def _divided(group: np.ndarray, p: Parameters, training: Training, order: np.nda
     return _folds(group, p.seed) if order is None else _blocks(group, order)
 
 
-def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray) -> np.ndarray:
+def _without_own_values(X: Array, space: Space, fold: Array) -> Array:
     """Give raw rows whose value of a category occurs in their fold alone one that training did not have.
 
     Of very many values only the commonest have a place of their own: of the values that occur in the other rows as
@@ -207,7 +216,7 @@ def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray) -> np.nda
     return out
 
 
-def _folds(group: np.ndarray, seed: int) -> np.ndarray:
+def _folds(group: Array, seed: int) -> Array:
     """Divide each class among the folds; the only instance of a class is in none (-1)."""
     rng = np.random.default_rng([seed, 18])
     fold = np.full(len(group), -1)
@@ -218,7 +227,7 @@ def _folds(group: np.ndarray, seed: int) -> np.ndarray:
     return fold
 
 
-def _blocks(group: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _blocks(group: Array, order: Array) -> Array:
     """Divide each class into consecutive blocks of arrival; the only instance of a class is in none (-1)."""
     fold = np.full(len(group), -1)
     for j in range(int(group.max()) + 1):
@@ -229,16 +238,16 @@ def _blocks(group: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def _without(
-    held: np.ndarray,
-    X: np.ndarray,
-    seen: np.ndarray,
-    group: np.ndarray,
+    held: Array,
+    X: Array,
+    seen: Array,
+    group: Array,
     p: Parameters,
     space: Space,
     trainings: Sequence[Training],
     plan: Plan | None,
     effective: float,
-) -> list[np.ndarray]:
+) -> list[Array]:
     """Log class densities of some instances, as they are ``seen``, by models of the others, seated as they are."""
     rest = ~held
     try:
@@ -268,7 +277,7 @@ def _without(
     return out
 
 
-def _rebased(prior: Prior, rows: np.ndarray, group: np.ndarray, space: Space) -> Prior:
+def _rebased(prior: Prior, rows: Array, group: Array, space: Space) -> Prior:
     """Let the base measure of the categories be that of these instances; concentrations stay."""
     if not len(prior.first):
         return prior
@@ -276,7 +285,7 @@ def _rebased(prior: Prior, rows: np.ndarray, group: np.ndarray, space: Space) ->
     return prior._replace(pseudo=concentration * even_where_open(base_of(rows, group, space.places), space))
 
 
-def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Known:
+def with_ranks(known: Known, group: Array, log_density: Array) -> Known:
     """Take the quantiles of density ranks from these log class densities of the training instances."""
     ranks = known.ranks.copy()
     for j in range(len(ranks)):
@@ -287,12 +296,12 @@ def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Know
 
 
 def choose_references(
-    rows: np.ndarray,
-    group: np.ndarray,
-    log_density: Sequence[np.ndarray],
+    rows: Array,
+    group: Array,
+    log_density: Sequence[Array],
     p: Parameters,
-    mislabelled: np.ndarray | None = None,
-    gain: np.ndarray | None = None,
+    mislabelled: Array | None = None,
+    gain: Array | None = None,
     effective: float = 1.0,
     tempered: bool = False,
 ) -> References | None:
@@ -349,7 +358,7 @@ def choose_references(
     return found._replace(gain=gain[at], effective=count, tempered=tempered)
 
 
-def _strata(usual: np.ndarray, most: int) -> list[tuple[np.ndarray, int]]:
+def _strata(usual: Array, most: int) -> list[tuple[Array, int]]:
     """Divide the instances of a class by how usual they are, (n,): parts, and how many of each are references."""
     n = len(usual)
     if n <= most:
@@ -369,3 +378,125 @@ def least_references(max_false_unknown: float) -> int:
     (99, 9)
     """
     return int(np.ceil(1.0 / max_false_unknown - 1e-9)) - 1
+
+
+def plausible(references: References, log_density: Array, max_false_unknown: float) -> Array:
+    """Say for which classes each instance is not implausible, shape (n, J).
+
+    Parameters
+    ----------
+    references
+        R references.
+    log_density
+        Mean log density of n instances under each known class, over the models, shape (n, J).
+    max_false_unknown
+        What may be called unknown of a class. One with too few references to promise it is left out.
+
+    Examples
+    --------
+    >>> references = References(np.zeros((9, 1)), np.zeros(9, int), (np.arange(9.0)[:, None],))
+    >>> plausible(references, np.array([[-0.5], [0.5]]), 0.1)
+    array([[False],
+           [ True]])
+    """
+    out = np.zeros(log_density.shape, bool)
+    own, weights = np.mean(references.log_density, axis=0), references.weights
+    for j in range(log_density.shape[1]):
+        theirs, weight = own[references.group == j, j], weights[references.group == j]
+        if len(theirs) >= least_references(max_false_unknown):
+            order = np.argsort(theirs, kind="stable")
+            reached = np.cumsum(weight[order])  # the reference above counts as well
+            reached = np.append(reached, reached[-1] + weight.max())
+            rank = reached[np.searchsorted(theirs[order], log_density[:, j], side="right")]
+            out[:, j] = rank > max_false_unknown * reached[-1] + 1e-9
+    return out
+
+
+def check_references(references: References | None, labels: Sequence[Label], max_false_unknown: float | None) -> None:
+    """Check that the references of every trained class suffice for the promise.
+
+    Raises
+    ------
+    InvalidParameter
+        Naming the class, what it has and what it would need.
+    """
+    if max_false_unknown is None:
+        return
+    least = least_references(max_false_unknown)
+    group = np.zeros(0, np.int64) if references is None else references.group
+    for label, count in zip(labels, np.bincount(group, minlength=len(labels)), strict=True):
+        if count < least:
+            raise InvalidParameter(
+                f"max_false_unknown is {max_false_unknown:g}, and class {label!r} has {count} reference instances, "
+                f"where {least} are needed; give it more training instances, or promise less "
+                f"(max_false_unknown={1.0 / (count + 1):.2g} is the least that these allow)"
+            )
+
+
+def call_known(probabilities: Array, is_plausible: Array) -> Array:
+    """Give to the plausible classes what is called unknown, where there are any; probabilities of shape (n, J + 1).
+
+    Examples
+    --------
+    >>> call_known(np.array([[0.2, 0.1, 0.7]]), np.array([[True, False]]))
+    array([[0.9, 0.1, 0. ]])
+    """
+    theirs = is_plausible * np.maximum(probabilities[:, :-1], 1e-12)
+    total = theirs.sum(axis=1)
+    rows = total > 0.0
+    out = probabilities.copy()
+    out[rows, :-1] += probabilities[rows, -1:] * theirs[rows] / total[rows, None]
+    out[rows, -1] = 0.0
+    return out
+
+
+USUAL = 0.05
+"""The other class finds it usual: so many of its own instances, as a share, are less dense in it."""
+LEAST_EXCESS = math.log(50.0)
+"""Excess of a mislabelled instance at least: where classes overlap widely, margins are as small as errors."""
+LEAST_SHARE, LEAST = 0.02, 10
+"""Mislabelled instances there are if the excess of so large a share, and of so many, is above the median margin."""
+
+
+def mislabelled(log_density: Sequence[Array], group: Array) -> Array:
+    """Say which training instances look mislabelled, shape (n,).
+
+    Their excess is above the first quartile of the margins. None are, unless enough are above the median.
+
+    Parameters
+    ----------
+    log_density
+        Log class densities of the instances in each model, its own made without it, shape (n, J).
+    group
+        Class of each, shape (n,).
+
+    Examples
+    --------
+    Two classes, ten standard deviations apart, with a tenth of the labels of the first exchanged:
+
+    >>> rng, true = np.random.default_rng(0), np.arange(400) % 2
+    >>> x = rng.normal(10.0 * true)
+    >>> group = np.where(np.arange(400) % 20 == 0, 1, true)
+    >>> log_density = -0.5 * np.column_stack([x, x - 10.0]) ** 2
+    >>> found = mislabelled([log_density], group)
+    >>> bool((group != true)[found].all()), int(found.sum()), int(mislabelled([log_density], true).sum())
+    (True, 17, 0)
+    """
+    mean, each = np.mean(log_density, axis=0), np.arange(len(group))
+    own, others = mean[each, group], mean.copy()
+    others[each, group] = -np.inf
+    nearest, most = others.argmax(axis=1), others.max(axis=1)
+    there = np.isfinite(own) & np.isfinite(most)
+    right = there & (most < own)
+    if not right.any():
+        return np.zeros(len(group), bool)
+    margin = own[right, None] - others[right]
+    quartile, median = np.maximum(np.quantile(margin[np.isfinite(margin)], [0.25, 0.5]), LEAST_EXCESS)
+    usual = np.zeros(len(group), bool)
+    for j in np.unique(nearest[there]):
+        theirs, asked = own[there & (group == j)], there & (nearest == j)
+        if len(theirs):
+            usual[asked] = most[asked] > np.quantile(theirs, USUAL)
+    excess = np.where(there & usual, most - np.where(there, own, 0.0), -np.inf)
+    enough = (excess > median).sum() >= max(LEAST, LEAST_SHARE * len(group))
+    return np.asarray((excess > quartile) & enough)

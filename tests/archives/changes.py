@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.archive.container import Archive, open_archive
+from tests.doors.archive import Archive, open_archive
 
 
 class Place(NamedTuple):

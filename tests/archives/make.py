@@ -19,7 +19,6 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import save_trained
 from stream_osr.config import grouped
 from stream_osr_connectors.files import MemorySink
-from stream_osr_connectors.files.loop import Sinks, load_checkpoint, run
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import begin, step
@@ -45,6 +44,7 @@ from tests.archives.story import (
     train,
     trained,
 )
+from tests.doors.files import Sinks, load_checkpoint, run
 
 LINEAGE = "77aa00bb"
 STOPPED_AFTER = 75

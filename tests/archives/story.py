@@ -15,13 +15,13 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.files import MemorySink, MemorySource
-from stream_osr_connectors.files.loop import Checkpoint, Sinks, run
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.partition import Partition, step
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message
+from tests.doors.files import Checkpoint, Sinks, run
 
 CENTRES = {
     "left": (0.0, 0.0),
@@ -187,7 +187,7 @@ def go_on_with_files(checkpoint: Checkpoint, rows: Sequence[Row]) -> dict[str, A
     decisions, events, errors = MemorySink(), MemorySink(), MemorySink()
     origin = source(rows)
     origin.seek(checkpoint.source)
-    totals = run(checkpoint.model, origin, Sinks(decisions, events, errors), totals=checkpoint.totals)
+    totals = run(checkpoint.model, origin, Sinks(decisions, events, errors), started=checkpoint)
     return {
         "position": checkpoint.source,
         "sinks": list(checkpoint.sinks),

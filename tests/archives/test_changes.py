@@ -20,16 +20,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer
-from stream_osr.archive import load_trained, reading, save_trained
-from stream_osr.archive.container import Archive
-from stream_osr.archive.records import RECORDS
 from stream_osr.config import Parameters, grouped
 from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.files.loop import Checkpoint, load_checkpoint, save_checkpoint
+from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tests.archives.changes import Change, changed, changes, read
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files
 from tests.blobs import dependent_rows, learn_all
+from tests.doors.archive import RECORDS, Archive, files, load_trained, save_trained
 
 SETTING = "a setting that a person may have chosen"
 TOLD = "what was told or handed over; nothing is computed of it"
@@ -123,7 +121,7 @@ class Told(NamedTuple):
 def tried(archive: Archive, todo: Sequence[Change], go: Callable[[], Any], monkeypatch: Any) -> Iterator[Told]:
     """Try changes, some in each process; when one dies, it is by the change that it was at."""
     current = [archive]
-    monkeypatch.setattr(reading, "open_archive", lambda path: current[0])
+    monkeypatch.setattr(files, "open_archive", lambda path: current[0])
     expected = repr(go())
     at = 0
     while at < len(todo):

@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.archive import check_recognizer, reading
-from stream_osr.archive.derived import check_statistics
-from stream_osr.archive.form import Form, Refused
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState
-from stream_osr.model.prior import make_prior
 from tests.archives.changes import found, places, read
 from tests.archives.golden import VERSIONS, unpacked
+from tests.doors.archive import Form, Refused, check_recognizer, files, statistics_fit
+from tests.doors.model import make_prior
 
 STREAMS: list[dict[str, Any]] = [
     {"follow_drift": True},
@@ -78,7 +76,7 @@ def test_what_is_refused_is_told_as_the_documentation_says(tmp_path: Path, monke
     (place,) = (each for each in places(archive) if str(each) == "Franchise.table_dish#0")
     name = found(archive, place)["array"]
     archive.arrays[name] = np.where(np.arange(len(archive.arrays[name])) == 3, 99, archive.arrays[name])
-    monkeypatch.setattr(reading, "open_archive", lambda path: archive)
+    monkeypatch.setattr(files, "open_archive", lambda path: archive)
     told = (
         "model.osr is damaged: Franchise.table_dish[3] is 99; expected whole numbers from 0 to 5 (Franchise.menu has "
         "6); save it again, or go back to an earlier copy"
@@ -108,7 +106,7 @@ def test_a_scatter_may_be_somewhat_below_that_of_the_base_measure(share: float, 
     sums = np.array([[[0.0, 0.0, 0.0], [share * prior.psi, 2.0, 3.0]]])
     statistics = Form("Statistics", {"size": np.array([3]), "matrix": sums, "counts": None})
     if not refused:
-        check_statistics(statistics, prior, "here")
+        statistics_fit(statistics, prior, "here")
         return
     with pytest.raises(Refused, match=r"here.matrix\[0\]"):
-        check_statistics(statistics, prior, "here")
+        statistics_fit(statistics, prior, "here")

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr.archive import VERSION, read_archive, write_archive
-from stream_osr.archive.container import DEEPEST, open_archive
 from stream_osr.errors import PersistenceError
-from stream_osr.model.franchise import Guests
+from tests.doors.archive import DEEPEST, VERSION, open_archive, read_archive, write_archive
+from tests.doors.model import Guests
 
 CONTENT = {"rows": np.arange(6.0), "text": "as it is"}
 

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.archive import load_trained
 from stream_osr.config import grouped
-from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.models import ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition
@@ -30,6 +29,7 @@ from tests.archives.story import (
     go_on_training,
     go_on_with_files,
 )
+from tests.doors.archive import load_trained
 
 CLOSE = 1e-9
 
@@ -98,7 +98,7 @@ def test_the_recognizer_was_in_the_midst_of_everything(version: Path, tmp_path: 
         stream.called,
         stream.following,
         stream.unknown_rate,
-        stream.chains[0].guard,
+        stream.chains[0].check,
     )
     assert {chain.known.location.freedom > 0.0 for chain in stream.chains} == {True, False}
     assert set(model.trained.values) == {"kind"}

@@ -11,15 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr.archive import VERSION, read_archive, write_archive
-from stream_osr.archive.form import Kind, form_of, in_memory
-from stream_osr.archive.migrations import STEPS
-from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS
-from stream_osr.archive.rules import anything
 from stream_osr.decision import Decision
-from stream_osr.discovery import events
 from stream_osr.trained import TrainedModel
 from tests.archives.golden import VERSIONS
+from tests.doors.archive import (
+    BY_TYPE,
+    EVENTS,
+    RECORDS,
+    STEPS,
+    VERSION,
+    Kind,
+    anything,
+    form_of,
+    in_memory,
+    read_archive,
+    write_archive,
+)
+from tests.doors.discovery import events
 from tests.doors.stream import Arrived, Evidence, RecentInstances, Stream
 
 WHAT_TO_DO = "see 'A record or a field more' in docs/archives.md"

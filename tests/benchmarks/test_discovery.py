@@ -9,8 +9,8 @@ import pytest
 from benchmarks.discovery import drift, grouping, streamndr
 from benchmarks.discovery.__main__ import main
 from stream_osr import Decision, OpenSetRecognizer
-from stream_osr.model.space import whiten
 from tests.data import need_data
+from tests.doors.model import whiten
 
 
 def test_stream_is_that_of_the_read_me():

@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from benchmarks.plain import plain_step
-from stream_osr.model import step as sampler
-from stream_osr.model.known import densities
-from stream_osr.model.location import CONJUGATE, fit_location
-from stream_osr.model.moves.base_measure import make_grid
-from stream_osr.model.prior import make_prior
-from stream_osr.model.space import fit_space, whiten
-from stream_osr.model.training import summarize, train
+from tests.doors.model import (
+    CONJUGATE,
+    densities,
+    fit_location,
+    fit_space,
+    make_grid,
+    make_prior,
+    summarize,
+    train,
+    whiten,
+)
+from tests.doors.model import step_module as sampler
 
 D, KNOWN, NEW = 6, 4, 3
 

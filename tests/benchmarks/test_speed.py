@@ -58,11 +58,15 @@ def repository(tmp_path: Path) -> Path:
     (root / "stream_osr").mkdir(parents=True)
     package = root / "stream_osr" / "__init__.py"
     package.write_text("COST = 8.0\n")
-    (root / "stream_osr" / "__main__.py").write_text(
+    connectors = root / "connectors" / "stream_osr_connectors"
+    connectors.mkdir(parents=True)
+    (connectors / "__init__.py").touch()
+    (connectors / "cli.py").write_text(
         "import os, pathlib, time\n"
-        "kept = pathlib.Path(os.environ['NUMBA_CACHE_DIR'])\n"
-        "while not kept.exists() and time.process_time() < 0.5: pass\n"
-        "kept.mkdir(exist_ok=True)\n"
+        "def main():\n"
+        "    kept = pathlib.Path(os.environ['NUMBA_CACHE_DIR'])\n"
+        "    while not kept.exists() and time.process_time() < 0.5: pass\n"
+        "    kept.mkdir(exist_ok=True)\n"
     )
     git(root, "init", "--quiet")
     git(root, "add", ".")

@@ -13,7 +13,7 @@ import pytest
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, Record, open_source
-from stream_osr_connectors.files.likely_key import find_key, key_among
+from stream_osr_connectors.files.key_check import find_key, key_among
 from stream_osr_connectors.files.survey import survey
 
 SUFFIXES = (".csv", ".csv.gz", ".jsonl", ".parquet")

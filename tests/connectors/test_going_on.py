@@ -17,9 +17,9 @@ import pytest
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import Closing, Position
 from stream_osr_connectors.files import CheckedSink, MemorySink, Sink, open_sink, open_source
-from stream_osr_connectors.files.loop import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
 from tests.connectors.test_locking import nobody
 from tests.connectors.test_loop import NAMES, streaming, trained
+from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
 
 __all__ = ["trained"]  # a fixture
 
@@ -88,7 +88,7 @@ def go(dead: Run, *, paths: tuple[Path, Path] | None = None, source: str = "in.c
     with open_source(dead.folder / source) as rows, open_sink(out) as decisions, open_sink(errors) as bad:
         sinks = Sinks(decisions, None, bad)
         go_on(found, rows, sinks)
-        run(found.model, rows, sinks, totals=found.totals, checkpoint=dead.checkpoint)
+        run(found.model, rows, sinks, started=found, checkpoint=dead.checkpoint)
 
 
 def test_a_run_goes_on_where_it_died(dead: Run) -> None:
@@ -286,7 +286,7 @@ def test_a_sink_without_a_check_goes_on_and_what_it_refuses_costs_no_other(train
         own.refuses = False
         go_on(found, rows, Sinks(own, events))
         assert b"after" not in (tmp_path / "events.jsonl").read_bytes()
-        run(found.model, rows, Sinks(own, events), totals=found.totals)
+        run(found.model, rows, Sinks(own, events), started=found)
     assert own.records == expected.records
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import MemorySink, MemorySource, open_sink, open_source
-from stream_osr_connectors.files.loop import Sinks, load_checkpoint, run
+from tests.doors.files import Sinks, load_checkpoint, run
 from tests.hostile import DEPTHS, NAMES, check_alive, documents, fresh, nested_everywhere, numbers, objects, texts
 
 few = settings(max_examples=120, deadline=None)

@@ -23,8 +23,8 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import MemorySource, open_sink
 from stream_osr_connectors.files import locking as module
 from stream_osr_connectors.files.locking import Lock, sole_writer
-from stream_osr_connectors.files.loop import Sinks, run
 from tests.connectors.test_loop import streaming, trained
+from tests.doors.files import Sinks, run
 
 __all__ = ["trained"]  # a fixture
 
@@ -259,7 +259,7 @@ def test_a_note_of_somebody_else_is_honoured_and_taken_over(tmp_path: Path) -> N
         note.chmod(0o644)
         with nobody(), pytest.raises(ConnectorError, match=f"is being written by process {os.getpid()}"):
             Lock(folder / "model").take_name()
-        os.close(lock._held.pop())  # as a crash leaves it
+        os.close(lock._descriptors.pop())  # as a crash leaves it
         assert note.exists()
         with nobody(), sole_writer(folder / "model"):
             assert "process" in note.read_text()

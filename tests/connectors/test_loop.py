@@ -17,8 +17,8 @@ from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import RefusedState
 from stream_osr_connectors.files import MemorySink, MemorySource, Record, open_sink, open_source
-from stream_osr_connectors.files.loop import Sinks, go_on, load_checkpoint, run
 from tests.blobs import around
+from tests.doors.files import FileRun, Sinks, go_on, load_checkpoint, run
 
 NAMES = ("a", "b", "c")
 
@@ -120,18 +120,18 @@ def test_the_counts_go_on_from_a_checkpoint(trained: TrainedModel, tmp_path: Pat
         found = load_checkpoint(checkpoint)
         with source() as rest:
             go_on(found, rest, Sinks(out))
-            totals = run(found.model, rest, Sinks(out), totals=found.totals)
+            totals = run(found.model, rest, Sinks(out), started=found)
         assert found.model.counters == whole.counters
         assert out.records == expected.records
         assert totals["set_aside"] == found.model.counters["refused"] == 21
 
 
 def test_before_training_has_ended_features_may_come(tmp_path: Path) -> None:
-    model, totals = OpenSetRecognizer(chains=1, batch_size=4, seed=5), Counter[str]()
+    model = OpenSetRecognizer(chains=1, batch_size=4, seed=5)
     rng = np.random.default_rng(3)
     labelled = [Record(x, label="left") for x in around([0.0] * 3, 30, rng, NAMES)]
     first = [Record({"z": 1.0}, label="left")]
-    run(model, MemorySource([*first, *labelled, {"a": 1.0, "b": 1.0, "c": 1.0}]), Sinks(MemorySink()), totals=totals)
+    totals = run(model, MemorySource([*first, *labelled, {"a": 1.0, "b": 1.0, "c": 1.0}]), Sinks(MemorySink()))
     assert (totals["labelled"], totals["decided"]) == (31, 1)
     assert model.counters["refused"] == 0
 
@@ -172,20 +172,19 @@ def test_a_checkpoint_that_could_not_be_read_again_leaves_the_one_before(
 ) -> None:
     model, path = streaming(trained), tmp_path / "checkpoint"
     source = MemorySource([dict.fromkeys(NAMES, float(i % 3)) for i in range(30)])
-    totals: Counter[str] = Counter()
 
     def break_it() -> bool:
-        if totals["read"] == 15:  # as a defect would, after the first checkpoint
+        if one.totals["read"] == 15:  # as a defect would, after the first checkpoint
             stream = model.value.running[1]
             excess = np.full_like(stream.odds.excess, np.nan)
             model.value = replace(model.value, stream=stream._replace(odds=stream.odds._replace(excess=excess)))
         return False
 
-    sinks = Sinks(MemorySink())
+    one = FileRun(model, source, Sinks(MemorySink()), checkpoint=path, checkpoint_every=10, stop=break_it)
     with pytest.raises(RefusedState, match="checkpoint is not written"):
-        run(model, source, sinks, totals=totals, checkpoint=path, checkpoint_every=10, stop=break_it)
-    assert totals["read"] == 30
-    assert totals["checkpoints_refused"] == 2
+        one.run()
+    assert one.totals["read"] == 30
+    assert one.totals["checkpoints_refused"] == 2
     assert len([line for line in caplog.messages if "checkpoint is not written" in line]) == 2
     assert load_checkpoint(path).totals["read"] == 10
 
@@ -205,7 +204,7 @@ def test_an_interrupted_run_into_parquet_has_the_same_rows(trained: TrainedModel
                 streaming(trained) if started is None else started.model,
                 source,
                 Sinks(out),
-                totals=None if started is None else started.totals,
+                started=started,
                 checkpoint=checkpoint,
                 checkpoint_every=25,
                 progress=lambda read: seen.update(["read"]),

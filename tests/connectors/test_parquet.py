@@ -20,8 +20,8 @@ import pytest
 from stream_osr import Decision
 from stream_osr.errors import ConnectorError, MissingExtra
 from stream_osr_connectors.files import BadRecord, ParquetSink, Record, open_sink, open_source
-from stream_osr_connectors.files.arrow import ParquetRows
 from stream_osr_connectors.files.columns import columns_of, columns_of_events
+from stream_osr_connectors.files.parquet_source import ParquetRows
 
 DECISION = {
     "key": "a7",

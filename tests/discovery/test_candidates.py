@@ -165,7 +165,7 @@ def test_instances_beyond_the_horizon_are_done_without():
     model = fitted(batch_size=32, label_horizon=1)
     for x, _ in stream(640):
         model.learn_one(x)
-    assert len(model.value.stream.past.keys) < 64
+    assert len(model.value.stream.recent.keys) < 64
     large = [one for one in model.new_classes().candidates if one.size > 100]
     assert len(large) == 2
 

@@ -29,10 +29,10 @@ from stream_osr.discovery.drift import (
     threshold_for,
 )
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
 from stream_osr.trained import train_model
 from tests.blobs import around
 from tests.data import need_data
+from tests.doors.model import whiten
 from tests.doors.stream import Arrived, close_batch, open_stream
 from tests.oracles import drift as oracle
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from stream_osr.discovery.grouping import (
+from tests.doors.discovery import (
     LEAST_SIZE,
     NEARLY_BEST,
     Counts,
@@ -24,8 +24,7 @@ from stream_osr.discovery.grouping import (
     measure,
     mutual_information,
 )
-from stream_osr.model.dishes import add, empty_dishes
-from stream_osr.model.prior import make_prior
+from tests.doors.model import add, empty_dishes, make_prior
 from tests.oracles import grouping as oracle
 
 

@@ -10,27 +10,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr.discovery.events import Moment
-from stream_osr.discovery.life import RECENT, TREND_HALF_LIFE, USUAL_HALF_LIFE, Member, Subclass, trend, unite
-from stream_osr.discovery.lifecycle import (
+from tests.doors.discovery import (
     BURST,
     EMERGES_ABOVE,
     EMERGES_WITH,
     EMERGES_WITHIN,
     HELD_WITH,
+    RECENT,
+    TREND_HALF_LIFE,
+    USUAL_HALF_LIFE,
     WAKES_WITHIN,
     Changes,
+    Coming,
+    Lifecycle,
+    Member,
+    Members,
+    Moment,
     OnMenu,
+    Subclass,
     estimate_new_classes,
+    keep,
+    lifecycle,
+    moments_of,
+    objects,
+    places_of,
+    trend,
+    unite,
+    with_lives,
     worth_telling,
 )
-from stream_osr.discovery.lifecycle import best_supported as best_supported_of
-from stream_osr.discovery.lifecycle import comes_as_usual as which_come_as_usual
-from stream_osr.discovery.lifecycle import forget as forget_all_but
-from stream_osr.discovery.lifecycle import observe as observe_columns
-from stream_osr.discovery.lives import Lifecycle, lifecycle, places_of, with_lives
-from stream_osr.discovery.members import Coming, Members, moments_of
-from stream_osr.discovery.reservoir import keep, objects
+from tests.doors.discovery import best_supported as best_supported_of
+from tests.doors.discovery import comes_as_usual as which_come_as_usual
+from tests.doors.discovery import forget as forget_all_but
+from tests.doors.discovery import observe as observe_columns
 from tests.oracles import lives as oracle
 
 NOTHING = Changes((), (), (), ())

@@ -18,15 +18,9 @@ from stream_osr import (
     SubclassRecurred,
     SubclassSplit,
 )
-from stream_osr.discovery.explain import exemplars
-from stream_osr.discovery.lifecycle import Changes
-from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
-from stream_osr.discovery.reservoir import keep
-from stream_osr.model import between, books
-from stream_osr.model.marginal import both, statistics_of
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
+from tests.doors.discovery import Changes, exemplars, keep, lifecycle, with_lives, without_lives
+from tests.doors.model import between, both, edit, homogeneous, statistics_of, whiten
 from tests.doors.stream import (
     Chain,
     IdentityChanges,
@@ -64,7 +58,7 @@ def run(model: OpenSetRecognizer, parts: list[tuple[int, list[Point]]], seed: in
 def seats(stream: Stream, number: int) -> dict[int, list[tuple[int, np.ndarray]]]:
     """Position and row of each remembered instance, by the emerging subclass that it sits in."""
     out: dict[int, list[tuple[int, np.ndarray]]] = {}
-    for chunk in as_batches(stream.past):
+    for chunk in as_batches(stream.recent):
         for at, key in enumerate(chunk.subclass[number].tolist()):
             if key >= 0:
                 out.setdefault(key, []).append((chunk.seq + at, chunk.rows[at]))
@@ -211,7 +205,7 @@ def as_dict(chain: Chain, measure: Callable) -> dict[int, np.ndarray]:
 def test_joined_and_parted_again(two):
     older, younger = largest(two)
     prior, n_classes = two.known.prior, len(two.known.size)
-    state = books.merge(two.state, older, younger, prior)
+    state = edit.merge(two.state, older, younger, prior)
     joined = two._replace(state=state, life=without_lives(two.life, [younger]))
     check_chain(joined, n_classes)
     sizes, before = (as_dict(chain, lambda s: s.dishes.size) for chain in (joined, two))
@@ -220,14 +214,14 @@ def test_joined_and_parted_again(two):
     assert seated[older] == pytest.approx(seated_before[older] + seated_before[younger])
     # the younger one's guests of the window, as a subclass of their own
     dish = two.state.franchise.table_dish[two.state.window.table] - n_classes
-    mine = dish == books.slot_of(two.state, younger)
+    mine = dish == edit.slot_of(two.state, younger)
     assert mine.sum() >= 8
     rows, seqs = two.state.window.rows[mine, :-1], two.state.window_seq[mine]
-    parted_state = books.split(state, older, rows, seqs, prior)
+    parted_state = edit.split(state, older, rows, seqs, prior)
     new = state.next_id
     parted = joined._replace(state=parted_state)
     check_chain(parted, n_classes)
-    at = books.slot_of(parted_state, new)
+    at = edit.slot_of(parted_state, new)
     assert parted_state.dishes.size[at] == mine.sum()
     assert as_dict(parted, lambda s: s.dishes.size)[older] == sizes[older] - mine.sum()
     np.testing.assert_allclose(parted_state.dishes.matrix[at, -1, :-1], rows.sum(axis=0), atol=1e-9)
@@ -240,21 +234,21 @@ def test_set_aside_and_brought_back(two):
     older, younger = largest(two)
     prior, n_classes = two.known.prior, len(two.known.size)
     state = two.state
-    at = books.slot_of(state, older)
+    at = edit.slot_of(state, older)
     statistics = statistics_of(state.dishes, np.array([at]))
     aside = between.Aside(np.array([older, 900]), both(statistics, statistics_of(state.dishes, np.array([0]))))
     # as if it had been set aside, and came back into the younger one
-    rest = books.merge(state, younger, older, prior)
-    before = int(rest.dishes.size[books.slot_of(rest, younger)])
+    rest = edit.merge(state, younger, older, prior)
+    before = int(rest.dishes.size[edit.slot_of(rest, younger)])
     back, left = between.bring_back(rest, aside, older, younger, prior)
     assert left.ids.tolist() == [900]
-    assert int(back.dishes.size[books.slot_of(back, older)]) == before + statistics.size[0]
+    assert int(back.dishes.size[edit.slot_of(back, older)]) == before + statistics.size[0]
     assert younger not in back.ids
     # and with nobody at a table
     alone, left = between.bring_back(back, left, 900, None, prior)
     assert not len(left.ids)
-    slot = books.slot_of(alone, 900)
-    assert books.tables_of(alone)[slot] == 0
+    slot = edit.slot_of(alone, 900)
+    assert edit.tables_of(alone)[slot] == 0
     assert alone.franchise.held[n_classes + slot] == 1
     assert alone.franchise.total[0] == pytest.approx(back.franchise.total[0] + 1)
     check_chain(two._replace(state=alone._replace(next_id=901), life=lifecycle()), n_classes)
@@ -268,7 +262,7 @@ def test_set_aside_and_brought_back(two):
 def test_a_row_taken_out_of_one_that_is_set_aside(two):
     key, _ = largest(two)
     prior = two.known.prior
-    at = books.slot_of(two.state, key)
+    at = edit.slot_of(two.state, key)
     aside = between.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
     dish = two.state.franchise.table_dish[two.state.window.table] - len(two.known.size)
     row = two.state.window.rows[np.flatnonzero(dish == at)[0]]
@@ -299,22 +293,22 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     stream = model.value.stream
     chain = stream.chains[0]
     key = int(chain.state.ids[np.argmax(chain.state.dishes.size)])
-    seqs, rows, keys = sampled(stream.past, remembered(stream.past, 0, key))
+    seqs, rows, keys = sampled(stream.recent, remembered(stream.recent, 0, key))
     half = np.arange(len(seqs)) % 2 == 0
-    state = books.split(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
+    state = edit.split(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
     new, life = chain.state.next_id, chain.life.subclasses[key]
     parts = {
         one: life._replace(announced_size=int(mine.sum()), kept=keep(seqs[mine], rows[mine], keys[mine]))
         for one, mine in ((key, ~half), (new, half))
     }
     apart = chain._replace(state=state, life=with_lives(chain.life, parts))
-    past = reseat(stream.past, 0, seqs[half], new)
-    check_statistics(stream._replace(chains=(apart,), past=past))
+    past = reseat(stream.recent, 0, seqs[half], new)
+    check_statistics(stream._replace(chains=(apart,), recent=past))
     grown = Changes((), (new,), (), ())
     followed = _join_same(LifecycleUpdate(apart, past, IdentityChanges(), grown, {}, state), new)
     assert followed.identities.joined == {new: key}
     assert followed.changes == Changes((), (), (), ())
-    joined = stream._replace(chains=(followed.chain,), past=followed.past)
+    joined = stream._replace(chains=(followed.chain,), recent=followed.recent)
     check_stream(joined)
     check_statistics(joined)
     assert new not in joined.state.ids
@@ -323,7 +317,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     far = fitted(batch_size=32, chains=1, ensemble="drawn")
     run(far, [(150, []), (300, [NEW, (-12.0, -12.0)])])
     both = far.value.stream.chains[0]
-    alone = LifecycleUpdate(both, far.value.stream.past, IdentityChanges(), grown, {}, both.state)
+    alone = LifecycleUpdate(both, far.value.stream.recent, IdentityChanges(), grown, {}, both.state)
     assert _join_same(alone, largest(both)[0]) is alone
 
 
@@ -334,10 +328,10 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     stream = model.value.stream
     chain = stream.chains[0]
     older, younger = largest(chain)
-    state = books.merge(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
+    state = edit.merge(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
     stream = stream._replace(
         chains=(chain._replace(state=state, life=without_lives(chain.life, [younger])),),
-        past=relabel(stream.past, 0, {younger: older}),
+        recent=relabel(stream.recent, 0, {younger: older}),
     )
     model.value = replace(model.value, stream=stream)
     decisions, events = run(model, [(800, places)], seed=1)
@@ -350,7 +344,7 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     parted = model.value.stream
     check_stream(parted)
     check_statistics(parted)
-    slots = [books.slot_of(parted.state, key) for key in (older, split.new_id)]
+    slots = [edit.slot_of(parted.state, key) for key in (older, split.new_id)]
     means = parted.state.dishes.matrix[slots, -1, :-1] / parted.state.dishes.size[slots, None]
     spaces = [np.abs(means - whiten(model.trained.space, np.array([place]))).max(axis=1) for place in places]
     assert sorted(np.argmin(spaces, axis=0).tolist()) == [0, 1]
@@ -364,7 +358,7 @@ def test_exemplars_are_the_most_typical_of_the_rows_that_are_kept(returned):
     chain = model.value.stream.chains[0]
     for key, life in chain.life.subclasses.items():
         if life.emerged and key in chain.state.ids:
-            slot = books.slot_of(chain.state, key)
+            slot = edit.slot_of(chain.state, key)
             mean = chain.state.dishes.matrix[slot, -1, :-1] / chain.state.dishes.size[slot]
             named = exemplars(chain.state.dishes, slot, life.kept, chain.known)
             distance = dict(zip(life.kept.keys, np.linalg.norm(life.kept.rows - mean, axis=1), strict=True))

@@ -9,10 +9,19 @@ from scipy.stats import multivariate_normal
 from benchmarks.discovery.noise import BURST, LENGTH, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
 from stream_osr.config import grouped
-from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, noise_of
-from stream_osr.model.gaussian.full import quadratic
-from stream_osr.model.marginal import dishes_of, log_marginals, of_rows
-from stream_osr.model.prior import homogeneous
+from tests.doors.model import (
+    NARROWEST,
+    Background,
+    dishes_of,
+    gain,
+    homogeneous,
+    is_broad,
+    log_density,
+    log_marginals,
+    noise_of,
+    of_rows,
+    quadratic,
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +61,7 @@ def test_a_class_that_begins_after_a_burst_of_noise_is_announced():
     events = listen(model, np.concatenate([burst, rows]))
     told = judge(model, events, np.concatenate([of_burst, kind]))
     assert 0 < (told["late"] or 0) <= 40
-    seats = model.value.stream.past.subclass[0].tolist()
+    seats = model.value.stream.recent.subclass[0].tolist()
     for key, size in zip(
         model.value.stream.state.ids.tolist(), model.value.stream.state.dishes.size.tolist(), strict=True
     ):

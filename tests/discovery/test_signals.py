@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, fitted, stream_part
+from tests.doors.model import whiten
 from tests.doors.stream import Arrived, Evidence, Stream, as_batches, close_batch, open_stream, recall
 
 
@@ -54,7 +54,7 @@ class Books:
         evidence = [Evidence(label, None, key) for key, label in labels]
         seat = {
             key: at
-            for chunk in as_batches(self.stream.past)
+            for chunk in as_batches(self.stream.recent)
             for key, at in zip(chunk.keys, chunk.subclass[0].tolist(), strict=True)
         }
         there = {-1, *self.stream.state.ids.tolist(), *self.emerged}
@@ -66,7 +66,7 @@ class Books:
     def check(self) -> None:
         """Every remembered instance sits with a known class, or in a subclass that is there, or was; which?"""
         seats = Counter(
-            key for chunk in as_batches(self.stream.past) for key in chunk.subclass[0].tolist() if key >= 0
+            key for chunk in as_batches(self.stream.recent) for key in chunk.subclass[0].tolist() if key >= 0
         )
         alive = dict(zip(self.stream.state.ids.tolist(), self.stream.state.dishes.size.tolist(), strict=True))
         for key, size in alive.items():
@@ -85,7 +85,7 @@ def test_single_instances_become_outliers_once_their_seats_have_faded(trained):
             known = scattered(32, 0.0, 100 * number + begin)
             books.close([far, *known[1:]] if begin == 0 else known)
             counts.append(books.stream.signals.outliers)
-            seat = books.stream.past.subclass[0, recall(books.stream.past, 1024 * number)]
+            seat = books.stream.recent.subclass[0, recall(books.stream.recent, 1024 * number)]
             gone = seat not in books.stream.state.ids
             assert gone == (begin >= 864)  # 4.3 half-lives: until then it may gather company
         assert counts[-1] > counts[0]
@@ -128,7 +128,7 @@ def test_counts_agree_with_where_everybody_sits(trained, batches, window, half_l
         books.close(scattered(n, share, number), labels)
         if not late:
             books.check()
-    for chunk in as_batches(books.stream.past):  # those that labels took out sit nowhere
+    for chunk in as_batches(books.stream.recent):  # those that labels took out sit nowhere
         assert all(chunk.subclass[0, at] == -1 for at, key in enumerate(chunk.keys) if key is None)
     books.check()
 

@@ -19,9 +19,9 @@ from stream_osr import (
     SubclassForgotten,
     SubclassGrew,
 )
-from stream_osr.discovery.lifecycle import estimate_new_classes
 from stream_osr.showing import counted
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members
+from tests.doors.discovery import estimate_new_classes
 from tests.doors.stream import as_batches
 
 APPEARS, LENGTH = 300, 1500
@@ -233,7 +233,7 @@ def test_statistics_of_a_subclass_are_of_its_own_instances():
             stream = model.value.stream
             sums = defaultdict(lambda: np.zeros(2))
             count = Counter()
-            for chunk in as_batches(stream.past):
+            for chunk in as_batches(stream.recent):
                 for row, key in zip(chunk.rows, chunk.subclass[0].tolist(), strict=True):
                     sums[key] += row
                     count[key] += 1

@@ -18,8 +18,8 @@ import stream_osr
 import stream_osr_connectors.files
 import stream_osr_connectors.kafka
 from stream_osr import Event, evaluation
-from stream_osr_connectors.files import commands as asking
-from stream_osr_connectors.files import loop
+from stream_osr_connectors import commands
+from stream_osr_connectors.files import checkpoint, file_run
 from stream_osr_connectors.page.glossary import TERMS, WORDS
 from tests.documents.reading import ROOT
 from tools.site import hooks
@@ -83,7 +83,15 @@ def test_nothing_asks_the_host_for_figures_of_the_repository(site: Path) -> None
 
 def test_every_name_that_people_use_is_in_the_reference(site: Path) -> None:
     there = set().union(*(Page(path).anchors for path in (site / "api").rglob("*.html")))
-    modules = (stream_osr, evaluation, stream_osr_connectors.files, stream_osr_connectors.kafka, loop, asking)
+    modules = (
+        stream_osr,
+        evaluation,
+        stream_osr_connectors.files,
+        stream_osr_connectors.kafka,
+        file_run,
+        checkpoint,
+        commands,
+    )
     for module in modules:
         for name in module.__all__:
             home = getattr(getattr(module, name), "__module__", module.__name__)

@@ -23,7 +23,6 @@ from stream_osr.stream.class_shift import (
     without_class,
 )
 from stream_osr.stream.discovery_table import SubclassRow
-from stream_osr.stream.hidden_classes import ASKED
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import _join_same
 from stream_osr.stream.monitoring import dependence, follow_dependence
@@ -43,6 +42,7 @@ from stream_osr.stream.recent_instances import (
     unshared,
 )
 from stream_osr.stream.reference_check import (
+    ASKED,
     DEPENDENT,
     EXPECTED,
     LEAST_SUPPORT,
@@ -52,12 +52,12 @@ from stream_osr.stream.reference_check import (
     REMEMBERED,
     TYPICAL,
     _take_in,
-    fit_guard,
+    fit_check,
     model_of,
     mostly_new,
     owners_of,
     recounted,
-    start_guard,
+    start_check,
     without_openings,
 )
 from stream_osr.stream.seating import BatchPosterior
@@ -107,7 +107,7 @@ __all__ = [
     "close_batch",
     "counterparts",
     "dependence",
-    "fit_guard",
+    "fit_check",
     "follow_dependence",
     "follow_identities",
     "from_batches",
@@ -126,7 +126,7 @@ __all__ = [
     "remembered",
     "reseat",
     "sampled",
-    "start_guard",
+    "start_check",
     "sum_up",
     "tell_within_budgets",
     "to_say",

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from stream_osr.discovery.candidates import NewClasses
 from stream_osr_connectors.cli import demo
-from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.page.live.shown import shown
 from stream_osr_connectors.page.live.state import State
 from stream_osr_connectors.page.report.content import collect
+from tests.doors.discovery import NewClasses
 from tests.live.served import served
 from tests.test_cli import call
 

@@ -12,8 +12,7 @@ import pytest
 from stream_osr import FailedDecision, OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr_connectors.files import MemorySink, MemorySource, Record
-from stream_osr_connectors.files.loop import Sinks, run
-from stream_osr_connectors.files.unfinished import ATTEMPTS
+from tests.doors.files import ATTEMPTS, Sinks, run
 from tests.doors.stream import recognizer_state
 
 SIZE = 4

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.commands.command import Command
+from stream_osr_connectors.commands import Command
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Partition, begin, step
 from stream_osr_connectors.kafka.wire.boundaries import Boundary, FailedEnd, History, Progress

@@ -21,10 +21,10 @@ from stream_osr.archive.records import VERSION
 from stream_osr.atomic import remove_unfinished, write_whole
 from stream_osr.errors import ConnectorError, InvalidInstance, PersistenceError
 from stream_osr_connectors.files import open_sink, open_source
-from stream_osr_connectors.files.command_log import Act, Asked, AskLog
-from stream_osr_connectors.files.locking import sole_writer
-from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from tests import processes
+from tests.doors.commands import Command, CommandLog
+from tests.doors.files import sole_writer
 
 LATIN = os.fsdecode(b"caf\xe9")
 LONG = "z" * 300 + ".csv"
@@ -145,12 +145,12 @@ def test_a_deeply_nested_key_is_refused(levels: int) -> None:
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"at": ' * 100_000, "[]", "7"])
 def test_a_line_of_the_queue_that_is_none_is_left(tmp_path: Path, line: str) -> None:
-    log = AskLog(tmp_path / "c.checkpoint")
+    log = CommandLog(tmp_path / "c.checkpoint")
     log.path.write_text(line + "\n")
     assert log.read() == []
-    log.ask(Asked("mute", (3,)))
-    (act,) = AskLog(tmp_path / "c.checkpoint").read()
-    assert isinstance(act, Act)
+    log.ask(Command("mute", (3,)))
+    (line,) = CommandLog(tmp_path / "c.checkpoint").read()
+    assert line.content == Command("mute", (3,))
 
 
 def test_leftovers_of_killed_saves_are_removed(tmp_path: Path) -> None:

@@ -10,9 +10,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.model.filling import fill_groups
-from stream_osr.model.space import fit_space
-from stream_osr.model.subspace import is_constant
+from tests.doors.model import fill_groups, fit_space, is_constant
 
 RNG = np.random.default_rng(0)
 PLAIN = RNG.normal(size=(160, 2)) + np.arange(160)[:, None] % 2 * [12.0, 0.0]

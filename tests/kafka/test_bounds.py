@@ -17,12 +17,9 @@ from hypothesis import strategies as st
 from stream_osr import EventsSummed, Limits, OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
-from stream_osr_connectors.commands import command as labelling
-from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, Command
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka import command_log as label_log
-from stream_osr_connectors.kafka.command_log import Commands, LabelLog
-from stream_osr_connectors.kafka.commands import ask
+from stream_osr_connectors.kafka import command_topic
+from stream_osr_connectors.kafka.command_topic import Commands, CommandTopic, ask
 from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.ops.metrics import Overview
 from stream_osr_connectors.kafka.run.models import ModelFile
@@ -34,6 +31,7 @@ from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted
+from tests.doors.commands import MOST_COMMAND_BYTES, Command, parse_record
 from tests.kafka.brokers import Broker
 from tests.kafka.publishers import publisher
 from tests.kafka.streams import Stream, Worker, instances, small_model
@@ -64,7 +62,7 @@ MONSTERS = [
 @pytest.mark.parametrize("value", MONSTERS, ids=range(len(MONSTERS)))
 def test_no_record_of_the_labels_raises_anything_else(value: bytes) -> None:
     with pytest.raises(DecodeError):
-        labelling.parse(value)
+        parse_record(value)
 
 
 @given(st.one_of(st.binary(max_size=60), st.text(alphabet='{}":/,0123456789abelundosky \ud800٣²', max_size=60)))
@@ -72,7 +70,7 @@ def test_whatever_stands_there_is_taken_or_left(value: bytes | str) -> None:
     raw = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
     for each in (raw, b'{"undo": ' + orjson.dumps(raw.decode(errors="replace")) + b"}"):
         with suppress(DecodeError):
-            labelling.parse(each)
+            parse_record(each)
 
 
 def test_monsters_stop_no_worker_and_are_counted(
@@ -84,14 +82,15 @@ def test_monsters_stop_no_worker_and_are_counted(
     labels.ask(*MONSTERS, {"key": "k3", "label": "third"}, {"undo": f"{stream.topic}/0"})
     figures = Figures()
     with caplog.at_level(logging.WARNING, "stream_osr.kafka"):
-        log = LabelLog(ServiceSettings(**stream.settings), figures)
+        log = CommandTopic(ServiceSettings(**stream.settings), figures)
+        log.open()
     try:
         assert log.end == len(MONSTERS) + 2
-        assert [command.action for command in log.between(0, log.end)] == ["label", "undo"]
-        assert [command.action for command in log.between(len(MONSTERS) + 1, log.end)] == ["undo"]
-        assert log.asks(stream.topic, 0, 0)
-        assert not log.asks(stream.topic, 0, log.end)
-        assert not log.asks(stream.topic, 1, 0)
+        assert [command.action for command in log.commands(0, log.end)] == ["label", "undo"]
+        assert [command.action for command in log.commands(len(MONSTERS) + 1, log.end)] == ["undo"]
+        assert log.asks((stream.topic, 0), 0)
+        assert not log.asks((stream.topic, 0), log.end)
+        assert not log.asks((stream.topic, 1), 0)
     finally:
         log.close()
     assert figures.counts["commands_unreadable", None] == len(MONSTERS)
@@ -101,8 +100,10 @@ def test_monsters_stop_no_worker_and_are_counted(
         raise RecursionError("by order of the test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(label_log, "parse", fail)
-        LabelLog(ServiceSettings(**stream.settings), figures).close()
+        patch.setattr(command_topic, "parse_record", fail)
+        topic = CommandTopic(ServiceSettings(**stream.settings), figures)
+        topic.open()
+        topic.close()
     assert figures.counts["commands_unreadable", None] == 2 * len(MONSTERS) + 2
 
     worker = Worker(stream)
@@ -129,7 +130,7 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
         {"key": "k3", "label": 2**63},
         {"key": "k3", "label": "left"},
     ]
-    commands = [labelling.parse(json.dumps(each).encode()) for each in asked]
+    commands = [parse_record(json.dumps(each).encode()) for each in asked]
     after, outcome = step(partition, PLACE, records(40, 40), commands, Boundary(80, 7), DECODE)
     assert outcome.left == 5
     assert caplog.text.count("is left") == 5
@@ -148,48 +149,41 @@ def test_a_command_that_fails_by_our_fault_is_left(monkeypatch: pytest.MonkeyPat
         raise FloatingPointError("by order of the test")
 
     monkeypatch.setattr(OpenSetRecognizer, "promote", fail)
-    command = labelling.parse(b'{"subclass": "in/3:4", "label": "a"}')
+    command = parse_record(b'{"subclass": "in/3:4", "label": "a"}')
     _, outcome = step(partition, PLACE, records(40), [command], Boundary(40, 1), DECODE)
     assert (outcome.left, len(outcome.decisions)) == (1, 40)
     assert "by order of the test" in caplog.text
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [
-        {"key": "k", "label": "l" * 257},
-        {"key": "k", "label": 10**30},
-        {"key": 10**30, "label": "left"},
-        {"key": "k\ud800", "label": "left"},
-        {"key": "k" * 5000, "label": "left"},
-    ],
+    ("label", "key"),
+    [("l" * 257, "k"), (10**30, "k"), ("left", 10**30), ("left", "k\ud800"), ("left", "k" * 5000)],
     ids=["label", "large label", "large key", "half a pair", "key"],
 )
-def test_the_command_line_refuses_what_the_service_would(asked: dict[str, Any]) -> None:
+def test_the_command_line_refuses_what_the_service_would(label: Any, key: Any) -> None:
     settings = ServiceSettings(model="m", brokers="127.0.0.1:1", input="in", labels="in.labels")
     with pytest.raises(InvalidParameter, match="the service could not do that"):
-        ask(settings, asked)
+        ask(settings, Command("label", label=label, key=key))
 
 
 keys = st.one_of(st.text(max_size=9).filter(lambda text: text.isprintable()), st.integers(-(2**63), 2**64 - 1))
 
 
+places = st.tuples(st.sampled_from(["in", "other"]), st.integers(0, 3))
+subclasses = st.tuples(st.integers(0, 10**18 - 1))
+said = {name: st.one_of(st.none(), st.just(text)) for name, text in (("by", "ann"), ("reason", "a lamp"))}
+runs = st.one_of(st.none(), st.just("77aa"))
+labels_given = st.one_of(keys.filter(lambda key: key != ""), st.booleans())
+asked_for = st.one_of(
+    st.builds(Command, st.just("label"), label=labels_given, key=keys, **said),
+    st.builds(Command, st.just("promote"), subclasses, labels_given, partition=places, run=runs, **said),
+    st.builds(Command, st.just("mute"), subclasses, partition=places, run=runs, **said),
+    st.builds(Command, st.just("undo"), partition=places, **said),
+)
+
+
 @given(
-    st.lists(
-        st.one_of(
-            st.tuples(keys, st.one_of(keys, st.booleans())).map(lambda of: Command("label", key=of[0], label=of[1])),
-            st.tuples(
-                st.sampled_from(["promote", "mute", "undo"]),
-                st.sampled_from(["in", "other"]),
-                st.integers(0, 3),
-                st.one_of(st.none(), st.integers(0, 10**18 - 1)),
-                st.none(),
-                st.one_of(st.none(), keys),
-                *(st.one_of(st.none(), st.just(text)) for text in ("77aa", "ann", "a lamp")),
-            ).map(Command._make),
-        ),
-        max_size=12,
-    ),
+    st.lists(asked_for, max_size=12),
     st.lists(st.integers(1, 5), min_size=12, max_size=12),
     st.integers(0, 40),
     st.integers(0, 40),
@@ -201,22 +195,22 @@ def test_the_log_keeps_what_was_asked(commands: list[Command], steps: list[int],
         places.append(at)
         log.append(at, command)
     expected = [c for place, c in zip(places, commands, strict=True) if begin <= place < end]
-    found = list(log.between(begin, end))
+    found = list(log.commands(begin, end))
     assert found == expected
     assert [list(map(type, each)) for each in found] == [list(map(type, each)) for each in expected]
     for place in (("in", 0), ("other", 3)):
-        last = max((p for p, c in zip(places, commands, strict=True) if (c.topic, c.partition) == place), default=-1)
-        assert log.asked.get(place, -1) == last
+        last = max((p for p, c in zip(places, commands, strict=True) if c.partition == place), default=-1)
+        assert log.latest.get(place, -1) == last
 
 
 def test_a_million_late_labels_take_less_than_a_hundred_bytes_each() -> None:
     log = Commands()
-    command = labelling.parse(b'{"key": "k1234567", "label": "leak"}')
+    command = parse_record(b'{"key": "k1234567", "label": "leak"}')
     for place in range(10_000):
         log.append(place, command)
-    size = sum(part.__sizeof__() for part in (log._places, log._ends, log._said))
+    size = sum(part.__sizeof__() for part in (log._places, log._ends, log._written))
     assert size / 10_000 < 100
-    assert log.between(9_998, 20_000) == [command] * 2
+    assert log.commands(9_998, 20_000) == [command] * 2
 
 
 # What is read
@@ -286,7 +280,7 @@ def test_the_identity_of_a_model_names_all_that_a_replay_depends_on(tmp_path: Pa
     model = fitted(chains=1, seed=5)
     identities = []
     for number, most in enumerate((1000, 7)):
-        model.max_classes = most
+        model.limits = Limits(max_classes=most)
         model.save(tmp_path / f"{number}.osr")
         settings = ServiceSettings(model=tmp_path / f"{number}.osr", brokers="b", input="in")
         identities.append(ModelFile.load(settings))

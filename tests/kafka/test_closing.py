@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run import partition as closing
@@ -18,6 +17,7 @@ from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
+from tests.doors.commands import parse_record
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = Place("in", 3)
@@ -108,7 +108,7 @@ def test_without_an_end_all_of_it_are_dead_letters(
     batch = records(SIZE, 40)
     batch[7] = batch[7]._replace(value=b"{")
     batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
-    commands = [] if keys else [labelling.parse(b'{"key": "k3", "label": "evil"}')]
+    commands = [] if keys else [parse_record(b'{"key": "k3", "label": "evil"}')]
     failing = Failing(monkeypatch, keys or [], ["evil"])
     after, outcome = advance(before, batch, commands)
     assert [r.offset for r, _ in outcome.taken.refused] == list(range(40, 104)), "the labelled one, too"

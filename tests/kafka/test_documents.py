@@ -11,10 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_osr.discovery.grouping import Estimate
-from stream_osr.discovery.summaries import Signals
 from stream_osr.stream import Menu, Stages
-from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.kafka.figures import (
     DRIFTED,
     KNOWN_OF,
@@ -32,6 +29,8 @@ from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.documents.reading import blocks
+from tests.doors.discovery import Estimate, Signals
+from tests.doors.trust import ExpectedRecall
 from tests.kafka.prometheus import promtool
 from tests.kafka.test_monitor import get
 

@@ -11,11 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
-from stream_osr.discovery.explanation import Movement
-from stream_osr.discovery.grouping import Estimate
-from stream_osr.discovery.summaries import Signals
 from stream_osr.stream import Stages
-from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
 from stream_osr_connectors.kafka.figures import (
     DRIFTED,
@@ -35,6 +31,8 @@ from stream_osr_connectors.kafka.run.partition import begin
 from stream_osr_connectors.kafka.run.snapshot_policy import Owned
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import KNOWN, NEW, around, fitted, stream_part
+from tests.doors.discovery import Estimate, Movement, Signals
+from tests.doors.trust import ExpectedRecall
 from tests.kafka.scraping import total
 from tests.kafka.test_monitor import get, live, port, scrape
 

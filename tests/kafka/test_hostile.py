@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.command_log import Commands
+from stream_osr_connectors.kafka.command_topic import Commands
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.partition import begin, step
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
@@ -23,6 +22,7 @@ from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message, Outgoing, RawName, Refusal
 from stream_osr_connectors.values import DecodeError
+from tests.doors.commands import parse_record
 from tests.hostile import (
     DEPTHS,
     as_json,
@@ -96,12 +96,12 @@ def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder) -
             continue  # there is no such micro-batch
         for value in values:
             with suppress(DecodeError):
-                log.append(end, labelling.parse(value))
+                log.append(end, parse_record(value))
             end += 1
         last = partition.history.last
         received = [Message(*PLACE, last.offset + place, *each) for place, each in enumerate(batch)]
         due = Boundary(last.offset + len(received), end)
-        after, outcome = step(partition, PLACE, received, log.between(last.labels, end), due, decode)
+        after, outcome = step(partition, PLACE, received, log.commands(last.labels, end), due, decode)
         decided = [origin.offset for origin, _ in outcome.decisions]
         refused = [message.offset for message, _ in outcome.taken.refused]
         assert len(received) == len(decided) + len(refused) + len(outcome.taken.labelled)

@@ -8,7 +8,6 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.models import ModelFile
@@ -17,6 +16,7 @@ from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message
+from tests.doors.commands import Command, parse_record
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import CONSUMER, Stream, Worker, instances, small_model
 
@@ -41,8 +41,8 @@ class Labels:
         producer.flush(10)
         producer.close()
 
-    def between(self, begin: int, end: int) -> list[labelling.Command]:
-        return [labelling.parse(value) for value in self.sent[begin:end] if value != b"{"]
+    def between(self, begin: int, end: int) -> list[Command]:
+        return [parse_record(value) for value in self.sent[begin:end] if value != b"{"]
 
 
 def progress(stream: Stream, number: int) -> Progress:

@@ -26,7 +26,6 @@ from stream_osr import (
     SubclassRefuted,
     UnknownRateJumped,
 )
-from stream_osr.discovery.events import Moment
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.client import ClientError, Kind
 from stream_osr_connectors.kafka.places import Place
@@ -34,6 +33,7 @@ from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message, Outcome, Outgoing, Received, Refusal, Taken, origin_of
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import KNOWN, around, fitted, stream_part
+from tests.doors.discovery import Moment
 from tests.kafka.publishers import publisher
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "ab" * 32}

@@ -12,16 +12,18 @@ import pytest
 from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.commands import command as labelling
+from stream_osr_connectors.kafka.client.seam import Committed
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.models import Journal, ModelFile
 from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
-from stream_osr_connectors.kafka.run.recovery import Committed, Found, LaterModelError, Recovery
+from stream_osr_connectors.kafka.run.partition_position import Found
+from stream_osr_connectors.kafka.run.recovery import LaterModelError, Recovery
 from stream_osr_connectors.kafka.run.snapshots import Snapshots
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress
 from stream_osr_connectors.kafka.wire.messages import Outcome
 from tests.blobs import fitted, learn_all, stream_part, training_part
+from tests.doors.commands import parse_record
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, instances, small_model
 from tests.kafka.test_partition import DECODE, PLACE, advance, records
@@ -152,7 +154,7 @@ def test_what_is_asked_goes_to_the_stream_it_was_meant_for(tmp_path: Path) -> No
     state, _ = recovery.hand_over(PLACE, earlier, labels=3)
     assert state.history.last == Boundary(END, 0), "ids are the same, so what was asked of them holds"
     (key,) = emerged(upgrade.outcomes)
-    command = labelling.parse(json.dumps({"subclass": f"in/3:{key}", "label": "third"}).encode())
+    command = parse_record(json.dumps({"subclass": f"in/3:{key}", "label": "third"}).encode())
     after, _ = step(state, PLACE, portion(state, 32), [command], Boundary(END + 32, 3), DECODE)
     assert after.model.summary().known[-1].name == "third"
     cold, _ = upgrade.recovery("b", on_model_change="cold").hand_over(PLACE, earlier, labels=3)

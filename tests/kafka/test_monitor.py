@@ -12,11 +12,11 @@ from urllib.request import Request, urlopen
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from stream_osr.stream import Menu
-from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.kafka.figures import BOUNDS, Figures, PartitionFigures, Recall
 from stream_osr_connectors.kafka.ops.metrics import Overview
 from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.places import Place
+from tests.doors.trust import ExpectedRecall
 from tests.kafka.scraping import samples_of, total
 
 PLACE, OTHER = Place("sensors", 3), Place("sensors", 4)

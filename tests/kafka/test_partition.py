@@ -13,7 +13,6 @@ import pytest
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.commands import command as labelling
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.client.seam import Committed
 from stream_osr_connectors.kafka.places import Place
@@ -27,6 +26,7 @@ from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
 from stream_osr_connectors.kafka.wire.messages import Message, Outcome
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import around, fitted, stream_part
+from tests.doors.commands import parse_record
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = Place("in", 3)
@@ -148,7 +148,7 @@ def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
         {"key": "never seen", "label": "left"},
     ]
     asked_for = ["SubclassMuted", "NamingUndone", "SubclassPromoted"]
-    commands = [labelling.parse(json.dumps(each).encode()) for each in asked]
+    commands = [parse_record(json.dumps(each).encode()) for each in asked]
     after, outcome = step(partition, PLACE, records(64, 128, 2), commands, Boundary(192, 9), DECODE)
     kinds = [type(e).__name__ for e in outcome.events]
     assert [kind for kind in kinds if kind in asked_for] == asked_for
@@ -170,7 +170,7 @@ def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
 )
 def test_what_cannot_be_asked(value: bytes | None) -> None:
     with pytest.raises(DecodeError):
-        labelling.parse(value)
+        parse_record(value)
 
 
 # Coming back

@@ -15,9 +15,10 @@ from stream_osr.discovery.reconcile import Local, Reconciled, reconcile
 from stream_osr.errors import InvalidParameter
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.cli.app import app
-from stream_osr_connectors.kafka.commands import meant
+from stream_osr_connectors.kafka.command_topic import named as named_by
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.subclasses import parse_summary
+from tests.doors.commands import Command
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, status, total
 from tests.kafka.streams import (
@@ -252,12 +253,17 @@ def test_a_global_id_means_what_it_was_merged_into_and_what_is_alive(broker: Bro
     producer.flush()
     producer.close()
     settings = ServiceSettings(**stream.settings)
-    both = [{"subclass": f"{topic}/0:3", "run": "77aa"}, {"subclass": f"{topic}/1:3", "run": "77aa"}]
-    assert meant(settings, "global:1") == meant(settings, "global:0") == both
-    assert meant(settings, "global:2") == [{"subclass": f"{topic}/3:1", "run": "77aa"}]
-    assert meant(settings, f"{topic}/2:6") == [{"subclass": f"{topic}/2:6"}]
+    mute = Command("mute")
+
+    def meant(name: str) -> list[tuple[str, str | None]]:
+        return [(*each.names, each.run) for each in named_by(settings, name, mute)]
+
+    both = [(f"{topic}/0:3", "77aa"), (f"{topic}/1:3", "77aa")]
+    assert meant("global:1") == meant("global:0") == both
+    assert meant("global:2") == [(f"{topic}/3:1", "77aa")]
+    assert meant(f"{topic}/2:6") == [(f"{topic}/2:6", None)]
     with pytest.raises(InvalidParameter, match="setting subclasses"):
-        meant(settings.model_copy(update={"subclasses": None}), "global:0")
+        named_by(settings.model_copy(update={"subclasses": None}), "global:0", mute)
 
 
 def named(stream: Stream) -> set[str]:

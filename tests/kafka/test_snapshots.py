@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from stream_osr.archive import read_archive
 from stream_osr.errors import PersistenceError
 from stream_osr_connectors.kafka.run import snapshots as module
 from stream_osr_connectors.kafka.run.models import ModelFile
@@ -21,6 +20,7 @@ from stream_osr_connectors.kafka.run.snapshots import Snapshots
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from tests.blobs import fitted
+from tests.doors.archive import read_archive
 from tests.kafka.test_partition import PLACE, advance, records
 
 

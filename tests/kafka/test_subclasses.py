@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile
 from stream_osr.stream.summaries import SubclassSums
 from stream_osr_connectors.kafka.wire.messages import Message, Outgoing
 from stream_osr_connectors.kafka.wire.subclasses import (
@@ -29,6 +28,8 @@ from stream_osr_connectors.kafka.wire.subclasses import (
 )
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
+from tests.doors.discovery import Local, Reconciled, Summary, reconcile
+from tests.doors.discovery import ReconcileChanges as Changes
 
 LOCAL = Local("in/3", "77aa", 0)
 

@@ -15,8 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.archive.form import Form, form_of
-from stream_osr.archive.records import BY_TYPE
 from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
@@ -26,6 +24,7 @@ from stream_osr_connectors.kafka.wire.boundaries import Boundary
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain
 from stream_osr_connectors.kafka.wire.messages import Message, Outcome, Outgoing, RawName, Received
 from tests.blobs import around, fitted, stream_part
+from tests.doors.archive import BY_TYPE, Form, form_of
 from tests.kafka.publishers import publisher
 
 PLACE = Place("in", 3)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.kafka.client.seam import ClientError, Kind, Offset, Place, Refused, Sent
+from stream_osr_connectors.kafka.client.seam import ClientError, Kind, Offset, Refused, Sent
 from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.transactions import InDoubtError, Transactions, UnpublishableError
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.messages import Outgoing

@@ -15,7 +15,6 @@ import uvicorn
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import open_sink, open_source
-from stream_osr_connectors.files.loop import Sinks, run
 from stream_osr_connectors.page.live.acts import FileActs
 from stream_osr_connectors.page.live.examples import Examples
 from stream_osr_connectors.page.live.feeds.files import FileFeed
@@ -27,6 +26,7 @@ from stream_osr_connectors.page.live.inside import FromCheckpoint
 from stream_osr_connectors.page.live.server import make_app
 from stream_osr_connectors.page.live.watcher import Watcher
 from tests.blobs import fitted, stream_part
+from tests.doors.files import Sinks, run
 
 ANNA, BERT = "annas-own-token-16", "berts-own-token-16"
 TOKENS = f"# who may act\nanna:{ANNA}\n\nbert:{BERT}\n"

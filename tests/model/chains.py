@@ -13,12 +13,11 @@ import numpy as np
 
 from stream_osr.model.dishes import Dishes, add, clear_all, log_predictives, log_prior_predictives
 from stream_osr.model.franchise import Franchise, Guests
-from stream_osr.model.gaps import no_gaps
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import mix
+from stream_osr.model.missing import no_gaps
 from stream_osr.model.moves.likelihood import Sitting
-from stream_osr.model.moves.redishing import redish_tables
-from stream_osr.model.moves.seating import visit
+from stream_osr.model.moves.seating import redish_tables, visit
 from stream_osr.model.moves.sweeps import sweep_batch, sweep_groups
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
 from tests.oracles import crf

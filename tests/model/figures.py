@@ -6,11 +6,12 @@ import sys
 
 import numpy as np
 
-from stream_osr.model import step as library
-from stream_osr.model.step import Settings
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA
+from tests.doors.model import Settings
+from tests.doors.model import step_module as library
 from tests.model import chains
 from tests.model.problems import stream_problem
-from tests.model.test_exact_posterior import ALPHA, GAMMA, STREAM, TRAINING, training_problem
+from tests.model.test_exact_posterior import STREAM, TRAINING, training_problem
 from tests.model.test_stream import far_batch, make_world
 from tests.oracles import concentration, crf, stream
 

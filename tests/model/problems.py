@@ -7,12 +7,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, add, empty_dishes, log_prior_predictives
-from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
-from stream_osr.model.gaps import no_gaps
-from stream_osr.model.moves.concentration import STREAM_ALPHA
-from stream_osr.model.moves.likelihood import Sitting
-from stream_osr.model.prior import Prior, homogeneous, make_prior, width_of
+from tests.doors.model import (
+    ANYONE,
+    CLOSED,
+    STREAM_ALPHA,
+    Dishes,
+    Franchise,
+    Guests,
+    Prior,
+    Sitting,
+    add,
+    empty_dishes,
+    empty_franchise,
+    homogeneous,
+    join,
+    log_prior_predictives,
+    make_prior,
+    no_gaps,
+    width_of,
+)
 from tests.model import chains
 from tests.oracles import crf, niw, stream
 from tests.oracles.categories import Categories, Mixed

@@ -8,15 +8,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_osr.model import training as library
-from stream_osr.model.dishes import add, empty_dishes, log_predictive
-from stream_osr.model.gaps import no_gaps
-from stream_osr.model.location import CONJUGATE, fit_location, log_new_densities
-from stream_osr.model.moves.base_measure import FLOOR, Grid, draw_prior, log_evidence, make_grid
-from stream_osr.model.moves.concentration import ALPHA, GAMMA
-from stream_osr.model.moves.likelihood import Sitting
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import fit_space
+from tests.doors.model import (
+    ALPHA,
+    CONJUGATE,
+    FLOOR,
+    GAMMA,
+    Grid,
+    Sitting,
+    add,
+    draw_prior,
+    empty_dishes,
+    fit_location,
+    fit_space,
+    homogeneous,
+    log_evidence,
+    log_new_densities,
+    log_predictive,
+    make_grid,
+    no_gaps,
+)
+from tests.doors.model import training as library
 from tests.model import chains
 from tests.model.problems import check_books, make_base, seat
 from tests.model.test_joint_distribution import variance_of_row

@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr.model import books
-from stream_osr.model.dishes import Dishes
-from stream_osr.model.franchise import ANYONE, Franchise, Guests
-from stream_osr.model.known import Densities
-from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.restaurant import StreamState, derive
-from stream_osr.model.terms import Terms
+from tests.doors.model import (
+    ANYONE,
+    Densities,
+    Dishes,
+    Franchise,
+    Guests,
+    Prior,
+    StreamState,
+    Terms,
+    derive,
+    edit,
+    homogeneous,
+)
 from tests.model.problems import COVARIANCES, fill, make_base
 from tests.oracles.books import Ledger, Table
 
@@ -129,7 +135,7 @@ class Pair:
             return False
         older, younger = self.rng.permutation(list(self.ledger.members))[:2].tolist()
         self.ledger.merge(older, younger)
-        self.state = books.merge(self.state, older, younger, self.prior)
+        self.state = edit.merge(self.state, older, younger, self.prior)
         return True
 
     def split(self) -> bool:
@@ -139,19 +145,19 @@ class Pair:
             return False
         self.hold_all()
         self.ledger.split(key, going)
-        self.state = books.split(self.state, key, self.rows[going], np.array(going), self.prior)
+        self.state = edit.split(self.state, key, self.rows[going], np.array(going), self.prior)
         return True
 
     def hold_all(self) -> None:
         self.ledger.hold(self.ledger.members)
-        self.state = books.hold(self.state, self.state.ids.tolist())
+        self.state = edit.hold(self.state, self.state.ids.tolist())
 
     def hold(self) -> bool:
         keys = {key for key in self.ledger.members if self.rng.random() < 0.5} | {99}
         if not any(key in keys or self.ledger.tables_of(key) for key in self.ledger.members):
             return False
         self.ledger.hold(keys)
-        self.state = books.hold(self.state, keys)
+        self.state = edit.hold(self.state, keys)
         return True
 
     def insert(self) -> bool:
@@ -160,16 +166,16 @@ class Pair:
             return False
         has = [next(self.strangers) for _ in range(3)]
         self.ledger.insert(key, has)
-        self.state = books.insert(self.state, key, fill(self.prior, [self.rows[has]]))
+        self.state = edit.insert(self.state, key, fill(self.prior, [self.rows[has]]))
         return True
 
     def drop(self) -> bool:
         quiet = [key for key in self.ledger.members if not any(t.guests for t in self.ledger.tables_of(key))]
         if not quiet or len(self.ledger.members) == len(quiet):
             return False
-        slots = np.array([books.slot_of(self.state, key) for key in quiet])
+        slots = np.array([edit.slot_of(self.state, key) for key in quiet])
         self.ledger.drop(quiet)
-        self.state = books.drop(self.state, slots)
+        self.state = edit.drop(self.state, slots)
         return True
 
     def rename(self) -> bool:
@@ -179,7 +185,7 @@ class Pair:
         for table in self.ledger.tables_of(key):
             table.serves = now
         self.ledger.next_id += 1
-        self.state = books.rename(self.state, key, now)._replace(next_id=self.ledger.next_id)
+        self.state = edit.rename(self.state, key, now)._replace(next_id=self.ledger.next_id)
         return True
 
     def home(self, seq: int) -> int:
@@ -191,20 +197,20 @@ class Pair:
         key, weight = self.home(seq), float(self.rng.uniform(0.0, 0.5))
         if sum(len(seqs) for seqs in self.ledger.members.values()) == 1:
             return False
-        seat = books.seat_of(self.state, seq, key, weight)
+        seat = edit.seat_of(self.state, seq, key, weight)
         table = self.ledger.table_of(seq)
         assert (seat.subclass, seat.live) == (key, table is not None)
         if table is not None:
             assert seat.weight == pytest.approx(table.guests[seq])
             assert seat.alone == (table.mass == table.guests[seq])
         self.ledger.withdraw(seq, key, weight)
-        self.state = books.withdraw(self.state, self.rows[seq], seq, key, weight, self.prior)
+        self.state = edit.withdraw(self.state, self.rows[seq], seq, key, weight, self.prior)
         self.check()
         there = seat.subclass in self.ledger.members if seat.subclass >= 0 else seat.j >= 0
         if there and self.rng.random() < 0.7:
             live = seat.live and self.rng.random() < 0.7
             self.ledger.put_back(seq, seat.subclass, seat.j, seat.weight, live, seat.alone)
-            self.state = books.put_back(self.state, self.rows[seq], seq, seat, seat.weight, live, self.prior)
+            self.state = edit.put_back(self.state, self.rows[seq], seq, seat, seat.weight, live, self.prior)
         return bool(self.ledger.members)
 
     def gather(self) -> bool:
@@ -216,7 +222,7 @@ class Pair:
             return False
         weights, has = self.rng.uniform(0.0, 0.5, len(seqs)), [next(self.strangers), next(self.strangers)]
         self.ledger.gather(seqs, homes, weights.tolist(), has)
-        self.state = books.gather(
+        self.state = edit.gather(
             self.state,
             fill(self.prior, [self.rows[has]]),
             self.rows[seqs],
@@ -233,17 +239,17 @@ class Pair:
             return False
         key, j = self.key(), int(self.rng.integers(len(self.ledger.trained)))
         number, held = np.arange(len(self.state.franchise.menu)), self.state.franchise.held.copy()
-        at = books.classes_of(self.state) + books.slot_of(self.state, key)
+        at = edit.classes_of(self.state) + edit.slot_of(self.state, key)
         number[at], held[at] = j, 0.0
         self.ledger.adopt([key], j)
-        self.state = books.renumber(self.state, number, held, np.array(self.ledger.trained))
+        self.state = edit.renumber(self.state, number, held, np.array(self.ledger.trained))
         return True
 
     def refresh_classes(self) -> bool:
         self.ledger.trained[0] += 1.0
         if self.rng.random() < 0.5:
             self.ledger.open_class(1.0)
-        self.state = books.refresh_classes(self.state, frozen(self.ledger.trained))
+        self.state = edit.refresh_classes(self.state, frozen(self.ledger.trained))
         return True
 
 
@@ -288,7 +294,7 @@ def test_known_classes_are_seated_in_their_shares() -> None:
     pair.ledger.adopt(list(pair.ledger.members), 0)
     pair.ledger.tables.clear()
     state = derive(pair.unbalanced(2), np.array([4.0, 2.0]))
-    seated = books.seat_classes(state, np.array([30.0, 20.0]))
+    seated = edit.seat_classes(state, np.array([30.0, 20.0]))
     pair.ledger.tables += [Table(-1, 30.0), Table(-2, 20.0)]
     pair.state = seated
     pair.check()

@@ -7,13 +7,24 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import logsumexp
 
-from stream_osr.model import training as library
-from stream_osr.model.broad import FREEDOM_ABOVE, add_broad, fit_broad, log_missing, outline
-from stream_osr.model.known import densities, learn_labelled, log_class_densities, log_new
-from stream_osr.model.location import CONJUGATE, fit_location, log_t
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.scatter import bounded_scatter
-from stream_osr.model.space import fit_space
+from tests.doors.model import (
+    CONJUGATE,
+    FREEDOM_ABOVE,
+    add_broad,
+    bounded_scatter,
+    densities,
+    fit_broad,
+    fit_location,
+    fit_space,
+    homogeneous,
+    learn_labelled,
+    log_class_densities,
+    log_missing,
+    log_new,
+    log_t,
+    outline,
+)
+from tests.doors.model import training as library
 from tests.model.problems import make_base
 from tests.model.test_training import labelled
 from tests.oracles import broad as oracle

@@ -6,17 +6,28 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from stream_osr.model import categories
-from stream_osr.model import dishes as library
-from stream_osr.model.dishes import add, empty_dishes, remove
-from stream_osr.model.known import Known, densities, log_densities
-from stream_osr.model.location import Location, log_new_densities
-from stream_osr.model.marginal import log_marginals, of_rows, statistics_of
-from stream_osr.model.middles import typical_rows
-from stream_osr.model.mixed import fit_mixed
-from stream_osr.model.moves.base_measure import CONCENTRATION, draw_concentrations, log_evidence_of_values
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import whiten
+from tests.doors.model import (
+    CONCENTRATION,
+    Known,
+    Location,
+    add,
+    categories,
+    densities,
+    draw_concentrations,
+    empty_dishes,
+    fit_mixed,
+    homogeneous,
+    log_densities,
+    log_evidence_of_values,
+    log_marginals,
+    log_new_densities,
+    of_rows,
+    remove,
+    statistics_of,
+    typical_rows,
+    whiten,
+)
+from tests.doors.model import dishes as library
 from tests.model import problems
 from tests.model.problems import DIRICHLET, fill, make_base
 from tests.oracles.categories import Categories
@@ -163,7 +174,7 @@ def test_frozen_densities_are_those_of_the_subclasses(d, placing):
     found, _, new = log_densities(known, densities(known), rows)
     each = np.array([[oracle.log_predictive(x, block) for block in blocks] for x in asked])
     t = Location(5.0, np.zeros(d), np.eye(d))
-    from stream_osr.model.location import log_student_t
+    from tests.doors.model import log_student_t
 
     broad = log_student_t(rows, t) + values[rows[:, : len(DIRICHLET)].astype(int)].sum(axis=1)
     first = np.logaddexp(np.log(5 / 10.5) + each[:, 0], np.log(4 / 10.5) + each[:, 1])

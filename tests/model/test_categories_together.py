@@ -7,27 +7,47 @@ import math
 import numpy as np
 import pytest
 
-from stream_osr.discovery.reconcile import Local, Summary, restore
-from stream_osr.model import categories
-from stream_osr.model.background import Background, gain, noise_of
-from stream_osr.model.broad import _values
-from stream_osr.model.cells import Said, asked, log_seats_of, weigh
-from stream_osr.model.completing import complete_rows
-from stream_osr.model.dishes import log_predictive
-from stream_osr.model.gaps import gaps_of
-from stream_osr.model.known import densities, learn_labelled, log_densities
-from stream_osr.model.location import CONJUGATE
-from stream_osr.model.marginal import log_marginals, log_ratios_together, pour, statistics_of
-from stream_osr.model.mixed import fit_mixed
-from stream_osr.model.moves.base_measure import CONCENTRATION
-from stream_osr.model.parting import _best_partition
-from stream_osr.model.predictive import view
-from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import Space, whiten
-from stream_osr.model.step import Settings, open_stream, step
-from stream_osr.model.strangers import _of_nothing, _Scene
-from stream_osr.model.training import summarize, train
+from tests.doors.discovery import Local, Summary, restore
+from tests.doors.model import (
+    CONCENTRATION,
+    CONJUGATE,
+    Background,
+    Prior,
+    Said,
+    Settings,
+    Space,
+    StreamState,
+    _best_partition,
+    _of_nothing,
+    _Scene,
+    _values,
+    asked,
+    categories,
+    complete_rows,
+    densities,
+    fit_mixed,
+    gain,
+    gaps_of,
+    homogeneous,
+    learn_labelled,
+    log_densities,
+    log_marginals,
+    log_predictive,
+    log_ratios_together,
+    log_seats_of,
+    make_prior,
+    noise_of,
+    open_stream,
+    pour,
+    same_prior,
+    statistics_of,
+    step,
+    summarize,
+    train,
+    view,
+    weigh,
+    whiten,
+)
 from tests.model.problems import fill, make_base, random_rows
 
 SIZES = (6, 9)

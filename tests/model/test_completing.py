@@ -7,16 +7,31 @@ import itertools
 import numpy as np
 import pytest
 
-from stream_osr.model import step as sampler
-from stream_osr.model.completing import complete_rows, open_densities, opened, weights_of
-from stream_osr.model.gaps import NOTHING, Gaps, gaps_of
-from stream_osr.model.known import Densities, Known, densities, log_densities
-from stream_osr.model.predictive import View, view
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import Space, fit_space, whiten
-from stream_osr.model.terms import products
-from stream_osr.model.training import summarize, train
+from tests.doors.model import (
+    NOTHING,
+    Densities,
+    Gaps,
+    Known,
+    Space,
+    StreamState,
+    View,
+    complete_rows,
+    densities,
+    fit_space,
+    gaps_of,
+    homogeneous,
+    log_densities,
+    make_prior,
+    open_densities,
+    opened,
+    products,
+    summarize,
+    train,
+    view,
+    weights_of,
+    whiten,
+)
+from tests.doors.model import step_module as sampler
 
 CENTRES = np.array([[0.0, 0.0, 0.0], [8.0, 8.0, 0.0], [0.0, 8.0, 8.0]])
 

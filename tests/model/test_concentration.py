@@ -8,7 +8,7 @@ from scipy import stats
 
 from stream_osr.model.franchise import empty_franchise, join
 from stream_osr.model.jit import kernel
-from stream_osr.model.moves import concentration as library
+from stream_osr.model.moves import hyperparameters as library
 from tests.model import chains
 from tests.oracles import concentration as oracle
 

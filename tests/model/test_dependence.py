@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from stream_osr.model.dependence import (
+from tests.doors.model import (
     CORRELATED,
     LAGS,
     LEAST_PAIRS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.moves.concentration import ALPHA, GAMMA
+from tests.doors.model import ALPHA, GAMMA
 from tests.model import chains
 from tests.model.problems import MIXED, make_base, seat, stream_problem
 from tests.oracles import crf, stream

@@ -5,13 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model import step as library
-from stream_osr.model.known import Densities, Known, densities, log_class_densities, log_new
-from stream_osr.model.predictive import look, view
-from stream_osr.model.prior import FULL, homogeneous
-from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import Space
-from stream_osr.model.step import Settings
+from tests.doors.model import (
+    FULL,
+    Densities,
+    Known,
+    Settings,
+    Space,
+    StreamState,
+    densities,
+    homogeneous,
+    log_class_densities,
+    log_new,
+    look,
+    view,
+)
+from tests.doors.model import step_module as library
 from tests.model.problems import COVARIANCES, fill, make_base
 
 SIZE, NATS = 4000, 1e4

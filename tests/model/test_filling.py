@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model import filling
-from stream_osr.model.filling import fill_groups
+from tests.doors.model import fill_groups, filling
 
 MIXING = np.array([[1.0, 0.8, 0.0], [0.0, 0.6, 0.5], [0.0, 0.0, 0.9]])
 

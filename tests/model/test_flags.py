@@ -5,10 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.flags import MOST_STEPS, NO_FLAGS, Flags, each_flag, exact_covers, find_flags, texts_of
-from stream_osr.model.mixed import fit_mixed
-from stream_osr.model.space import Space, numeric, whiten, write_places
-from stream_osr.model.transfer import OTHER, origins, passage
+from tests.doors.model import (
+    MOST_STEPS,
+    NO_FLAGS,
+    OTHER,
+    Flags,
+    Space,
+    each_flag,
+    exact_covers,
+    find_flags,
+    fit_mixed,
+    numeric,
+    origins,
+    passage,
+    texts_of,
+    whiten,
+    write_places,
+)
 from tests.oracles import flags as oracle
 
 N = 60

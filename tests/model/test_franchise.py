@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr.model import franchise as books
-from stream_osr.model.franchise import ANYONE, CLOSED
+from tests.doors.model import ANYONE, CLOSED, menu_weights
+from tests.doors.model import franchise as books
 from tests.model.problems import check_books, fill, random_problem
 
 
@@ -84,7 +84,7 @@ def test_held_dish_counts_at_least_one_table(held, menu, expected):
     f = open_books()
     f.held[1], f.menu[1] = held, menu
     assert books.menu_weight(f, 1) == expected
-    np.testing.assert_array_equal(books.menu_weights(f), [0, expected, 0])
+    np.testing.assert_array_equal(menu_weights(f), [0, expected, 0])
 
 
 def test_total_follows_the_menu_of_held_dishes():
@@ -93,7 +93,7 @@ def test_total_follows_the_menu_of_held_dishes():
     f.total[0] = 1.0
     for tables, total in ((1.0, 1.0), (1.0, 2.0), (-1.0, 1.0), (-1.0, 1.0)):
         books.serve(f, 0, tables)
-        assert f.total[0] == total == books.menu_weights(f).sum()
+        assert f.total[0] == total == menu_weights(f).sum()
 
 
 def test_free_slots_are_found_and_their_lack_is_reported():

@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_osr.model import gaps
-from stream_osr.model.cells import terms_of
-from stream_osr.model.dishes import empty_dishes, log_predictive, refill
-from stream_osr.model.location import Location, student_t
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.space import fit_space, whiten
+from tests.doors.model import (
+    Location,
+    empty_dishes,
+    fit_space,
+    homogeneous,
+    log_predictive,
+    make_prior,
+    missing,
+    refill,
+    student_t,
+    terms_of,
+    whiten,
+)
 
 D = 4
 ROOM = np.empty((D + 2, D + 1))
@@ -32,7 +39,7 @@ def test_density_of_a_subclass_is_that_of_the_closed_directions(rank: int) -> No
     refill(dishes, np.array([1] * 9 + [0] * 5), homogeneous(rng.normal(size=(14, D))), prior)
     closed = np.linalg.svd(basis[:rank])[2][rank:]
     packed, head, power, least = terms_of(dishes, prior)
-    forms, heads, powers = gaps.open_terms(packed, head, power, basis, rank)
+    forms, heads, powers = missing.open_terms(packed, head, power, basis, rank)
     a, b = np.tril_indices(D + 1)
     for x in homogeneous(rng.normal(size=(5, D)) * 3.0):
         for k in range(2):
@@ -46,12 +53,12 @@ def test_density_of_a_subclass_is_that_of_the_closed_directions(rank: int) -> No
                 expected = stats.multivariate_t(closed @ mean, closed @ shape @ closed.T, freedom).logpdf(
                     closed @ x[:D]
                 )
-            found = gaps.log_open_density(dishes.inverse[k], head[k], power[k], x, basis, rank, ROOM)
+            found = missing.log_open_density(dishes.inverse[k], head[k], power[k], x, basis, rank, ROOM)
             assert found == pytest.approx(expected, abs=1e-9)
             h = forms[k] @ (x[a] * x[b])
             assert heads[k] - powers[k] * np.log1p(max(h, least[k])) == pytest.approx(expected, abs=1e-9)
             elsewhere = x + np.append(rng.normal(size=rank) @ basis[:rank], 0.0)  # what is missing may be anything
-            again = gaps.log_open_density(dishes.inverse[k], head[k], power[k], elsewhere, basis, rank, ROOM)
+            again = missing.log_open_density(dishes.inverse[k], head[k], power[k], elsewhere, basis, rank, ROOM)
             assert again == pytest.approx(expected, abs=1e-9)
 
 
@@ -64,7 +71,7 @@ def test_density_of_a_broad_term_is_marginal_too() -> None:
     x = homogeneous(rng.normal(size=(1, D)))[0]
     kept = [1, 3]
     expected = stats.multivariate_t(shape.mean[kept], scale[np.ix_(kept, kept)], 6.0).logpdf(x[kept]) - 0.7
-    assert gaps.log_open_density(term.form, term.head, term.power, x, basis, 2, ROOM) == pytest.approx(expected)
+    assert missing.log_open_density(term.form, term.head, term.power, x, basis, 2, ROOM) == pytest.approx(expected)
 
 
 def test_nothing_open_changes_nothing() -> None:
@@ -73,7 +80,7 @@ def test_nothing_open_changes_nothing() -> None:
     rows = homogeneous(np.random.default_rng(0).normal(size=(6, D)))
     refill(dishes, np.zeros(6, np.int64), rows, prior)
     _, head, power, _ = terms_of(dishes, prior)
-    found = gaps.log_open_density(dishes.inverse[0], head[0], power[0], rows[0], np.zeros((D, D)), 0, ROOM)
+    found = missing.log_open_density(dishes.inverse[0], head[0], power[0], rows[0], np.zeros((D, D)), 0, ROOM)
     assert found == pytest.approx(log_predictive(dishes, 0, rows[0], prior), abs=1e-12)
 
 
@@ -83,7 +90,7 @@ def test_completed_rows_are_draws_of_the_conditional() -> None:
     factor = np.linalg.inv(np.linalg.cholesky(np.array([[2.0, 0.8, 0.3], [0.8, 1.0, 0.1], [0.3, 0.1, 0.5]])))
     shape = Location(9.0, np.array([1.0, -2.0, 0.5]), factor)
     term, x = student_t(shape, 0.0), np.array([99.0, 0.0, -99.0, 1.0])
-    drawn = np.array([gaps.complete(term.form, term.power, x, np.eye(3)[[0, 2]], rng) for _ in range(20000)])
+    drawn = np.array([missing.complete(term.form, term.power, x, np.eye(3)[[0, 2]], rng) for _ in range(20000)])
     assert (drawn[:, 1] == 0.0).all()
     assert (drawn[:, 3] == 1.0).all()
     scale = np.linalg.inv(factor.T @ factor)
@@ -101,8 +108,8 @@ def test_directions_are_those_of_the_missing_features_in_any_units() -> None:
     space = fit_space(X, np.arange(60) % 2)
     holes = X[:2].copy()
     holes[0, [0, 2]] = np.nan
-    found = gaps.gaps_of(space, holes)
-    assert found.pattern.tolist() == [0, gaps.NOTHING]
+    found = missing.gaps_of(space, holes)
+    assert found.pattern.tolist() == [0, missing.NOTHING]
     assert found.rank.tolist() == [2]
     other = X[:1] + rng.normal(size=(1, 3)) * [1e-9, 0.0, 1e9]
     moved = (whiten(space, other) - whiten(space, X[:1]))[0]

@@ -7,10 +7,8 @@ import pytest
 from scipy import stats
 from scipy.special import multigammaln
 
-from stream_osr.model import dishes as library
-from stream_osr.model.gaussian import full
-from stream_osr.model.middles import means_and_scales
-from stream_osr.model.prior import homogeneous, make_prior
+from tests.doors.model import dishes as library
+from tests.doors.model import full, homogeneous, make_prior, means_and_scales
 from tests.model.problems import COVARIANCES, fill, make_base
 
 TOLERANCE = {"rel": 1e-9, "abs": 1e-9}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -13,14 +14,13 @@ import llvmlite.binding as llvm
 import pytest
 
 import stream_osr
-from stream_osr.model import jit
-from stream_osr.model import stamp as stamps
+from stream_osr.model import compiler, jit
 
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
     """A package of three modules, each of which imports the next, one beside them, and a kernel elsewhere."""
-    monkeypatch.setattr(stamps, "ROOT", tmp_path)
+    monkeypatch.setattr(compiler, "ROOT", tmp_path)
     model = tmp_path / "stream_osr" / "model"
     model.mkdir(parents=True)
     (model / "__init__.py").write_text("")
@@ -34,8 +34,8 @@ def house(tmp_path, monkeypatch):
 
 
 def stamp(path: Path) -> str:
-    stamps._imported.cache_clear()
-    return stamps.source_stamp.__wrapped__(path)
+    compiler._imported.cache_clear()
+    return compiler.source_stamp.__wrapped__(path)
 
 
 @pytest.mark.parametrize("changed", ["step.py", "seating.py", "dishes.py", "__init__.py"])
@@ -58,7 +58,7 @@ def kernels() -> Iterator[tuple[str, Callable[..., object]]]:
     for info in pkgutil.walk_packages(stream_osr.__path__, "stream_osr."):
         if not info.name.endswith("__main__"):
             for name, held in vars(importlib.import_module(info.name)).items():
-                if isinstance(held, jit.Kernel) and held.py_func.__module__ == info.name:
+                if isinstance(held, compiler.Kernel) and held.py_func.__module__ == info.name:
                     yield f"{info.name}.{name}", held.py_func
 
 
@@ -68,7 +68,7 @@ def test_what_kernels_call_and_are_handed_is_imported_where_they_are():
     for name, function in kernels():
         reached = reach(Path(function.__code__.co_filename))
         held = (function.__globals__.get(called) for called in function.__code__.co_names)
-        modules = [called.py_func.__module__ for called in held if isinstance(called, jit.Kernel)]
+        modules = [called.py_func.__module__ for called in held if isinstance(called, compiler.Kernel)]
         hints = typing.get_type_hints(function).values()
         modules += [
             hint.__module__ for hint in hints if isinstance(hint, type) and hint.__module__.startswith("stream_osr")
@@ -82,7 +82,7 @@ def reach(path: Path) -> set[Path]:
     found, waiting = set(), [path]
     while waiting:
         found.add(known := waiting.pop())
-        waiting += [other for other in stamps._imported(known) if other not in found]
+        waiting += [other for other in compiler._imported(known) if other not in found]
     return found
 
 
@@ -92,7 +92,7 @@ def test_kernels_carry_the_stamp():
         return 2.0 * x
 
     assert twice(3.0) == 6.0
-    assert twice._cache._cache_file._source_stamp == stamps.source_stamp(Path(__file__))
+    assert twice._cache._cache_file._source_stamp == compiler.source_stamp(Path(__file__))
 
 
 def test_a_kernel_that_is_called_differs_from_one_that_is_inlined_in_nothing_else():
@@ -132,3 +132,38 @@ def test_of_a_kernel_its_machine_code_is_kept_and_nothing_to_be_compiled_anew():
     module = llvm.parse_bitcode(intermediate)
     assert {function.name for function in module.functions} >= {compiled.fndesc.llvm_cpython_wrapper_name}
     assert all(len(list(block.instructions)) == 1 for function in module.functions for block in function.blocks)
+
+
+WITHOUT = """
+import numba.core.codegen
+
+del numba.core.codegen.JITCodeLibrary
+
+import numpy as np
+from stream_osr.model import jit
+from stream_osr.model.prior import homogeneous
+
+
+@jit.borrowing_kernel
+def twice(x):
+    return 2.0 * x
+
+
+@jit.fused_kernel
+def divided(x, y):
+    return twice(x) / y
+
+
+assert type(divided) is type(numba.njit(lambda: 0)), type(divided)
+assert divided(1.0, 0.0) == np.inf
+assert homogeneous(np.zeros((1, 2))).tolist() == [[0.0, 0.0, 1.0]]
+print(jit.why_not())
+"""
+
+
+def test_without_a_private_class_of_numba_kernels_are_compiled_by_njit():
+    """As with a release of numba that has renamed it."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "no machine code is kept" in done.stdout
+    assert "no machine code is kept" in done.stderr, "the notice says so before the first kernel is compiled"

@@ -23,16 +23,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_osr.model.dishes import log_prior_predictives, refill
-from stream_osr.model.gaps import no_gaps
-from stream_osr.model.moves.concentration import (
+from tests.doors.model import (
     ALPHA,
     GAMMA,
     STREAM_ALPHA,
+    Sitting,
+    log_prior_predictives,
+    no_gaps,
+    redish_tables,
+    refill,
+    visit,
 )
-from stream_osr.model.moves.likelihood import Sitting
-from stream_osr.model.moves.redishing import redish_tables
-from stream_osr.model.moves.seating import visit
 from tests.model import chains
 from tests.model.problems import DIRICHLET, make_base, seat, stream_problem
 from tests.oracles import concentration, crf, stream

@@ -9,12 +9,17 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from stream_osr.model import known as library
-from stream_osr.model.cells import nearby
-from stream_osr.model.dishes import log_predictives, mahalanobis_each
-from stream_osr.model.known import Known, densities
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.terms import log_sums, products
+from tests.doors.model import (
+    Known,
+    densities,
+    homogeneous,
+    log_predictives,
+    log_sums,
+    mahalanobis_each,
+    nearby,
+    products,
+)
+from tests.doors.model import known as library
 from tests.model.problems import COVARIANCES, fill, make_base
 
 SIZES = [(12, 7, 1), (20,), (5, 6)]

@@ -8,22 +8,30 @@ from itertools import product
 import numpy as np
 import pytest
 
-from stream_osr.model.dishes import (
+from tests.doors.model import (
+    CLOSED,
+    HOPELESS,
     Dishes,
+    Guests,
+    Prior,
     clear,
     empty_dishes,
+    empty_franchise,
+    homogeneous,
+    leave,
     log_predictive,
     log_predictives,
     log_prior_predictives,
+    make_company,
+    no_gaps,
+    redish_tables,
+    split_or_merge,
+    visit,
+    weigh_block,
+    weigh_dishes,
+    weigh_remembered,
 )
-from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, leave
-from stream_osr.model.gaps import no_gaps
-from stream_osr.model.moves import likelihood as library
-from stream_osr.model.moves.company import make_company
-from stream_osr.model.moves.redishing import HOPELESS, redish_tables, weigh_block
-from stream_osr.model.moves.seating import visit, weigh_dishes, weigh_remembered
-from stream_osr.model.moves.splitting import split_or_merge
-from stream_osr.model.prior import Prior, homogeneous
+from tests.doors.model import likelihood as library
 from tests.model.problems import COVARIANCES, MIXED, Problem, fill, make_base, random_problem, random_rows
 
 KINDS = [*COVARIANCES, *MIXED]

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from stream_osr import ModelOptions, OpenSetRecognizer
-from stream_osr.model import training as library
 from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_predictives
 from stream_osr.model.known import log_new
-from stream_osr.model.location import (
+from stream_osr.model.prior import homogeneous, make_prior
+from stream_osr.model.student_t import (
     CONJUGATE,
     FLAT_BETA,
     FREEDOM,
@@ -21,8 +21,8 @@ from stream_osr.model.location import (
     log_new_densities,
     share_in_company,
 )
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.space import fit_space
+from stream_osr.model.whitening import fit_space
+from tests.doors.model import training as library
 from tests.model.problems import COVARIANCES, make_base
 from tests.model.test_training import labelled
 

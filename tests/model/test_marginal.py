@@ -5,11 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.dishes import Dishes, empty_dishes, log_predictives, log_prior_predictives, refill
-from stream_osr.model.location import Location, log_new_densities
-from stream_osr.model.marginal import Statistics, log_marginals, log_ratios_together, pour, statistics_of
-from stream_osr.model.parting import part
-from stream_osr.model.prior import Prior, homogeneous, make_prior
+from tests.doors.model import (
+    Dishes,
+    Location,
+    Prior,
+    Statistics,
+    empty_dishes,
+    homogeneous,
+    log_marginals,
+    log_new_densities,
+    log_predictives,
+    log_prior_predictives,
+    log_ratios_together,
+    make_prior,
+    pour,
+    refill,
+    split_test,
+    statistics_of,
+)
 from tests.oracles.niw import BaseMeasure, Diagonal, Full, Tied
 
 PRIORS = [
@@ -85,9 +98,9 @@ def test_two_clusters_are_parted_and_one_is_not(prior: Prior, measure: BaseMeasu
     for _ in range(20):
         truth = rng.permutation(np.repeat([0, 1], [20, 14]))
         rows = rng.normal(np.array([[0.0, 0.0, 0.0], [20.0, 10.0, 0.0]])[truth])
-        smaller = part(homogeneous(rows), 1.0, 8, prior)
+        smaller = split_test(homogeneous(rows), 1.0, 8, prior)
         parted += smaller is not None and np.array_equal(smaller, truth == 1)
-        whole += part(homogeneous(rng.normal(size=(34, 3))), 1.0, 8, prior) is None
+        whole += split_test(homogeneous(rng.normal(size=(34, 3))), 1.0, 8, prior) is None
     assert parted >= 19
     assert whole == 20
 
@@ -97,10 +110,10 @@ def test_a_part_has_the_least_size_or_there_is_none(prior: Prior, measure: BaseM
     rng = np.random.default_rng(6)
     for n in (7, 8, 9):
         rows = rng.normal(np.repeat([[0.0], [30.0]], [20, n], axis=0), size=(20 + n, 3))
-        smaller = part(homogeneous(rows), 1.0, 8, prior)
+        smaller = split_test(homogeneous(rows), 1.0, 8, prior)
         assert (smaller is None) == (n < 8)
-    assert part(homogeneous(rng.normal(size=(15, 3))), 1.0, 8, prior) is None
-    assert part(homogeneous(np.zeros((0, 3))), 1.0, 8, prior) is None
+    assert split_test(homogeneous(rng.normal(size=(15, 3))), 1.0, 8, prior) is None
+    assert split_test(homogeneous(np.zeros((0, 3))), 1.0, 8, prior) is None
 
 
 @EACH_PRIOR
@@ -109,7 +122,7 @@ def test_what_is_parted_would_not_be_joined_again(prior: Prior, measure: BaseMea
     seen = 0
     for gap in np.linspace(0.5, 40, 40):
         rows = homogeneous(rng.normal(np.repeat([[0.0], [gap]], 20, axis=0), size=(40, 3)))
-        smaller = part(rows, 1.0, 8, prior)
+        smaller = split_test(rows, 1.0, 8, prior)
         if smaller is not None:
             dishes = empty_dishes(2, prior)
             refill(dishes, smaller.astype(np.int64), rows, prior)
@@ -150,14 +163,14 @@ def test_small_classes_in_many_dimensions_are_parted_where_new_ones_are_placed()
     for _ in range(20):
         truth = rng.permutation(np.repeat([0, 1], [12, 10]))
         rows = homogeneous(rng.normal(np.stack([np.zeros(20), np.full(20, 1.8)])[truth]))
-        assert part(rows, 1.0, 4, FLAT) is None
-        smaller = part(rows, 1.0, 4, FLAT, PLACED)
+        assert split_test(rows, 1.0, 4, FLAT) is None
+        smaller = split_test(rows, 1.0, 4, FLAT, PLACED)
         if smaller is not None:
             apart += int(max((smaller == truth).mean(), (smaller != truth).mean()) == 1.0)
             dishes = empty_dishes(2, FLAT)
             refill(dishes, smaller.astype(np.int64), rows, FLAT)
             one, other = (statistics_of(dishes, np.array([k])) for k in (0, 1))
             assert log_ratios_together(one, other, FLAT, PLACED)[0] < 0.0 < log_ratios_together(one, other, FLAT)[0]
-        whole += part(homogeneous(rng.normal(size=(22, 20))), 1.0, 4, FLAT, PLACED) is None
+        whole += split_test(homogeneous(rng.normal(size=(22, 20))), 1.0, 4, FLAT, PLACED) is None
     assert apart >= 18
     assert whole == 20

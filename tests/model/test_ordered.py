@@ -9,10 +9,20 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from stream_osr.model.dependence import Process, Residuals
-from stream_osr.model.known import Known, densities, log_densities
-from stream_osr.model.ordered import PREDICTED, Came, Tracked, predict_in_order, start, training_in_order
-from stream_osr.model.prior import homogeneous
+from tests.doors.model import (
+    PREDICTED,
+    Came,
+    Known,
+    Process,
+    Residuals,
+    Tracked,
+    densities,
+    homogeneous,
+    log_densities,
+    predict_in_order,
+    start,
+    training_in_order,
+)
 from tests.model.test_known import make_known
 
 N, CLASSES, D = 200, 3, 2

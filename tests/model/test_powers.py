@@ -7,11 +7,23 @@ import pytest
 from scipy.stats import multivariate_normal, yeojohnson
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.model import powers as library
-from stream_osr.model.mixed import fit_mixed
-from stream_osr.model.powers import NO_POWERS, Powers, bend, bent, find_powers, slopes, unbend
-from stream_osr.model.space import between, fit_space, in_deviations, unwhiten, whiten
-from stream_osr.model.transfer import passage
+from tests.doors.model import (
+    NO_POWERS,
+    Powers,
+    bend,
+    bent,
+    find_powers,
+    fit_mixed,
+    fit_space,
+    in_deviations,
+    passage,
+    slopes,
+    unbend,
+    unwhiten,
+    whiten,
+)
+from tests.doors.model import between_rows as between
+from tests.doors.model import powers as library
 
 SOME = Powers(np.array([0, 2]), np.array([3.0, -1e6]), np.array([0.5, 1e4]), np.array([0.25, 2.0]))
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.prior import homogeneous, make_prior, statistics_shape
+from tests.doors.model import empty_dishes, homogeneous, make_prior, statistics_shape
 
 
 def test_scale_matrix_is_nu_times_scale():

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.broad import outline
-from stream_osr.model.scatter import REACH, bounded_scatter
-from stream_osr.model.space import fit_space, whiten
+from tests.doors.model import REACH, bounded_scatter, fit_space, outline, whiten
 
 
 def unbiased(scatter):

@@ -9,11 +9,12 @@ import pytest
 from scipy import stats
 
 from stream_osr.model.dishes import add, empty_dishes, log_block_predictive
-from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave, menu_weights
+from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave
 from stream_osr.model.jit import kernel
-from stream_osr.model.moves import redishing
+from stream_osr.model.moves import seating
 from stream_osr.model.moves import seating as library
 from stream_osr.model.prior import homogeneous
+from tests.doors.model import menu_weights
 from tests.model.problems import COVARIANCES, Problem, check_books, fill, make_base, random_problem
 from tests.oracles import seating as oracle
 
@@ -187,7 +188,7 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
             float(f.gamma[0]),
         )
         rng, sitting, block = np.random.default_rng(seed), problem.sitting(exclusive=exclusive), guests.rows[members]
-        redishing.redish(rng, int(t), members, block, empty_dishes(1, problem.prior), sitting)
+        seating.redish(rng, int(t), members, block, empty_dishes(1, problem.prior), sitting)
         found = sitting.weights / sitting.weights.sum()
         for k in range(len(f.menu)):
             assert found[k] == pytest.approx(expected.get(k, 0.0), rel=1e-9, abs=1e-12)
@@ -199,7 +200,7 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
 def redish_often(rng, times, table, members, sitting):
     out, block, empty = np.empty(times, np.int64), sitting.guests.rows[members], empty_dishes(1, sitting.prior)
     for s in range(times):
-        redishing.redish(rng, table, members, block, empty, sitting)
+        seating.redish(rng, table, members, block, empty, sitting)
         out[s] = sitting.franchise.table_dish[table]
     return out
 
@@ -237,7 +238,7 @@ def test_only_whole_tables_with_somebody_of_the_batch_are_redished():
     changed = np.zeros(5, dtype=bool)
     for seed in range(40):
         state = problem.copy()
-        redishing.redish_tables(np.random.default_rng(seed), 5, state.sitting())
+        seating.redish_tables(np.random.default_rng(seed), 5, state.sitting())
         changed |= state.franchise.table_dish[:5] != problem.franchise.table_dish[:5]
     assert changed.tolist() == [False, True, False, False, False]
 
@@ -276,7 +277,7 @@ def test_slot_given_up_with_its_past_is_clean_when_it_is_opened_again(covariance
         join(franchise, 0, 0, 0, 1.0)
     problem = Problem(prior, base, guests, franchise, dishes, np.empty((n, 0)), [np.empty((0, 2))] * 3)
     if whole_table:
-        redishing.redish_tables(rng, 0, problem.sitting())
+        seating.redish_tables(rng, 0, problem.sitting())
     else:
         library.visit(rng, 0, problem.sitting())
     check_books(problem, np.zeros(3))
@@ -289,7 +290,7 @@ def test_exclusive_dishes_belong_to_who_opens_them():
         for _ in range(20):
             for i in range(len(problem.guests.table)):
                 library.visit(rng, i, sitting)
-            redishing.redish_tables(rng, 0, sitting)
+            seating.redish_tables(rng, 0, sitting)
             check_books(problem, np.zeros(len(problem.franchise.menu)), exclusive=True)
 
 

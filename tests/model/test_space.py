@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model import space as library
-from stream_osr.model.dishes import log_prior_predictives
-from stream_osr.model.prior import homogeneous, make_prior
+from tests.doors.model import homogeneous, log_prior_predictives, make_prior
+from tests.doors.model import whitening as library
 
 
 def classes(seed=0, sizes=(40, 25, 60), p=4, scales=(1.0, 100.0, 0.01, 5.0)):

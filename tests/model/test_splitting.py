@@ -10,13 +10,19 @@ from itertools import product
 import numpy as np
 import pytest
 
-from stream_osr.model.dishes import empty_dishes, log_prior_predictives
-from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, join
-from stream_osr.model.gaps import no_gaps
-from stream_osr.model.moves import company as company_of
-from stream_osr.model.moves import splitting as library
-from stream_osr.model.moves.likelihood import Sitting
-from stream_osr.model.prior import homogeneous
+from tests.doors.model import (
+    CLOSED,
+    Guests,
+    Sitting,
+    empty_dishes,
+    empty_franchise,
+    homogeneous,
+    join,
+    log_prior_predictives,
+    no_gaps,
+)
+from tests.doors.model import splitting as company_of
+from tests.doors.model import splitting as library
 from tests.model import chains
 from tests.model.problems import StreamProblem, check_books, fill, make_base, random_problem, sources, stream_problem
 from tests.oracles import crf, niw, stream

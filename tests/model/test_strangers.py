@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr.model.background import NARROWEST, Background, noise_of
-from stream_osr.model.location import CONJUGATE
-from stream_osr.model.strangers import LATELY, LOOKED, PASSES, SIZES, Around, Strangers, find_group
+from tests.doors.model import (
+    CONJUGATE,
+    LATELY,
+    LOOKED,
+    NARROWEST,
+    PASSES,
+    SIZES,
+    Around,
+    Background,
+    Strangers,
+    find_group,
+    noise_of,
+)
 from tests.model.problems import fill, make_base
 from tests.oracles import strangers as oracle
 

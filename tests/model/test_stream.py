@@ -9,14 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr.model import books
-from stream_osr.model import step as library
-from stream_osr.model.franchise import CLOSED, Franchise, menu_weights
-from stream_osr.model.known import Densities, Known, densities, learn_labelled, log_class_densities
-from stream_osr.model.prior import homogeneous
-from stream_osr.model.restaurant import CLEARED_BELOW, StreamState
-from stream_osr.model.restaurant import fade as fade_seats
-from stream_osr.model.step import BatchResult, Settings
+from tests.doors.model import (
+    CLEARED_BELOW,
+    CLOSED,
+    BatchResult,
+    Densities,
+    Franchise,
+    Known,
+    Settings,
+    StreamState,
+    densities,
+    edit,
+    homogeneous,
+    learn_labelled,
+    log_class_densities,
+    menu_weights,
+)
+from tests.doors.model import fade as fade_seats
+from tests.doors.model import step_module as library
 from tests.model.problems import COVARIANCES, Problem, check_books, fill, make_base
 from tests.oracles import niw
 from tests.oracles import stream as oracle
@@ -92,7 +102,7 @@ class Ledger:
     def hold(self, ids: set[int]) -> None:
         """As the engine does after every batch: what is neither held nor served leaves no slot behind."""
         before = set(self.state.ids.tolist())
-        self.state = books.hold(self.state, ids)
+        self.state = edit.hold(self.state, ids)
         self.retired |= before - set(self.state.ids.tolist())
 
     def check_ids(self, before: StreamState, old_members: dict[int, set[int]]) -> None:
@@ -354,7 +364,7 @@ def fade(state: StreamState, arrived: int, how: Settings) -> StreamState:
     tables = Franchise(*(v.copy() for v in state.franchise))
     kept = max(len(state.window.weight) - how.window, 0)
     window = fade_seats(tables, state.window, kept, 0.5 ** (arrived / how.half_life))
-    return books.rewrite(state, tables, window=window, window_seq=state.window_seq[kept:])
+    return edit.rewrite(state, tables, window=window, window_seq=state.window_seq[kept:])
 
 
 @pytest.mark.parametrize("window", [0, 20, 256])
@@ -412,7 +422,7 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
     main = int(np.bincount(result.subclass[result.subclass >= 0]).argmax())
     assert main in state.ids
     for held in (True, False):
-        later = books.hold(state, {main} if held else set())
+        later = edit.hold(state, {main} if held else set())
         statistics = later.dishes.matrix[later.ids == main].copy()
         size = int(later.dishes.size[later.ids == main][0])
         for b in range(15):
@@ -426,7 +436,7 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
         assert f.menu[2 + slot] == 0.0
         assert not f.seated[0, 2 + slot]
         np.testing.assert_array_equal(later.dishes.matrix[[slot]], statistics)  # exact, never faded
-        assert main not in books.hold(later, set()).ids  # let go without a table: gone, slot and all
+        assert main not in edit.hold(later, set()).ids  # let go without a table: gone, slot and all
         # a class that returns is recognised under its old number
         again, result = library.step(
             world.known, world.frozen, later, novel[:5] + 0.05, np.random.default_rng(9), how
@@ -472,11 +482,11 @@ def test_hold_keeps_exactly_the_named_subclasses():
     state, _ = run(world, NEVER, batches=3)
     assert len(state.ids) > 2
     kept = {int(state.ids[0]), int(state.ids[2])}
-    held = books.hold(state, kept)
+    held = edit.hold(state, kept)
     assert set(held.ids[held.franchise.held[2:] > 0].tolist()) == kept
     assert held.franchise.held[:2].all()
     assert held.franchise.total[0] == menu_weights(held.franchise).sum()
-    assert not books.hold(held, set()).franchise.held[2:].any()
+    assert not edit.hold(held, set()).franchise.held[2:].any()
     assert not state.franchise.held[2:].any()
 
 
@@ -500,7 +510,7 @@ def test_withdrawn_instance_leaves_seat_and_statistics(window):
     left = list(range(len(rows)))
     for seq in (15, 6, 9):
         seats = state.franchise.table_mass.sum()
-        state = books.withdraw(state, rows[seq], seq, main, 1.0, world.known.prior)
+        state = edit.withdraw(state, rows[seq], seq, main, 1.0, world.known.prior)
         left.remove(seq)
         assert state.franchise.table_mass.sum() == pytest.approx(seats - 1.0)
         assert state.franchise.seated.sum() == pytest.approx(seats - 1.0)
@@ -519,11 +529,11 @@ def test_withdrawn_instance_leaves_seat_and_statistics(window):
 def test_subclass_goes_with_its_last_instance(window, held):
     world, state, rows, main, subclass = one_subclass(Settings(window=window, half_life=np.inf), n=4)
     if held:
-        state = books.hold(state, {main})
+        state = edit.hold(state, {main})
     original = copy_of(state)
     after = state
     for seq in np.flatnonzero(subclass == main):
-        after = books.withdraw(after, rows[seq], int(seq), main, 1.0, world.known.prior)
+        after = edit.withdraw(after, rows[seq], int(seq), main, 1.0, world.known.prior)
     assert main not in after.ids
     assert len(after.franchise.menu) == 2 + len(after.ids)
     assert after.franchise.total[0] == menu_weights(after.franchise).sum()
@@ -537,10 +547,10 @@ def test_withdrawn_known_instance_leaves_its_seat():
     rows = world.blocks[0][:6]
     state, result = library.step(world.known, world.frozen, state, rows, np.random.default_rng(0), NEVER)
     assert (result.subclass == -1).all()
-    after = books.withdraw(state, rows[2], 2, -1, 1.0, world.known.prior)
+    after = edit.withdraw(state, rows[2], 2, -1, 1.0, world.known.prior)
     assert after.franchise.seated[0, 0] == state.franchise.seated[0, 0] - 1
     assert after.window_seq.tolist() == [0, 1, 3, 4, 5]
-    gone = books.withdraw(after, rows[2], 2, -1, 1.0, world.known.prior)  # not there any more: nothing to do
+    gone = edit.withdraw(after, rows[2], 2, -1, 1.0, world.known.prior)  # not there any more: nothing to do
     assert_equal_states(gone, after)
 
 
@@ -558,7 +568,7 @@ def test_labels_that_change_known_classes_keep_the_stream_in_place():
         next_id = max(next_id, int(known.ids.max()) + 1)
     frozen = densities(known)
     before = copy_of(state)
-    after = books.refresh_classes(state, frozen)
+    after = edit.refresh_classes(state, frozen)
     for value, old in zip(copy_of(state), before, strict=True):
         np.testing.assert_array_equal(value, old)
     old, new = state.franchise, after.franchise

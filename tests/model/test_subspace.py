@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model import apart, subspace
-from stream_osr.model.space import fit_space, unwhiten, whiten
-from stream_osr.model.subspace import MOST, follow, make_plan
-from stream_osr.model.transfer import passage
+from tests.doors.model import MOST, fit_space, follow, make_plan, passage, subspace, unwhiten, whiten
 from tests.oracles.apart import areas
 
 
@@ -25,16 +22,16 @@ def test_classes_that_are_left_out_are_told_apart_as_one_at_a_time_would(each, m
     part = np.empty(len(group), int)
     for j in range(6):
         part[rng.permutation(np.flatnonzero(group == j))] = (
-            np.arange(each) + rng.integers(apart.FOLDS)
-        ) % apart.FOLDS
-    found = apart.told_apart(rows, group, [1, 3, 8])
+            np.arange(each) + rng.integers(subspace.FOLDS)
+        ) % subspace.FOLDS
+    found = subspace.told_apart(rows, group, [1, 3, 8])
     np.testing.assert_allclose(found, areas(rows, group, part, [1, 3, 8]), rtol=1e-12)
 
 
 def test_one_class_or_one_instance_of_each_cannot_be_left_out():
     rows, group = classes()
-    assert apart.told_apart(rows, np.zeros(len(rows), int), [1, 2]).shape == (2, 0)
-    assert apart.told_apart(rows[::20], group[::20], [1, 2]).shape == (2, 0)
+    assert subspace.told_apart(rows, np.zeros(len(rows), int), [1, 2]).shape == (2, 0)
+    assert subspace.told_apart(rows[::20], group[::20], [1, 2]).shape == (2, 0)
     assert make_plan(rows[::20], group[::20]).rank == 5
 
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.dishes import empty_dishes, refill
-from stream_osr.model.known import densities
-from stream_osr.model.marginal import statistics_of
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.space import fit_space, whiten
-from stream_osr.model.transfer import GAIN, Passage, class_of, passage, restate
 from tests.blobs import fitted
+from tests.doors.model import (
+    GAIN,
+    Passage,
+    class_of,
+    densities,
+    empty_dishes,
+    fit_space,
+    homogeneous,
+    make_prior,
+    passage,
+    refill,
+    restate,
+    statistics_of,
+    whiten,
+)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])

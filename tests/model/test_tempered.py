@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.dishes import dishes_with, log_predictives
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.training import tempered
+from tests.doors.model import dishes_with, homogeneous, log_predictives, make_prior, tempered
 
 
 def twice(covariance: str = "full", n: int = 12):

@@ -17,14 +17,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model import training as library
-from stream_osr.model.broad import log_missing
-from stream_osr.model.known import densities, log_class_densities
-from stream_osr.model.location import log_student_t
-from stream_osr.model.moves.base_measure import CONCENTRATION, Grid, make_grid
-from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.space import fit_space
-from stream_osr.model.step import Settings, open_stream, step
+from tests.doors.model import (
+    CONCENTRATION,
+    Grid,
+    Prior,
+    Settings,
+    densities,
+    fit_space,
+    homogeneous,
+    log_class_densities,
+    log_missing,
+    log_student_t,
+    make_grid,
+    open_stream,
+    step,
+)
+from tests.doors.model import training as library
 from tests.model.problems import DIRICHLET, make_base
 from tests.model.truths import Past, draw_batch, draw_groups, draw_rows
 from tests.oracles import niw

@@ -8,9 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from stream_osr.model.known import Densities, Known
-from stream_osr.model.moves.concentration import ALPHA, GAMMA, STREAM_ALPHA
-from stream_osr.model.restaurant import StreamState
+from tests.doors.model import ALPHA, GAMMA, STREAM_ALPHA, Densities, Known, StreamState
 from tests.oracles import concentration, niw
 
 

@@ -1,4 +1,4 @@
-"""Slow twin of :mod:`stream_osr.model.broad`: an instance is left out by fitting the class again without it."""
+"""Slow twin of :mod:`stream_osr.model.known`: an instance is left out by fitting the class again without it."""
 
 from __future__ import annotations
 

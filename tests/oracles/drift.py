@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stream_osr.discovery.drift import (
+from tests.doors.discovery import (
     BLOCK,
     DENSER,
     LATELY,

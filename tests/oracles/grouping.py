@@ -1,4 +1,4 @@
-"""Slow twin of :mod:`stream_osr.discovery.grouping`: pair by pair, merge by merge, instance by instance."""
+"""Slow twin of :mod:`stream_osr.discovery.new_classes`: pair by pair, merge by merge, instance by instance."""
 
 from __future__ import annotations
 

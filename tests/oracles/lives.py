@@ -7,9 +7,7 @@ from functools import reduce
 from math import exp2
 from operator import add
 
-from stream_osr.discovery.events import Moment
-from stream_osr.discovery.life import Member, Subclass
-from stream_osr.discovery.lifecycle import Changes
+from tests.doors.discovery import Changes, Member, Moment, Subclass
 
 
 def observe(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.files import loop
+from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
 from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.report import report_page
 from stream_osr_connectors.page.report.candidates import LISTED
@@ -131,7 +132,7 @@ def test_the_command_is_one_that_a_shell_reads_back(name):
 
 def test_a_checkpoint_is_named_in_the_command_and_a_model_in_python(run, tmp_path):
     path = tmp_path / "decisions.jsonl.checkpoint"
-    loop.save_checkpoint(path, loop.Checkpoint(run.model, None, (None, None, None), loop.Counter()))
+    save_checkpoint(path, Checkpoint(run.model, None, (None, None, None), Counter()))
     run.model.save(tmp_path / "model.osr")
     inputs = read_inputs([path])
     assert isinstance(inputs.model, OpenSetRecognizer)

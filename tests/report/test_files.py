@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr_connectors.files.loop import Checkpoint, save_checkpoint
+from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
 from stream_osr_connectors.page.report.files import read_inputs, read_truth
 
 

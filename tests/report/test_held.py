@@ -10,11 +10,11 @@ import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.errors import ConnectorError
-from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.page.report import report_page
 from stream_osr_connectors.page.report.content import collect
 from stream_osr_connectors.page.report.held import Drop, Refuted, how_it_held
 from tests.blobs import dependent_rows, fitted, learn_all
+from tests.doors.trust import ExpectedRecall
 from tests.report.conftest import EVIL_CLASSES, Run
 from tests.report.test_page import Page
 

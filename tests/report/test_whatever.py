@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_osr.discovery.events import Event
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.page.report import report_page
@@ -21,6 +20,7 @@ from stream_osr_connectors.page.report.content import Content, collect
 from stream_osr_connectors.page.report.files import read_inputs
 from stream_osr_connectors.page.report.happened import DRAWN, MOST
 from stream_osr_connectors.page.report.told import MOST_LABELS
+from tests.doors.discovery import Event
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
 from tests.report.test_page import Page

@@ -13,7 +13,7 @@ from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Set
 from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.config import grouped, parameters
 from stream_osr.features import Features
-from stream_osr.model.space import whiten
+from stream_osr.model.whitening import whiten
 from stream_osr.stream import Arrived, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
@@ -26,7 +26,7 @@ class Stream(Method):
     def __init__(self, setup: Setup, **changed: Any) -> None:
         self.arguments: dict[str, Any] = {"seed": setup.seed, "n_jobs": 1, **changed}
         if setup.pca is not None:
-            self.arguments["pca_components"] = setup.pca
+            self.arguments["pca"] = setup.pca
         if setup.epsilon is not None:
             self.arguments["epsilon"] = setup.epsilon
         self.trained: TrainedModel
@@ -136,7 +136,7 @@ class Learning(Stream):
 
 
 WITHOUT: dict[str, dict[str, Any]] = {
-    "no broad term": {"broad": False},
+    "no broad term": {"background_component": False},
     "no learnt odds": {"learn_odds": False},
     "no mixture of base measures": {"ensemble": "drawn"},
     "one chain": {"chains": 1},

@@ -22,7 +22,7 @@ def is_service(arguments: Sequence[str]) -> bool:
     return arguments[:1] in (["serve"], ["reconcile"]) or (arguments[:1] == ["run"] and configured)
 
 
-def end_when_told() -> None:
+def end_on_signal() -> None:
     """End at once and well on SIGTERM or SIGINT: nothing has begun yet. What begins later hears them itself."""
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -37,7 +37,7 @@ def end_when_told() -> None:
 def main() -> None:
     """Run the command line."""
     if is_service(sys.argv[1:]):
-        end_when_told()
+        end_on_signal()
     from stream_osr_connectors.cli.app import main as command
 
     command()

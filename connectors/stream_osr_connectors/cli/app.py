@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 import stream_osr
 from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.cli import asking, demo, fit, inspect, report, run, service, warmup, watch
+from stream_osr_connectors.cli import commands, demo, fit, inspect, report, run, service, warmup, watch
 from stream_osr_connectors.terminal import Terminal, guard
 
 
@@ -34,7 +34,7 @@ app = typer.Typer(
 )
 for command in (warmup.warmup, demo.demo, fit.fit, run.run, report.report, watch.watch, inspect.inspect):
     app.command()(command)
-app.add_typer(asking.commands)
+app.add_typer(commands.commands)
 app.add_typer(service.commands)
 
 

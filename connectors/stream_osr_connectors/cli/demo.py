@@ -38,19 +38,19 @@ def demo(
 
     Example: stream-osr demo --seed 3
     """
-    from stream_osr_connectors.cli import demo_told
+    from stream_osr_connectors.cli import demo_summary
     from stream_osr_connectors.terminal import Terminal
 
     out, files = Terminal(), Files.within(output)
     training, stream = split(seed)
     files.write(training, stream)
     labels = [segment.label for segment in stream]
-    demo_told.introduce(out, KNOWN, NEW, len(training), labels)
+    demo_summary.introduce(out, KNOWN, NEW, len(training), labels)
     model = make_recognizer(seed=seed)
     decide(model, files, len(training), len(stream), out)
-    found = demo_told.read(files.decisions, files.events, labels, KNOWN)
-    demo_told.tell(out, found, model, NEW)
-    demo_told.what_next(out, found, model, files)
+    found = demo_summary.read(files.decisions, files.events, labels, KNOWN)
+    demo_summary.tell(out, found, model, NEW)
+    demo_summary.what_next(out, found, model, files)
 
 
 def split(seed: int, known: Sequence[str] = KNOWN, new: Sequence[str] = NEW) -> tuple[list[Segment], list[Segment]]:
@@ -89,9 +89,10 @@ def make_recognizer(**arguments: Any) -> OpenSetRecognizer:
 
 def decide(model: OpenSetRecognizer, files: Files, n_training: int, n_stream: int, out: Terminal) -> None:
     """Train on the labelled table and decide the stream, in the loop of ``stream-osr run``."""
-    from stream_osr_connectors.cli import demo_told
-    from stream_osr_connectors.cli.telling import progress_bar
-    from stream_osr_connectors.files import Record, loop, open_sink, open_source
+    from stream_osr_connectors.cli import demo_summary
+    from stream_osr_connectors.cli.messages import progress_bar
+    from stream_osr_connectors.files import Record, open_sink, open_source
+    from stream_osr_connectors.files.file_run import FileRun, Sinks
     from stream_osr_connectors.terminal import Terminal
 
     with progress_bar(Terminal(stderr=True), total=True) as bar:
@@ -103,18 +104,16 @@ def decide(model: OpenSetRecognizer, files: Files, n_training: int, n_stream: in
                 bar.advance(task)
         report = model.freeze()
         bar.remove_task(task)
-        demo_told.trained(out, report)
+        demo_summary.trained(out, report)
         task = bar.add_task("streaming", total=n_stream)
         with (
             open_source(files.stream, key=KEY) as source,
             open_sink(files.decisions) as decisions,
             open_sink(files.events) as events,
         ):
-            loop.run(
-                model,
-                source,
-                loop.Sinks(decisions, events),
-                checkpoint=files.checkpoint,
-                progress=lambda read: bar.update(task, completed=read),
-            )
+
+            def show(read: int) -> None:
+                bar.update(task, completed=read)
+
+            FileRun(model, source, Sinks(decisions, events), files.checkpoint, progress=show).run()
     model.save(files.model)

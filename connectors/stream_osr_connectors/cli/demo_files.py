@@ -17,7 +17,7 @@ Labelled: TypeAlias = tuple[Mapping[str, float], str]
 
 
 class Files(NamedTuple):
-    """What the demonstration leaves in its folder, as ``fit`` and ``run`` would."""
+    """Files that the demonstration leaves in its folder, as ``fit`` and ``run`` would."""
 
     labelled: Path
     stream: Path

@@ -7,7 +7,9 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
@@ -15,184 +17,187 @@ import typer
 
 from stream_osr.errors import ConnectorError
 from stream_osr.limits import MOST_DIGITS
-from stream_osr_connectors.cli import options, telling
+from stream_osr_connectors.cli import messages, options
 from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
-from stream_osr_connectors.files.aside import raw_of, row_of
 from stream_osr_connectors.files.columns import SET_ASIDE
-from stream_osr_connectors.files.likely_key import find_key
+from stream_osr_connectors.files.key_check import find_key
 from stream_osr_connectors.files.locking import sole_writer
 from stream_osr_connectors.files.opening import is_folder, is_standard, may_be_regular, why
+from stream_osr_connectors.files.rejected_record import raw_of, row_of
 from stream_osr_connectors.terminal import Terminal
 from stream_osr_connectors.values import DecodeError, LabelType
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer
+    from stream_osr.config import Parameters
     from stream_osr_connectors.files.survey import Survey
 
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 
 
-def fit(
+@dataclass(kw_only=True)
+class FitOptions:
+    """Options of a training."""
+
     file: Annotated[
         str,
         typer.Argument(help="Labelled instances (.csv, .jsonl, .parquet), a folder of them, or - (standard input)."),
-    ],
-    label: Annotated[str, typer.Option("--label", "-l", help="Column of the label.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")],
-    key: options.Key = None,
-    time: options.Time = None,
-    features: options.Features = None,
-    categorical: options.Categorical = None,
+    ]
+    label: Annotated[str, typer.Option("--label", "-l", help="Column of the label.")]
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")]
+    key: options.Key = None
+    time: options.Time = None
+    features: options.Features = None
+    categorical: options.Categorical = None
     numeric: Annotated[
         str | None,
         typer.Option("--numeric", help="Comma-separated columns that are numbers, whatever some values look like."),
-    ] = None,
+    ] = None
     missing: Annotated[
         str | None,
         typer.Option("--missing", help="Comma-separated values that stand for a missing one, beside NA, ?, ..."),
-    ] = None,
+    ] = None
     label_type: Annotated[
         str, typer.Option("--label-type", help="str or int; auto: whole numbers if all labels are.")
-    ] = "auto",
-    format: options.Format = None,
-    errors: options.Errors = None,
-    csv_safe: options.CsvSafe = None,
-    unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
-    covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
+    ] = "auto"
+    format: options.Format = None
+    errors: options.Errors = None
+    csv_safe: options.CsvSafe = None
+    unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None
+    covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full"
     pca: Annotated[
         str | None,
         typer.Option(help="Principal components: their number (30), or their share of the variance (0.99)."),
-    ] = None,
-    batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256,
-    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
-    decision_delay: options.DecisionDelay = None,
-    min_probability: options.MinProbability = None,
-    half_life: options.HalfLife = None,
+    ] = None
+    batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256
+    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None
+    decision_delay: options.DecisionDelay = None
+    min_probability: options.MinProbability = None
+    half_life: options.HalfLife = None
     chains: Annotated[
         int | None, typer.Option("--chains", help="Models that are averaged; time grows with it. 4 if not given.")
-    ] = None,
-    on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
+    ] = None
+    on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute"
     absent: Annotated[
         str,
         typer.Option(help="Features that a JSON object does not name: missing, zero, or auto (training decides)."),
-    ] = "auto",
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    ] = "auto"
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0
     yes: Annotated[
         bool, typer.Option("--yes", help="Train although the labels look like none, or a feature like a key.")
-    ] = False,
-) -> None:
+    ] = False
+
+    def recognizer(self, declared: Collection[str] = ()) -> OpenSetRecognizer:
+        """Make the recognizer; further categories are those that the table declares."""
+        from stream_osr import Input, ModelOptions, OpenSetRecognizer  # slow to import, and --help does without
+
+        unknown, named = self.unknown, options.feature_list(self.categorical) or []
+        return OpenSetRecognizer(
+            unknown=int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown,
+            batch_size=self.batch_size,
+            max_wait=self.max_wait,
+            pca=options.components(self.pca),
+            seed=self.seed,
+            categorical=[*named, *(name for name in declared if name not in named)] or None,
+            input=Input(
+                numeric=options.feature_list(self.numeric) or None,
+                missing=options.feature_list(self.missing) or None,
+                on_missing=cast(Any, self.on_missing),
+                absent=cast(Any, self.absent),
+            ),
+            model=ModelOptions(covariance=cast(Any, self.covariance)),
+            **options.given(self, "decision_delay", "min_probability", "half_life", "chains"),
+        )
+
+
+@options.takes(FitOptions)
+def fit(given: FitOptions) -> None:
     """Train on labelled instances and save the model.
 
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
-    from stream_osr import Input, ModelOptions, OpenSetRecognizer  # slow to import, and --help does without
-    from stream_osr.config import Parameters
+    from stream_osr.config import Parameters  # slow to import, and --help does without
     from stream_osr.labels import doubtful
-    from stream_osr_connectors.files.loop import take
+    from stream_osr_connectors.files.intake import Intake
 
-    console = Terminal(stderr=True)
-    options.check_distinct(input=file, output=output, errors=errors)
-    model = OpenSetRecognizer(
-        unknown=int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown,
-        batch_size=batch_size,
-        max_wait=max_wait,
-        pca=options.components(pca),
-        seed=seed,
-        categorical=options.feature_list(categorical) or None,
-        input=Input(
-            numeric=options.feature_list(numeric) or None,
-            missing=options.feature_list(missing) or None,
-            on_missing=cast(Any, on_missing),
-            absent=cast(Any, absent),
-        ),
-        model=ModelOptions(covariance=cast(Any, covariance)),
-        **options.given(
-            decision_delay=decision_delay, min_probability=min_probability, half_life=half_life, chains=chains
-        ),
-    )
-    complain, counts = telling.complainer(console), Counter[str]()
-    names, labels = options.feature_list(features), Counter[Any]()
+    console, file, reasons = Terminal(stderr=True), given.file, Counter[str]()
+    options.check_distinct(input=file, output=given.output, errors=given.errors)
+    model = given.recognizer()
+    counts, labels = Counter[str](), Counter[Any]()
     with ExitStack() as stack:
-        stack.enter_context(sole_writer(output))
-        reading = {"key": key, "time": time, "label": label, "features": names}
-        source, found = _source(stack, file, format, model, label_type, keys=yes, **reading)
-        declared: frozenset[str] = getattr(source, "declared", frozenset())
-        if declared := declared - {*(model.categorical or ())}:
-            model = OpenSetRecognizer(**{**model.arguments, "categorical": (*(model.categorical or ()), *declared)})
+        stack.enter_context(sole_writer(given.output))
+        source, found = _source(stack, given, model.value.parameters, minus_one=model.unknown is not None)
+        if declared := [*getattr(source, "declared", ())]:
+            model = given.recognizer(declared)
         if left_out := getattr(source, "left_out", None):
             console.say("left out: " + ", ".join(f"{name!r} ({kind})" for name, kind in left_out.items()))
         dead = None
-        if errors is not None:
-            opened = open_sink(errors, csv_safe=csv_safe is not False, private=True, columns=SET_ASIDE)
+        if given.errors is not None:
+            opened = open_sink(given.errors, csv_safe=given.csv_safe is not False, private=True, columns=SET_ASIDE)
             dead = stack.enter_context(opened)
-        bar = stack.enter_context(telling.progress_bar(console, total=False))
+        bar = stack.enter_context(messages.progress_bar(console, total=False))
+        intake = Intake(model, counts, dead, messages.complainer(console), reasons)
         task = bar.add_task("reading", total=None)
         for record in source:
             counts["read"] += 1
             bar.advance(task)
-            ready = _for_training(record, counts["read"], label, found)
+            ready = _for_training(record, counts["read"], given.label, found)
             _refuse_unknown(ready, model.unknown)
             labels.update([getattr(ready, "label", None)])
-            take(model, ready, dead, counts, complain)
+            intake.take(ready)
         bar.remove_task(task)
         if not counts["labelled"]:
             raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
         labels.pop(None, None)
         _refuse_lost_classes(file, found, labels, model)
-        if not yes and (question := doubtful(len(labels), labels.total())):
-            raise ConnectorError(f"--label {label}: {question} Give another column, or --yes to train all the same")
+        if not given.yes and (question := doubtful(len(labels), labels.total())):
+            remedy = "Give another column, or --yes to train all the same"
+            raise ConnectorError(f"--label {given.label}: {question} {remedy}")
         task = bar.add_task("training sweeps", total=Parameters.model_fields["training_sweeps"].default)
         report = model.freeze(progress=lambda done: bar.update(task, completed=done))
-        model.save(output)
+        model.save(given.output)
     console.say(*str(report).split("\n"))
-    telling.set_aside(console, counts["set_aside"], errors)
+    if counts["set_aside"]:
+        where = f"kept in {given.errors}" if given.errors is not None else "--errors FILE keeps them"
+        console.say(f"{counts['set_aside']} set aside; {where}")
     used = [str(name) for name in model.trained.names]
     shown = ", ".join(used[:12]) + (f" and {len(used) - 12} more" if len(used) > 12 else "")
-    console.say(f"features: {shown}", f"model saved to {output}")
+    console.say(f"features: {shown}", f"model saved to {given.output}")
 
 
-def _source(
-    stack: ExitStack,
-    file: str,
-    format: str | None,
-    model: OpenSetRecognizer,
-    label_type: str,
-    *,
-    keys: bool,
-    **reading: Any,
-) -> tuple[Source, Survey]:
+def _source(stack: ExitStack, given: FitOptions, parameters: Parameters, *, minus_one: bool) -> tuple[Source, Survey]:
     """Open the labelled instances, and look at all of them to see what the columns are, and that none is a key.
 
     What can be read only once (standard input, a pipe) goes to a temporary file first.
     """
     from stream_osr_connectors.files.survey import survey
 
-    chosen = cast(Any, format)
-    p = model.value.parameters
-    categorical, numeric = [[*map(str, names or ())] for names in (p.categorical, p.numeric)]
-    if label_type not in get_args(LabelType):
-        raise ConnectorError(f"--label-type {label_type}: it is one of {', '.join(get_args(LabelType))}")
-    said = "standard input" if is_standard(file) else file
+    file, chosen = given.file, cast(Any, given.format)
+    categorical, numeric = [[*map(str, names or ())] for names in (parameters.categorical, parameters.numeric)]
+    if given.label_type not in get_args(LabelType):
+        raise ConnectorError(f"--label-type {given.label_type}: it is one of {', '.join(get_args(LabelType))}")
     if not may_be_regular(file) and not is_folder(file) and (not is_standard(file) or chosen is not None):
         file = _kept(stack, file, chosen)
+    columns: dict[str, Any] = {"key": given.key, "time": given.time, "label": given.label}
+    features = options.feature_list(given.features)
     source = stack.enter_context(
-        open_source(file, format=chosen, categorical=categorical, label_type="str", **reading)
+        open_source(file, format=chosen, categorical=categorical, label_type="str", features=features, **columns)
     )
     found = survey(
         source,
         numeric=numeric,
         categorical=[*categorical, *getattr(source, "declared", ())],
-        missing=p.markers,
-        label_type=cast(LabelType, label_type),
-        minus_one=model.unknown is not None,
+        missing=parameters.markers,
+        label_type=cast(LabelType, given.label_type),
+        minus_one=minus_one,
     )
-    columns = getattr(source, "feature_columns", None) or list(found.columns)
+    there = getattr(source, "feature_columns", None) or list(found.columns)
     for option, names in (("categorical", categorical), ("numeric", numeric)):
-        if columns and (strange := sorted({*names} - {*columns})):
-            raise ConnectorError(f"--{option} {strange[0]}: it is none of the features {list(columns)}")
-    if not keys and reading["features"] is None:
-        known = {name: reading[name] for name in ("key", "time", "label")}
-        _refuse_key(file, said, chosen, categorical=[*categorical, *found.indexes, *numeric], **known)
+        if there and (strange := sorted({*names} - {*there})):
+            raise ConnectorError(f"--{option} {strange[0]}: it is none of the features {list(there)}")
+    if not given.yes and features is None:
+        said = "standard input" if is_standard(given.file) else given.file
+        _refuse_key(file, said, chosen, categorical=[*categorical, *found.indexes, *numeric], **columns)
     return source, found
 
 

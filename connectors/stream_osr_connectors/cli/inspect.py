@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from stream_osr.showing import counted
-from stream_osr_connectors.cli import account
+from stream_osr_connectors.cli import messages
 from stream_osr_connectors.terminal import Terminal
 
 
@@ -19,7 +19,7 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
-    from stream_osr.discovery.unmet import ALL_MET  # slow to import, and --help does without
+    from stream_osr.discovery.summaries import ALL_MET
     from stream_osr_connectors.files.checkpoint import load_model_and_run
 
     (recognizer, run), out = load_model_and_run(model), Terminal()
@@ -37,10 +37,10 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
     if counters:
         out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
     out.say(f"fingerprint {trained.fingerprint}")
-    out.say(*account.account(recognizer))
+    out.say(*messages.account(recognizer))
     if run is None:
         out.say(f"next: stream-osr run --model {quote(str(model))} --input FILE --output decisions.jsonl")
         return
-    out.say(*account.set_aside(run.totals["set_aside"], run.reasons, "`run --errors FILE` keeps them"))
-    if (command := account.naming(recognizer, model)) is not None:
+    out.say(*messages.set_aside(run.totals["set_aside"], run.reasons, "`run --errors FILE` keeps them"))
+    if (command := messages.naming(recognizer, model)) is not None:
         out.say(command)

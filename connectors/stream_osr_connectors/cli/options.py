@@ -1,17 +1,21 @@
-"""Options that commands share, and what is checked of them."""
+"""Options that commands share: how they are declared, read into a dataclass, and checked."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import MISSING, fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files.opening import is_folder
+
+T = TypeVar("T")
 
 Format = Annotated[
     str | None, typer.Option("--format", help="csv, tsv, jsonl or parquet, when the name of the input does not tell.")
@@ -55,13 +59,40 @@ CsvSafe = Annotated[
 ]
 
 
-def given(**arguments: Any) -> dict[str, Any]:
-    """Leave out what was not given.
+def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Let a command take its options as one dataclass, each field of which is declared as typer has it.
 
-    >>> given(batch_size=None, half_life=500.0)
-    {'half_life': 500.0}
+    >>> from dataclasses import dataclass
+    >>> @dataclass(kw_only=True)
+    ... class Options:
+    ...     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0
+    >>> @takes(Options)
+    ... def command(options): print(options)
+    >>> command(seed=3)
+    Options(seed=3)
     """
-    return {name: value for name, value in arguments.items() if value is not None}
+
+    def wrap(command: Callable[[T], None]) -> Callable[..., None]:
+        def read(**given: Any) -> None:
+            command(kind(**given))
+
+        hints = get_type_hints(kind, include_extras=True)
+        read.__name__, read.__doc__ = command.__name__, command.__doc__
+        read.__annotations__ = hints
+        read.__signature__ = Signature(  # type: ignore[attr-defined]
+            [
+                Parameter(
+                    field.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=Parameter.empty if field.default is MISSING else field.default,
+                    annotation=hints[field.name],
+                )
+                for field in fields(kind)  # type: ignore[arg-type]
+            ]
+        )
+        return read
+
+    return wrap
 
 
 def feature_list(features: str | None) -> list[str] | None:
@@ -88,6 +119,11 @@ def components(pca: str | None) -> int | float | None:
         with suppress(ValueError):
             return kind(pca)
     raise ConnectorError(f"--pca {pca}: give a number of components (30), or a share of the variance (0.99)")
+
+
+def given(options: object, *names: str) -> dict[str, Any]:
+    """Return those of some options that were given."""
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
 def check_distinct(**paths: str | Path | None) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import signal
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr.showing import counted
-from stream_osr_connectors.cli import account, options, telling
+from stream_osr_connectors.cli import messages, options
 from stream_osr_connectors.files import Sink, Source, open_sink, open_source
 from stream_osr_connectors.files.locking import sole_writer
 from stream_osr_connectors.files.opening import is_piped
@@ -22,47 +22,88 @@ from stream_osr_connectors.terminal import Terminal
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer
-    from stream_osr_connectors.files.loop import Sinks
+    from stream_osr_connectors.files.checkpoint import Checkpoint
+    from stream_osr_connectors.files.file_run import FileRun, Sinks
+
+SETTABLE = ("min_probability",)
+"""What may change while a stream runs; all else is for its whole length."""
+CHANGES = ("batch_size", "max_wait", "decision_delay", "min_probability", "half_life", "chains")
+"""Options that are arguments of the recognizer."""
 
 
-def run(
-    model: Annotated[Path, typer.Option("--model", "-m", help="Model made by `stream-osr fit`.")],
+@dataclass(kw_only=True)
+class RunOptions:
+    """Options of a run."""
+
+    model: Annotated[Path, typer.Option("--model", "-m", help="Model made by `stream-osr fit`.")]
     input: Annotated[
         str,
         typer.Option("--input", "-i", help="Instances to decide: a file, a folder of files, or - (standard input)."),
-    ],
-    output: Annotated[str, typer.Option("--output", "-o", help="Where decisions go, or -.")] = "-",
-    events: Annotated[Path | None, typer.Option("--events", "-e", help="Where events go.")] = None,
-    errors: options.Errors = None,
-    key: options.Key = None,
-    time: options.Time = None,
+    ]
+    output: Annotated[str, typer.Option("--output", "-o", help="Where decisions go, or -.")] = "-"
+    events: Annotated[Path | None, typer.Option("--events", "-e", help="Where events go.")] = None
+    errors: options.Errors = None
+    key: options.Key = None
+    time: options.Time = None
     label: Annotated[
         str | None, typer.Option("--label", help="Column of labels, where there are some: evidence.")
-    ] = None,
-    features: options.Features = None,
+    ] = None
+    features: options.Features = None
     categorical: Annotated[
         str | None,
         typer.Option("--categorical", help="Comma-separated columns that have to be categories of the model."),
-    ] = None,
-    format: options.Format = None,
-    batch_size: Annotated[int | None, typer.Option(help="Instances of a micro-batch.")] = None,
-    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
-    decision_delay: options.DecisionDelay = None,
-    min_probability: options.MinProbability = None,
-    half_life: options.HalfLife = None,
+    ] = None
+    format: options.Format = None
+    batch_size: Annotated[int | None, typer.Option(help="Instances of a micro-batch.")] = None
+    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None
+    decision_delay: options.DecisionDelay = None
+    min_probability: options.MinProbability = None
+    half_life: options.HalfLife = None
     chains: Annotated[
         int | None, typer.Option("--chains", help="Run so many of the model's chains: fewer are faster.")
-    ] = None,
+    ] = None
     checkpoint: Annotated[
         Path | None, typer.Option(help="Where the position is saved; OUTPUT.checkpoint if not given.")
-    ] = None,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Records between two checkpoints.")] = 10_000,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    ] = None
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Records between two checkpoints.")] = 10_000
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for more at the end of the input, until Ctrl-C or SIGTERM.")
-    ] = False,
-    csv_safe: options.CsvSafe = None,
-) -> None:
+    ] = False
+    csv_safe: options.CsvSafe = None
+
+    def __post_init__(self) -> None:
+        if self.checkpoint is None and self.output != "-" and self.input != "-":
+            self.checkpoint = Path(f"{self.output}.checkpoint")
+
+    @property
+    def outputs(self) -> tuple[str, Path | None, Path | None]:
+        """Where decisions, events and unusable records go."""
+        return self.output, self.events, self.errors
+
+    def started(self, console: Terminal) -> Checkpoint | None:
+        """Read the checkpoint to go on from; ``None``: the run is a new one."""
+        from stream_osr_connectors.files.checkpoint import load_checkpoint  # slow to import, and --help does without
+
+        if not self.resume:
+            return None
+        if self.checkpoint is None:
+            raise ConnectorError("--resume goes on from a checkpoint, and there is none: name it by --checkpoint")
+        if self.checkpoint.exists():
+            return load_checkpoint(self.checkpoint)
+        console.say(f"there is no {self.checkpoint} to go on from: the run begins anew")
+        return None
+
+    def reading(self, recognizer: OpenSetRecognizer) -> dict[str, Any]:
+        """Name the columns of the input."""
+        names = options.feature_list(self.features)
+        if names is None and all(isinstance(name, str) for name in recognizer.trained.names):
+            names = [str(name) for name in recognizer.trained.names]
+        return {"key": self.key, "time": self.time, "label": self.label, "features": names}
+
+
+@options.takes(RunOptions)
+def run(given: RunOptions) -> None:
     """Decide a stream of instances in files, in constant memory, and resume where it was interrupted.
 
     What is not given is as the model was trained; with --resume it is as the run was begun.
@@ -71,108 +112,90 @@ def run(
 
     Example: stream-osr run --model model.osr --input new.csv --output decisions.jsonl --events events.jsonl
     """
-    from stream_osr_connectors.cli import settings  # slow to import, and --help does without
-    from stream_osr_connectors.files import loop
-    from stream_osr_connectors.files.survey import read_as_text
-
-    console = Terminal(stderr=True)
-    if checkpoint is None and output != "-" and input != "-":
-        checkpoint = Path(f"{output}.checkpoint")
-    options.check_distinct(
-        model=model, input=input, output=output, events=events, errors=errors, checkpoint=checkpoint
-    )
-    if resume and checkpoint is None:
-        raise ConnectorError("--resume goes on from a checkpoint, and there is none: name it by --checkpoint")
-    started = loop.load_checkpoint(checkpoint) if resume and checkpoint is not None and checkpoint.exists() else None
-    if resume and started is None:
-        console.say(f"there is no {checkpoint} to go on from: the run begins anew")
-    changes = options.given(
-        batch_size=batch_size,
-        max_wait=max_wait,
-        decision_delay=decision_delay,
-        min_probability=min_probability,
-        half_life=half_life,
-        chains=chains,
-    )
-    recognizer = settings.begin(model, changes) if started is None else started.model
-    settings.check_categories(recognizer, options.feature_list(categorical) or ())
-    names = options.feature_list(features)
-    if names is None and all(isinstance(name, str) for name in recognizer.trained.names):
-        names = [str(name) for name in recognizer.trained.names]
-    reading: dict[str, Any] = {"key": key, "time": time, "label": label, "features": names}
+    console, checkpoint = Terminal(stderr=True), given.checkpoint
+    paths = {name: getattr(given, name) for name in ("model", "input", "output", "events", "errors", "checkpoint")}
+    options.check_distinct(**paths)
+    started = given.started(console)
+    recognizer = begin(given) if started is None else started.model
+    check_categories(recognizer, options.feature_list(given.categorical) or [])
     if started is not None:
-        console.say(*settings.go_on(model, started, changes, reading, csv_safe))
-    reasons = Counter(() if started is None else started.reasons)
-    halted = _until_told_to_stop()
+        console.say(*go_on(given, started, given.reading(recognizer)))
+    halted = _until_signal()
     with ExitStack() as stack:
-        categories = [str(name) for name in read_as_text(recognizer.trained)]
-        waits: dict[str, Any] = {"follow": follow or is_piped(input)}
-        source = open_source(input, format=cast(Any, format), categorical=categories, **reading, **waits)
-        stack.enter_context(source)
-        if started is not None:
-            loop.check_outputs(started, (output, events, errors))
-        sinks = _open_sinks(stack, source, csv_safe is not False, output, events, errors)
-        if started is not None and checkpoint is not None:
-            with sole_writer(checkpoint):
-                loop.go_on(started, source, sinks)
-            console.say(f"resuming after {counted(started.totals['read'], 'record')}")
-        elif checkpoint is not None and checkpoint.exists():
-            with sole_writer(checkpoint):  # what others write is not replaced
-                console.say(*settings.replaced(output, checkpoint))
-        if key is None and started is None:
-            known = [time, label, *map(str, recognizer.trained.names)]
-            telling.suggest_key(console, input, format, known, "the decisions will have no key")
-        bar = stack.enter_context(telling.progress_bar(console, total=False))
+        files = _assemble(stack, console, given, recognizer, started)
+        if given.key is None and started is None:
+            known = [given.time, given.label, *map(str, recognizer.trained.names)]
+            messages.suggest_key(console, given.input, given.format, known, "the decisions will have no key")
+        bar = stack.enter_context(messages.progress_bar(console, total=False))
         task = bar.add_task("deciding", total=None)
-        totals = loop.run(
-            recognizer,
-            source,
-            sinks,
-            totals=None if started is None else started.totals,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            stop=halted,
-            progress=lambda read: bar.update(task, completed=read),
-            complain=telling.complainer(console),
-            position=None if started is None else started.source,
-            reading=reading,
-            tell=lambda act, outcome: console.say(telling.came_of(act, outcome)),
-            reasons=reasons,
-        )
+        files.stop, files.progress = halted, lambda read: bar.update(task, completed=read)
+        totals = files.run()
     _tell(console, totals, recognizer)
-    where = f"kept in {errors}" if errors is not None else "--errors FILE keeps them"
-    console.say(*account.set_aside(totals["set_aside"], reasons, where))
+    where = f"kept in {given.errors}" if given.errors is not None else "--errors FILE keeps them"
+    console.say(*messages.set_aside(totals["set_aside"], files.reasons, where))
     if checkpoint is not None and not halted():
         console.say(f"next, to look at it: stream-osr inspect {quote(str(checkpoint))}")
     if 0 < totals["read"] == totals["set_aside"]:
-        raise ConnectorError(f"no record of {input} could be used; the reasons are above")
+        raise ConnectorError(f"no record of {given.input} could be used; the reasons are above")
     if halted():
         remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
-        if is_piped(input):
+        if is_piped(given.input):
             remedy = "what came is decided; standard input cannot be gone back to"
         console.say(f"interrupted; {remedy}")
         raise typer.Exit(130)
 
 
-def _open_sinks(
-    stack: ExitStack, source: Source, csv_safe: bool, output: str, events: Path | None, errors: Path | None
-) -> Sinks:
+def _assemble(
+    stack: ExitStack, console: Terminal, given: RunOptions, recognizer: OpenSetRecognizer, started: Checkpoint | None
+) -> FileRun:
+    """Open the input and the outputs, and put the run together."""
+    from stream_osr_connectors.files.file_run import FileRun, check_outputs
+    from stream_osr_connectors.files.survey import read_as_text
+
+    reading, checkpoint = given.reading(recognizer), given.checkpoint
+    source = stack.enter_context(
+        open_source(
+            given.input,
+            format=cast(Any, given.format),
+            categorical=[str(name) for name in read_as_text(recognizer.trained)],
+            follow=given.follow or is_piped(given.input),
+            **reading,
+        )
+    )
+    if started is not None:
+        check_outputs(started, given.outputs)
+    sinks = _open_sinks(stack, source, given)
+    rest: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": given.checkpoint_every, "reading": reading}
+    rest |= {"complain": messages.complainer(console), "tell": lambda *of: console.say(messages.came_of(*of))}
+    if started is not None and checkpoint is not None:
+        with sole_writer(checkpoint):
+            files = FileRun.go_on(started, source, sinks, **rest)
+        console.say(f"resuming after {counted(started.totals['read'], 'record')}")
+        return files
+    if checkpoint is not None and checkpoint.exists():
+        with sole_writer(checkpoint):  # what others write is not replaced
+            console.say(*replaced(given.output, checkpoint))
+    return FileRun(recognizer, source, sinks, **rest)
+
+
+def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
     """Open the outputs; a table with types is told what stands in its columns."""
     from stream_osr.decision import Decision
     from stream_osr_connectors.files.columns import SET_ASIDE, columns_of, columns_of_events
-    from stream_osr_connectors.files.loop import Sinks
+    from stream_osr_connectors.files.file_run import Sinks
 
     decided = columns_of(Decision)
     if getattr(source, "whole_keys", False):
         decided["key"] = "whole"
-    given = [(output, decided), (events, columns_of_events()), (errors, SET_ASIDE)]
-    opened: list[Sink | None] = [
+    sinks: list[Sink | None] = [
         None
         if path is None
-        else stack.enter_context(open_sink(path, csv_safe=csv_safe, private=path is errors, columns=columns))
-        for path, columns in given
+        else stack.enter_context(
+            open_sink(path, csv_safe=given.csv_safe is not False, private=path is given.errors, columns=columns)
+        )
+        for path, columns in zip(given.outputs, (decided, columns_of_events(), SET_ASIDE), strict=True)
     ]
-    return Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
+    return Sinks(sinks[0], *sinks[1:])  # type: ignore[arg-type]
 
 
 def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecognizer) -> None:
@@ -187,13 +210,129 @@ def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecogniz
         console.say(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:
         console.say(f"{counted(missing, 'missing value')}: what else there was of their instances decided")
-    console.say(*account.account(recognizer))
+    console.say(*messages.account(recognizer))
     console.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
 
 
-def _until_told_to_stop() -> Callable[[], bool]:
+def _until_signal() -> Callable[[], bool]:
     """Answer False until SIGINT or SIGTERM has come: the loop then ends between two records."""
-    told: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: told.append(number))
-    return lambda: bool(told)
+        signal.signal(number, lambda number, frame: signals.append(number))
+    return lambda: bool(signals)
+
+
+def begin(given: RunOptions) -> OpenSetRecognizer:
+    """Make the recognizer of a new run: the model, with what the command line changes.
+
+    Raises
+    ------
+    InvalidParameter
+        If a value cannot be used.
+    PersistenceError
+        If the file is no model.
+    """
+    from stream_osr import OpenSetRecognizer
+
+    loaded, changes = OpenSetRecognizer.load(given.model), options.given(given, *CHANGES)
+    trained = loaded.trained
+    if "chains" in changes:
+        trained = trained.with_chains(changes["chains"])
+    return OpenSetRecognizer.from_trained(trained, **{**loaded.arguments, **changes})
+
+
+def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) -> list[str]:
+    """Let a run go on as it was begun, but for what may change on the way.
+
+    Returns
+    -------
+    What is different from now on, a line for each.
+
+    Raises
+    ------
+    ConnectorError
+        If the model is another one, or something is asked that holds for the whole of a run.
+    """
+    from stream_osr import OpenSetRecognizer
+
+    model, trained = started.model, OpenSetRecognizer.load(given.model).trained
+    csv_safe, changes = given.csv_safe, options.given(given, *CHANGES)
+    chains = len(model.trained.draws)
+    if chains < len(trained.draws):
+        trained = trained.with_chains(chains)
+    if trained.fingerprint != model.trained.fingerprint:
+        raise ConnectorError(
+            f"{given.model} is not the model of the checkpoint; give that one, or leave out --resume"
+        )
+    begun = {**model.arguments, "chains": chains}
+    other = {name: value for name, value in changes.items() if value != begun[name]}
+    for name, value in other.items():
+        if name not in SETTABLE:
+            raise ConnectorError(_as_begun(f"{_option(name)} {value:g}", f"{_option(name)} {begun[name]}"))
+    for name, was in (started.reading or {}).items():
+        asked, read = _said(name, reading.get(name)), _said(name, was)
+        if asked != read:
+            raise ConnectorError(_as_begun(asked, read))
+    for position in started.sinks if csv_safe is not None else ():
+        if position is not None and position.get("safe", csv_safe) != csv_safe:
+            names = ("--csv-raw", "--csv-safe")
+            raise ConnectorError(_as_begun(names[bool(csv_safe)], names[not csv_safe]))
+    changed = [f"{_option(name)} is {value:g} from here on; it was {begun[name]:g}" for name, value in other.items()]
+    if "min_probability" in other:
+        model.set_min_probability(other["min_probability"])
+    return changed
+
+
+def replaced(output: str, checkpoint: Path) -> list[str]:
+    """Say what a run that begins anew takes the place of: one that has a checkpoint, in a line; or nothing."""
+    from stream_osr_connectors.files.checkpoint import load_checkpoint
+
+    try:
+        before = load_checkpoint(checkpoint)
+    except (StreamOSRError, OSError, ValueError):  # whatever it is, nobody has asked to go on from it
+        return []
+    if not before.totals["read"]:
+        return []
+    held, stream = counted(before.totals["read"], "record"), before.model.value.stream
+    named = 0 if stream is None else len(stream.labels) - len(before.model.trained.labels)
+    held += f", {counted(named, 'name')} given" if named else ""
+    if str(checkpoint) == f"{output}.checkpoint":
+        return [f"{output} and its checkpoint ({held}) are replaced; --resume would have gone on"]
+    return [f"the checkpoint {checkpoint} ({held}) is replaced; --resume would have gone on"]
+
+
+def check_categories(model: OpenSetRecognizer, named: list[str]) -> None:
+    """Refuse categories that the model does not take for such: what a column is, training says.
+
+    Raises
+    ------
+    ConnectorError
+        Naming one.
+    """
+    trained = model.trained
+    for name in named:
+        if name not in trained.names:
+            listed = ", ".join(map(str, trained.names[:20])) + (", ..." if len(trained.names) > 20 else "")
+            raise ConnectorError(f"--categorical {name}: it is none of the model's features ({listed})")
+        if name not in trained.values:
+            raise ConnectorError(
+                f"--categorical {name}: the model was trained with it as a number, and what a column is, training "
+                f"says; train with it as a category: stream-osr fit --categorical {name}"
+            )
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _said(name: str, value: Any) -> str:
+    """Say what names columns, or that nothing does."""
+    names = ",".join(value) if isinstance(value, list | tuple) else value
+    return f"no {_option(name)}" if value is None else f"{_option(name)} {names}"
+
+
+def _as_begun(asked: str, begun: str) -> str:
+    return (
+        f"{asked} with --resume: the run was begun with {begun}, and that holds for the whole of it; "
+        "resume as it was, or begin anew without --resume"
+    )

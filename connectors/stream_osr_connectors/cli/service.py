@@ -15,13 +15,13 @@ from stream_osr_connectors.terminal import Terminal
 
 commands = typer.Typer()
 
-_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
+OF_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """What a command does not know is a setting of the service."""
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings of the service (YAML).")]
 
 
-@commands.command(context_settings=_SETTINGS, add_help_option=False)
+@commands.command(context_settings=OF_SERVICE, add_help_option=False)
 def serve(context: typer.Context, config: ConfigOption = None) -> None:
     """Run the Kafka service; --help lists its settings. Needs the extra kafka.
 
@@ -34,7 +34,7 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
     serve_kafka(config, context.args)
 
 
-@commands.command(context_settings=_SETTINGS)
+@commands.command(context_settings=OF_SERVICE)
 def topics(
     context: typer.Context,
     config: ConfigOption = None,
@@ -68,7 +68,7 @@ def topics(
         raise typer.Exit(1)
 
 
-@commands.command(context_settings=_SETTINGS)
+@commands.command(context_settings=OF_SERVICE)
 def reconcile(context: typer.Context, config: ConfigOption = None) -> None:
     """Join the emerging subclasses of all partitions of a Kafka service under global ids. Needs the extra kafka.
 

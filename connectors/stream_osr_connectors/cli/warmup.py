@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, get_args
 
-from stream_osr_connectors.cli.telling import progress_bar
+from stream_osr_connectors.cli.messages import progress_bar
 from stream_osr_connectors.terminal import Terminal
 
 if TYPE_CHECKING:

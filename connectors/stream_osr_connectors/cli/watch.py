@@ -3,61 +3,67 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from stream_osr.errors import InvalidParameter, MissingExtra
+from stream_osr_connectors.cli import options
 from stream_osr_connectors.terminal import Terminal
 
 
-def watch(
+@dataclass(kw_only=True)
+class WatchOptions:
+    """Options of the live page."""
+
     decisions: Annotated[
         Path | None, typer.Argument(help="What `stream-osr run --output` writes, or has written (JSON Lines).")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Settings of a Kafka service, to follow that.")
-    ] = None,
+    ] = None
+    config: Annotated[Path | None, typer.Option("--config", help="Settings of a Kafka service, to follow that.")] = (
+        None
+    )
     events: Annotated[
         Path | None, typer.Option("--events", "-e", help="Its events; events.jsonl beside DECISIONS, if it is there.")
-    ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Its checkpoint; DECISIONS.checkpoint if not given.")
-    ] = None,
+    ] = None
+    checkpoint: Annotated[Path | None, typer.Option(help="Its checkpoint; DECISIONS.checkpoint if not given.")] = None
     input: Annotated[
         Path | None, typer.Option("--input", "-i", help="What was decided: examples show its features.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", help="Column of the input that names the instance.")] = None,
-    hide: Annotated[
-        str | None, typer.Option(help="Comma-separated columns of the input that are no features.")
-    ] = None,
+    ] = None
+    key: Annotated[str | None, typer.Option("--key", help="Column of the input that names the instance.")] = None
+    hide: Annotated[str | None, typer.Option(help="Comma-separated columns of the input that are no features.")] = (
+        None
+    )
     image: Annotated[
         str | None, typer.Option(help="Address of the picture of an instance, with {key} where its key goes.")
-    ] = None,
+    ] = None
     speed: Annotated[
         float | None, typer.Option(min=0.1, help="Replay so many decisions a second; all at once if not given.")
-    ] = None,
+    ] = None
     last: Annotated[
         int, typer.Option(min=1, help="Of a Kafka service: how many of the latest decisions are read.")
-    ] = 1_000_000,
-    host: Annotated[str, typer.Option(help="Address that the page listens at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 takes a free one.")] = 8700,
+    ] = 1_000_000
+    host: Annotated[str, typer.Option(help="Address that the page listens at.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 takes a free one.")] = 8700
     name: Annotated[
         list[str] | None, typer.Option("--name", help="HOST or HOST:PORT under which browsers reach it, if another.")
-    ] = None,
+    ] = None
     allow_commands: Annotated[
         bool, typer.Option("--allow-commands", help="Let people with a token name, mute and undo.")
-    ] = False,
+    ] = False
     tokens: Annotated[
         Path | None, typer.Option(help="File of tokens, name:token on each line; else STREAM_OSR_TOKENS.")
-    ] = None,
-) -> None:
+    ] = None
+
+
+@options.takes(WatchOptions)
+def watch(given: WatchOptions) -> None:
     """Show a running or finished stream on a page that lives, and let people name what has emerged (extra: live).
 
     Example: stream-osr watch decisions.jsonl --input new.csv --key id
     """
-    if (decisions is None) == (config is None):
+    if (given.decisions is None) == (given.config is None):
         raise InvalidParameter("name the decisions of a run, or --config of a Kafka service: one of the two")
     try:
         from stream_osr_connectors.page.live import hosting
@@ -66,66 +72,51 @@ def watch(
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the page needs {error.name}; pip install 'stream-osr[live]' brings it") from error
     console = Terminal(stderr=True)
-    known = read_tokens(tokens, os.environ) if allow_commands else None
-    if tokens is not None and not allow_commands:
+    known = read_tokens(given.tokens, os.environ) if given.allow_commands else None
+    if given.tokens is not None and not given.allow_commands:
         raise InvalidParameter("--tokens says who may act, and nobody may: add --allow-commands")
-    images = None if image is None else Images(image)
-    listening = hosting.listen(host, port)
+    images = None if given.image is None else Images(given.image)
+    listening = hosting.listen(given.host, given.port)
     try:
-        hidden = () if hide is None else tuple(part.strip() for part in hide.split(","))
-        parts = (
-            _of_files(decisions, events, checkpoint, input, key, hidden, speed, known is not None)
-            if decisions is not None
-            else _of_service(config, last, known is not None)
-        )
+        parts = _of_service(given) if given.decisions is None else _of_files(given, given.decisions)
     except BaseException:
         listening.close()
         raise
-    if not is_local(host):
+    if not is_local(given.host):
         console.say(
-            f"everybody who reaches {host} can look at the page; see docs/live.md on what should stand before it"
+            f"everybody who reaches {given.host} can look at the page; see docs/live.md on what should stand before "
+            "it"
         )
-    if decisions is not None and not decisions.exists():
-        console.say(f"{decisions} is not there yet: waiting for it")
+    if given.decisions is not None and not given.decisions.exists():
+        console.say(f"{given.decisions} is not there yet: waiting for it")
     said = "" if known is not None else "; to look at only (--allow-commands lets people act)"
 
     def ready(address: str) -> None:
         Terminal().say(f"{address} shows {parts[0].name}{said}; Ctrl-C ends it")
 
-    hosting.serve(listening, *parts, tokens=known, images=images, names=name or (), ready=ready)
+    hosting.serve(listening, *parts, tokens=known, images=images, names=given.name or (), ready=ready)
 
 
-def _of_files(
-    decisions: Path,
-    events: Path | None,
-    checkpoint: Path | None,
-    input: Path | None,
-    key: str | None,
-    hidden: tuple[str, ...],
-    speed: float | None,
-    allowed: bool,
-) -> tuple[Any, Any, Any]:
+def _of_files(given: WatchOptions, decisions: Path) -> tuple[Any, Any, Any]:
     from stream_osr_connectors.page.live.acts import FileActs
     from stream_osr_connectors.page.live.feeds.files import FileFeed
     from stream_osr_connectors.page.live.feeds.inputs import Inputs
     from stream_osr_connectors.page.live.inside import FromCheckpoint
 
     beside = decisions.with_name("events.jsonl")
-    events = beside if events is None and beside.exists() else events
-    checkpoint = Path(f"{decisions}.checkpoint") if checkpoint is None else checkpoint
-    inputs = None if input is None else Inputs(input, key, hidden)
-    return (
-        FileFeed(decisions, events, inputs, speed),
-        FromCheckpoint(checkpoint),
-        FileActs(checkpoint, allowed=allowed),
-    )
+    events = beside if given.events is None and beside.exists() else given.events
+    checkpoint = given.checkpoint or Path(f"{decisions}.checkpoint")
+    hidden = () if given.hide is None else tuple(part.strip() for part in given.hide.split(","))
+    inputs = None if given.input is None else Inputs(given.input, given.key, hidden)
+    feed, acts = FileFeed(decisions, events, inputs, given.speed), FileActs(checkpoint, allowed=given.allow_commands)
+    return feed, FromCheckpoint(checkpoint), acts
 
 
-def _of_service(config: Path | None, last: int, allowed: bool) -> tuple[Any, Any, Any]:
+def _of_service(given: WatchOptions) -> tuple[Any, Any, Any]:
     try:
         from stream_osr_connectors.page.live.service import parts
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"a Kafka service needs {error.name}; pip install 'stream-osr[kafka]' brings it"
         ) from error
-    return parts(config, last, allowed)
+    return parts(given.config, given.last, given.allow_commands)

@@ -1,68 +1,281 @@
-"""What people ask of the service through the topic of labels: names, mutes, late labels, and taking them back.
-
-Every worker reads the whole topic, of one partition, and each partition of the input applies it, in order, between
-two micro-batches. How far it has come is written down with its offset, so that a replay does the same.
-"""
+"""A command to a stream: name, mute, label or undo, in whichever form it comes, checked, described and applied."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import orjson
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, limits
 from stream_osr.config import Label
-from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo
-from stream_osr.labels import as_known
-from stream_osr.limits import MOST_BY_BYTES, MOST_DIGITS, MOST_REASON_BYTES, trouble_with
-from stream_osr.showing import shown
-from stream_osr_connectors.values import DecodeError, key_of, label_of_json
+from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter, InvalidSubclass, NothingToUndo
+from stream_osr.labels import as_known, clean_label
+from stream_osr.showing import shown, typed
 
-logger = logging.getLogger("stream_osr.kafka")
+from ..values import DecodeError, key_of, label_of_json
+
+logger = logging.getLogger("stream_osr")
+
+Action: TypeAlias = Literal["promote", "mute", "undo", "label"]
+"""Kinds of commands; :class:`Command` says what each does."""
+Result: TypeAlias = Literal["done", "refused", "left"]
+"""Done, impossible, or asked of an earlier run and no longer of interest."""
+Partition: TypeAlias = tuple[str, int]
+"""A topic and the number of one of its partitions."""
+
+MOST_COMMAND_BYTES = 1 << 18
+"""Bytes of a command in JSON: a decision of a class with so long a name never fitted into its topic."""
+MOST_ON_PAGE = 100
+"""Subclasses of one command of the page."""
+
+
+class CommandResult(NamedTuple):
+    """Result of a command.
+
+    Attributes
+    ----------
+    outcome
+        What came of it.
+    after
+        Records that the run had read: whoever does it again after a crash does it there.
+    why, error
+        The reason, if it was not done, and the name of the error.
+    place
+        Place in the order of what can be taken back (of an undo: of what it took back).
+    """
+
+    outcome: Result
+    after: int = 0
+    why: str | None = None
+    error: str | None = None
+    place: int | None = None
+
+
+class CommandReceipt(NamedTuple):
+    """Answer to whoever asks.
+
+    Attributes
+    ----------
+    message
+        A sentence that says what has become of the command.
+    status
+        ``done``, or ``queued`` for the run or the service that applies it.
+    n
+        Its number in the log, or its offset in the topic.
+    """
+
+    message: str
+    status: Literal["done", "queued"]
+    n: int
 
 
 class Command(NamedTuple):
-    """One thing that is asked.
+    """One command to a stream.
 
     Attributes
     ----------
     action
-        ``label``: the instance with this key is of this class. ``promote``: so is everything in a subclass.
-        ``mute``: nothing more is told of a subclass. ``undo``: take the partition's last one back.
-    topic, partition
-        Which stream is meant; of a late label None: whichever remembers the key.
-    subclass
-        Id of the subclass there.
-    key
-        Of the instance.
+        ``promote``: these subclasses are (of) this class. ``mute``: no further events of them. ``label``: the
+        instance with this key is of this class. ``undo``: take the last one of these back.
+    subclasses
+        Ids of emerging subclasses.
     label
         The class.
+    key
+        Key of the instance.
+    partition
+        The stream that is meant, of a Kafka service. ``None``: the one of the checkpoint; of a late label: whichever
+        remembers the key.
     run
-        Run of the partition that the subclass is of: one that has begun anew uses ids again. None: whichever it is.
-    by, reason
-        Who asks, and why; for the record, nothing depends on them.
+        Run of the partition that the subclasses are of: one that has begun anew uses ids again. ``None``: whichever
+        it is.
+    reason, by
+        Why, and who asks; for the record, nothing depends on them.
     """
 
-    action: Literal["label", "promote", "mute", "undo"]
-    topic: str | None = None
-    partition: int | None = None
-    subclass: int | None = None
-    key: str | int | None = None
+    action: Action
+    subclasses: tuple[int, ...] = ()
     label: Label | None = None
+    key: str | int | None = None
+    partition: Partition | None = None
     run: str | None = None
-    by: str | None = None
     reason: str | None = None
+    by: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Name of the partition; empty: none is named."""
+        return "" if self.partition is None else "/".join(map(str, self.partition))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the subclasses, as events of the stream and pages have them.
+
+        >>> Command("mute", (11, 12)).names, Command("mute", (17,), partition=("sensors", 3)).names
+        (['11', '12'], ['sensors/3:17'])
+        """
+        return [f"{self.place}:{each}" if self.partition else str(each) for each in self.subclasses]
+
+    def checked(self) -> Command:
+        """Check the command, as far as that is possible without the stream.
+
+        Raises
+        ------
+        InvalidParameter, InvalidLabel, InvalidInstance
+            Saying what is wrong.
+
+        Examples
+        --------
+        >>> Command("mute", (11,), reason=" a lamp ").checked().reason
+        'a lamp'
+        >>> Command("promote", (11,)).checked()
+        Traceback (most recent call last):
+            ...
+        stream_osr.errors.InvalidParameter: promote without a label; say of which class it is
+        """
+        action, label = self.action, self.label
+        if action not in get_args(Action):
+            raise InvalidParameter(f"action is {typed(action)}; expected one of {', '.join(get_args(Action))}")
+        there = {"subclass": bool(self.subclasses), "label": label is not None, "key": self.key is not None}
+        for name, remedy, needed_by in _NEEDED:
+            if action in needed_by and not there[name]:
+                raise InvalidParameter(f"{action} without a {name}; {remedy}")
+            if action not in needed_by and there[name]:
+                raise InvalidParameter(f"{action} with a {name}; leave it out")
+        if len(self.subclasses) > limits.MOST_SUBCLASSES:
+            raise InvalidParameter(
+                f"{len(self.subclasses)} subclasses at a time; {limits.MOST_SUBCLASSES} are allowed"
+            )
+        for each in self.subclasses:
+            if type(each) is not int or not 0 <= each <= limits.MOST_WHOLE:
+                raise InvalidParameter(f"subclass id is {typed(each)}; expected whole numbers from 0, such as 7")
+        if label is not None:
+            label = clean_label(label)
+            limits.check_label(label)
+        try:
+            limits.check_key(key_of(self.key))
+        except DecodeError as error:
+            raise InvalidParameter(f"key {error}") from None
+        reason, by = ((text or "").strip() or None for text in _words(self.reason, self.by))
+        return self._replace(subclasses=tuple(self.subclasses), label=label, reason=reason, by=by)
+
+    def describe(self) -> str:
+        """Describe the command in a few words.
+
+        >>> Command("promote", (11, 12), "sky").describe(), Command("undo", partition=("sensors", 3)).describe()
+        ('promote 11, 12 to sky', 'undo sensors/3')
+        """
+        if self.action == "label":
+            return f"label {self.key} as {self.label}"
+        to = f" to {self.label}" if self.action == "promote" else ""
+        return f"{self.action} {', '.join(self.names) or self.place}".rstrip() + to
+
+    def effect(self) -> str:
+        """Describe what is different once it is done.
+
+        >>> Command("mute", (11,)).effect()
+        'subclass 11 is muted: still unknown, told of no more'
+        """
+        if self.action == "undo":
+            return "the last promotion, mute or label is taken back"
+        if self.action == "label":
+            return f"{self.key} counts as {self.label} from the next micro-batch on"
+        those = f"subclass {self.names[0]} is" if len(self.names) == 1 else f"subclasses {', '.join(self.names)} are"
+        if self.action == "mute":
+            return f"{those} muted: still unknown, told of no more"
+        return f"{those} {self.label} from the next micro-batch on"
+
+    def records(self) -> list[dict[str, object]]:
+        """Write the command as records of the topic of commands, one for each subclass.
+
+        Raises
+        ------
+        DecodeError
+            If it names no partition where one is needed.
+
+        Examples
+        --------
+        >>> Command("promote", (17,), "leak", partition=("sensors", 3), by="ann").records()
+        [{'subclass': 'sensors/3:17', 'label': 'leak', 'by': 'ann'}]
+        """
+        of: list[dict[str, object]] = [{"subclass": name, "run": self.run} for name in self.names]
+        if self.action == "undo":
+            of = [{"undo": self.place}]
+        what = {"mute": True if self.action == "mute" else None, "key": self.key, "label": self.label}
+        given = [{**each, **what, "reason": self.reason, "by": self.by} for each in of or [{}]]
+        if self.partition is None and self.action != "label":
+            parse_name(*(self.names[:1] or [self.place]), whole=self.action != "undo")
+        return [{name: value for name, value in each.items() if value is not None} for each in given]
+
+    def apply(self, model: OpenSetRecognizer, *, keys_elsewhere: bool = False) -> CommandResult:
+        """Apply the command to a recognizer; what cannot be done changes nothing.
+
+        Parameters
+        ----------
+        model
+            Of the stream.
+        keys_elsewhere
+            Whether the instance of a late label may be another stream's.
+        """
+        place = model.value.asked - (self.action == "undo")
+        try:
+            self._apply(model, keys_elsewhere)
+        except (InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo) as error:
+            return CommandResult("refused", why=str(error), error=type(error).__name__)
+        except MemoryError:
+            raise
+        except Exception:  # an error of ours: commands are kept, and each start would come to it again
+            logger.exception("%s failed", self.action)
+            return CommandResult("refused", why="it failed, by a defect of stream-osr; nothing was changed")
+        return CommandResult("done", place=place)
+
+    def _apply(self, model: OpenSetRecognizer, keys_elsewhere: bool) -> None:
+        if self.action == "undo":
+            model.undo()
+        elif self.action == "mute":
+            model.mute(self.subclasses)
+        elif self.label is not None:
+            label = as_known(self.label, model.value.labels)
+            if self.action == "promote":
+                model.promote(self.subclasses, label)
+            elif keys_elsewhere or model.remembers(self.key):
+                model.learn_label(self.key, label)
+            else:
+                raise InvalidInstance(_unheard_of(self.key, model))
 
 
-MOST_COMMAND_BYTES = 1 << 18
-"""Of a command: a decision of a class with so long a name never fitted into its topic."""
+_NEEDED = (
+    ("subclass", "name one, as events and decisions do", ("promote", "mute")),
+    ("label", "say of which class it is", ("promote", "label")),
+    ("key", "say which instance is meant", ("label",)),
+)
 
 
-def parse(value: bytes | None) -> Command:
-    """Read a record of the topic.
+def _words(reason: object, by: object) -> tuple[Any, Any]:
+    """Check the words that are for the record."""
+    for name, text, most in (("reason", reason, limits.MOST_REASON_BYTES), ("by", by, limits.MOST_BY_BYTES)):
+        if not (text is None or isinstance(text, str)):
+            raise InvalidParameter(f"{name} is {typed(text)}; expected text")
+        if trouble := limits.trouble_with(text, most):
+            raise InvalidParameter(f"{name} is {typed(text)}: {trouble}; say it in fewer words")
+    return reason, by
+
+
+def _unheard_of(key: object, model: OpenSetRecognizer) -> str:
+    reason = (
+        f"no instance with key {shown(key)} waits for a label: it was never seen, has one already, or is older than "
+        f"the last {model.value.parameters.label_horizon}"
+    )
+    if isinstance(key, str) and key.lstrip("-").isdigit() and model.remembers(int(key)):
+        reason += "; the whole number is a key: say --int-key"
+    return reason
+
+
+def parse_record(value: bytes | None) -> Command:
+    """Read a record of the topic of commands.
 
     Raises
     ------
@@ -71,9 +284,9 @@ def parse(value: bytes | None) -> Command:
 
     Examples
     --------
-    >>> parse(b'{"subclass": "sensors/3:17", "label": "leak", "by": "ann"}')[:6]
-    ('promote', 'sensors', 3, 17, None, 'leak')
-    >>> parse(b'{"key": "a7", "label": "leak"}').action, parse(b'{"undo": "sensors/3"}').action
+    >>> parse_record(b'{"subclass": "sensors/3:17", "label": "leak", "by": "ann"}')[:5]
+    ('promote', (17,), 'leak', None, ('sensors', 3))
+    >>> parse_record(b'{"key": "a7", "label": "leak"}').action, parse_record(b'{"undo": "sensors/3"}').action
     ('label', 'undo')
     """
     if value is not None and len(value) > MOST_COMMAND_BYTES:
@@ -84,92 +297,87 @@ def parse(value: bytes | None) -> Command:
         raise DecodeError("it is not JSON") from None
     if not isinstance(parsed, dict):
         raise DecodeError(f"it holds {shown(parsed)}, not a JSON object")
-    command = _meant(parsed)
-    by, reason = (_words(name, parsed.get(name), most) for name, most in _WORDS)
-    return command._replace(by=by, reason=reason)
-
-
-_WORDS = (("by", MOST_BY_BYTES), ("reason", MOST_REASON_BYTES))
-
-
-def _words(name: str, value: object, most: int) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise DecodeError(f"{name} is {shown(value)}, not text")
-    if trouble := trouble_with(value, most):
-        raise DecodeError(f"{name} is {shown(value)}: {trouble}")
-    return value
-
-
-def _meant(parsed: Mapping[str, object]) -> Command:
-    label = label_of_json(parsed.get("label"), "auto")
-    if "undo" in parsed:
-        topic, partition, _ = _place(parsed["undo"], whole=False)
-        return Command("undo", topic, partition)
-    if "subclass" in parsed:
-        topic, partition, subclass = _place(parsed["subclass"], whole=True)
-        run = parsed.get("run")
-        if not (run is None or isinstance(run, str)):
-            raise DecodeError(f"run is {shown(run)}, not text")
-        if parsed.get("mute") is True:
-            return Command("mute", topic, partition, subclass, run=run)
-        if label is None:
-            raise DecodeError('it names a subclass without a label; add one, or "mute": true')
-        return Command("promote", topic, partition, subclass, label=label, run=run)
-    key = key_of(parsed.get("key"))
-    if key is None or label is None:
-        raise DecodeError("it needs a key and a label, a subclass and a label, or undo")
-    return Command("label", key=key, label=label)
-
-
-def apply(command: Command, model: OpenSetRecognizer, topic: str, partition: int, run: str) -> bool:
-    """Do what is asked of one partition's recognizer; what cannot be done is logged, and the stream goes on.
-
-    Returns
-    -------
-    False: it is left. True: it is done, or asked of another partition.
-    """
-    if command.partition is not None and (command.topic, command.partition) != (topic, partition):
-        return True
-    if command.run not in (None, run):
-        why = "it was asked of an earlier run, and the partition has begun anew since"
-        logger.warning("%s/%d: %s was asked for and is left: %s", topic, partition, command.action, why)
-        return False
-    subclass = [] if command.subclass is None else [command.subclass]
+    command = _parse_fields(parsed)
     try:
-        if command.action == "undo":
-            model.undo()
-        elif command.action == "mute":
-            model.mute(subclass)
-        elif command.label is not None:
-            if command.action == "promote":
-                model.promote(subclass, as_known(command.label, model.value.labels))
-            else:
-                model.learn_label(command.key, as_known(command.label, model.value.labels))
-    except MemoryError:
-        raise
-    except (InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo) as error:
-        logger.warning("%s/%d: %s was asked for and is left: %s", topic, partition, command.action, error)
-        return False
-    except Exception:  # an error of ours: the topic is kept for ever, and each start would come to it again
-        told = "%s/%d: %s was asked for and is left: it failed; nothing was changed"
-        logger.exception(told, topic, partition, command.action)
-        return False
-    if command.action != "label":  # every partition hears of a label, and one knows the key
-        logger.info("%s/%d: %s was asked for and is done", topic, partition, command.action)
-    return True
+        reason, by = _words(parsed.get("reason"), parsed.get("by"))
+    except InvalidParameter as error:
+        raise DecodeError(str(error)) from None
+    return command._replace(reason=reason, by=by)
 
 
-def _place(value: object, whole: bool) -> tuple[str, int, int | None]:
-    """Read ``topic/partition:id``, or without the id."""
-    form = "topic/partition:id" if whole else "topic/partition"
-    found = (_WHOLE if whole else _PARTITION).fullmatch(value) if isinstance(value, str) else None
+def _parse_fields(parsed: Mapping[str, object]) -> Command:
+    label, run = label_of_json(parsed.get("label"), "auto"), parsed.get("run")
+    if "undo" in parsed:
+        return Command("undo", partition=parse_name(parsed["undo"], whole=False)[0])
+    if "subclass" not in parsed:
+        key = key_of(parsed.get("key"))
+        if key is None or label is None:
+            raise DecodeError("it needs a key and a label, a subclass and a label, or undo")
+        return Command("label", label=label, key=key)
+    partition, subclass = parse_name(parsed["subclass"])
+    if not (run is None or isinstance(run, str)):
+        raise DecodeError(f"run is {shown(run)}, not text")
+    if parsed.get("mute") is True:
+        return Command("mute", (subclass,), partition=partition, run=run)
+    if label is None:
+        raise DecodeError('it names a subclass without a label; add one, or "mute": true')
+    return Command("promote", (subclass,), label, partition=partition, run=run)
+
+
+_PARTITION = re.compile(rf"(.+)/(\d{{1,{limits.MOST_DIGITS}}})", re.DOTALL)
+_WHOLE = re.compile(rf"{_PARTITION.pattern}:(\d{{1,{limits.MOST_DIGITS}}})", re.DOTALL)
+
+
+def parse_name(name: object, *, whole: bool = True) -> tuple[Partition, int]:
+    """Read the name of a partition's subclass, ``topic/partition:id``, or of a partition if it is not the whole.
+
+    Raises
+    ------
+    DecodeError
+        If it is of another form.
+    """
+    found = (_WHOLE if whole else _PARTITION).fullmatch(name) if isinstance(name, str) else None
     if found is None:
-        raise DecodeError(f"{shown(value)} is not of the form {form}, with up to {MOST_DIGITS} digits each")
-    topic, partition, *subclass = found.groups()
-    return topic, int(partition), int(subclass[0]) if whole else None
+        form = "topic/partition:id" if whole else "topic/partition"
+        raise DecodeError(f"{shown(name)} is not of the form {form}, with up to {limits.MOST_DIGITS} digits each")
+    topic, *numbers = found.groups()
+    return (topic, int(numbers[0])), int(numbers[-1])
 
 
-_PARTITION = re.compile(rf"(.+)/(\d{{1,{MOST_DIGITS}}})", re.DOTALL)
-_WHOLE = re.compile(rf"{_PARTITION.pattern}:(\d{{1,{MOST_DIGITS}}})", re.DOTALL)
+def parse_request(body: object, by: str) -> tuple[list[Command], int | None]:
+    """Read what a page sends: a command for each partition that it names, and the number that an undo is meant for.
+
+    Raises
+    ------
+    InvalidParameter, InvalidLabel, InvalidInstance
+        If it is no command.
+
+    Examples
+    --------
+    >>> parse_request({"action": "mute", "subclass": ["11", "12"]}, "ann")[0][0].describe()
+    'mute 11, 12'
+    """
+    if not isinstance(body, dict):
+        raise InvalidParameter(f"it holds {shown(body)}, not a JSON object")
+    given, n = body.get("subclass"), body.get("n")
+    listed = given if isinstance(given, list) else [] if given is None else [given]
+    if len(listed) > MOST_ON_PAGE or not all(isinstance(each, str | int) for each in listed):
+        raise InvalidParameter(f"subclass is {shown(given)}; it is an id of the inbox, or a list of them")
+    if not (n is None or type(n) is int):
+        raise InvalidParameter(f"n is {shown(n)}, which it cannot be")
+    groups: dict[Partition | None, list[int]] = {}
+    for name in map(str, listed):
+        try:
+            plain = name.isdecimal() and name.isascii() and len(name) <= limits.MOST_DIGITS
+            partition, subclass = (None, int(name)) if plain else parse_name(name)
+        except DecodeError as error:
+            raise InvalidParameter(f"subclass {error}") from None
+        groups.setdefault(partition, []).append(subclass)
+    if body.get("action") == "undo":
+        return [Command("undo", partition=next(iter(groups), None), reason=body.get("reason"), by=by).checked()], n
+    rest = {name: body.get(name) for name in ("label", "key", "reason")}
+    commands = [
+        Command(body.get("action"), tuple(ids), partition=partition, by=by, **rest)  # type: ignore[arg-type]
+        for partition, ids in (groups or {None: []}).items()
+    ]
+    return [command.checked() for command in commands], n

@@ -1,4 +1,4 @@
-"""Where streams come from and where answers go: the connectors of stream-osr.
+"""Files: streams come from them, and answers go to them.
 
 `Source` and `Sink` are the two interfaces; files (CSV and JSON Lines, plain, gzip or standard input and
 output; Parquet with the extra ``parquet``), folders of files and memory are the implementations.
@@ -11,8 +11,7 @@ from .csv_sink import CsvSink
 from .csv_source import CsvSource
 from .folder_source import FolderSource
 from .formats import Format, open_sink, open_source
-from .jsonl_sink import JsonLinesSink
-from .jsonl_source import JsonLinesSource
+from .json_lines import JsonLinesSink, JsonLinesSource
 from .parquet_sink import ParquetSink
 from .parquet_source import ParquetSource
 

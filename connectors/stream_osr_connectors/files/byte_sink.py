@@ -1,4 +1,4 @@
-"""What a sink of records has to do besides encoding them: durable files that can be cut back.
+"""Sinks of bytes: durable files that can be cut back.
 
 Data is only ever appended. A gzip file gets a new member with each flush, so that it, too, can be cut
 wherever a flush ended; any program that reads gzip reads the members as one file. While a file is open here
@@ -29,7 +29,62 @@ _BUFFER = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class ByteSink(Closing, ABC):
+class DurableSink(Closing, ABC):
+    """Base of sinks whose records can be cut back to a position; a failure makes one useless until `truncate`."""
+
+    name: str
+    _lock: Lock
+    _started = _closed = False
+    _failure: str | None = None
+
+    @abstractmethod
+    def write(self, record: Mapping[str, object]) -> None:
+        """Append one record."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Make everything written so far durable."""
+
+    def check(self, position: Position | None) -> None:
+        """Refuse a position that `truncate` would refuse, and change nothing.
+
+        Raises
+        ------
+        ConnectorError
+            As `truncate`.
+        """
+        self._checked(position)
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            if raised[0] is None and not self._closed:
+                self.flush()
+        finally:
+            self.close()
+
+    @abstractmethod
+    def _checked(self, position: Position | None) -> object:
+        """Return what a position says, if the sink can be cut to it."""
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectorError(f"{self.name} is closed; open it again to write")
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        if self._failure is not None:
+            raise ConnectorError(self._failure)
+
+    def _fail(self, error: OSError) -> ConnectorError:
+        """Remember that the end of what was written is in doubt: only `truncate` makes the sink usable again."""
+        self._failure = (
+            f"cannot write to {self.name}: {why(error)}; remove the cause (free some space, say) and "
+            "resume from the last position"
+        )
+        return ConnectorError(self._failure)
+
+
+class ByteSink(DurableSink):
     """Base of the sinks that write bytes; see `CsvSink` and `JsonLinesSink`.
 
     Opening leaves the content of a file that exists as it is, because whether it is to be continued
@@ -40,13 +95,10 @@ class ByteSink(Closing, ABC):
     def __init__(self, path: str | os.PathLike[str], *, private: bool = False) -> None:
         self.name = "standard output" if is_standard(path) else os.fspath(path)
         self._lock = Lock(path)
-        self._closed = False
         self._owned = not is_standard(path)
         self._gzip = self._owned and is_gzip(path)
         self._member: zlib._Compress | None = None
         self._pending = bytearray()
-        self._started = False
-        self._failure: str | None = None
         self._written = self._flushed = 0
         self._listed = False
         self._identity: Position = {}
@@ -62,10 +114,6 @@ class ByteSink(Closing, ABC):
                 self._lock.take_file(self._file.fileno())
                 self._identity = identity_at(self._file, 0)
             failing.pop_all()
-
-    @abstractmethod
-    def write(self, record: Mapping[str, object]) -> None:
-        """Append one record."""
 
     def flush(self) -> None:
         """Make everything written so far durable: handed over, and for a file also synced to the disk.
@@ -113,8 +161,8 @@ class ByteSink(Closing, ABC):
         """
         self._checked(position)
         if position is not None and not is_identified(self._file, position) and os.fstat(self._file.fileno()).st_size:
-            told = "%s: the position to go on from does not say which file it is of; "
-            logger.warning(told + "only the size and the end of a record could be checked", self.name)
+            line = "%s: the position to go on from does not say which file it is of; "
+            logger.warning(line + "only the size and the end of a record could be checked", self.name)
 
     def truncate(self, position: Position | None) -> None:
         """Cut off everything written after a position; ``None`` is the beginning.
@@ -148,13 +196,6 @@ class ByteSink(Closing, ABC):
                 self._file.close()
             self._lock.release()
 
-    def __exit__(self, *raised: object) -> None:
-        try:
-            if raised[0] is None and not self._closed:
-                self.flush()
-        finally:
-            self.close()
-
     def _put(self, data: bytes) -> None:
         """Append the bytes of one record."""
         self._start()
@@ -168,9 +209,7 @@ class ByteSink(Closing, ABC):
 
     def _start(self) -> None:
         """Check that writing is possible, and empty the file before it begins."""
-        self._check_open()
-        if self._failure is not None:
-            raise ConnectorError(self._failure)
+        self._check_usable()
         if not self._started:
             if self._regular:
                 self._cut(0)
@@ -232,15 +271,3 @@ class ByteSink(Closing, ABC):
             raise self._fail(error) from None
         self._written += len(self._pending)
         self._pending.clear()
-
-    def _fail(self, error: OSError) -> ConnectorError:
-        """Remember that the end of the file is in doubt: only `truncate` makes it usable again."""
-        self._failure = (
-            f"cannot write to {self.name}: {why(error)}; remove the cause (free some space, say) and "
-            "resume from the last position"
-        )
-        return ConnectorError(self._failure)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ConnectorError(f"{self.name} is closed; open it again to write")

@@ -1,4 +1,4 @@
-"""What stands in the columns of a table that has types: those of decisions, of events, and of what is set aside."""
+"""Columns of a table that has types: those of decisions, of events, and of what is set aside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr.showing import shown
 
 from ..values import plain
-from .jsonl_sink import json_text
+from .json_lines import json_text
 
 Kind: TypeAlias = Literal["text", "whole", "number", "truth", "figures", "json"]
 """Text, whole numbers, numbers, true or false, a number for each of some names, anything else as its JSON text."""

@@ -11,8 +11,8 @@ from stream_osr.errors import ConnectorError
 
 from ..base import Position
 from .byte_sink import ByteSink
-from .csv_rows import check_delimiter, defused
-from .jsonl_sink import json_text
+from .csv_source import check_delimiter, defused
+from .json_lines import json_text
 
 
 class CsvSink(ByteSink):

@@ -64,7 +64,7 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
         self._open_one = open_one
         self.categorical: frozenset[str] | None = None  # if a caller sets it, that of tables
         self.whole_keys = True  # as of Parquet; found out by the look at all files
-        self._at, self._source = 0, self._opened(0, format_of)
+        self._at, self._source = 0, self._open_first(0, format_of)
 
     def __next__(self) -> Record | BadRecord:
         while True:
@@ -135,7 +135,7 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
         """Close the file that is open; a second call does nothing."""
         self._source.close()
 
-    def _opened(self, at: int, format_of: Callable[[Path], str]) -> Source:
+    def _open_first(self, at: int, format_of: Callable[[Path], str]) -> Source:
         """Open a file, after a look at all of them."""
         if not self._files:
             raise ConnectorError(f"{self.name} is a folder without files; give one that has some")

@@ -14,8 +14,7 @@ from .columns import Kind
 from .csv_sink import CsvSink
 from .csv_source import CsvSource
 from .folder_source import FolderSource
-from .jsonl_sink import JsonLinesSink
-from .jsonl_source import JsonLinesSource
+from .json_lines import JsonLinesSink, JsonLinesSource
 from .line_source import Reading
 from .opening import is_folder
 from .parquet_sink import ParquetSink

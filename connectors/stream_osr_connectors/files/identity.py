@@ -1,4 +1,4 @@
-"""Which file a position is of: a hash of what stands before it, so that it never cuts another one."""
+"""Identity of a file at a position: a hash of what stands before it, so that it never cuts another one."""
 
 from __future__ import annotations
 

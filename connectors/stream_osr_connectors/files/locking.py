@@ -65,7 +65,7 @@ class Lock:
         self._name = os.fspath(path)
         target = Path(os.path.realpath(path))
         self._note = target.with_name(f".{target.name}.lock")
-        self._held: list[int] = []
+        self._descriptors: list[int] = []
         self._noted = False
         self.certain = True
 
@@ -91,13 +91,13 @@ class Lock:
                 raise ConnectorError(
                     f"cannot write {self._name}: {why(error)}; check that its folder exists and can be written"
                 ) from None
-            self._take(descriptor, _told_by_note)
+            self._take(descriptor, _holder_by_note)
             self._noted = _is_at(descriptor, self._note)  # else its writer has removed it between our two steps
             if not self._noted:
-                os.close(self._held.pop())
+                os.close(self._descriptors.pop())
         with suppress(OSError):  # somebody else's, left by a crash: it can be locked, not written
-            os.ftruncate(self._held[-1], 0)
-            os.pwrite(self._held[-1], _ourselves().encode(errors="surrogateescape")[:MOST_BYTES], 0)
+            os.ftruncate(self._descriptors[-1], 0)
+            os.pwrite(self._descriptors[-1], _ourselves().encode(errors="surrogateescape")[:MOST_BYTES], 0)
 
     def take_file(self, descriptor: int) -> None:
         """Take the file itself, by whatever name it was opened.
@@ -108,26 +108,26 @@ class Lock:
             If somebody else has it.
         """
         how = "under another name " if self._noted else ""
-        self._take(os.dup(descriptor), lambda file: _told_by_system(file, how))
+        self._take(os.dup(descriptor), lambda file: _holder_by_system(file, how))
 
     def release(self) -> None:
         """Let go of all of it, and remove the note; a second call does nothing."""
         with suppress(OSError):
-            if self._noted and _is_at(self._held[0], self._note):
+            if self._noted and _is_at(self._descriptors[0], self._note):
                 self._note.unlink()
         self._noted = False
-        while self._held:
-            descriptor = self._held.pop()
+        while self._descriptors:
+            descriptor = self._descriptors.pop()
             with suppress(OSError):  # a child of ours may have it open, too
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
-    def _take(self, descriptor: int, told_by: Callable[[int], str]) -> None:
+    def _take(self, descriptor: int, holder_by: Callable[[int], str]) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if isinstance(error, BlockingIOError):
-                holder = told_by(descriptor)
+                holder = holder_by(descriptor)
                 os.close(descriptor)
                 raise InUse(
                     f"{self._name} is being written {holder}; wait until it has ended or stop it "
@@ -138,14 +138,14 @@ class Lock:
         except BaseException:
             os.close(descriptor)
             raise
-        self._held.append(descriptor)
+        self._descriptors.append(descriptor)
 
     def _say_without(self, error: OSError) -> None:
         folder = str(self._note.parent)
         if folder not in _without:
             _without.add(folder)
-            told = "%s cannot be locked (%s): see to it that nothing else writes files of this folder"
-            logger.warning(told, self._name, why(error))
+            line = "%s cannot be locked (%s): see to it that nothing else writes files of this folder"
+            logger.warning(line, self._name, why(error))
 
 
 @contextmanager
@@ -192,15 +192,15 @@ def _ourselves() -> str:
     return f"process {os.getpid()} on {platform.node()} since {since}: {' '.join(sys.argv)}"
 
 
-def _told_by_note(descriptor: int) -> str:
+def _holder_by_note(descriptor: int) -> str:
     try:
         note = _line(os.pread(descriptor, MOST_BYTES, 0))
     except OSError:
         note = ""
-    return f"by {note}" if note else _told_by_system(descriptor)  # it is being written just now
+    return f"by {note}" if note else _holder_by_system(descriptor)  # it is being written just now
 
 
-def _told_by_system(descriptor: int, how: str = "") -> str:
+def _holder_by_system(descriptor: int, how: str = "") -> str:
     """Ask the system which process has locked a file: Linux tells."""
     found = os.fstat(descriptor)
     place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"

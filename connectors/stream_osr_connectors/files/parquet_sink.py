@@ -12,12 +12,13 @@ from typing import Any, BinaryIO, Final
 from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
-from ..base import Closing, Position
-from .arrow import arrow
+from ..base import Position
+from .byte_sink import DurableSink
 from .columns import Kind, fitted, kind_of
 from .identity import identity_at, why_not
 from .locking import Lock
 from .opening import is_standard, why
+from .parquet_source import arrow
 
 ROWS_OF_A_GROUP: Final = 8192
 """Rows that wait in memory: a row group of a part."""
@@ -25,7 +26,7 @@ ROWS_OF_A_GROUP: Final = 8192
 _PART = re.compile(r"part-([0-9]{8})\.parquet")
 
 
-class ParquetSink(Closing):
+class ParquetSink(DurableSink):
     """Records as rows of a folder of Parquet files, ``part-00000000.parquet`` and so on: one for each `flush`.
 
     Whatever reads Parquet reads such a folder as one table. Columns have types, and are the same in all parts; a
@@ -80,8 +81,6 @@ class ParquetSink(Closing):
         self._open: _Part | None = None
         self._parts = self._written = self._flushed = 0
         self._last: Position = {}
-        self._started = self._closed = False
-        self._failure: str | None = None
         self._lock = Lock(path)
         with ExitStack() as failing:
             failing.callback(self._lock.release)
@@ -136,16 +135,6 @@ class ParquetSink(Closing):
         """Say which parts there were at the last `flush`, and what tells the last of them from others."""
         return {"parts": self._parts, "rows": self._flushed, "columns": self._columns, **self._identity()}
 
-    def check(self, position: Position | None) -> None:
-        """Refuse a position that `truncate` would refuse, and change nothing.
-
-        Raises
-        ------
-        ConnectorError
-            As `truncate`.
-        """
-        self._checked(position)
-
     def truncate(self, position: Position | None) -> None:
         """Remove all parts after a position; ``None`` is the beginning. Columns go on as the position says.
 
@@ -179,13 +168,6 @@ class ParquetSink(Closing):
             if self._open is not None:
                 self._open.abandon()
             self._lock.release()
-
-    def __exit__(self, *raised: object) -> None:
-        try:
-            if raised[0] is None and not self._closed:
-                self.flush()
-        finally:
-            self.close()
 
     def _there(self) -> list[int]:
         """Return the numbers of the parts that are there; refuse a folder of something else."""
@@ -235,12 +217,6 @@ class ParquetSink(Closing):
             )
         return parts, rows
 
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise ConnectorError(f"{self.name} is closed; open it again to write")
-        if self._failure is not None:
-            raise ConnectorError(self._failure)
-
     def _start(self) -> None:
         """Remove what an earlier run has left, before the first row."""
         if not self._started:
@@ -261,7 +237,7 @@ class ParquetSink(Closing):
             flush_folder(self._folder)
             flush_folder(self._folder.parent)
             self._failure, self._started, self._parts = None, True, parts
-            self._last = self._told_of_last()
+            self._last = self._last_position()
         except OSError as error:
             raise self._fail(error) from None
 
@@ -288,24 +264,16 @@ class ParquetSink(Closing):
             self._open = None
             self._parts += 1
             self._flushed = self._written
-            self._last = self._told_of_last()
+            self._last = self._last_position()
         except OSError as error:
             raise self._fail(error) from None
 
-    def _told_of_last(self) -> Position:
+    def _last_position(self) -> Position:
         if not self._parts:
             return {}
         with self._path_of(self._parts - 1).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             return {"offset": size, **identity_at(file, size)}
-
-    def _fail(self, error: OSError) -> ConnectorError:
-        """Remember that rows are lost: only `truncate` makes the sink usable again."""
-        self._failure = (
-            f"cannot write to {self.name}: {why(error)}; remove the cause (free some space, say) and "
-            "resume from the last position"
-        )
-        return ConnectorError(self._failure)
 
 
 class _Part:

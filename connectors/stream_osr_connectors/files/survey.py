@@ -1,4 +1,4 @@
-"""What stands in the columns of a training part: looked at as a whole, before the first record is learnt."""
+"""A survey of the columns of a training part: looked at as a whole, before the first record is learnt."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_INDEX = 100_000
 
 
 class Survey(NamedTuple):
-    """What a training part is.
+    """The survey of a training part.
 
     Attributes
     ----------

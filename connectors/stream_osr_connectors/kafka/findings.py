@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.candidates import Measured
-from stream_osr.discovery.grouping import Estimate
+from stream_osr.discovery.new_classes import Estimate, Measured
 from stream_osr.discovery.summaries import Signals
 from stream_osr.stream import Stages, new_classes, rank_among, recall_among
 from stream_osr.trust.recall import ExpectedRecall

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import printable, shown
-from stream_osr_connectors.files.arrow import ParquetRows
-from stream_osr_connectors.files.csv_rows import RowReader
-from stream_osr_connectors.files.lines import Line, LineReader
+from stream_osr_connectors.files.csv_source import RowReader
+from stream_osr_connectors.files.line_source import LineReader, TextLine
 from stream_osr_connectors.files.opening import is_gzip
+from stream_osr_connectors.files.parquet_source import ParquetRows
 from stream_osr_connectors.values import DecodeError
 
 LONGEST_LINE = 1 << 26
@@ -167,7 +167,7 @@ def _parquet(path: Path) -> Iterator[Read]:
             rows.close()
 
 
-def _lines(lines: LineReader, notes: list[str]) -> Iterator[Line]:
+def _lines(lines: LineReader, notes: list[str]) -> Iterator[TextLine]:
     """Read lines, to the end of what can be decompressed."""
     try:
         for line in lines:  # noqa: UP028  # `yield from` would close them
@@ -235,7 +235,7 @@ def _of_its_type(record: dict[str, Any]) -> dict[str, Any]:
     return {name: its for name, its in record.items() if its is not None} if "type" in record else record
 
 
-def _ends_open(rest: Sequence[Line]) -> bool:
+def _ends_open(rest: Sequence[TextLine]) -> bool:
     """Tell whether these lines, after the first of a row that is not closed, are the rest of it at the file's end."""
     return not rest or (len(rest) < FEW and not rest[-1].data.endswith(b"\n"))
 

@@ -12,12 +12,12 @@ import math
 
 import numpy as np
 
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
 
 
 @kernel
-def reset(matrix: np.ndarray, inverse: np.ndarray, prior: Prior) -> float:
+def reset(matrix: Array, inverse: Array, prior: Prior) -> float:
     """Put the prior, exactly, in place of the statistics; return the sum of log scatters."""
     matrix[0, :] = 0.0
     matrix[1, :] = prior.psi
@@ -25,7 +25,7 @@ def reset(matrix: np.ndarray, inverse: np.ndarray, prior: Prior) -> float:
 
 
 @kernel
-def refresh(matrix: np.ndarray, inverse: np.ndarray, n: int, prior: Prior) -> float:
+def refresh(matrix: Array, inverse: Array, n: int, prior: Prior) -> float:
     """Derive means and scatters from the sums; return the sum of log scatters."""
     r = prior.beta + n
     log_det = 0.0
@@ -52,9 +52,7 @@ def log_constant(n: int, prior: Prior) -> float:
 
 
 @kernel
-def log_predictive(
-    inverse: np.ndarray, log_det: float, n: int, constant: float, x: np.ndarray, prior: Prior
-) -> float:
+def log_predictive(inverse: Array, log_det: float, n: int, constant: float, x: Array, prior: Prior) -> float:
     """Log density of ``x``: a product of univariate Student-t predictives; ``constant`` is ``log_constant(n)``."""
     r = prior.beta + n
     total = 0.0
@@ -66,7 +64,7 @@ def log_predictive(
 
 
 @kernel
-def log_predictive_without(matrix: np.ndarray, n: int, constant: float, x: np.ndarray, prior: Prior) -> float:
+def log_predictive_without(matrix: Array, n: int, constant: float, x: Array, prior: Prior) -> float:
     """Log predictive density of ``x``, one of the n instances, under the others.
 
     ``constant`` is ``log_constant(n - 1)``.
@@ -78,7 +76,7 @@ def log_predictive_without(matrix: np.ndarray, n: int, constant: float, x: np.nd
 
 
 @kernel
-def shift(matrix: np.ndarray, inverse: np.ndarray, x: np.ndarray, n: int, sign: float, prior: Prior) -> float:
+def shift(matrix: Array, inverse: Array, x: Array, n: int, sign: float, prior: Prior) -> float:
     """Put ``x`` in (sign 1) or take it out (sign -1); n counts the instances afterwards."""
     for a in range(prior.n_features):
         matrix[0, a] += sign * x[a]
@@ -98,7 +96,7 @@ def log_marginal(log_det: float, n: int, prior: Prior) -> float:
 
 
 @kernel
-def log_det_with(matrix: np.ndarray, block: np.ndarray, sign: float, n: int, prior: Prior) -> float:
+def log_det_with(matrix: Array, block: Array, sign: float, n: int, prior: Prior) -> float:
     """Sum of log scatters with a block of rows put in or taken out of ``matrix``; n counts the instances then."""
     skip = prior.first.shape[0]
     for i in range(block.shape[0]):
@@ -109,7 +107,7 @@ def log_det_with(matrix: np.ndarray, block: np.ndarray, sign: float, n: int, pri
 
 
 @kernel
-def mahalanobis(inverse: np.ndarray, n: int, x: np.ndarray, prior: Prior) -> float:
+def mahalanobis(inverse: Array, n: int, x: Array, prior: Prior) -> float:
     """Distance of ``x`` from the subclass, in standard deviations of its predictive scales."""
     r = prior.beta + n
     df = prior.nu + n - prior.n_features + 1.0

@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, fused_kernel, kernel, summing_kernel
+from stream_osr.model.jit import Array, borrowing_kernel, fused_borrowing_kernel, fused_kernel, kernel, summing_kernel
 from stream_osr.model.prior import Prior
 
 LOSES_DIGITS = 1e-3
@@ -23,7 +23,7 @@ LOSES_DIGITS = 1e-3
 
 
 @borrowing_kernel
-def reset(matrix: np.ndarray, inverse: np.ndarray, prior: Prior) -> float:
+def reset(matrix: Array, inverse: Array, prior: Prior) -> float:
     """Put the prior, exactly, in place of the statistics; return ``log|M|``."""
     d = prior.n_features
     matrix[:, :] = 0.0
@@ -43,7 +43,7 @@ def log_det_of_prior(prior: Prior) -> float:
 
 
 @summing_kernel
-def dot(x: np.ndarray, y: np.ndarray) -> float:
+def dot(x: Array, y: Array) -> float:
     """Inner product of two vectors."""
     s = 0.0
     for a in range(x.shape[0]):
@@ -52,7 +52,7 @@ def dot(x: np.ndarray, y: np.ndarray) -> float:
 
 
 @summing_kernel
-def quadratic(inverse: np.ndarray, x: np.ndarray) -> float:
+def quadratic(inverse: Array, x: Array) -> float:
     """``h = x~' Q x~``."""
     h = 0.0
     for a in range(x.shape[0]):
@@ -80,9 +80,7 @@ def log_constant(n: int, prior: Prior) -> float:
 
 
 @borrowing_kernel
-def log_predictive(
-    inverse: np.ndarray, log_det: float, n: int, constant: float, x: np.ndarray, prior: Prior
-) -> float:
+def log_predictive(inverse: Array, log_det: float, n: int, constant: float, x: Array, prior: Prior) -> float:
     """Log density of ``x`` under the Student-t posterior predictive; ``constant`` is ``log_constant(n)``."""
     h = quadratic(inverse, x)
     return constant - 0.5 * log_det - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)
@@ -90,7 +88,7 @@ def log_predictive(
 
 @kernel
 def log_predictive_without(
-    matrix: np.ndarray, inverse: np.ndarray, log_det: float, n: int, constant: float, x: np.ndarray, prior: Prior
+    matrix: Array, inverse: Array, log_det: float, n: int, constant: float, x: Array, prior: Prior
 ) -> float:
     """Log predictive density of ``x``, one of the n instances, under the others.
 
@@ -108,7 +106,7 @@ def log_predictive_without(
 
 
 @fused_borrowing_kernel
-def times(inverse: np.ndarray, x: np.ndarray, v: np.ndarray) -> None:
+def times(inverse: Array, x: Array, v: Array) -> None:
     """Write ``Q x~`` to ``v``; Q is symmetric, so it is a sum of rows."""
     width = x.shape[0]
     v[:] = 0.0
@@ -118,7 +116,7 @@ def times(inverse: np.ndarray, x: np.ndarray, v: np.ndarray) -> None:
 
 
 @fused_borrowing_kernel
-def shift(matrix: np.ndarray, x: np.ndarray, sign: float) -> None:
+def shift(matrix: Array, x: Array, sign: float) -> None:
     """Add ``sign x x'`` to a matrix."""
     width = x.shape[0]
     for a in range(width):
@@ -128,7 +126,7 @@ def shift(matrix: np.ndarray, x: np.ndarray, sign: float) -> None:
 
 
 @borrowing_kernel
-def add(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray, v: np.ndarray) -> float:
+def add(matrix: Array, inverse: Array, log_det: float, x: Array, v: Array) -> float:
     """Put ``x`` into the statistics; return the new ``log|M|``. ``v`` becomes ``Q x~`` as it was before."""
     times(inverse, x, v)
     h = max(dot(x, v), 0.0)
@@ -138,7 +136,7 @@ def add(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray, 
 
 
 @borrowing_kernel
-def remove(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray, v: np.ndarray) -> float:
+def remove(matrix: Array, inverse: Array, log_det: float, x: Array, v: Array) -> float:
     """Take ``x`` out of the statistics; return the new ``log|M|``. ``v`` becomes ``Q x~`` as it was before."""
     times(inverse, x, v)
     left = 1.0 - dot(x, v)
@@ -150,7 +148,7 @@ def remove(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarra
 
 
 @kernel
-def invert(matrix: np.ndarray, inverse: np.ndarray) -> float:
+def invert(matrix: Array, inverse: Array) -> float:
     """Write the inverse of a symmetric positive definite matrix; return its log-determinant.
 
     Through the Cholesky factor; a pivot that rounding made non-positive is lifted to the smallest positive
@@ -216,7 +214,7 @@ def log_marginal_ratio(log_det: float, n: int, log_det_after: float, n_after: in
 
 
 @kernel
-def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block: np.ndarray, sign: float) -> float:
+def log_det_with(matrix: Array, inverse: Array, log_det: float, block: Array, sign: float) -> float:
     """``log|M + sign X~' X~|`` for a block of homogeneous rows of shape (size, C + d + 1).
 
     By the determinant lemma while the block is smaller than the matrix, ``|I + sign X~ Q X~'|``, else afresh.
@@ -231,14 +229,14 @@ def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block:
 
 
 @kernel
-def _products(block: np.ndarray, width: int) -> np.ndarray:
+def _products(block: Array, width: int) -> Array:
     """``X~' X~`` of the last coordinates of a block."""
     rows = np.ascontiguousarray(block[:, block.shape[1] - width :])
     return rows.T @ rows
 
 
 @kernel
-def log_det_begun(block: np.ndarray, prior: Prior) -> float:
+def log_det_begun(block: Array, prior: Prior) -> float:
     """``log|M|`` of a subclass whose first rows are the block, shape (size, C + d + 1).
 
     As :func:`log_det_with` of no rows, but for ``Q`` being diagonal: of size ``d`` for a row in place of ``d^2``.
@@ -253,7 +251,7 @@ def log_det_begun(block: np.ndarray, prior: Prior) -> float:
 
 
 @fused_kernel
-def _log_det_of_first(block: np.ndarray, prior: Prior) -> float:
+def _log_det_of_first(block: Array, prior: Prior) -> float:
     """``log|I + X~ Q X~'|`` where Q is the prior's."""
     size, width = block.shape[0], prior.n_features + 1
     skip = block.shape[1] - width
@@ -267,7 +265,7 @@ def _log_det_of_first(block: np.ndarray, prior: Prior) -> float:
 
 
 @fused_kernel
-def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float) -> float:
+def log_det_change(inverse: Array, block: Array, sign: float) -> float:
     """``log|I + sign X~ Q X~'|``."""
     size, width = block.shape[0], inverse.shape[0]
     skip = block.shape[1] - width
@@ -280,7 +278,7 @@ def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float) -> float
 
 
 @fused_borrowing_kernel
-def _factor(lower: np.ndarray) -> float:
+def _factor(lower: Array) -> float:
     """Put the Cholesky factor in place of a lower triangle, pivots lifted as in :func:`invert`; log-determinant."""
     log_det = 0.0
     for i in range(lower.shape[0]):
@@ -299,9 +297,7 @@ def _factor(lower: np.ndarray) -> float:
 
 
 @fused_kernel
-def log_det_added(
-    inverse: np.ndarray, block: np.ndarray, form: np.ndarray, members: np.ndarray, enough: float
-) -> float:
+def log_det_added(inverse: Array, block: Array, form: Array, members: Array, enough: float) -> float:
     """``log|I + X~ Q X~'|`` for rows that come, or infinity as soon as it must be more than ``enough``.
 
     Of each of the ``members``, whose rows are the block, the quadratic form is known. ``|I + A| >= 1 + tr A`` for a
@@ -333,7 +329,7 @@ def log_det_added(
 
 
 @borrowing_kernel
-def mahalanobis(inverse: np.ndarray, n: int, x: np.ndarray, prior: Prior) -> float:
+def mahalanobis(inverse: Array, n: int, x: Array, prior: Prior) -> float:
     """Distance of ``x`` from the subclass, in standard deviations of its predictive scale matrix."""
     r = prior.beta + n
     df = prior.nu + n - prior.n_features + 1.0

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
 
 
 @kernel
-def reset(matrix: np.ndarray, inverse: np.ndarray) -> float:
+def reset(matrix: Array, inverse: Array) -> float:
     """Put the prior in place of the statistics; the log-determinant of the identity is 0."""
     matrix[0, :] = 0.0
     inverse[0, :] = 0.0
@@ -24,7 +22,7 @@ def reset(matrix: np.ndarray, inverse: np.ndarray) -> float:
 
 
 @kernel
-def shift(matrix: np.ndarray, inverse: np.ndarray, x: np.ndarray, n: int, sign: float, prior: Prior) -> None:
+def shift(matrix: Array, inverse: Array, x: Array, n: int, sign: float, prior: Prior) -> None:
     """Put ``x`` in (sign 1) or take it out (sign -1); n counts the instances afterwards."""
     for a in range(prior.n_features):
         matrix[0, a] += sign * x[a]
@@ -32,7 +30,7 @@ def shift(matrix: np.ndarray, inverse: np.ndarray, x: np.ndarray, n: int, sign: 
 
 
 @kernel
-def log_density(mean: np.ndarray, x: np.ndarray, shrink: float, n_features: int) -> float:
+def log_density(mean: Array, x: Array, shrink: float, n_features: int) -> float:
     """Gaussian log density of ``x`` with covariance ``I / shrink`` about ``mean``."""
     total = 0.0
     for a in range(n_features):
@@ -41,14 +39,14 @@ def log_density(mean: np.ndarray, x: np.ndarray, shrink: float, n_features: int)
 
 
 @kernel
-def log_predictive(inverse: np.ndarray, n: int, x: np.ndarray, prior: Prior) -> float:
+def log_predictive(inverse: Array, n: int, x: Array, prior: Prior) -> float:
     """Log density of ``x`` under the Gaussian posterior predictive of the n instances."""
     r = prior.beta + n
     return log_density(inverse[0], x, r / (r + 1.0), prior.n_features)
 
 
 @kernel
-def log_predictive_without(matrix: np.ndarray, n: int, x: np.ndarray, prior: Prior) -> float:
+def log_predictive_without(matrix: Array, n: int, x: Array, prior: Prior) -> float:
     """Log predictive density of ``x`` under the other n - 1 instances; ``x`` is in the statistics."""
     r = prior.beta + n - 1
     mean = (matrix[0] - x[: prior.n_features]) / r
@@ -56,14 +54,14 @@ def log_predictive_without(matrix: np.ndarray, n: int, x: np.ndarray, prior: Pri
 
 
 @kernel
-def log_marginal(matrix: np.ndarray, n: int, prior: Prior) -> float:
+def log_marginal(matrix: Array, n: int, prior: Prior) -> float:
     """Log marginal likelihood of the n instances, up to what is equal for every partition of the same rows."""
     r = prior.beta + n
     return 0.5 * (matrix[0] @ matrix[0]) / r - 0.5 * prior.n_features * math.log(r)
 
 
 @kernel
-def mahalanobis(inverse: np.ndarray, n: int, x: np.ndarray, prior: Prior) -> float:
+def mahalanobis(inverse: Array, n: int, x: Array, prior: Prior) -> float:
     """Distance of ``x`` from the subclass, in standard deviations of its predictive."""
     r = prior.beta + n
     total = 0.0

@@ -8,6 +8,8 @@ subclass afresh, which costs no more.
 
 Densities themselves are kept, not their logarithms, each guest's relative to a reference of its own: then a visit has
 nothing to compute but products. Where densities have run away from the reference, :func:`restate` picks another.
+
+Quadratic forms of many rows at once, and how they follow an update of rank one.
 """
 
 from __future__ import annotations
@@ -21,12 +23,59 @@ from stream_osr.model import dishes as statistics
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
 from stream_osr.model.franchise import Franchise, Guests, menu_weight
-from stream_osr.model.gaps import Gaps, form_without, log_open_density
 from stream_osr.model.gaussian import full
-from stream_osr.model.jit import borrowing_kernel, called_kernel, fused_borrowing_kernel, kernel
-from stream_osr.model.moves.forms import packed_forms, quadratic_forms, shift_forms
+from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, fused_borrowing_kernel, kernel
+from stream_osr.model.missing import Gaps, form_without, log_open_density
 from stream_osr.model.prior import FULL, Prior
-from stream_osr.model.terms import products
+from stream_osr.model.student_t import products
+
+
+@kernel
+def packed_forms(used: Array, dishes: Dishes) -> Array:
+    """Lower triangles of the inverses, what is off the diagonal twice: forms are linear in :func:`products`."""
+    width = dishes.inverse.shape[1]
+    out = np.empty((len(used), width * (width + 1) // 2))
+    for position in range(len(used)):
+        inverse = dishes.inverse[used[position]]
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                out[position, line] = inverse[a, b] if a == b else 2.0 * inverse[a, b]
+                line += 1
+    return out
+
+
+@fused_borrowing_kernel
+def quadratic_forms(inverse: Array, columns: Array, side: Array, out: Array) -> None:
+    """Write ``x~' Q x~`` of each column, shape (d + 1, n), to ``out``, shape (n,); ``side`` is room of that shape."""
+    width, n = columns.shape
+    out[:] = 0.0
+    for a in range(width):
+        for i in range(n):
+            side[i] = 0.5 * inverse[a, a] * columns[a, i]
+        for b in range(a):
+            for i in range(n):
+                side[i] += inverse[a, b] * columns[b, i]
+        for i in range(n):
+            out[i] += 2.0 * columns[a, i] * side[i]
+
+
+@fused_borrowing_kernel
+def shift_forms(form: Array, columns: Array, v: Array, factor: float, side: Array) -> None:
+    """Add ``factor (x~' v)^2`` of each column to its quadratic form, shape (n,); ``side`` is room of that shape."""
+    width, n = columns.shape
+    side[:] = 0.0
+    whole = width - width % 4
+    for a in range(0, whole, 4):  # four at a time: the sums are read and written a quarter as often
+        p, q, r, s = v[a], v[a + 1], v[a + 2], v[a + 3]
+        for i in range(n):
+            side[i] += p * columns[a, i] + q * columns[a + 1, i] + r * columns[a + 2, i] + s * columns[a + 3, i]
+    for a in range(whole, width):
+        for i in range(n):
+            side[i] += v[a] * columns[a, i]
+    for i in range(n):
+        form[i] += factor * side[i] * side[i]
+
 
 TABULATED = 2048
 """Numbers of instances for which constants are written down when they have been computed."""
@@ -60,10 +109,10 @@ class Sitting(NamedTuple):
     franchise: Franchise
     dishes: Dishes
     prior: Prior
-    log_frozen: np.ndarray
-    log_new: np.ndarray
+    log_frozen: Array
+    log_new: Array
     exclusive: bool
-    weights: np.ndarray
+    weights: Array
     gaps: Gaps
 
 
@@ -103,30 +152,30 @@ class Likelihood(NamedTuple):
         Room for one number of each place, twice, shape (V,).
     """
 
-    density: np.ndarray
-    fresh: np.ndarray
-    reference: np.ndarray
-    form: np.ndarray
-    start: np.ndarray
-    columns: np.ndarray
-    scratch: np.ndarray
-    side: np.ndarray
-    room: np.ndarray
-    constant: np.ndarray
-    trace: np.ndarray
-    exponent: np.ndarray
+    density: Array
+    fresh: Array
+    reference: Array
+    form: Array
+    start: Array
+    columns: Array
+    scratch: Array
+    side: Array
+    room: Array
+    constant: Array
+    trace: Array
+    exponent: Array
     gaps: Gaps
-    places: np.ndarray
-    values: np.ndarray
-    logs: np.ndarray
-    powers: np.ndarray
+    places: Array
+    values: Array
+    logs: Array
+    powers: Array
 
 
 @kernel
-def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
+def remember(sitting: Sitting, product: Array | None = None) -> Likelihood:
     """Compute the densities of the guests under all dishes that hold somebody.
 
-    ``product`` (:func:`~stream_osr.model.terms.products` of their rows) is made unless it is at hand.
+    ``product`` (:func:`~stream_osr.model.student_t.products` of their rows) is made unless it is at hand.
     """
     rows, dishes, prior = sitting.guests.rows, sitting.dishes, sitting.prior
     log_frozen, log_new, skip = sitting.log_frozen, sitting.log_new, prior.first.shape[0]
@@ -173,7 +222,7 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
 
 
 @called_kernel
-def compute(likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
+def compute(likelihood: Likelihood, k: int, rows: Array, dishes: Dishes, prior: Prior) -> None:
     """Compute the densities under dish k from its statistics."""
     if prior.covariance == FULL:
         quadratic_forms(dishes.inverse[k], likelihood.columns, likelihood.side, likelihood.form[k])
@@ -226,7 +275,7 @@ def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
 
 
 @called_kernel
-def _log_open(likelihood: Likelihood, i: int, form: np.ndarray, head: float, power: float) -> float:
+def _log_open(likelihood: Likelihood, i: int, form: Array, head: float, power: float) -> float:
     """Log density of guest i, of which something is missing, under a dish of that form."""
     gaps, x = likelihood.gaps, likelihood.scratch
     for a in range(x.shape[0]):
@@ -236,7 +285,7 @@ def _log_open(likelihood: Likelihood, i: int, form: np.ndarray, head: float, pow
 
 
 @called_kernel
-def _write(logs: np.ndarray, room: np.ndarray, reference: np.ndarray, density: np.ndarray, column: int) -> None:
+def _write(logs: Array, room: Array, reference: Array, density: Array, column: int) -> None:
     """Write the densities whose logarithms are given to a column, counted from the end of the table (below 0)."""
     n, column = logs.shape[0], density.shape[1] + column
     for i in range(n):
@@ -248,7 +297,7 @@ def _write(logs: np.ndarray, room: np.ndarray, reference: np.ndarray, density: n
 
 
 @borrowing_kernel
-def log_density(likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior) -> float:
+def log_density(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dishes, prior: Prior) -> float:
     """Log predictive density of guest i under Gaussian dish k; under its own: as if it came a second time."""
     if prior.covariance != FULL:
         return statistics.log_predictive(dishes, k, rows[i], prior)
@@ -266,9 +315,9 @@ def restate(
     likelihood: Likelihood,
     i: int,
     own: int,
-    log_frozen: np.ndarray,
+    log_frozen: Array,
     log_new: float,
-    rows: np.ndarray,
+    rows: Array,
     franchise: Franchise,
     dishes: Dishes,
     prior: Prior,
@@ -304,7 +353,7 @@ def restart(likelihood: Likelihood, k: int) -> None:
 
 
 @borrowing_kernel
-def add(dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likelihood: Likelihood | None = None) -> None:
+def add(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: Likelihood | None = None) -> None:
     """Put guest i into dish k and correct what is remembered; nothing is without a ``likelihood``."""
     x = rows[i]
     if likelihood is None:
@@ -322,9 +371,7 @@ def add(dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likeliho
 
 
 @borrowing_kernel
-def remove(
-    dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likelihood: Likelihood | None = None
-) -> None:
+def remove(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: Likelihood | None = None) -> None:
     """Take guest i out of dish k and correct what is remembered; nothing is without a ``likelihood``."""
     x = rows[i]
     if likelihood is None:
@@ -350,7 +397,7 @@ def remove(
 
 @borrowing_kernel
 def _follow(
-    likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, v: np.ndarray, factor: float, prior: Prior
+    likelihood: Likelihood, k: int, rows: Array, dishes: Dishes, v: Array, factor: float, prior: Prior
 ) -> None:
     """Follow an update of rank one of dish k; if its inverse has been computed afresh, so are the forms."""
     if dishes.updates[k] == 0:
@@ -363,9 +410,7 @@ def _follow(
 
 
 @borrowing_kernel
-def log_density_without(
-    likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior
-) -> float:
+def log_density_without(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dishes, prior: Prior) -> float:
     """Log predictive density of guest i under dish k, of which it is one, without it."""
     if prior.covariance == FULL:
         left = 1.0 - likelihood.form[k, i]

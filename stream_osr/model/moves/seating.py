@@ -1,4 +1,6 @@
-"""Gibbs seating in the Chinese restaurant franchise: equation (10) of the paper.
+"""Gibbs moves of single guests and of whole tables.
+
+Gibbs seating in the Chinese restaurant franchise: equation (10) of the paper.
 
 One visit takes a guest from its table, weighs every dish on the menu and a new one, and seats it again. The
 dish is drawn first, from the seats and tables of that dish added up, then the table within the dish: the same
@@ -6,6 +8,8 @@ distribution as drawing the table first. Tables of one dish in one restaurant di
 
 The same visit serves training (the groups are the known classes, no dish is frozen), the stream (one group, the
 known classes are frozen dishes) and the co-clustering of the paper (all groups, all dishes open).
+
+Re-dishing: the dish of a whole table is drawn anew, equation (11) of the paper.
 """
 
 from __future__ import annotations
@@ -13,18 +17,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 
-from stream_osr.model.dishes import clear, log_predictive, log_predictive_without
-from stream_osr.model.elementwise import exp_each, largest, total_of
-from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, free_dish, free_table, join, leave, menu_weight
-from stream_osr.model.jit import borrowing_kernel
-from stream_osr.model.moves.likelihood import Likelihood, Sitting, add, log_density_without, remove, restate
+from stream_osr.model import categories
+from stream_osr.model import dishes as statistics
+from stream_osr.model import franchise as restaurant
+from stream_osr.model.elementwise import exp_each, largest, log_each_using, total_of
+from stream_osr.model.gaussian import full
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.model.moves import likelihood as memory
+from stream_osr.model.prior import FULL
 
 LEAST = 1e-200
 """Remembered densities whose sum is below this, or above its inverse, are stated anew: they would lose digits."""
 
 
 @borrowing_kernel
-def weigh_dishes(i: int, own: int, sitting: Sitting) -> float:
+def weigh_dishes(i: int, own: int, sitting: memory.Sitting) -> float:
     """Write the conditional weights of guest i's dish given all other seats, up to a factor; returns their sum.
 
     It holds no seat; ``own`` is the dish whose statistics contain it (it is weighed without it), or ``CLOSED``.
@@ -35,22 +42,22 @@ def weigh_dishes(i: int, own: int, sitting: Sitting) -> float:
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
     for k in range(last):
         served = max(menu[k], held[k]) > 0.0
-        if not served or (owner[k] != ANYONE and owner[k] != group):
+        if not served or (owner[k] != restaurant.ANYONE and owner[k] != group):
             weights[k] = -np.inf
             continue
         if k < frozen:
             weights[k] = log_frozen[i, k]
         elif k == own:
-            weights[k] = log_predictive_without(dishes, k - frozen, x, prior)
+            weights[k] = statistics.log_predictive_without(dishes, k - frozen, x, prior)
         else:
-            weights[k] = log_predictive(dishes, k - frozen, x, prior)
+            weights[k] = statistics.log_predictive(dishes, k - frozen, x, prior)
     relative(sitting.log_new[i], franchise, weights)
     exp_each(weights[: last + 1])
     return times_seats(group, franchise, weights)
 
 
 @borrowing_kernel
-def weigh_remembered(i: int, own: int, sitting: Sitting, likelihood: Likelihood) -> float:
+def weigh_remembered(i: int, own: int, sitting: memory.Sitting, likelihood: memory.Likelihood) -> float:
     """Do what :func:`weigh_dishes` does for guest i of a stream, with densities that are remembered."""
     rows, group, weights = sitting.guests.rows, sitting.guests.group[i], sitting.weights
     franchise, dishes, prior = sitting.franchise, sitting.dishes, sitting.prior
@@ -62,14 +69,14 @@ def weigh_remembered(i: int, own: int, sitting: Sitting, likelihood: Likelihood)
     total = 0.0
     for restated in range(2):
         if restated:
-            restate(likelihood, i, own, log_frozen, log_new, rows, franchise, dishes, prior)
+            memory.restate(likelihood, i, own, log_frozen, log_new, rows, franchise, dishes, prior)
         for k in range(last):
             weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))
-        if own != CLOSED:
+        if own != restaurant.CLOSED:
             weights[own] = 0.0
-            tables = menu_weight(franchise, own)
+            tables = restaurant.menu_weight(franchise, own)
             if tables > 0.0:
-                log_own = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
+                log_own = memory.log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
                 weights[own] = np.exp(log_own - likelihood.reference[i]) * (seated[own] + share * tables)
         weights[last] = likelihood.fresh[i] * share * gamma
         total = float(total_of(weights[:last]) + weights[last])
@@ -79,7 +86,7 @@ def weigh_remembered(i: int, own: int, sitting: Sitting, likelihood: Likelihood)
 
 
 @borrowing_kernel
-def relative(log_new: float, franchise: Franchise, weights: np.ndarray) -> None:
+def relative(log_new: float, franchise: restaurant.Franchise, weights: Array) -> None:
     """Append the log density of a new subclass and make all relative to the largest."""
     last = franchise.extent[0]
     weights[last] = log_new
@@ -89,7 +96,7 @@ def relative(log_new: float, franchise: Franchise, weights: np.ndarray) -> None:
 
 
 @borrowing_kernel
-def times_seats(group: int, franchise: Franchise, weights: np.ndarray) -> float:
+def times_seats(group: int, franchise: restaurant.Franchise, weights: Array) -> float:
     """Multiply densities by the seats and the menu weights of their dishes; returns the sum."""
     last = franchise.extent[0]
     menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
@@ -102,7 +109,7 @@ def times_seats(group: int, franchise: Franchise, weights: np.ndarray) -> float:
 
 
 @borrowing_kernel
-def draw(rng: Generator, weights: np.ndarray, total: float) -> int:
+def draw(rng: Generator, weights: Array, total: float) -> int:
     """Draw an index with probability proportional to its weight."""
     u = rng.random() * total
     n = weights.shape[0]
@@ -126,28 +133,28 @@ def draw(rng: Generator, weights: np.ndarray, total: float) -> int:
 
 
 @borrowing_kernel
-def draw_table(rng: Generator, franchise: Franchise, group: int, dish: int) -> int:
+def draw_table(rng: Generator, franchise: restaurant.Franchise, group: int, dish: int) -> int:
     """Draw one of the restaurant's tables that serve the dish, or ``CLOSED`` for a table of its own."""
     share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
-    u = rng.random() * (franchise.seated[group, dish] + share * menu_weight(franchise, dish))
+    u = rng.random() * (franchise.seated[group, dish] + share * restaurant.menu_weight(franchise, dish))
     serves, of_group, mass = franchise.table_dish, franchise.table_group, franchise.table_mass
     for t in range(franchise.extent[1]):
         if serves[t] == dish and of_group[t] == group:
             u -= mass[t]
             if u < 0.0:
                 return t
-    return CLOSED
+    return restaurant.CLOSED
 
 
 @borrowing_kernel
-def visit(rng: Generator, i: int, sitting: Sitting, likelihood: Likelihood | None = None) -> float:
+def visit(rng: Generator, i: int, sitting: memory.Sitting, likelihood: memory.Likelihood | None = None) -> float:
     """Re-seat guest i (seat it, when it has no table); writes the weights of the dishes, returns their sum."""
     guests, franchise, dishes, prior = sitting.guests, sitting.franchise, sitting.dishes, sitting.prior
     frozen, group = sitting.log_frozen.shape[1], guests.group[i]
-    old = own = CLOSED
-    if guests.table[i] != CLOSED:
-        old = leave(franchise, guests.table[i], guests.weight[i])
-        guests.table[i] = CLOSED
+    old = own = restaurant.CLOSED
+    if guests.table[i] != restaurant.CLOSED:
+        old = restaurant.leave(franchise, guests.table[i], guests.weight[i])
+        guests.table[i] = restaurant.CLOSED
         if old >= frozen:
             own = old
     if likelihood is None:
@@ -157,27 +164,227 @@ def visit(rng: Generator, i: int, sitting: Sitting, likelihood: Likelihood | Non
     last = franchise.extent[0]
     dish = draw(rng, sitting.weights[: last + 1], total)
     new = dish == last
-    if own != CLOSED and dish != own:
+    if own != restaurant.CLOSED and dish != own:
         if new and dishes.size[own - frozen] == 1:
             dish = own  # alone before and alone again: the same subclass, held or not
-        elif menu_weight(franchise, own) > 0.0:
-            remove(dishes, own - frozen, i, guests.rows, prior, likelihood)
+        elif restaurant.menu_weight(franchise, own) > 0.0:
+            memory.remove(dishes, own - frozen, i, guests.rows, prior, likelihood)
         else:
-            clear(dishes, own - frozen, prior)
-            own = CLOSED  # its slot is free now, perhaps for this very guest
+            statistics.clear(dishes, own - frozen, prior)
+            own = restaurant.CLOSED  # its slot is free now, perhaps for this very guest
     if new:
         if dish != own:
-            dish = free_dish(franchise, frozen)
-            if dish == CLOSED:
+            dish = restaurant.free_dish(franchise, frozen)
+            if dish == restaurant.CLOSED:
                 return total
-        franchise.owner[dish] = group if sitting.exclusive else ANYONE
+        franchise.owner[dish] = group if sitting.exclusive else restaurant.ANYONE
     if dish >= frozen and dish != own:
-        add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
-    table = CLOSED if new else draw_table(rng, franchise, group, dish)
-    if table == CLOSED:
-        table = free_table(franchise)
-        if table == CLOSED:
+        memory.add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
+    table = restaurant.CLOSED if new else draw_table(rng, franchise, group, dish)
+    if table == restaurant.CLOSED:
+        table = restaurant.free_table(franchise)
+        if table == restaurant.CLOSED:
             return total
     guests.table[i] = table
-    join(franchise, table, group, dish, guests.weight[i])
+    restaurant.join(franchise, table, group, dish, guests.weight[i])
     return total
+
+
+HOPELESS = 32.0
+"""Nats below the best by which a dish is left out; ``exp(-32)`` is 1e-14."""
+
+
+@borrowing_kernel
+def weigh_block(
+    old: int,
+    group: int,
+    members: Array,
+    block: Array,
+    empty: statistics.Dishes,
+    sitting: memory.Sitting,
+    likelihood: memory.Likelihood | None = None,
+) -> None:
+    """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
+
+    Where forms are remembered, a dish that by an upper bound of its weight stays ``HOPELESS`` nats below one that has
+    been computed is left out: a hundred of them together have less than 1e-11 of the probability.
+    """
+    franchise, dishes, prior, weights = sitting.franchise, sitting.dishes, sitting.prior, sitting.weights
+    frozen, last = sitting.log_frozen.shape[1], franchise.extent[0]
+    menu, held, owner = franchise.menu, franchise.held, franchise.owner
+    if old >= frozen and dishes.size[old - frozen] == members.shape[0]:  # without them nothing is left: the same
+        log_fresh = statistics.log_block_predictive(dishes, old - frozen, block, True, prior)
+    else:
+        log_fresh = statistics.log_block_predictive(empty, 0, block, False, prior)
+    weights[last] = np.log(franchise.gamma[0]) + log_fresh
+    best = weights[last]
+    remembered = likelihood is not None and prior.covariance == FULL
+    for k in range(last):
+        tables = max(menu[k], held[k])
+        weights[k] = -np.inf
+        if tables == 0.0 or (owner[k] != restaurant.ANYONE and owner[k] != group):
+            continue
+        if k < frozen:
+            weights[k] = np.log(tables)
+            for i in members:
+                weights[k] += sitting.log_frozen[i, k]
+        elif not remembered or k == old:
+            weights[k] = np.log(tables) + statistics.log_block_predictive(dishes, k - frozen, block, k == old, prior)
+        else:
+            weights[k] = tables
+            continue
+        best = max(best, weights[k])
+    if likelihood is not None and remembered:
+        weigh_emerging(old, best, members, block, sitting, likelihood)
+
+
+@borrowing_kernel
+def weigh_emerging(
+    old: int, best: float, members: Array, block: Array, sitting: memory.Sitting, likelihood: memory.Likelihood
+) -> None:
+    """Write the log weights of the emerging dishes but for ``old``; their tables stand there, ``best`` is the rest's.
+
+    What the weight of a dish is at most follows from the forms; the most promising is computed first.
+    """
+    dishes, prior, franchise = sitting.dishes, sitting.prior, sitting.franchise
+    frozen, size = sitting.log_frozen.shape[1], members.shape[0]
+    count, half_power = franchise.extent[0] - frozen, 0.5 * (prior.nu + size)
+    if count <= 0:
+        return
+    weights, trace = sitting.weights[frozen : frozen + count], likelihood.trace[:count]
+    for k in range(count):
+        trace[k] = 1.0
+        if weights[k] > 0.0 and k != old - frozen:
+            for i in members:
+                trace[k] += max(likelihood.form[k, i], 0.0)
+    log_each_using(likelihood.exponent[:count], trace)
+    first, highest = -1, -np.inf
+    for k in range(count):
+        if weights[k] > 0.0 and k != old - frozen:
+            n = dishes.size[k]
+            weights[k] = (
+                np.log(weights[k]) + memory.constants(likelihood, n, size, prior) - 0.5 * size * dishes.log_det[k]
+            )
+            trace[k] = weights[k] - (half_power + 0.5 * n) * trace[k]
+            if trace[k] > highest:
+                first, highest = k, trace[k]
+        else:
+            trace[k] = -np.inf
+    for turn in range(-1, count):
+        k = first if turn < 0 else turn
+        if trace[k] == -np.inf or turn == first:
+            continue
+        floor = best - HOPELESS
+        if trace[k] < floor:
+            weights[k] = -np.inf
+            continue
+        if prior.first.shape[0] > 0:  # a probability: the bound is one without it, too
+            weights[k] += categories.log_block_predictive(dishes.counts[k], block, False, prior)
+        power = half_power + 0.5 * dishes.size[k]
+        enough = (weights[k] - floor) / power
+        weights[k] -= power * full.log_det_added(dishes.inverse[k], block, likelihood.form[k], members, enough)
+        best = max(best, weights[k])
+
+
+@borrowing_kernel
+def redish(
+    rng: Generator,
+    table: int,
+    members: Array,
+    block: Array,
+    empty: statistics.Dishes,
+    sitting: memory.Sitting,
+    likelihood: memory.Likelihood | None = None,
+) -> None:
+    """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests.
+
+    Their rows are the ``block``; ``empty`` is a dish without instances.
+    """
+    guests, franchise, dishes, prior = sitting.guests, sitting.franchise, sitting.dishes, sitting.prior
+    frozen, last, weights = sitting.log_frozen.shape[1], franchise.extent[0], sitting.weights
+    group, old, mass = franchise.table_group[table], franchise.table_dish[table], franchise.table_mass[table]
+    restaurant.serve(franchise, old, -1.0)
+    alone = restaurant.menu_weight(franchise, old) == 0.0
+    weigh_block(old, group, members, block, empty, sitting, likelihood)
+    peak = largest(weights[: last + 1])
+    for k in range(last + 1):
+        weights[k] = np.exp(weights[k] - peak)
+    dish = draw(rng, weights[: last + 1], total_of(weights[: last + 1]))
+    nobody_else = old >= frozen and dishes.size[old - frozen] == len(members)
+    if dish == old or (dish == last and nobody_else):
+        restaurant.serve(franchise, old, 1.0)
+        return
+    if dish == last:
+        dish = restaurant.free_dish(franchise, frozen)
+        if dish == restaurant.CLOSED:
+            return
+        franchise.owner[dish] = group if sitting.exclusive else restaurant.ANYONE
+    if old >= frozen:
+        if alone:
+            statistics.clear(dishes, old - frozen, prior)
+        else:
+            for i in members:
+                memory.remove(dishes, old - frozen, i, guests.rows, prior, likelihood)
+    if dish >= frozen:
+        for i in members:
+            memory.add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
+    franchise.seated[group, old] = 0.0 if franchise.menu[old] == 0.0 else franchise.seated[group, old] - mass
+    franchise.seated[group, dish] += mass
+    franchise.table_dish[table] = dish
+    restaurant.serve(franchise, dish, 1.0)
+
+
+@kernel
+def redish_tables(
+    rng: Generator, first: int, sitting: memory.Sitting, likelihood: memory.Likelihood | None = None
+) -> None:
+    """Re-dish the tables all of whose guests are present, at least one of them number ``first`` or later.
+
+    A table of one is left out: a visit to its guest has just done the same.
+    """
+    by_table, start = guests_by_table(sitting.guests, sitting.franchise)
+    room, empty = np.empty(sitting.guests.rows.shape), statistics.empty_dishes(1, sitting.prior)
+    _redish_tables(rng, first, by_table, start, room, empty, sitting, likelihood)
+
+
+@kernel
+def guests_by_table(guests: restaurant.Guests, franchise: restaurant.Franchise) -> tuple[Array, Array]:
+    """Numbers of the guests, those of table t from ``start[t]`` to ``start[t + 1] - 1``, and ``start``."""
+    n, tables = guests.table.shape[0], franchise.extent[1]
+    start = np.zeros(tables + 1, np.int64)
+    for i in range(n):
+        start[guests.table[i] + 1] += 1
+    for t in range(tables):
+        start[t + 1] += start[t]
+    ends = start.copy()
+    by_table = np.empty(n, np.int64)
+    for i in range(n):
+        t = guests.table[i]
+        by_table[ends[t]] = i
+        ends[t] += 1
+    return by_table, start
+
+
+@borrowing_kernel
+def _redish_tables(
+    rng: Generator,
+    first: int,
+    by_table: Array,
+    start: Array,
+    room: Array,
+    empty: statistics.Dishes,
+    sitting: memory.Sitting,
+    likelihood: memory.Likelihood | None = None,
+) -> None:
+    rows, franchise = sitting.guests.rows, sitting.franchise
+    for t in range(start.shape[0] - 1):
+        members = by_table[start[t] : start[t + 1]]
+        size = members.shape[0]
+        if size < 2 or members[size - 1] < first or franchise.table_residual[t] != 0.0:
+            continue
+        for position in range(size):
+            for a in range(room.shape[1]):
+                room[position, a] = rows[members[position], a]
+        redish(rng, t, members, room[:size], empty, sitting, likelihood)
+        if franchise.overflow[0]:
+            return

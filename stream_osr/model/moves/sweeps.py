@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 
-from stream_osr.model.jit import borrowing_kernel, kernel
-from stream_osr.model.moves.company import make_company
-from stream_osr.model.moves.concentration import ALPHA, GAMMA, STREAM_ALPHA, resample_alpha, resample_gamma
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, STREAM_ALPHA, resample_alpha, resample_gamma
 from stream_osr.model.moves.likelihood import Likelihood, Sitting, remember
-from stream_osr.model.moves.redishing import redish_tables
-from stream_osr.model.moves.seating import visit
-from stream_osr.model.moves.splitting import split_or_merge
+from stream_osr.model.moves.seating import redish_tables, visit
+from stream_osr.model.moves.splitting import make_company, split_or_merge
 
 
 @kernel
@@ -38,8 +36,8 @@ def sweep_batch(
     proposals: int,
     fading: bool,
     sitting: Sitting,
-    product: np.ndarray | None = None,
-) -> np.ndarray:
+    product: Array | None = None,
+) -> Array:
     """Seat a micro-batch one by one, then re-seat it and the window before it ``sweeps`` times.
 
     Parameters
@@ -87,7 +85,7 @@ def sweep_batch(
 
 @borrowing_kernel
 def _visit_all(
-    rng: Generator, first: int, share: float, sitting: Sitting, likelihood: Likelihood, probabilities: np.ndarray
+    rng: Generator, first: int, share: float, sitting: Sitting, likelihood: Likelihood, probabilities: Array
 ) -> None:
     """Visit the guests from number ``first`` on; ``share`` of what each weighs is added to its probabilities."""
     n, frozen = sitting.log_frozen.shape

@@ -12,7 +12,8 @@ import pytest
 
 from stream_osr_connectors.kafka import Service, load_settings
 from stream_osr_connectors.kafka.client.producer import TransactionalProducer
-from stream_osr_connectors.kafka.client.seam import Offset, Place
+from stream_osr_connectors.kafka.client.seam import Offset
+from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit

@@ -52,28 +52,13 @@ LATE = (KafkaTimeoutError, KafkaConnectionError, NodeNotReadyError, TimeoutError
 TOO_FEW = {each.__name__ for each in (NotEnoughReplicasError, NotEnoughReplicasAfterAppendError)}
 
 
-class Cause(NamedTuple):
-    """A cause that the client's log has named.
-
-    Attributes
-    ----------
-    text
-        What was found, and what to do.
-    until
-        Moment until which it explains a failure.
-    """
-
-    text: str
-    until: float
-
-
 class Causes(logging.Handler):
     """The newest cause of each kind. It is the handler of the client's log, in all threads of the client."""
 
     def __init__(self) -> None:
         super().__init__()
         self._guard = threading.Lock()
-        self._found: dict[str, Cause] = {}
+        self._found: dict[str, tuple[str, float]] = {}  # a text, and the moment until which it explains a failure
 
     def clear(self) -> None:
         """Forget all causes."""
@@ -92,14 +77,14 @@ class Causes(logging.Handler):
                 if isinstance(place, TopicPartition):
                     self.note(f"replicas of {place.topic}", too_few_replicas(place.topic))
         elif len(args) == 2 and _config(args[0]).get("sasl_mechanism") is not None and _is_refusal(*args):
-            self.note("login", _refused(_config(args[0])))
+            self.note("login", refused_login(*map(_config(args[0]).get, ("sasl_plain_username", "sasl_mechanism"))))
 
     def text(self) -> str:
         """Return the causes that hold now, as one text; empty: none is known."""
         now = time.monotonic()
         with self._guard:
-            self._found = {kind: cause for kind, cause in self._found.items() if now < cause.until}
-            return "; ".join(cause.text for cause in self._found.values())
+            self._found = {kind: cause for kind, cause in self._found.items() if now < cause[1]}
+            return "; ".join(text for text, _ in self._found.values())
 
     def is_refused(self) -> bool:
         """Return whether a broker has just refused a login."""
@@ -108,7 +93,7 @@ class Causes(logging.Handler):
     def note(self, kind: str, text: str, lasts: float = 0.0) -> None:
         """Take note of a cause that lasts for so many seconds, as far as is known."""
         with self._guard:
-            self._found[kind] = Cause(text, time.monotonic() + lasts + FRESH_SECONDS)
+            self._found[kind] = text, time.monotonic() + lasts + FRESH_SECONDS
 
 
 causes = Causes()
@@ -128,10 +113,6 @@ def refused_login(user: str | None, mechanism: str | None) -> str:
         f"the broker refuses to let us in{who} by {mechanism}; check sasl_mechanism, sasl_username, the password (or "
         "token), and security_protocol"
     )
-
-
-def _refused(config: dict[str, Any]) -> str:
-    return refused_login(config.get("sasl_plain_username"), config.get("sasl_mechanism"))
 
 
 def _throttled(connection: Any, response: str, seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The commands of the service: run it (a worker in this process, or several under it), look after it, ask of it."""
+"""The commands of the service: run it (a worker in this process, or several under it), look after it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from stream_osr.errors import InvalidParameter, StreamOSRError
+from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.terminal import guard
-from stream_osr_connectors.values import DecodeError, label_of_text
 
 from ..client import quieten
-from ..command_history import history as asked
-from ..commands import ask, meant
 from ..exits import AGAIN, REFUSED, ends_service, exit_code, passes
 from ..figures import Figures
 from ..log import logger
@@ -107,62 +104,8 @@ def reconcile(config: Path | None, flags: Sequence[str]) -> None:
 
 def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
     """Look after the topics of a service; see :class:`.topics.Wanted`."""
-    return look_after(_without_model(config, flags), None if wanted is None else Wanted(**wanted))
-
-
-def label(
-    config: Path | None, flags: Sequence[str], *, key: str, label: str, whole_key: bool, **said: str | None
-) -> str:
-    """Say which class the instance with a key is of; ``reason`` and ``by`` are for the record, of all of these."""
-    settings = _without_model(config, flags)
-    return ask(settings, {"key": _whole(key) if whole_key else key, "label": _label(settings, label), **_there(said)})
-
-
-def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str, **said: str | None) -> str:
-    """Make a subclass (part of) a known class."""
-    settings = _without_model(config, flags)
-    named = _label(settings, label)
-    return ask(settings, *({**one, "label": named, **_there(said)} for one in meant(settings, subclass)))
-
-
-def mute(config: Path | None, flags: Sequence[str], *, subclass: str, **said: str | None) -> str:
-    """Have nothing more told of a subclass."""
-    settings = _without_model(config, flags)
-    return ask(settings, *({**one, "mute": True, **_there(said)} for one in meant(settings, subclass)))
-
-
-def undo(config: Path | None, flags: Sequence[str], *, stream: str, **said: str | None) -> str:
-    """Take back what was last asked of a partition."""
-    return ask(_without_model(config, flags), {"undo": stream, **_there(said)})
-
-
-def history(config: Path | None, flags: Sequence[str]) -> Iterator[str]:
-    """Say what was ever asked, a line each."""
-    return (entry.said() for entry in asked(_without_model(config, flags)))
-
-
-def _there(said: dict[str, str | None]) -> dict[str, str]:
-    return {name: text for name, text in said.items() if text is not None}
-
-
-def _without_model(config: Path | None, flags: Sequence[str]) -> ServiceSettings:
-    """Read the settings for a command that needs no model, and keep the client's log to ourselves."""
     quieten()
-    return load_settings(config, flags, model=Path())
-
-
-def _label(settings: ServiceSettings, text: str) -> str | int | None:
-    try:
-        return label_of_text(text, settings.label_type)
-    except DecodeError as error:
-        raise InvalidParameter(f"the label {error}") from None
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidParameter(f"the key {text!r} is not a whole number") from None
+    return look_after(load_settings(config, flags, model=Path()), None if wanted is None else Wanted(**wanted))
 
 
 def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, Told], None]) -> None:

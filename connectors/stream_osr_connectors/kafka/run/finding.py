@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.candidates import Measured
+from stream_osr.discovery.new_classes import Measured
 
 from ..figures import Figures
 from ..findings import find

@@ -23,7 +23,8 @@ from stream_osr.unlike import check_features
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 
-from ...commands.command import Command, apply
+from ...commands.command import Command
+from ...commands.runner import apply_in_partition
 from ..log import logger
 from ..places import Place
 from ..wire.boundaries import Boundary, FailedEnd, History
@@ -274,7 +275,7 @@ def step(
     """
     begun = copy(partition.model)
     asked = list(commands)
-    left = sum(not apply(command, begun, *place, partition.lineage) for command in asked)
+    left = sum(not apply_in_partition(command, begun, place, partition.lineage) for command in asked)
     about = f"{place}: the micro-batch that ends at {end.offset}"
     closed = None if isinstance(end, FailedEnd) else _close_in_memory(partition, about, begun, records, decode)
     if closed is None:

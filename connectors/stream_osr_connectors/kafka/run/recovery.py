@@ -21,7 +21,7 @@ from ..wire.messages import Outcome
 from .incarnations import Incarnations
 from .models import Journal, ModelFile
 from .partition import Partition, begin, beginning, ended
-from .partition_position import Change, Found, Gaps, LostError, Standing
+from .partition_position import Change, Found, LostError, Standing
 from .snapshots import Snapshots
 
 
@@ -63,7 +63,6 @@ class Recovery:
         self._settings, self._model, self._snapshots = settings, model, snapshots
         self.lives = {topic: Incarnations(snapshots.folder, topic) for topic in settings.inputs}
         self._standing = Standing(settings, snapshots, self.lives, published)
-        self._gaps = Gaps(settings, snapshots, self.lives)
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
         self._carries: set[str] = set()
@@ -164,7 +163,9 @@ class Recovery:
                 return self._anew(place, Boundary(self._standing.beginning(place, committed), labels))
             if progress.model == self._model.identity:
                 found = self._go_on(self._model, place, progress, committed, parted)
-                return self._gaps.behind(place, found, committed, lambda at: self._anew(place, Boundary(at, labels)))
+                return self._standing.behind(
+                    place, found, committed, lambda at: self._anew(place, Boundary(at, labels))
+                )
             self._check_order(place, progress)
             earlier = self._of_earlier(place, progress, committed)
             if earlier is not None:
@@ -175,7 +176,7 @@ class Recovery:
             change = self._standing.change(place, committed, self._standing.restart(place, committed))
             return self._anew(place, Boundary(change.begin, labels), change._replace(why=str(error)))
         begin = Boundary(self._standing.restart(place, committed), labels)
-        return self._anew(place, begin, self._gaps.missed(place, committed))
+        return self._anew(place, begin, self._standing.missed(place, committed))
 
     def is_earlier(self, partition: Partition) -> bool:
         """Say whether a partition is still the earlier model's: at its end it is to be handed over."""

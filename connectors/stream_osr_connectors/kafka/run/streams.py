@@ -16,7 +16,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..backoff import CLOSE_SECONDS, Grace, close
 from ..client import Committed, Offset, Refused
-from ..command_log import LabelLog, Labels, tell_of_gap
+from ..command_topic import CommandTopic
 from ..exits import StartAgainError
 from ..figures import LOST, REPEATED, Figures, PartitionFigures
 from ..log import Seldom, logger
@@ -31,7 +31,7 @@ from ..wire.subclasses import largest_summary
 from .bounds import Bounds
 from .counting import begin_counts
 from .finding import Finder
-from .job import Group, Loaded, Waiting
+from .job import Group, Job, Loaded, Waiting
 from .models import ModelFile
 from .partition import Cut, ready, replayed, step
 from .partition_position import Change, Found, last_published
@@ -52,7 +52,7 @@ BEHIND_SECONDS = 60.0
 """How long a partition, or the labels, may end before what was committed until that counts as lost."""
 
 
-class Streams:
+class Streams(Job):
     """The partitions of a worker: the service's :class:`.job.Job`.
 
     State moves forward by values: what a transaction that fails had advanced is forgotten, and the records go back
@@ -81,7 +81,7 @@ class Streams:
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._encoding = Encoding.of(settings)
         self._batch_size = settings.batch_size or self._model.batch_size
-        self._labels = Labels()
+        self._commands = CommandTopic(settings, figures)
         self._owned: dict[Place, Owned] = {}
         self._left_at: dict[Place, int] = {}  # how far partitions had come that were let go
         self._changes: dict[Place, tuple[str, Change]] = {}  # by lineage: their beginning is not committed yet
@@ -103,8 +103,7 @@ class Streams:
         settings, trained = self._settings, self._model.trained
         takes = watch.seen.takes
         check_sizes(settings, takes, largest_summary(trained))
-        if settings.labels is not None:
-            self._labels = LabelLog(settings, self._figures)
+        self._commands.open()
         self._watch = watch
         for topic, topic_id in watch.topic_ids.items():
             self.renewed(topic, topic_id)
@@ -133,8 +132,8 @@ class Streams:
         )
 
     def close(self) -> None:
-        """Let go of the labels."""
-        close(self._labels.close, CLOSE_SECONDS)
+        """Let go of the topic of commands."""
+        close(self._commands.close, CLOSE_SECONDS)
 
     # Partitions.
 
@@ -148,14 +147,14 @@ class Streams:
         if (where.offset or 0) > where.end and self._behind.lasts(place):  # its leader may be new
             return Waiting(f"offset {where.offset} was committed, and it ends at {where.end}")
         try:
-            found = self._recovery.find(place, where, self._labels.end)
+            found = self._recovery.find(place, where, self._commands.end)
         except LaterModelError as error:
             return Waiting(str(error))
         except (ConnectorError, PersistenceError) as error:
             return Waiting(str(error), suspended=True)
         asked = found.replay[-1].labels if found.replay else 0
-        if asked > self._labels.end and self._behind.lasts(place):
-            return Waiting(f"the topic of labels was read up to {self._labels.end}, and a replay needs {asked}")
+        if asked > self._commands.end and self._behind.lasts(place):
+            return Waiting(f"the topic of labels was read up to {self._commands.end}, and a replay needs {asked}")
         self._behind.end(place)
         self._own(place, found)
         last = found.state.history.last
@@ -229,7 +228,7 @@ class Streams:
 
     def turn(self) -> None:
         """Read what people have asked, and see which partitions are held up."""
-        self._labels.refresh()
+        self._commands.refresh()
         self._held_up = {place: why for place in self._owned if (why := self._watch.held_up(place))}
 
     def look(self, place: Place) -> int:
@@ -259,7 +258,7 @@ class Streams:
         self._changes.pop(place, None)
         if found.change is not None:
             self._changes[place] = state.lineage, found.change
-        tell_of_gap(self._labels, str(place), state.history.last.labels)
+        self._commands.tell_of_gap(str(place), state.history.last.labels)
         self._owned[place] = Owned(state, deque(found.replay), list(found.snapshots), now, begun=not found.new)
         self._figures.partitions[place] = figures = PartitionFigures(
             state.history.last.offset, replaying=bool(found.replay), snapshot=now, held=len(state.waiting)
@@ -351,20 +350,20 @@ class Streams:
         return self._close(place, owned, cut)
 
     def _cut(self, place: Place, owned: Owned, now: float) -> Cut | None:
-        labels, done, longest = self._labels, owned.state.history.last, self._settings.max_wait
+        commands, done, longest = self._commands, owned.state.history.last, self._settings.max_wait
         if owned.replay:
             return replayed(owned.buffer, done, owned.replay[0])
-        asked = not owned.buffer and labels.asks(*place, done.labels)
+        asked = not owned.buffer and commands.asks(place, done.labels)
         due = longest is not None and bool(owned.buffer) and now - owned.since >= longest
         if due or owned.crowded:
             owned.crowded = self._keeper.is_crowded(place, owned.state)
             due = due and not owned.crowded
         due = due or (bool(owned.buffer) and self._bounds.is_read(place))
-        return ready(owned.buffer, done, size=self._batch_size, due=due, asked=asked, labels=labels.end)
+        return ready(owned.buffer, done, size=self._batch_size, due=due, asked=asked, labels=commands.end)
 
     def _close(self, place: Place, owned: Owned, cut: Cut) -> Batch:
         before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]
-        commands = self._labels.between(before.history.last.labels, cut.end.labels)
+        commands = self._commands.commands(before.history.last.labels, cut.end.labels)
         begun = time.perf_counter()
         after, outcome = step(before, place, records, commands, cut.end, self._decode)
         self._figures.turn()
@@ -386,7 +385,7 @@ class Streams:
         """Go on under another model, and publish what the earlier one has held back with the new beginning."""
         before = owned.state
         try:
-            owned.state, outcome = self._recovery.hand_over(place, before, self._labels.end)
+            owned.state, outcome = self._recovery.hand_over(place, before, self._commands.end)
         except PersistenceError as error:
             owned.again, owned.trouble = time.monotonic() + AGAIN_SECONDS, f"no beginning can be written: {error}"
             self._seldom.say(f"hand over {place}", f"{place} waits: {owned.trouble}", logging.ERROR)

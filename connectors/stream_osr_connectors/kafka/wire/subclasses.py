@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from stream_osr import TrainedModel
-from stream_osr.discovery.event import as_fields
+from stream_osr.discovery.events import as_fields
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary
 from stream_osr.showing import shown
 from stream_osr.stream.summaries import SubclassSums, describe_statistics, most_numbers, read_sums, written_sums

@@ -1,122 +1,131 @@
-"""What people ask of the stream by way of the page, and what was ever asked of it."""
+"""Commands of the page, and the history that it shows."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from stream_osr.errors import ConnectorError, InvalidParameter, NothingToUndo, StreamOSRError
-from stream_osr.showing import shown
-from stream_osr_connectors.files.command_log import Asked, AskLog
-from stream_osr_connectors.files.commands import Entry, ask, history
+from stream_osr.errors import ConnectorError, NothingToUndo, StreamOSRError
+from stream_osr_connectors.commands import Command, CommandEntry, CommandReceipt, history
+from stream_osr_connectors.commands.file_log import CommandLog, of_file
+from stream_osr_connectors.commands.history import last_standing
+from stream_osr_connectors.files.checkpoint import ask
 
 MOST_ENTRIES = 200
-"""Of the history, on the page."""
-ACTIONS = ("promote", "mute", "undo", "label")
+"""Entries of the history on the page."""
 
 
 class Conflict(StreamOSRError):
     """What is asked was about something that has changed since."""
 
 
-class Answer(NamedTuple):
-    """What came of it: a sentence, and ``done`` or ``queued``."""
+class Acts(ABC):
+    """The way of the page's commands to the stream.
 
-    said: str
-    standing: str
-
-
-class Wish(NamedTuple):
-    """What a page asks, its form checked.
+    Parameters
+    ----------
+    allowed
+        Whether anything may be asked.
 
     Attributes
     ----------
-    action
-        One of ``ACTIONS``.
-    subclasses
-        As the page names them.
-    label, key, reason
-        Class, key of an instance, and why.
-    n
-        Of an undo: number of what should be taken back.
+    version
+        Grows with what was asked.
     """
 
-    action: str
-    subclasses: tuple[str, ...] = ()
-    label: str | int | bool | None = None
-    key: str | int | None = None
-    reason: str | None = None
-    n: int | None = None
+    def __init__(self, *, allowed: bool) -> None:
+        self.allowed = allowed
+        self.version = 0
+        self._entries: Sequence[CommandEntry] = ()
+        self._trouble = ""
+        self._one_by_one = Lock()
 
+    @abstractmethod
+    def look(self) -> None:
+        """See what was asked since, here or elsewhere."""
 
-def read_wish(body: object) -> Wish:
-    """Read what a page asks.
+    @abstractmethod
+    def _send(self, commands: Sequence[Command]) -> CommandReceipt: ...
 
-    Raises
-    ------
-    InvalidParameter
-        If it is nothing that can be asked.
+    def stop(self) -> None:  # noqa: B027  # only a service has something to let go of
+        """Let go of everything."""
 
-    Examples
-    --------
-    >>> read_wish({"action": "promote", "subclass": "11", "label": "sky"})
-    Wish(action='promote', subclasses=('11',), label='sky', key=None, reason=None, n=None)
-    """
-    if not isinstance(body, dict):
-        raise InvalidParameter(f"it holds {shown(body)}, not a JSON object")
-    action = body.get("action")
-    if action not in ACTIONS:
-        raise InvalidParameter(f"action is {shown(action)}; it is one of {', '.join(ACTIONS)}")
-    given = body.get("subclass")
-    listed = given if isinstance(given, list) else [] if given is None else [given]
-    if len(listed) > 100 or not all(isinstance(each, str | int) and not isinstance(each, bool) for each in listed):
-        raise InvalidParameter(f"subclass is {shown(given)}; it is an id of the inbox, or a list of them")
-    for name, kinds in (("label", (str, int, bool)), ("key", (str, int)), ("reason", (str,)), ("n", (int,))):
-        if body.get(name) is not None and not isinstance(body[name], kinds):
-            raise InvalidParameter(f"{name} is {shown(body[name])}, which it cannot be")
-    rest = {name: body.get(name) for name in ("label", "key", "reason", "n")}
-    return Wish(action, tuple(map(str, listed)), **rest)
-
-
-class Acts(Protocol):
-    """How people's wishes reach the stream."""
-
-    allowed: bool
-    """Whether they do."""
-    version: int
-    """Grows with what was asked."""
-
-    def ask(self, wish: Wish, by: str) -> Answer:
-        """Ask for something.
+    def ask(self, commands: Sequence[Command], n: int | None = None) -> CommandReceipt:
+        """Give commands to the stream; of an undo, ``n`` is the number of what should be taken back.
 
         Raises
         ------
         Conflict
-            If another act would be taken back than the one that is meant.
+            If another command would be taken back than the one that is meant.
         StreamOSRError
             If it cannot be done.
         """
+        with self._one_by_one:
+            self.look()
+            if commands[0].action == "undo":
+                commands = [self._meant(commands[0], n)]
+            try:
+                return self._send(commands)
+            finally:
+                self.look()
 
-    def look(self) -> None:
-        """See what was asked since, here or elsewhere."""
+    def _meant(self, undo: Command, n: int | None) -> Command:
+        """Direct an undo at the stream of what somebody has looked at, or of the latest command."""
+        last = last_standing(self._entries)
+        if n is not None and not last:
+            raise NothingToUndo(f"act {n} was taken back already, and nothing else is left to be taken back")
+        if n is not None and n not in last.values():
+            remedy = "somebody has acted since; look at the history, and undo the latest"
+            raise Conflict(f"act {n} is not the latest one any more: {remedy}")
+        if not last or (n is None and undo.partition is not None):
+            return undo
+        wanted = max(last.values()) if n is None else n
+        return undo._replace(partition=next(partition for partition, each in last.items() if each == wanted))
 
     def named(self) -> Mapping[str, tuple[str, str | None]]:
-        """Give status and label of each subclass of which people have said something, taken back or not."""
+        """Give status and label of each subclass that commands were about, whether they stand or not.
+
+        Of a service nothing is known to be done: its events say so.
+        """
+        out: dict[str, tuple[str, str | None]] = {}
+        for entry in self._entries:
+            command = entry.command
+            if command is not None and command.action in ("promote", "mute") and entry.outcome == "done":
+                status = ("named", str(command.label)) if command.action == "promote" else ("muted", None)
+                out |= dict.fromkeys(command.names, status if entry.undone_by is None else ("emerging", None))
+        return out
 
     def history(self) -> Sequence[Mapping[str, Any]]:
         """List all that was asked, the newest first, at most ``MOST_ENTRIES``."""
+        last = last_standing(self._entries).values()
+        return [
+            {
+                "n": entry.n,
+                "at": entry.at,
+                "by": command.by,
+                "action": command.action,
+                "subclasses": command.names,
+                "label": command.label,
+                "what": command.describe() + (f", takes back {entry.takes_back}" if entry.takes_back else ""),
+                "outcome": entry.outcome + (f": {entry.why}" if entry.why else ""),
+                "reason": command.reason,
+                "undone": entry.undone_by is not None,
+                "undoable": entry.n in last,
+            }
+            for entry in self._entries[: -MOST_ENTRIES - 1 : -1]
+            if (command := entry.command) is not None
+        ]
 
     def notes(self) -> Sequence[str]:
         """Say what could not be read."""
-
-    def stop(self) -> None:
-        """Let go of everything."""
+        return [self._trouble] if self._trouble else []
 
 
-class FileActs:
-    """Acts on the checkpoint of a run over files.
+class FileActs(Acts):
+    """Commands to the checkpoint of a run over files.
 
     Parameters
     ----------
@@ -127,37 +136,17 @@ class FileActs:
     """
 
     def __init__(self, checkpoint: Path, *, allowed: bool) -> None:
+        super().__init__(allowed=allowed)
         self._checkpoint = checkpoint
-        self.allowed = allowed
-        self.version = 0
-        self._entries: list[Entry] = []
         self._mark: object = None
-        self._trouble = ""
-        self._lock = Lock()
 
-    def ask(self, wish: Wish, by: str) -> Answer:
-        """Ask for something: done at once, or by the run that holds the checkpoint."""
-        keys = []
-        for each in wish.subclasses:
-            if not (each.isdecimal() and len(each) <= 18):
-                raise InvalidParameter(f"subclass is {shown(each)}, not a number")
-            keys.append(int(each))
-        with self._lock:
-            if wish.action == "undo":
-                self.look()
-                check_undo(wish.n, [_undoable(self._entries)])
-            asked = Asked(wish.action, tuple(keys), wish.label, wish.key, wish.reason, by)  # type: ignore[arg-type]
-            try:
-                standing = ask(self._checkpoint, asked)
-            finally:
-                self.look()
-        return Answer(standing.said, standing.standing)
+    def _send(self, commands: Sequence[Command]) -> CommandReceipt:
+        return [ask(self._checkpoint, each) for each in [of_file(command) for command in commands]][-1]
 
     def look(self) -> None:
         """Read the log again if it has changed."""
-        log = AskLog(self._checkpoint).path
         try:
-            found = log.stat()
+            found = CommandLog(self._checkpoint).path.stat()
             mark: object = (found.st_ino, found.st_size, found.st_mtime_ns)
         except OSError:
             mark = None
@@ -169,71 +158,3 @@ class FileActs:
             self._trouble = f"What was asked cannot be read: {error}"
         self._mark = mark
         self.version += 1
-
-    def named(self) -> Mapping[str, tuple[str, str | None]]:
-        """Tell what stands of what was said of subclasses."""
-        out: dict[str, tuple[str, str | None]] = {}
-        for entry in self._entries:
-            if entry.action not in ("promote", "mute") or entry.outcome != "done":
-                continue
-            status = ("named", str(entry.label)) if entry.action == "promote" else ("muted", None)
-            for key in entry.subclasses:
-                out[str(key)] = ("emerging", None) if entry.undone_by is not None else status
-        return out
-
-    def history(self) -> Sequence[Mapping[str, Any]]:
-        """List all that was asked, the newest first."""
-        last = _undoable(self._entries)
-        return [
-            {
-                "n": entry.n,
-                "at": entry.at,
-                "by": entry.by,
-                "action": entry.action,
-                "subclasses": [str(key) for key in entry.subclasses],
-                "label": entry.label,
-                "what": _what(entry),
-                "outcome": entry.outcome + (f": {entry.why}" if entry.why else ""),
-                "reason": entry.reason,
-                "undone": entry.undone_by is not None,
-                "undoable": entry.n == last,
-            }
-            for entry in self._entries[: -MOST_ENTRIES - 1 : -1]
-        ]
-
-    def notes(self) -> Sequence[str]:
-        """Say what could not be read."""
-        return [self._trouble] if self._trouble else []
-
-    def stop(self) -> None:
-        """Do nothing: nothing is held."""
-
-
-def _undoable(entries: Sequence[Entry]) -> int | None:
-    """Give the number of the act that an undo would take back now."""
-    for entry in reversed(entries):
-        if entry.action != "undo" and entry.outcome in ("done", "pending") and entry.undone_by is None:
-            return entry.n
-    return None
-
-
-def check_undo(n: int | None, undoable: Sequence[int | None]) -> None:
-    """Make sure that what is taken back is what somebody has looked at."""
-    if n is None or n in undoable:
-        return
-    if all(each is None for each in undoable):
-        raise NothingToUndo(f"act {n} was taken back already, and nothing else is left to be taken back")
-    raise Conflict(
-        f"act {n} is not the latest one any more: somebody has acted since; look at the history, and undo the latest"
-    )
-
-
-def _what(entry: Entry) -> str:
-    those = ", ".join(map(str, entry.subclasses))
-    if entry.action == "promote":
-        return f"subclass {those} is {entry.label}"
-    if entry.action == "mute":
-        return f"subclass {those} muted"
-    if entry.action == "label":
-        return f"instance {entry.key} is {entry.label}"
-    return "undo" if entry.takes_back is None else f"undo of {entry.takes_back}"

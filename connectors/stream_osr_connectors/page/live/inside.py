@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import StreamOSRError
 from stream_osr.stream import Stream
-from stream_osr_connectors.files.loop import load_checkpoint
+from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.page.report.axes import planes
 
 logger = logging.getLogger("stream_osr")

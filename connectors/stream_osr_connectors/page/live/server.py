@@ -33,7 +33,8 @@ from stream_osr.errors import (
     StreamOSRError,
 )
 from stream_osr.showing import printable
-from stream_osr_connectors.page.live.acts import Conflict, read_wish
+from stream_osr_connectors.commands.command import parse_request
+from stream_osr_connectors.page.live.acts import Conflict
 from stream_osr_connectors.page.live.feeds.seam import Found
 from stream_osr_connectors.page.live.guarding import Doors, Tokens, headers
 from stream_osr_connectors.page.live.images import Images
@@ -200,13 +201,13 @@ class _Pages:
         if body is None:
             return _error(413, f"what is asked may have {MOST_BODY} bytes")
         try:
-            wish = read_wish(orjson.loads(body))
+            commands, n = parse_request(orjson.loads(body), by)
         except (orjson.JSONDecodeError, InvalidParameter) as error:
             return _error(422, f"that cannot be asked: {error}")
-        wish = wish._replace(label=self._watcher.state.meant(wish.label))
-        answer = await run_in_threadpool(self._watcher.acts.ask, wish, by)
+        commands = [each._replace(label=self._watcher.state.meant(each.label)) for each in commands]
+        receipt = await run_in_threadpool(self._watcher.acts.ask, commands, n)
         self._watcher.hurry()
-        return _json(answer._asdict())
+        return _json({"said": receipt.message, "standing": receipt.status})
 
     async def _known(self, request: Request) -> str | Response:
         """Say who makes a request, or refuse it."""

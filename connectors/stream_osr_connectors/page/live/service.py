@@ -8,8 +8,8 @@ from stream_osr_connectors.kafka.client import quieten
 from stream_osr_connectors.kafka.settings import load_settings
 from stream_osr_connectors.page.live.feeds.service import ServiceFeed
 from stream_osr_connectors.page.live.inside import Inside, Nothing
-from stream_osr_connectors.page.live.label_acts import ServiceActs
 from stream_osr_connectors.page.live.metrics import FromMetrics
+from stream_osr_connectors.page.live.service_acts import ServiceActs
 
 
 def parts(config: Path | None, last: int, allowed: bool) -> tuple[ServiceFeed, Inside, ServiceActs]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from stream_osr.discovery.candidates import name_of
+from stream_osr.discovery.new_classes import name_of
 from stream_osr_connectors.page.live.bins import MOST
 from stream_osr_connectors.page.live.candidates import gather, sizes_in, status_of
 from stream_osr_connectors.page.live.held import Held, Subclass

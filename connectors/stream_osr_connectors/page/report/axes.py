@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from stream_osr.model.middles import means_and_scales
+from stream_osr.model.nearest import means_and_scales
 from stream_osr.stream import Stream
 from stream_osr_connectors.page.report.emerged import emerged_slots
 
@@ -95,8 +95,8 @@ def planes(stream: Stream) -> tuple[Plane, ...]:
     within = np.einsum("k,kab->ab", weight, covariances) + np.einsum("k,ka,kb->ab", weight, off, off)
     within /= weight.sum()
     middle = means[weight > 0].mean(axis=0)
-    past = np.unique(np.linspace(0, len(stream.past.keys) - 1, min(DOTS, len(stream.past.keys))).astype(np.int64))
-    dots, seats = stream.past.rows[past, len(known.prior.first) :] - middle, stream.past.subclass[0, past]
+    past = np.unique(np.linspace(0, len(stream.recent.keys) - 1, min(DOTS, len(stream.recent.keys))).astype(np.int64))
+    dots, seats = stream.recent.rows[past, len(known.prior.first) :] - middle, stream.recent.subclass[0, past]
     seats = np.where(np.isin(seats, list(slots)), seats, -1)
     labels = [str(label) for label in stream.labels]
     clouds = [points - middle for points in (class_means[whole], fresh_means, means)]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.discovery.candidates import NewClasses, name_of
 from stream_osr.discovery.exemplars import choose
+from stream_osr.discovery.new_classes import NewClasses, name_of
 from stream_osr_connectors.page.report.emerged import Emerged
 from stream_osr_connectors.page.report.features import NOTHING, Features
 from stream_osr_connectors.page.report.pool import KNOWN, Pool, latest, some, to_look_at

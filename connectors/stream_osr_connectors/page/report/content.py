@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.discovery.grouping import Estimate
+from stream_osr.discovery.new_classes import Estimate
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr_connectors.page.report import candidates, features

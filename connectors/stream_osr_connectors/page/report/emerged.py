@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.discovery.events import told_of_value
 from stream_osr.discovery.explain import exemplars, explain
-from stream_osr.discovery.explanation import told_of_value
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel

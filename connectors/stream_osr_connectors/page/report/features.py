@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.discovery.values import values_of
+from stream_osr.discovery.explain import values_of
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import counted
 from stream_osr.stream import Stream
@@ -44,14 +44,14 @@ NOTHING = Features((), {}, {})
 
 def remembered(pool: Pool, stream: Stream) -> NDArray[np.bool_]:
     """Say which instances of a pool a model remembers, shape (n,)."""
-    at = pool.seq - stream.past.seq
-    return np.asarray((at >= 0) & (at < len(stream.past.keys)))
+    at = pool.seq - stream.recent.seq
+    return np.asarray((at >= 0) & (at < len(stream.recent.keys)))
 
 
 def from_model(pool: Pool, wanted: NDArray[np.int64], trained: TrainedModel, stream: Stream) -> Features:
     """Take what a model remembers of these places of a pool."""
     wanted = wanted[remembered(pool, stream)[wanted]]
-    rows = stream.past.rows[pool.seq[wanted] - stream.past.seq]
+    rows = stream.recent.rows[pool.seq[wanted] - stream.recent.seq]
     columns = values_of(rows, trained.space, trained.names, trained.categories)
     values = dict(zip(wanted.tolist(), zip(*columns.values(), strict=True), strict=True)) if columns else {}
     measured = rows[:, len(trained.space.places) :]  # whitened numbers: distances are those of the model

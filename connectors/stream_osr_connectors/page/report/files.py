@@ -11,7 +11,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.showing import counted, shown
 from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
-from stream_osr_connectors.files.loop import load_checkpoint, load_model
+from stream_osr_connectors.files.checkpoint import load_checkpoint, load_model
 from stream_osr_connectors.page.records import Read, read_records
 from stream_osr_connectors.page.report.candidates import in_python
 

@@ -70,7 +70,7 @@ def pool(told: Decided, stream: Stream | None) -> Pool:
         own: list[NDArray[Any]] = [told.seq, told.subclass, told.unknown, told.p_unknown, told.label, told.number]
         names, keys = told.names, told.keys
     else:
-        past = stream.past
+        past = stream.recent
         count, seats = len(past.keys), past.subclass[0].copy()
         unknown = past.p_unknown >= 0.5
         own = [

@@ -1,0 +1,187 @@
+"""The commands to a stream: ``stream-osr promote | mute | undo | label``, and ``history``.
+
+With ``--checkpoint`` it is the stream of a run over files, else that of a Kafka service.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stream_osr.errors import InvalidParameter
+from stream_osr.limits import MOST_DIGITS
+from stream_osr.showing import shown
+from stream_osr_connectors.cli.service import OF_SERVICE
+from stream_osr_connectors.terminal import Terminal
+from stream_osr_connectors.values import DecodeError, label_of_text
+
+if TYPE_CHECKING:
+    from stream_osr_connectors.commands import Command, CommandEntry, CommandReceipt
+    from stream_osr_connectors.kafka.settings import ServiceSettings
+
+commands = typer.Typer()
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="Of `stream-osr run` over files; without it, Kafka."),
+]
+Config = Annotated[Path | None, typer.Option("--config", help="Settings of the Kafka service (YAML).")]
+Subclass = Annotated[
+    str,
+    typer.Argument(
+        help="As events name it: on files ID, or several (11,12); on Kafka TOPIC/PARTITION:ID, or global:ID."
+    ),
+]
+Key = Annotated[str, typer.Argument(help="Key of the instance.")]
+OwnLabel = Annotated[str, typer.Argument(help="Its class.")]
+Label = Annotated[str, typer.Argument(help="The class that it is, or is part of.")]
+Whole = Annotated[bool, typer.Option("--int-key", help="The key is a whole number, not text.")]
+Stream = Annotated[str | None, typer.Argument(help="On Kafka: TOPIC/PARTITION.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the audit log.")]
+By = Annotated[str | None, typer.Option("--by", help="Who asks, for the audit log; the login name if not given.")]
+
+
+@commands.command(context_settings=OF_SERVICE)
+def label(
+    context: typer.Context, key: Key, label: OwnLabel, checkpoint: Checkpoint = None, config: Config = None,
+    whole_key: Whole = False, reason: Reason = None, by: By = None
+) -> None:  # fmt: skip
+    """Say which class an instance was of; that is learnt with the next micro-batch.
+
+    Example: stream-osr label reading-7 leak --checkpoint decisions.jsonl.checkpoint
+    """
+    _ask(context)
+
+
+@commands.command(context_settings=OF_SERVICE)
+def promote(
+    context: typer.Context, subclass: Subclass, label: Label, checkpoint: Checkpoint = None, config: Config = None,
+    reason: Reason = None, by: By = None
+) -> None:  # fmt: skip
+    """Say what an emerging subclass is: from the next micro-batch on it is a known class.
+
+    Example: stream-osr promote 11 sky --checkpoint decisions.jsonl.checkpoint
+    """
+    _ask(context)
+
+
+@commands.command(context_settings=OF_SERVICE)
+def mute(
+    context: typer.Context, subclass: Subclass, checkpoint: Checkpoint = None, config: Config = None,
+    reason: Reason = None, by: By = None
+) -> None:  # fmt: skip
+    """Say that an emerging subclass is of no interest: nothing more is told of it.
+
+    Example: stream-osr mute 11 --reason "a lamp" --checkpoint decisions.jsonl.checkpoint
+    """
+    _ask(context)
+
+
+@commands.command(context_settings=OF_SERVICE)
+def undo(
+    context: typer.Context, stream: Stream = None, checkpoint: Checkpoint = None, config: Config = None,
+    reason: Reason = None, by: By = None
+) -> None:  # fmt: skip
+    """Take back what was last asked of a stream: a promotion, a mute or a late label.
+
+    Example: stream-osr undo --checkpoint decisions.jsonl.checkpoint
+    """
+    if checkpoint is not None and stream is not None:
+        raise InvalidParameter(f"undo {shown(stream)} with --checkpoint: files are one stream; leave it out")
+    if checkpoint is None and stream is None:
+        raise InvalidParameter("undo of what? --checkpoint FILE of a run over files, or TOPIC/PARTITION of a service")
+    _ask(context)
+
+
+@commands.command(context_settings=OF_SERVICE)
+def history(context: typer.Context, checkpoint: Checkpoint = None, config: Config = None) -> None:
+    """Print all that was ever asked of a stream: who, when, what and why; of files also what came of it.
+
+    Example: stream-osr history --checkpoint decisions.jsonl.checkpoint
+    """
+    Terminal().say(*([entry.line() for entry in _entries(context)] or ["nothing was ever asked"]))
+
+
+def _entries(context: typer.Context) -> Iterable[CommandEntry]:
+    if (checkpoint := _checkpoint(context)) is not None:
+        from stream_osr_connectors.commands import history
+
+        return history(checkpoint)
+    from stream_osr_connectors.kafka.command_topic import history as history_of_service
+
+    return history_of_service(_settings(context))
+
+
+def _ask(context: typer.Context) -> None:
+    """Give the command of a command line to its stream."""
+    from stream_osr_connectors.commands import Command  # slow to import, and --help does without
+
+    given: dict[str, Any] = context.params
+    action: Any = context.command.name
+    key = _whole(given["key"]) if given.get("whole_key") else given.get("key")
+    by = _login_name() if given["by"] is None else given["by"]
+    command = Command(action, label=given.get("label"), key=key, reason=given["reason"], by=by)
+    if (checkpoint := _checkpoint(context)) is not None:
+        from stream_osr_connectors.files.checkpoint import ask
+
+        receipt = ask(checkpoint, command._replace(subclasses=_ids(given.get("subclass"))))
+    else:
+        receipt = _ask_service(command, given.get("subclass") or given.get("stream"), _settings(context))
+    Terminal().say(receipt.message)
+
+
+def _ask_service(command: Command, name: str | None, settings: ServiceSettings) -> CommandReceipt:
+    from stream_osr_connectors.kafka.command_topic import ask, named
+
+    if command.label is not None:
+        try:
+            command = command._replace(label=label_of_text(str(command.label), settings.label_type))
+        except DecodeError as error:
+            raise InvalidParameter(f"the label {error}") from None
+    return ask(settings, *([command] if name is None else named(settings, name, command)))
+
+
+def _checkpoint(context: typer.Context) -> Path | None:
+    """Return the checkpoint that is meant; ``None``: a service is."""
+    checkpoint, config = context.params["checkpoint"], context.params["config"]
+    if checkpoint is not None and (config is not None or context.args):
+        other = "--config" if config is not None else context.args[0]
+        raise InvalidParameter(f"{other} is of the Kafka service, --checkpoint of a run over files; leave one out")
+    return None if checkpoint is None else Path(checkpoint)
+
+
+def _settings(context: typer.Context) -> ServiceSettings:
+    """Read the settings of the service; no model is needed."""
+    from stream_osr_connectors.kafka.client import quieten
+    from stream_osr_connectors.kafka.settings import load_settings
+
+    quieten()
+    config = context.params["config"]
+    return load_settings(None if config is None else Path(config), context.args, model=Path())
+
+
+def _login_name() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return None
+
+
+def _ids(text: str | None) -> tuple[int, ...]:
+    """Read ids of subclasses, divided by commas."""
+    parts = [] if text is None else [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not (part.isdecimal() and part.isascii() and len(part) <= MOST_DIGITS):
+            raise InvalidParameter(f"{shown(text)} is no id of a subclass; give one such as 11, or several: 11,12")
+    return tuple(int(part) for part in parts)
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidParameter(f"the key {shown(text)} is not a whole number; leave out --int-key") from None

@@ -1,0 +1,332 @@
+"""Summary of the demonstration: known classes, what came and when it was announced, and how right that was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from bisect import bisect
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from stream_osr.showing import counted
+
+if TYPE_CHECKING:
+    from stream_osr import OpenSetRecognizer, TrainingReport
+    from stream_osr.discovery.new_classes import NewClasses
+    from stream_osr.evaluation import OpenSetReport
+    from stream_osr_connectors.cli.demo_files import Files
+    from stream_osr_connectors.terminal import Terminal
+
+WIDTH = 80
+"""Columns that are written, at most."""
+MOST_WIDTH = 1000
+"""Columns that a table may have."""
+KNOWN_STYLE, NEW_STYLE = "blue", "dark_orange"
+"""Blue is known, orange is new, as in the report."""
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+UNKNOWN = "unknown"
+COMMAND = "stream-osr"
+BLOCKS = "·▁▂▃▄▅▆▇█"
+"""From none to all."""
+PLAIN = ".:-=+*%@#"
+"""The same where the terminal has no such letters."""
+ARROW, PLAIN_ARROW = "▲", "^"
+
+
+class Announced(NamedTuple):
+    """A subclass that was announced: its identity, where, what it is like, and the true class of most examples."""
+
+    id: int
+    seq: int
+    nearest: str
+    feature: str
+    shift: float
+    truth: str
+
+
+class DemoResult(NamedTuple):
+    """Result of the demonstration: what the run has written, held against the truth.
+
+    Attributes
+    ----------
+    labels
+        True label of each instance of the stream.
+    known
+        The known classes.
+    counts
+        How often each true label was called what.
+    announced
+        The announcements, in order.
+    made_of
+        True labels of the unknown instances in each subclass.
+    report
+        Figures of merit.
+    """
+
+    labels: Sequence[str]
+    known: Sequence[str]
+    counts: Counter[tuple[str, str]]
+    announced: Sequence[Announced]
+    made_of: dict[int, Counter[str]]
+    report: OpenSetReport
+
+
+class Strip(NamedTuple):
+    """A stream of so many instances, laid out in so many columns.
+
+    Attributes
+    ----------
+    length
+        Instances of the stream, at least one.
+    width
+        Columns, at least one.
+    plain
+        Draw in ASCII.
+
+    Examples
+    --------
+    >>> strip = Strip(length=12, width=4)
+    >>> strip.bars([3, 4, 6, 7, 8, 9, 10, 11])
+    '·▆██'
+    >>> strip.bars([])
+    '····'
+    >>> strip.mark(1, "S1")
+    '▲ S1'
+    >>> strip.mark(11, "S2")
+    'S2 ▲'
+    >>> Strip(length=12, width=4, plain=True).bars([0, 1, 2])
+    '#...'
+    """
+
+    length: int
+    width: int
+    plain: bool = False
+
+    def column(self, seq: int) -> int:
+        """Return the column of an instance."""
+        return min(seq * self.width // self.length, self.width - 1)
+
+    def bars(self, seqs: Iterable[int]) -> str:
+        """Draw which share of each column the instances at these places are."""
+        of_kind = self._count(seqs)
+        letters = PLAIN if self.plain else BLOCKS
+        steps = len(letters) - 1
+        # rounded up: a single instance shows
+        heights = [-(-steps * n // max(total, 1)) for n, total in zip(of_kind, self._sizes(), strict=True)]
+        return "".join(letters[height] for height in heights)
+
+    def mark(self, seq: int, words: str) -> str:
+        """Point at an instance, with words beside it: on the left if there alone is room."""
+        arrow, at = PLAIN_ARROW if self.plain else ARROW, self.column(seq)
+        if at + 2 + len(words) > self.width and len(words) < at:
+            return f"{words} ".rjust(at) + arrow
+        return f"{' ' * at}{arrow} {words}"
+
+    def _sizes(self) -> Sequence[int]:
+        return self._count(range(self.length))
+
+    def _count(self, seqs: Iterable[int]) -> list[int]:
+        counts = [0] * self.width
+        for seq in seqs:
+            counts[self.column(seq)] += 1
+        return counts
+
+
+def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[str]) -> DemoResult:
+    """Hold what a run has written against the true labels."""
+    from stream_osr.evaluation.metrics import OpenSetReport
+
+    report, counts = OpenSetReport(list(known), UNKNOWN), Counter[tuple[str, str]]()
+    made_of: dict[int, Counter[str]] = {}
+    for decision in _lines(decisions):
+        truth, label = labels[decision["seq"]], decision["label"]
+        report.update(truth, label)
+        counts[truth, label] += 1
+        if label == UNKNOWN and decision["subclass_id"] is not None:
+            made_of.setdefault(decision["subclass_id"], Counter[str]()).update([truth])
+    announced = [_announced(event, labels) for event in _lines(events) if event["type"] == "SubclassEmerged"]
+    return DemoResult(labels, known, counts, announced, made_of, report)
+
+
+def _announced(event: dict[str, Any], labels: Sequence[str]) -> Announced:
+    why = event["explanation"]
+    feature, shift = max(why["shift"].items(), key=lambda item: abs(item[1]))
+    truth = Counter(labels[int(key)] for key in event["exemplars"]).most_common(1)[0][0]
+    return Announced(event["subclass_id"], event["seq"], why["nearest_class"], feature, shift, truth)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def introduce(
+    out: Terminal, known: Sequence[str], new: Sequence[str], n_training: int, labels: Sequence[str]
+) -> None:
+    """Say what is known, what will turn up, and what the program is not told."""
+    out.say(
+        f"Small pieces of outdoor photographs, of {_number(len(known) + len(new))} kinds (river's ImageSegments).",
+        f"  known         {', '.join(known)}: {n_training} pieces to train on",
+        f"  will turn up  {', '.join(new)}, one after another, among more of those",
+        f"  not told      the labels of the {len(labels)} pieces that come, that anything new is",
+        "                among them, when, and how many kinds",
+        "",
+    )
+
+
+def trained(out: Terminal, report: TrainingReport) -> None:
+    """Say what training promises."""
+    kinds = sum(report.subclasses.values())
+    low, high = report.recall_interval or (report.known_recall, report.known_recall)
+    out.say(
+        f"Trained: {len(report.instances)} classes, made of {kinds} subclasses. Of the known pieces that come",
+        f"{100 * report.known_recall:.1f} % should be labelled right ({100 * low:.1f} to {100 * high:.1f}).",
+        "",
+    )
+
+
+def tell(out: Terminal, found: DemoResult, model: OpenSetRecognizer, new: Sequence[str]) -> None:
+    """Tell what came of it."""
+    _draw(out, found, new)
+    out.say("", *(_when(found, label) for label in new), "")
+    classes = model.new_classes()
+    _candidates(out, found, classes)
+    out.say(
+        f"estimated number of new classes: {classes.estimate} (the paper's Delta: {classes.delta}); "
+        f"truly {_number(len(new))}",
+        "",
+    )
+    _decisions(out, found, new)
+
+
+def _draw(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
+    """Draw the stream: a row for the known, and one for each new class with its announcement."""
+    side = max(map(len, ("known", *new))) + 2
+    width = max(min(out.width, WIDTH) - side, 20)
+    strip = Strip(len(found.labels), width, plain=out.options.ascii_only)
+    out.print(Text(f"The stream, {len(found.labels)} pieces from left to right: how much of it was what", "bold"))
+    known = (seq for seq, label in enumerate(found.labels) if label in found.known)
+    out.print(_row("known", strip.bars(known), side, KNOWN_STYLE))
+    for label in new:
+        out.print(_row(label, strip.bars(_places(found, label)), side, NEW_STYLE))
+        if (first := _first(found, label)) is not None:
+            out.print(" " * side + strip.mark(first.seq, f"announced as S{first.id}"))
+
+
+def _row(name: str, bars: str, side: int, style: str) -> Text:
+    return Text(name.ljust(side)) + Text(bars, style)
+
+
+def _places(found: DemoResult, label: str) -> list[int]:
+    return [seq for seq, truth in enumerate(found.labels) if truth == label]
+
+
+def _first(found: DemoResult, label: str) -> Announced | None:
+    return next((each for each in found.announced if each.truth == label), None)
+
+
+def _when(found: DemoResult, label: str) -> str:
+    came, first = _places(found, label), _first(found, label)
+    when = "never announced"
+    if first is not None:
+        when = f"announced at {first.seq}, when {bisect(came, first.seq)} of it had come"
+    return f"{label}: first instance at {came[0]}, {when}"
+
+
+def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
+    """Tell what each candidate turned out to be."""
+    from stream_osr.evaluation.composition import in_words
+
+    title = f"What is new: {counted(len(classes.candidates), 'candidate')}, and what each truly holds"
+    table = _table(title, "at", "", "size", "truly", "like", "but for", right=(0, 2))
+    for candidate in classes.candidates:
+        made_of = sum((found.made_of.get(id, Counter()) for id in candidate.subclasses), Counter[str]())
+        announced = [each for each in found.announced if each.id in candidate.subclasses]
+        at, differs = (
+            (str(announced[0].seq), f"{announced[0].feature} {announced[0].shift:+.0f} sd") if announced else ("", "")
+        )
+        size, truly = str(candidate.size), in_words(made_of, most=1)
+        table.add_row(at, candidate.name, size, truly, str(candidate.nearest_class), differs)
+    _show(out, table)
+
+
+def _decisions(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
+    """Show how often each class was called what."""
+    columns = (*found.known, UNKNOWN)
+    table = _table("What each was called", "truth", *columns, right=range(1, len(columns) + 1))
+    for truth in (*found.known, *new):
+        name = f"{truth} (new)" if truth in new else truth
+        table.add_row(name, *(str(found.counts[truth, label] or ".") for label in columns))
+    _show(out, table)
+    report = found.report
+    out.say(
+        f"micro-F over the known classes  {report.micro_f:.3f}",
+        f"recall of the unknown           {report.unknown_recall:.3f}",
+        f"known instances labelled right  {report.known_accuracy:.3f}",
+        "",
+    )
+
+
+def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files: Files) -> None:
+    """Name the files, and three commands that go on with them."""
+    from stream_osr.evaluation.composition import main_class
+
+    named = {name: shlex.quote(str(path)) for name, path in files._asdict().items()}
+    of, program = files.decisions.parent, shlex.quote(_program())
+    out.say(
+        f"All decisions and events, the model and the tables it read are in {of}.",
+        "What next:",
+        "",
+        "# a page of pictures, report.html: what is new, and how right it was",
+        f"{program} report {named['checkpoint']} \\",
+        f"    {named['decisions']} {named['events']} \\",
+        f"    --truth {named['truth']} --key key --label label -o report.html",
+        "# the same on a live page; Ctrl-C ends it",
+        f"{program} watch {named['decisions']}",
+    )
+    for candidate in model.new_classes().candidates:
+        made_of: Counter[str] = sum((found.made_of.get(id, Counter()) for id in candidate.subclasses), Counter())
+        if (name := main_class(made_of)) is not None:
+            ids = ",".join(map(str, candidate.subclasses))
+            out.say(
+                f"# {candidate.name}: {name}, from now on a known class",
+                f"{program} promote {ids} {name} \\",
+                f"    --checkpoint {named['checkpoint']}",
+            )
+            break
+
+
+def _program() -> str:
+    """Name the command as a shell finds it: by its path, if its environment is not active."""
+    begun = Path(sys.argv[0])
+    if begun.name != COMMAND or shutil.which(COMMAND) == str(begun.absolute()):
+        return COMMAND
+    return os.path.relpath(begun)
+
+
+def _number(n: int) -> str:
+    return NUMBERS[n] if n < len(NUMBERS) else str(n)
+
+
+def _table(title: str, *headings: str, right: Collection[int]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for number, heading in enumerate(headings):
+        justify: Literal["left", "right"] = "right" if number in right else "left"
+        table.add_column(heading, justify=justify, no_wrap=True, min_width=4)
+    return table
+
+
+def _show(out: Terminal, table: Table) -> None:
+    """Print a table as wide as it is: on a narrow terminal lines go on below, and nothing is cut."""
+    table.width = Measurement.get(out, out.options.update(max_width=MOST_WIDTH), table).maximum
+    out.print(table)

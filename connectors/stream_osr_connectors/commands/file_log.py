@@ -1,0 +1,241 @@
+"""Commands by file: a log beside a checkpoint that is their queue and their record.
+
+A line is a command, with its number and the time; a later one is its result. Lines are only appended, and are on the
+disk before anybody is told so. A last line without an end is of a process that died over it: nobody was told of it,
+nobody reads it, and the next line takes its place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from stream_osr.atomic import flush_folder, private
+from stream_osr.errors import ConnectorError, InvalidParameter, StreamOSRError
+from stream_osr.showing import printable
+
+from .command import Command, CommandResult, Result
+from .history import CommandEntry, pair_undos
+
+logger = logging.getLogger("stream_osr")
+
+LOCK_SECONDS = 30.0
+"""How long somebody else may be writing the log: a command that is done at once loads and saves a model."""
+
+
+class LogLine(NamedTuple):
+    """A line of the log: a command or its result, with the number of the command and the time (ISO 8601, UTC)."""
+
+    n: int
+    at: str
+    content: Command | CommandResult
+
+
+class CommandLog:
+    """The log beside a checkpoint, read on as it grows.
+
+    Parameters
+    ----------
+    checkpoint
+        The file, by any name; it need not exist.
+
+    Attributes
+    ----------
+    path
+        Where the log is, or will be.
+    last
+        Number of the last command that has been read; 0: of none.
+    """
+
+    def __init__(self, checkpoint: str | os.PathLike[str]) -> None:
+        self.path = Path(f"{os.path.realpath(checkpoint)}.asked.jsonl")
+        self._file: int | None = None
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Read from the beginning again."""
+        self.last = self._offset = self._row = 0
+        self._inode: int | None = None
+
+    def read(self) -> list[LogLine]:
+        """Read on; a line that is none of ours is left, with a word in the log of the program.
+
+        Raises
+        ------
+        ConnectorError
+            If the log cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                if found.st_ino != self._inode or found.st_size < self._offset:
+                    self.rewind()
+                    self._inode = found.st_ino
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ConnectorError(f"cannot read {self.path}: {error.strerror}; check its rights") from None
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        lines: list[LogLine] = []
+        for line in whole.split(b"\n")[:-1]:
+            self._row += 1
+            try:
+                lines.append(_parsed(line))
+            except (ValueError, TypeError, LookupError, RecursionError, AttributeError, StreamOSRError) as error:
+                logger.warning("%s: line %d is left: %s", self.path, self._row, printable(str(error), 300))
+                continue
+            if isinstance(lines[-1].content, Command):
+                self.last = max(self.last, lines[-1].n)
+        return lines
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Be the only one to write the log; within such a block another one does nothing.
+
+        Raises
+        ------
+        ConnectorError
+            If it cannot be written, or somebody else has been writing for long.
+        """
+        if self._file is not None:
+            yield
+            return
+        new = not self.path.exists()
+        try:
+            self._file = private(os.fspath(self.path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        except OSError as error:
+            raise ConnectorError(f"cannot write {self.path}: {error.strerror}; check its folder and rights") from None
+        try:
+            self._lock(self._file)
+            if new:
+                flush_folder(self.path.parent)
+            yield
+        finally:
+            os.close(self._file)  # lets go of the lock
+            self._file = None
+
+    def ask(self, command: Command, above: int = 0) -> int:
+        """Append a command, and return its number, which is above all others and above one that is given."""
+        with self.exclusive():
+            self.read()
+            n = max(self.last, above) + 1
+            self._append({"n": n, "at": _now(), **_given(command)})
+        return n
+
+    def tell(self, n: int, result: CommandResult) -> None:
+        """Append the result of a command."""
+        with self.exclusive():
+            self._append({"of": n, **_given(result), "at": _now()})
+
+    def _append(self, line: Mapping[str, object]) -> None:
+        assert self._file is not None
+        data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        try:
+            end = _end_of_lines(self._file)
+            os.ftruncate(self._file, end)
+            try:
+                written = os.write(self._file, data)
+                while written < len(data):
+                    written += os.write(self._file, data[written:])
+                os.fsync(self._file)
+            except OSError:
+                os.ftruncate(self._file, end)
+                raise
+        except OSError as error:
+            raise ConnectorError(f"cannot write {self.path}: {error.strerror}; nothing was asked") from None
+
+    def _lock(self, file: int) -> None:
+        until = time.monotonic() + LOCK_SECONDS
+        while not _locked(file):
+            if time.monotonic() > until:
+                raise ConnectorError(
+                    f"{self.path} has been held by another process for {LOCK_SECONDS:.0f} s; see what it is about, "
+                    "and try again"
+                )
+            time.sleep(0.02)
+
+
+def history(checkpoint: str | os.PathLike[str]) -> list[CommandEntry]:
+    """List all commands that a checkpoint was ever given, in order; empty: none.
+
+    Raises
+    ------
+    ConnectorError
+        If the log cannot be read.
+    """
+    entries: dict[int, CommandEntry] = {}
+    for n, at, content in CommandLog(checkpoint).read():
+        if isinstance(content, Command):
+            entries[n] = CommandEntry(n, at, content)
+        elif n in entries:  # one that was done again after a crash may have another: that is the one
+            outcome, after, why, _, place = content
+            entries[n] = entries[n]._replace(outcome=outcome, after=after, why=why, place=place)
+    return pair_undos(entries.values())
+
+
+def of_file(command: Command) -> Command:
+    """Check a command to a run over files.
+
+    Raises
+    ------
+    InvalidParameter, InvalidLabel, InvalidInstance
+        If it is not complete, or too long, or names a partition.
+    """
+    if command.partition is not None or command.run is not None:
+        raise InvalidParameter(f"{command.place or command.run}: a run over files is one stream; leave it out")
+    return command.checked()
+
+
+def _given(fields: Command | CommandResult) -> dict[str, Any]:
+    return {name: value for name, value in fields._asdict().items() if value not in (None, ())}
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system that cannot lock; `locking` says so of the checkpoint
+        pass
+    return True
+
+
+def _end_of_lines(file: int) -> int:
+    """Find where the last whole line ends."""
+    end = os.fstat(file).st_size
+    while end:
+        begin = max(0, end - 4096)
+        at = os.pread(file, end - begin, begin).rfind(b"\n")
+        if at >= 0:
+            return begin + at + 1
+        end = begin
+    return 0
+
+
+def _parsed(line: bytes) -> LogLine:
+    fields: dict[str, Any] = json.loads(line)
+    at, n = fields.pop("at"), fields.pop("of" if "of" in fields else "n")
+    if type(n) is not int or n < 1 or not isinstance(at, str):
+        raise ValueError("it has no number or no time")
+    if "outcome" not in fields:
+        return LogLine(n, at, of_file(Command(**{**fields, "subclasses": tuple(fields.get("subclasses", ()))})))
+    result = CommandResult(**fields)
+    texts = all(each is None or isinstance(each, str) for each in (result.why, result.error))
+    if not texts or type(result.after) is not int or result.outcome not in get_args(Result):
+        raise ValueError("it is no outcome")
+    return LogLine(n, at, result)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,324 @@
+"""A run over files: a recognizer between a source and its sinks, with checkpoints that resume exactly once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import ConnectorError, RefusedState
+
+from ..base import CheckedSink, PatientSource, Record, Sink, Source
+from ..commands.command import Command, CommandResult
+from ..commands.file_log import CommandLog
+from ..commands.runner import CommandRunner
+from .checkpoint import Checkpoint, save_checkpoint, settle
+from .intake import Intake
+from .locking import sole_writer
+
+__all__ = ["FileRun", "Sinks", "go_on"]
+
+logger = logging.getLogger("stream_osr")
+
+SHOW_SECONDS = 1.0
+"""How often outputs are flushed where the source waits for more: somebody may follow them as they grow."""
+
+
+class Sinks(NamedTuple):
+    """Sinks of decisions, events and unusable records.
+
+    Attributes
+    ----------
+    decisions
+        Takes :meth:`stream_osr.Decision.as_dict` of every decision.
+    events
+        Takes :meth:`stream_osr.Event.as_dict` of every event; ``None``: they are counted only.
+    errors
+        Takes ``row``, ``reason`` and ``raw`` (the line as it came) of every record that is set aside; ``None``: they
+        are counted only.
+    """
+
+    decisions: Sink
+    events: Sink | None = None
+    errors: Sink | None = None
+
+    def flush(self) -> None:
+        """Make durable what all of them were given."""
+        for sink in self:
+            if sink is not None:
+                sink.flush()
+
+
+def check_outputs(checkpoint: Checkpoint, paths: Sequence[str | os.PathLike[str] | None]) -> None:
+    """Look for the outputs of a checkpoint, in the order of `Sinks`, before opening them would make new ones.
+
+    Raises
+    ------
+    ConnectorError
+        If one is not there that has to go on, or is given now and was not then, or the other way round.
+    """
+    _check_given(checkpoint, paths)
+    for name, path, position in zip(Sinks._fields, paths, checkpoint.sinks, strict=True):
+        held = {} if position is None else position
+        if path is not None and (held.get("offset") or held.get("parts")) and not Path(path).exists():
+            size = f"{held['parts']} parts" if "parts" in held else f"{held['offset']} bytes"
+            raise ConnectorError(
+                f"{os.fspath(path)} is not there; the checkpoint expects it, with {size} of {name}: give the name "
+                "that the run was begun with, put the file back, or begin anew without --resume"
+            )
+
+
+def _check_given(checkpoint: Checkpoint, given: Sequence[object]) -> None:
+    for name, each, position in zip(Sinks._fields, given, checkpoint.sinks, strict=True):
+        if (each is None) != (position is None):
+            was, now = ("not given", "given") if position is None else ("given", "not given")
+            raise ConnectorError(
+                f"{name} was {was} when the checkpoint was written and is {now} here; resume as it was"
+            )
+
+
+def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:
+    """Put source and sinks where the checkpoint left them: what was written after it is taken back.
+
+    Nothing is taken back before the source and every sink that can tell (`CheckedSink`) have agreed.
+
+    Raises
+    ------
+    ConnectorError
+        If one of them cannot go on from there, is not the one of the checkpoint, or a sink is there now that was not
+        then.
+    """
+    _check_given(checkpoint, sinks)
+    given = [(sink, position) for sink, position in zip(sinks, checkpoint.sinks, strict=True) if sink is not None]
+    for sink, position in given:
+        if isinstance(sink, CheckedSink):
+            sink.check(position)
+    source.seek(checkpoint.source)
+    for sink, position in sorted(given, key=lambda pair: isinstance(pair[0], CheckedSink)):
+        sink.truncate(position)
+
+
+@dataclass
+class FileRun:
+    """A run: a recognizer between a source and its sinks, in constant memory.
+
+    Delivery: with a checkpoint, exactly once across crashes and interruptions for sinks that can be truncated (a run
+    goes on by :meth:`go_on`). A record that the source cannot decode, or the recognizer cannot use, or that is unlike
+    those of training (:func:`stream_osr.unlike.check_features`) is set aside with its reason, and the stream goes on;
+    so are the records of a micro-batch that cannot be closed (:mod:`.intake`). The recognizer counts them
+    (``counters["refused"]``, ``signals.data_quality``).
+
+    Commands to the checkpoint (:mod:`stream_osr_connectors.commands`) are applied between two records, also while the
+    source waits for more, and the checkpoint is saved at once.
+
+    Parameters
+    ----------
+    model
+        A trained recognizer.
+    source
+        Where instances come from; labelled ones are evidence for the classes.
+    sinks
+        Where decisions, events and unusable records go.
+    checkpoint
+        File to write checkpoints to; no other run writes it meanwhile.
+    checkpoint_every
+        Records between two checkpoints.
+    started
+        Checkpoint that source and sinks stand at; see :meth:`go_on`.
+    reading
+        How the input is read, to be found in the checkpoint.
+    stop
+        Asked before each record.
+    progress
+        Told the number of records read, after each.
+    complain
+        Told row and reason of each record that is set aside.
+    tell
+        Told number, command and result of each command.
+
+    Attributes
+    ----------
+    totals
+        Counts of records ``read``, ``decided``, ``labelled``, ``set_aside``, of ``events``, and of ``cuts`` of a
+        followed file.
+    reasons
+        Counts of the records that are set aside, by the kind of their reason.
+
+    Examples
+    --------
+    >>> from stream_osr_connectors.files import MemorySink, MemorySource
+    >>> model = OpenSetRecognizer(batch_size=2)
+    >>> for i in range(60):
+    ...     model.learn_one({"x": i % 7, "y": i % 5}, "near")
+    ...     model.learn_one({"x": i % 7 + 50, "y": i % 5}, "far")
+    >>> _ = model.freeze()
+    >>> out = MemorySink()
+    >>> source = MemorySource([{"x": 2, "y": 3}, {"x": "two", "y": 3}, {"x": 52, "y": 1}, {"x": 400, "y": -90}])
+    >>> sorted(FileRun(model, source, Sinks(out)).run().items())
+    [('decided', 3), ('read', 4), ('set_aside', 1)]
+    >>> [record["nearest_class"] for record in out.records[:2]], out.records[2]["label"]
+    (['near', 'far'], 'unknown')
+    """
+
+    model: OpenSetRecognizer
+    source: Source
+    sinks: Sinks
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 10_000
+    started: Checkpoint | None = None
+    reading: Mapping[str, Any] | None = None
+    stop: Callable[[], bool] = lambda: False
+    progress: Callable[[int], None] = lambda read: None
+    complain: Callable[[int, str], None] = lambda row, reason: None
+    tell: Callable[[int, Command, CommandResult], None] = lambda n, command, result: None
+
+    def __post_init__(self) -> None:
+        started = self.started
+        self.totals: Counter[str] = Counter() if started is None else started.totals
+        self.reasons: Counter[str] = Counter() if started is None else Counter(started.reasons)
+        self._position = None if started is None else started.source
+        self._intake = Intake(self.model, self.totals, self.sinks.errors, self.complain, self.reasons)
+        self._runner: CommandRunner | None = None
+        self._changed, self._unsaved = False, 0
+        self._visible, self._show_at = self._written(), 0.0
+
+    @classmethod
+    def go_on(cls, started: Checkpoint, source: Source, sinks: Sinks, **options: Any) -> FileRun:
+        """Make the run that goes on from a checkpoint; source and sinks are put where it left them (:func:`go_on`).
+
+        Raises
+        ------
+        ConnectorError
+            If one of them cannot go on from there.
+        """
+        go_on(started, source, sinks)
+        return cls(started.model, source, sinks, started=started, **options)
+
+    def run(self) -> Counter[str]:
+        """Feed the source to the recognizer until it ends or ``stop`` says so; return :attr:`totals`.
+
+        Raises
+        ------
+        ConnectorError
+            If the source cannot be read on, a sink does not take a record, or another run writes the checkpoint.
+        PersistenceError
+            If the checkpoint cannot be written. One on the way that could not be read again (`RefusedState`) is left
+            out with a line in the log and counted (``checkpoints_refused``): the one before stays. The last one
+            raises.
+        """
+        if self.checkpoint is None:
+            self._run()
+            return self.totals
+        log = CommandLog(self.checkpoint)
+        with sole_writer(self.checkpoint):
+            self._runner = CommandRunner(log, self.totals, begins=self.started is None)
+            self._run()
+        if self._runner.last_look():
+            for each in settle(self.checkpoint, log) or ():
+                self.tell(*each)
+        return self.totals
+
+    def _run(self) -> None:
+        source = self.source
+        patient = source if isinstance(source, PatientSource) and source.while_waiting(self._wait) else None
+        self._apply_commands()
+        try:
+            stopped = self._read(flushes=patient is not None)
+        except _Stopped:
+            stopped = True
+        if cuts := getattr(source, "cuts", 0):
+            self.totals["cuts"] += cuts
+        goes_on = stopped and (patient is None or patient.resumes)
+        self._apply_commands(last=not goes_on)
+        if not goes_on:
+            self._intake.flush()
+            self._publish()
+        self._save()
+        self.sinks.flush()
+
+    def _read(self, *, flushes: bool) -> bool:
+        """Take in record after record; return whether the run was told to stop."""
+        for record in self.source:
+            self.totals["read"] += 1
+            self._position, self._changed = record.position, True
+            self._unsaved += 1
+            self._intake.take(record)
+            self._publish()
+            self.progress(self.totals["read"])
+            if isinstance(record, Record) and record.ignored:
+                self.model.note_ignored(record.ignored)
+            if self._unsaved >= self.checkpoint_every:
+                self._try_to_save()
+            self._apply_commands()
+            if flushes:
+                self._show()
+            if self.stop():
+                return True
+        return False
+
+    def _wait(self) -> None:
+        self._apply_commands()
+        self._show(at_once=True)
+        if self.stop():
+            raise _Stopped
+
+    def _apply_commands(self, *, last: bool = False) -> None:
+        """Apply the commands that are due, or all of them if no more records come."""
+        if self._runner is None or not (self._runner.last_look() if last else self._runner.due()):
+            return
+        done = self._runner.run(self.model, all=last)
+        self._changed = True
+        self._publish()
+        self._try_to_save()
+        for each in done:
+            self.tell(*each)
+
+    def _publish(self) -> None:
+        for decision in self.model.drain():
+            self.totals["decided"] += 1
+            self.sinks.decisions.write(decision.as_dict())
+        for event in self.model.drain_events():
+            self.totals["events"] += 1
+            if self.sinks.events is not None:
+                self.sinks.events.write(event.as_dict())
+
+    def _save(self) -> None:
+        """Write a checkpoint, if anything has changed since the run began."""
+        if self.checkpoint is not None and self._changed:
+            self._flush()
+            places = tuple(None if sink is None else sink.position() for sink in self.sinks)
+            now = Checkpoint(self.model, self._position, places, self.totals, self.reading, self.reasons)
+            save_checkpoint(self.checkpoint, now)
+
+    def _try_to_save(self) -> None:
+        """Write a checkpoint, or say why one that could not be read again is left out."""
+        try:
+            self._save()
+        except RefusedState as error:
+            self.totals["checkpoints_refused"] += 1
+            logger.error("%s", error)
+        self._unsaved = 0
+
+    def _show(self, *, at_once: bool = False) -> None:
+        """Let others see what was written, once a second."""
+        now = time.monotonic()
+        if (at_once or now >= self._show_at) and self._written() != self._visible:
+            self._flush()
+            self._show_at = now + SHOW_SECONDS
+
+    def _flush(self) -> None:
+        self.sinks.flush()
+        self._visible = self._written()
+
+    def _written(self) -> int:
+        return self.totals["decided"] + self.totals["events"] + self.totals["set_aside"]
+
+
+class _Stopped(Exception):
+    """The run was told to stop while its source waited."""

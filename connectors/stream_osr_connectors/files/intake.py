@@ -1,0 +1,158 @@
+"""Intake of records by a recognizer: what cannot be used, and a micro-batch that cannot be closed, is set aside."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.config import Label
+from stream_osr.errors import InvalidInstance, InvalidLabel, NotTrained, StreamOSRError
+from stream_osr.labels import as_known
+from stream_osr.showing import printable
+from stream_osr.unlike import check_features
+
+from ..base import BadRecord, Record, Sink
+from .rejected_record import RejectedRecord, count_kind, raw_of, reason_of, row_of
+
+logger = logging.getLogger("stream_osr")
+
+ATTEMPTS = 3
+"""How often something is tried that closes a micro-batch."""
+
+
+class Intake:
+    """Records on their way into a recognizer.
+
+    An error of ours, or want of memory, may keep a micro-batch from being closed. It is tried a few times. Then the
+    batch is closed without its last record; if that fails too, its instances are given up. The stream goes on.
+
+    Parameters
+    ----------
+    model
+        The recognizer.
+    totals
+        Counts records ``read``, ``labelled`` and ``set_aside``.
+    errors
+        Takes what is set aside.
+    complain
+        Told row and reason of each record that is set aside.
+    reasons
+        Counts these by the kind of their reason.
+    """
+
+    def __init__(
+        self,
+        model: OpenSetRecognizer,
+        totals: Counter[str],
+        errors: Sink | None,
+        complain: Callable[[int, str], None],
+        reasons: Counter[str],
+    ) -> None:
+        self._model, self._totals, self._errors = model, totals, errors
+        self._complain, self._reasons = complain, reasons
+        self._records: deque[tuple[int, Record]] = deque(maxlen=model.batch_size)
+
+    def take(self, record: Record | BadRecord) -> None:
+        """Hand a record, the latest of ``totals["read"]``, to the recognizer, or set it aside."""
+        if isinstance(record, BadRecord):
+            self._set_aside(RejectedRecord(record.row, reason_of(record, record.reason), record.raw))
+            return
+        number, bad = self._totals["read"], self._model.counters["bad_rows"]
+        try:
+            _check(self._model, record)
+            known = record._replace(label=label_in(self._model, record.label))
+            learnt, given_up = self._learn(known, number)
+        except (InvalidInstance, InvalidLabel) as error:
+            refused = RejectedRecord(row_of(record, number), reason_of(record, str(error)), raw_of(record))
+            self._set_aside(refused, counted=self._model.counters["bad_rows"] - bad)
+            return
+        if learnt and record.label is not None:
+            self._totals["labelled"] += 1
+        for each in given_up:
+            self._set_aside(each)
+
+    def flush(self) -> None:
+        """Close the micro-batch as it is, and set aside what is given up."""
+        if (error := self._failure(self._model.flush)) is not None:
+            given_up = self._give_up(error)
+            self._model.flush()
+            for each in given_up:
+                self._set_aside(each)
+
+    def _set_aside(self, refused: RejectedRecord, *, counted: int = 0) -> None:
+        self._totals["set_aside"] += 1
+        self._model.count_refused(counted=counted)
+        count_kind(self._reasons, refused.reason)
+        self._complain(refused.row, refused.reason)
+        if self._errors is not None:
+            self._errors.write(refused._asdict())
+
+    def _learn(self, record: Record, number: int) -> tuple[bool, list[RejectedRecord]]:
+        """Learn a record; return whether it was learnt, and which records were given up, in order, it among them."""
+        model, row = self._model, row_of(record, number)
+        learn = partial(model.learn_one, record.features, record.label, t=record.time, key=record.key)
+        skipped, given_up = model.counters["skipped"], list[RejectedRecord]()
+        error = self._failure(learn)
+        if error is not None:
+            without = self._failure(model.close_batch)
+            if without is not None:
+                given_up, error = self._give_up(without), self._failure(learn)
+        if error is not None:
+            return False, [*given_up, RejectedRecord(row, _reason(error), raw_of(record))]
+        if record.label is None and model.counters["skipped"] == skipped:
+            self._records.append((row, record))
+        return True, given_up
+
+    def _failure(self, call: Callable[[], object]) -> Exception | None:
+        """Try something that may close a micro-batch, and return the error if it fails every time."""
+        failure: Exception | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                call()
+            except StreamOSRError:
+                raise
+            except Exception as error:
+                if self._model.value.training is not None:
+                    raise
+                failure = error
+            else:
+                return None
+        logger.error("a micro-batch could not be closed in %d attempts", ATTEMPTS, exc_info=failure)
+        return failure
+
+    def _give_up(self, error: Exception) -> list[RejectedRecord]:
+        reason = _reason(error)
+        failed = self._model.set_batch_aside(reason)
+        instances = [each for each in failed if each.x is not None]
+        known = [*self._records][-len(instances) :] if instances else []
+        self._records.clear()
+        earlier = instances[: len(instances) - len(known)]
+        before = f"{reason}; it was read by an earlier run"
+        out = [RejectedRecord(0, before, raw_of(Record(each.x or {}, each.key))) for each in earlier]
+        out += [RejectedRecord(row, reason, raw_of(record)) for row, record in known]
+        labels = [each for each in failed if each.x is None]
+        return out + [
+            RejectedRecord(0, f"{reason}; it is a label", raw_of(Record({}, i.key, None, i.label))) for i in labels
+        ]
+
+
+def _reason(error: Exception) -> str:
+    return printable(f"its micro-batch could not be closed: {type(error).__name__}: {error}", 500)
+
+
+def label_in(model: OpenSetRecognizer, label: Label | None) -> Any:
+    """Return the label that a trained model has for one of a file: labels are compared as they are spelled."""
+    return label if label is None or model.value.training is not None else as_known(label, model.value.labels)
+
+
+def _check(model: OpenSetRecognizer, record: Record) -> None:
+    """Refuse an instance without the features of the model, as soon as there is one."""
+    try:
+        trained = model.trained
+    except NotTrained:
+        return
+    check_features(trained, record.features, record.found)

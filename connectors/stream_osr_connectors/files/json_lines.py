@@ -1,0 +1,186 @@
+"""Records from and to JSON Lines: one object on each line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from stream_osr.errors import ConnectorError
+from stream_osr.showing import shown
+
+from ..base import BadRecord, Record
+from ..values import DecodeError, plain
+from .byte_sink import ByteSink
+from .line_source import LineSource, raw_text, without_break
+
+
+class JsonLinesSink(ByteSink):
+    r"""Records as compact JSON objects, one on each line, their keys in the given order.
+
+    Floats are written with as many digits as bring back the same float; NaN and infinite ones, which JSON
+    does not have, as ``null``; numpy's scalars and arrays as what they hold. The text is ASCII.
+
+    Delivery: what was written is durable after `flush`; together with `truncate` to a stored `position`
+    every record is in the file exactly once. Standard output and pipes take nothing back: at least once.
+    Positions are those of `ByteSink`. While it is open, no other sink opens the same file.
+
+    Parameters
+    ----------
+    path
+        The file, replaced by the first `write` or `flush` unless `truncate` continues it; one that ends
+        in ``.gz`` is compressed; ``-`` is standard output.
+    private
+        Whether a file that is made is its owner's alone; one that exists keeps its rights.
+
+    Raises
+    ------
+    ConnectorError
+        If the file cannot be opened or written, somebody else is writing it, or a value has no form in JSON.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "decisions.jsonl")
+    ...     with JsonLinesSink(path) as sink:
+    ...         sink.write({"key": "a7", "probability": 0.1, "distance": float("nan")})
+    ...     path.read_text()
+    '{"key":"a7","probability":0.1,"distance":null}\n'
+    """
+
+    def write(self, record: Mapping[str, object]) -> None:
+        """Append one record.
+
+        Raises
+        ------
+        ConnectorError
+            If the file does not take it, or a value has no form in JSON; the record is then not written.
+        """
+        self._put(f"{json_text(record)}\n".encode())
+
+
+_encode: Callable[[object], str] = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def json_text(value: object) -> str:
+    """Write a value as compact JSON in ASCII.
+
+    Raises
+    ------
+    ConnectorError
+        If the value has no form in JSON.
+
+    >>> json_text({"p": 0.5, "seen": [1, None]})
+    '{"p":0.5,"seen":[1,null]}'
+    """
+    try:
+        return _encode(plain(value))
+    except (TypeError, ValueError) as error:
+        raise ConnectorError(f"cannot write {shown(value)} as JSON: {error}") from None
+
+
+_ARRAY = re.compile(rb"\s*\[\s*(?:\{|$)")
+"""How a file begins that holds one array of objects."""
+
+
+class JsonLinesSource(LineSource):
+    r"""Records from a JSON Lines file: one object on each line.
+
+    Features are the fields of the nested object ``"features"`` where there is one, otherwise all numeric
+    fields (``true`` and ``false`` included) that are not the key, the time or the label. Values pass as
+    JSON gives them; ``NaN`` is a missing value (``None``). A line that cannot be used becomes a
+    `BadRecord` and reading goes on with the next one; blank lines are skipped.
+
+    Delivery: every line once and in order, replayable from a file, not from standard input. Positions are
+    ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
+    counted in the decompressed content; a pipe has no hash.
+
+    Parameters
+    ----------
+    path
+        The file, read as UTF-8; one that ends in ``.gz`` is decompressed; ``-`` is standard input.
+    key, time, label
+        Names of the fields that hold the key (text or a whole number), the event time (seconds since 1970
+        or an ISO 8601 timestamp, UTC unless it says otherwise) and the label (text, a whole number, true
+        or false). A line without the field has no key, time or label.
+    features
+        Names of the features, if not all others; a line without one of them lacks that value, and the
+        values may be of any type.
+    label_type
+        ``"auto"`` leaves a label what JSON says it is; ``"str"`` turns it into text, ``"int"`` into a whole
+        number, so that the labels equal those of another file.
+    max_record_bytes
+        Longest line that is accepted.
+    follow
+        Wait for more at the end of the file: it is being written. Of standard input: it is a pipe, and something
+        else is done while it waits (``while_waiting``).
+
+    Raises
+    ------
+    ConnectorError
+        If the file cannot be opened, and while iterating if it cannot be read on, for instance because
+        its gzip data are cut off; everything before that was delivered.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sensors.jsonl")
+    ...     _ = path.write_text('{"id": 7, "a": 1.5, "b": NaN, "note": "ok"}\n{"id": 8\n')
+    ...     with JsonLinesSource(path, key="id", features=["a", "b"]) as source:
+    ...         good, bad = source
+    >>> good.key, good.features
+    (7, {'a': 1.5, 'b': None})
+    >>> bad.row, bad.reason
+    (2, "not JSON: expecting ',' delimiter at character 9")
+    """
+
+    def __next__(self) -> Record | BadRecord:
+        line = next(self._lines)
+        while line.is_blank():
+            line = next(self._lines)
+        position = self._lines.position_after(line)
+        if line.row == 1 and _ARRAY.match(line.data):
+            raise ConnectorError(
+                f"{self._lines.name} holds a JSON array; JSON Lines has one object on each line, without brackets "
+                "around all of them and commas between (`jq -c .[]` writes it so)"
+            )
+        if line.row == 1 and line.data.strip() == b"{":
+            raise ConnectorError(
+                f"{self._lines.name} holds an object over several lines; JSON Lines has one object on each line "
+                "(`jq -c .` writes it so)"
+            )
+        try:
+            text = line.text()
+            return self._fields.record(_parse(text.rstrip()), position, without_break(text))
+        except DecodeError as error:
+            return BadRecord(position, line.row, raw_text([line]), str(error))
+
+
+def _constant(name: str) -> None:
+    """Read the constants that Python's JSON knows and the standard does not."""
+    if name != "NaN":
+        raise DecodeError(f"{name} is not a number that can be used; write null if the value is missing")
+
+
+_decode: Callable[[str], object] = json.JSONDecoder(parse_constant=_constant).decode
+
+
+def _parse(text: str) -> dict[str, object]:
+    try:
+        value = _decode(text)
+    except DecodeError:
+        raise
+    except json.JSONDecodeError as error:
+        reason = error.msg[:1].lower() + error.msg[1:]
+        raise DecodeError(f"not JSON: {reason} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise DecodeError("the JSON is nested too deeply") from None
+    except ValueError as error:  # a whole number of thousands of digits
+        raise DecodeError(f"not usable JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise DecodeError(f"the line holds {shown(value)}, not a JSON object of named fields")
+    return value

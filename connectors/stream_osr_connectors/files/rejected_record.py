@@ -1,0 +1,80 @@
+"""A record that is set aside: where it stood, why, and what was read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from stream_osr.errors import ConnectorError
+
+from ..base import BadRecord, Record
+from ..values import written
+from .json_lines import json_text
+
+
+class RejectedRecord(NamedTuple):
+    """A record that is set aside: its row (0: of an earlier run), why, and what it was read from."""
+
+    row: int
+    reason: str
+    raw: str
+
+
+def row_of(record: Record, number: int) -> int:
+    """Row of a record in its file, or else its number."""
+    row = (record.position or {}).get("row", number)
+    return row if isinstance(row, int) else number
+
+
+def reason_of(record: Record | BadRecord, reason: str) -> str:
+    """Give the reason, and before it the file, where the input is several.
+
+    >>> reason_of(Record({}, position={"file": "day2.csv", "row": 2}), "it has no label")
+    'day2.csv: it has no label'
+    """
+    file = (record.position or {}).get("file")
+    return f"{file}: {reason}" if isinstance(file, str) else reason
+
+
+MOST_KINDS, OTHERS = 50, "other reasons"
+"""Number of kinds of reasons that are counted separately, and the name of all others."""
+_FILE = re.compile(r"\A.{1,255}?\.(?:csv|tsv|jsonl?|ndjson|parquet|pq)(?:\.gz)?: ")
+_FIGURE = re.compile(r"(?<![\w.])[-+]?\d[\w.,:+-]*")
+_VALUE = re.compile(r"\b(is|holds|has) ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?(?:inf|nan))(?: \(\w+\))?")
+
+
+def kind_of(reason: str) -> str:
+    """Say what a reason has in common with others of its kind: all but the file, values, figures and the remedy.
+
+    >>> kind_of("feature 'flow' is 'high' (str): expected a finite number (None or NaN if missing); leave it out")
+    "feature 'flow' is …: expected a finite number (None or NaN if missing)"
+    >>> kind_of("day2.csv: the row has 3 fields, the header 4; check delimiters and quotes")
+    'the row has … fields, the header …'
+    """
+    first = _FILE.sub("", reason).partition("; ")[0]
+    return _FIGURE.sub("…", _VALUE.sub(r"\1 …", first))[:200]
+
+
+def count_kind(reasons: Counter[str], reason: str) -> None:
+    """Count a reason by its kind; all kinds beyond ``MOST_KINDS`` are counted as one."""
+    kind = kind_of(reason)
+    reasons[kind if kind in reasons or len(reasons) < MOST_KINDS else OTHERS] += 1
+
+
+def raw_of(record: Record) -> str:
+    """Give what a record was read from: its line as it came, or what there is of it as JSON, or as Python writes it.
+
+    >>> raw_of(Record({"x": 1.0}, raw='{"x": 1e0}')), raw_of(Record({"x": 1.0}, raw={"x": 1.0, "id": 7}))
+    ('{"x": 1e0}', '{"x":1.0,"id":7}')
+    >>> raw_of(Record({"x": 1.0}, key="a7"))
+    "('a7', {'x': 1.0})"
+    """
+    if isinstance(record.raw, str):
+        return record.raw
+    if record.raw is not None:
+        try:
+            return json_text(record.raw)
+        except ConnectorError:
+            return written(record.raw)
+    return written(record.features if record.key is None else (record.key, record.features))

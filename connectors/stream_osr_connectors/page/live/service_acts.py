@@ -1,0 +1,91 @@
+"""Commands of the page to a Kafka service: written to its topic of labels, which is its history, too."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from stream_osr.errors import InvalidParameter, StreamOSRError
+from stream_osr_connectors.commands import Command, CommandEntry, CommandReceipt
+from stream_osr_connectors.commands.history import pair_undos
+from stream_osr_connectors.kafka.client import ClientError, TopicFollower, start_explained
+from stream_osr_connectors.kafka.command_topic import ask, entry_of
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.page.live.acts import Acts
+
+WAIT = 0.2
+"""Seconds that a look at the topic waits for records."""
+MOST_KEPT = 1000
+"""Entries that are remembered: the latest."""
+
+
+class ServiceActs(Acts):
+    """Commands to a service.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    allowed
+        Whether anything may be asked.
+    """
+
+    def __init__(self, settings: ServiceSettings, *, allowed: bool) -> None:
+        super().__init__(allowed=allowed and settings.labels is not None)
+        self._settings = settings
+        self._missing = allowed and settings.labels is None
+        self._kept: deque[CommandEntry] = deque(maxlen=MOST_KEPT)
+        self._reading = threading.Lock()
+        self._stop = threading.Event()
+        if settings.labels is not None:
+            threading.Thread(target=self._run, args=(settings.labels,), name="labels", daemon=True).start()
+
+    def _run(self, topic: str) -> None:
+        begin: int | None = None
+        while not self._stop.is_set():
+            follower: TopicFollower | None = None
+            try:
+                with start_explained(self._settings):
+                    follower = TopicFollower.of(self._settings, topic)
+                    first, _ = follower.bounds()
+                    follower.seek({place: offset if begin is None else begin for place, offset in first.items()})
+                    while not self._stop.is_set():
+                        self._trouble = ""
+                        for record in follower.poll(WAIT):
+                            begin = record.offset + 1
+                            self._take(entry_of(record))
+            except (StreamOSRError, ClientError) as error:
+                self._trouble = f"What was asked cannot be read just now: {error}"
+                self.version += 1
+                self._stop.wait(2.0)
+            finally:
+                if follower is not None:
+                    follower.close()
+
+    def _take(self, entry: CommandEntry) -> None:
+        if entry.command is not None:
+            with self._reading:
+                self._kept.append(entry)
+                self.version += 1
+
+    def look(self) -> None:
+        """Note which commands an undo has taken back; a thread reads the topic."""
+        with self._reading:
+            kept = list(self._kept)
+        if len(kept) != len(self._entries) or kept[-1:] != [*self._entries[-1:]]:
+            self._entries = pair_undos(kept)
+
+    def _send(self, commands: Sequence[Command]) -> CommandReceipt:
+        if commands[0].action == "undo" and commands[0].partition is None:
+            raise InvalidParameter("nothing was asked that could be taken back")
+        return ask(self._settings, *commands)
+
+    def notes(self) -> Sequence[str]:
+        """Say what could not be read."""
+        missing = "Nobody can act: the service has no topic of labels (setting labels)."
+        return [*super().notes(), *([missing] if self._missing else [])]
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()

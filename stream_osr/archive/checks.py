@@ -1,0 +1,368 @@
+"""Checks of values, parts before the whole: every field by its rule, then what has to hold between fields.
+
+Both stand in ``records.table``; here are the functions that its relations use. What follows from other fields is
+computed anew, and what a file says of it has to agree within rounding. What decides whether a matrix can be worked
+with comes first: nothing after it sees one that is not positive definite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stream_osr.archive import rules
+from stream_osr.archive.form import Form, Refused, form_of, in_memory
+from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS, ROWS
+from stream_osr.archive.rules import Rule, Scope, need
+from stream_osr.config import Arguments, Parameters, archived
+from stream_osr.discovery.lives import RECENT
+from stream_osr.discovery.reservoir import LEAST_ROOM, priority
+from stream_osr.errors import PersistenceError
+from stream_osr.labels import check_label, unknown_label
+from stream_osr.model.dependence import LAGS
+from stream_osr.model.dishes import log_constant
+from stream_osr.model.gaussian import diagonal, full
+from stream_osr.model.jit import Array
+from stream_osr.model.known import densities
+from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape, width_of
+from stream_osr.showing import printable, shown
+
+REMEDY = "save it again, or go back to an earlier copy"
+MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
+"""Arguments that an archive may not ask more of: they stand for time and memory without a single instance."""
+ROUNDING = 1e-6
+"""Relative error of what has been added and subtracted for long (``tests/model/test_dishes.py``)."""
+WORST = 1e-11
+"""What a unit of the condition number adds to it."""
+LEAST_SCATTER = 0.01
+"""Of that of the base measure. An instance that leaves a subclass may take more than it brought: known classes that
+follow their instances have moved meanwhile (``follow_drift``; .985 was seen)."""
+
+
+def near(found: Any, expected: Any, rounding: float = ROUNDING) -> bool:
+    """Compare numbers that are computed in two ways; minus infinity is equal to itself."""
+    found, expected = np.asarray(found, float), np.asarray(expected, float)
+    with np.errstate(invalid="ignore"):
+        fits = np.abs(found - expected) <= rounding * np.maximum(1.0, np.abs(expected))
+    return bool((fits | (found == expected)).all())
+
+
+def once(values: Any) -> bool:
+    """Say whether each value occurs once."""
+    return len(set(values)) == len(values)
+
+
+def array(values: Array | None) -> Array:
+    """Return values that may not be there: then none."""
+    return np.zeros(0, np.int64) if values is None else values
+
+
+def begins(counts: Array | None) -> list[int]:
+    """List where parts of these sizes begin."""
+    return [int(end - size) for end, size in zip(np.cumsum(array(counts)), array(counts), strict=True)]
+
+
+def _memory(form: Form) -> Any:
+    return in_memory(form, RECORDS, {})
+
+
+def rows_fit(rows: Array, base: Form, where: str) -> bool:
+    """Check that whitened rows, shape (n, C + d) or homogeneous, are as wide as they should, and name places."""
+    prior: Prior = _memory(base)
+    wide = rows.shape[1] in (width_of(prior), width_of(prior) + 1)
+    need(wide, where, f"of {rows.shape[1]} numbers", f"{width_of(prior)}: categories and dimensions")
+    own, ends = rows[:, : len(prior.first)], np.append(prior.first[1:], len(prior.pseudo))
+    need(((own >= prior.first) & (own < ends) & (own % 1.0 == 0.0)).all(), where, "of others", "places of categories")
+    return True
+
+
+def kept_fit(kept: Form | None, base: Form) -> bool:
+    """Check the rows that are kept of a subclass."""
+    if kept is None or not len(kept.seq):
+        return True
+    return kept.rows.shape[1] == width_of(_memory(base)) and rows_fit(kept.rows, base, "Reservoir.rows")
+
+
+def definite(matrix: Array, where: str) -> bool:
+    """Refuse what is no symmetric positive definite matrix."""
+    same = np.allclose(matrix, matrix.T, rtol=ROUNDING, atol=ROUNDING * float(np.abs(matrix).max(initial=0.0)))
+    need(same, where, "not symmetric", "a symmetric matrix")
+    try:
+        if not (np.diag(matrix) > 0.0).all():
+            raise np.linalg.LinAlgError
+        scale = np.sqrt(np.diag(matrix))
+        np.linalg.cholesky(matrix / np.outer(scale, scale))
+    except np.linalg.LinAlgError:
+        raise Refused(where, "not positive definite", "a covariance or what is left of one") from None
+    return True
+
+
+def statistics_fit(statistics: Form, base: Form | Prior, where: str) -> bool:
+    """Check sizes, matrices and counts of subclasses under a base measure."""
+    prior: Prior = base if isinstance(base, Prior) else _memory(base)
+    size, matrix, counts, d = statistics.size, statistics.matrix, statistics.counts, prior.n_features
+    shape, places = statistics_shape(prior), len(prior.pseudo)
+    need(matrix.shape[1:] == shape, f"{where}.matrix", f"of {matrix.shape[1:]} for each", f"{shape}")
+    right = places == 0 if counts is None else counts.shape[1] == places > 0
+    need(right, f"{where}.counts", "of others", f"counts of {places} places: Prior.pseudo")
+    for own in np.split(counts, prior.first[1:], axis=1) if counts is not None else ():
+        fits = near(own[:, 0], own[:, 1:].sum(axis=1), 0.0) and (own[:, 0] <= size).all()
+        need(
+            fits,
+            f"{where}.counts",
+            "others",
+            "first of a column the sum of the others",
+        )
+    for k, (n, own) in enumerate(zip(size.tolist(), matrix, strict=True)):
+        at, r = f"{where}.matrix[{k}]", prior.beta + n
+        if prior.covariance == FULL:
+            need(near(own[d, d], r), f"{at}[{d}, {d}]", f"{own[d, d]:.9g}", f"{r:.9g}: prior.beta + size")
+            definite(own, at)
+            scatter = own[:d, :d] - np.outer(own[d, :d], own[d, :d]) / r
+            least = float(np.linalg.eigvalsh(scatter)[0]) if d else prior.psi
+        elif prior.covariance == DIAGONAL:
+            least = float((own[1] - own[0] ** 2 / r).min(initial=np.inf))
+        else:
+            continue
+        enough = least >= LEAST_SCATTER * prior.psi - WORST * float(np.abs(own).max())
+        expected = f"{LEAST_SCATTER} of the prior's at least, which is {prior.psi:.6g}: Prior.psi"
+        need(enough, at, f"of a scatter of {least:.6g}", expected)
+    return True
+
+
+def dishes_fit(dishes: Form, base: Form, where: str) -> bool:
+    """Check statistics of subclasses, and what is kept of them for the predictive."""
+    prior: Prior = _memory(base)
+    statistics_fit(dishes, prior, where)
+    for k, (n, own) in enumerate(zip(dishes.size.tolist(), dishes.matrix, strict=True)):
+        inverse, rounding = np.empty_like(own), ROUNDING
+        own = np.ascontiguousarray(own)
+        if prior.covariance == FULL:
+            log_det = full.invert(own, inverse)
+            scale = np.sqrt(np.diag(own))
+            scale = np.outer(scale, scale)
+            rounding += WORST * float(np.linalg.cond(own / scale))
+        elif prior.covariance == DIAGONAL:
+            log_det = diagonal.refresh(own, inverse, n, prior)
+            rounding += WORST * float((own[1] / inverse[1]).max(initial=1.0))
+            scale = 1.0 / np.maximum(np.abs(inverse), 1.0)
+        else:
+            inverse, log_det, scale = own / (prior.beta + n), 0.0, np.ones_like(own)
+        fits = near(dishes.inverse[k] * scale, inverse * scale, rounding)
+        need(fits, f"{where}.inverse[{k}]", "another", "as its matrix says")
+        need(near(dishes.log_det[k], log_det, rounding), f"{where}.log_det[{k}]", "another", "as its matrix says")
+        constant = [log_constant(n, prior), log_constant(n - 1, prior) if n else -np.inf]
+        need(near(dishes.constant[k], constant), f"{where}.constant[{k}]", "another", "as its size says")
+    return True
+
+
+def densities_fit(frozen: Form, known: Form) -> bool:
+    """Check the frozen densities of known classes that have been checked."""
+    found = densities(_memory(known))
+    fits = near(frozen.log_weight, found.log_weight) and near(frozen.menu, found.menu)
+    for name, values in found.terms._asdict().items():
+        own = frozen.terms[name]
+        if name == "values" and not values.shape[1]:
+            fits &= own is None
+        else:
+            least = float(np.abs(values).max(initial=1.0)) if name == "packed" else 1.0
+            fits &= own is not None and own.shape == values.shape and near(own / least, values / least)
+    return fits
+
+
+def categories_of(columns: Array | None, flags: Form | None) -> Array:
+    """List the raw features that are categories."""
+    return np.concatenate([array(columns), array(None if flags is None else flags.members)])
+
+
+def space_fits(columns: Array | None, places: Array, flags: Form | None, forward: Array) -> bool:
+    """Check categories, and how many coordinates the other features make."""
+    p, d = forward.shape
+    apart = categories_of(columns, flags)
+    sizes, given = array(None if flags is None else flags["sizes"]), len(array(columns))
+    least, most = (0, p - len(apart)) if len(apart) else (1, p)
+    right = least <= d <= most and array(places)[given:].tolist() == (sizes + 2).tolist()
+    return right and len(array(places)) == given + len(sizes) and bool((apart < p).all()) and once(apart.tolist())
+
+
+def counts_fit(known: Form, references: Form | None) -> bool:
+    """Check that all who are seated count, but where statistics are tempered."""
+    tempered = references is not None and references.tempered
+    return tempered or near(known.dishes.size, known.seated.sum(axis=0), 0.0)
+
+
+def served(franchise: Form, trained: Array) -> Array:
+    """Count the tables of each dish, with those of the known classes."""
+    out = np.bincount(franchise.table_dish, minlength=len(franchise.menu)).astype(float)
+    out[: len(trained)] += trained
+    return out
+
+
+def fit_without_window(state: Form, base: Form, n_classes: int) -> bool:
+    """Check each emerging subclass: it has the guests of the window in it, and without them it is still one."""
+    window, dishes, prior = state.window, state.dishes, _memory(base)
+    slots = state.franchise.table_dish[window.table] - n_classes
+    guests = np.bincount(slots[slots >= 0], minlength=len(dishes.size))
+    need((guests <= dishes.size).all(), "StreamState.dishes.size", "less", "its guests in the window")
+    for k in np.flatnonzero(guests) if prior.covariance == FULL else ():
+        rows, matrix = window.rows[slots == k, len(prior.first) :], dishes.matrix[k]
+        rest = matrix - rows.T @ rows + np.diag(np.diag(matrix)) * ROUNDING
+        definite(rest, f"StreamState.dishes.matrix[{k}] without its guests")
+    return True
+
+
+def as_in_window(chunk: Form, state: Form) -> bool:
+    """Compare remembered instances with those of the window."""
+    rows = dict(zip(state.window_seq.tolist(), state.window.rows, strict=True))
+    return all(at not in rows or np.array_equal(rows[at][:-1], row) for at, row in enumerate(chunk.rows, chunk.seq))
+
+
+def action_fits(action: Form, chains: tuple[Form, ...], labels: tuple[Any, ...]) -> bool:
+    """Check what can be taken back."""
+    if action.name != "Labelling":
+        right = action.name != "Promotion" or action.label in labels
+        return right and len(action.subclasses) == len(chains)
+    base, seen, earlier = chains[0].known.prior, chains[0].state.seen, 0 if action.seq < 0 else len(chains)
+    d = width_of(_memory(base))
+    alike = all(isinstance(label, str) == isinstance(action.label, str) for label in labels)
+    lengths = {len(action[name]) for name in ("subclass", "seats", "classes")}
+    moved = action.shift is None or len(action.shift) == d
+    right = alike and lengths == {earlier} and moved and len(action.into) == len(chains) and len(action.row) == d
+    return right and max(action.seq, action.seen) <= seen and rows_fit(action.row[None], base, "Labelling.row")
+
+
+def may_be_labels(labels: tuple[Any, ...], unknown: Any, first: int = 0) -> bool:
+    """Check labels from a place on, each beside those before it."""
+    for at in range(first, len(labels)):
+        check_label(labels[at], labels[:at] or labels, unknown)
+    return True
+
+
+def width(base: Form) -> int:
+    """Count the numbers of a whitened row."""
+    return width_of(_memory(base))
+
+
+TOOLS = {
+    "Arguments": Arguments,
+    "archived": archived,
+    "RECENT": RECENT,
+    "LEAST_ROOM": LEAST_ROOM,
+    "LAGS": LAGS,
+    "priorities": priority,
+    "unknown_label": unknown_label,
+}
+"""Names that relations use, beside those of this module."""
+
+
+def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, Any]) -> None:
+    for relation in ROWS[name].relations:
+        try:
+            holds = bool(np.all(eval(relation, {**globals(), **TOOLS, **more, **values})))
+        except Refused:
+            raise
+        except Exception:  # what does not fit together may lead to anything
+            holds = False
+        field = next((each for each in relation.co_names if each in values), "")
+        plainly = isinstance(values.get(field), str | int | float)
+        found = shown(values[field]) if plainly else "not what it should be beside the other fields"
+        need(holds, f"{name}.{field}", found, relation.co_filename)
+
+
+def check_records(value: Any) -> None:
+    """Check every record in a value, as deep as it lies.
+
+    Raises
+    ------
+    Refused
+        Naming record and field.
+    """
+    if isinstance(value, Form):
+        if value.sizes is None:
+            _check_record(value)
+    elif isinstance(value, tuple | list | dict):
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
+            check_records(each)
+
+
+def _check_record(form: Form) -> None:
+    entry = RECORDS.get(form.name)
+    if entry is None:
+        raise Refused(f"record {printable(form.name, 60)}", "unknown", "one that this release knows")
+    for name in form.values:
+        field = f"{form.name}.{printable(str(name), 60)}"
+        need(name in entry.rules, field, "unknown", "a field that this release knows")
+    check_records(tuple(form.values.values()))
+    scope = Scope()
+    for name, rule in entry.rules.items():
+        need(name in form.values, f"{form.name}.{name}", "missing", "a value")
+        rule(form.values[name], f"{form.name}.{name}", scope)
+    for letter in entry.letters:
+        need(letter in scope, form.name, f"empty: nothing says how many {letter} there are", "a field that does")
+    form.sizes = tuple(scope[letter][0] for letter in entry.letters)
+    _check_relations(form.name, form.values, {})
+
+
+def check_content(value: Any, rule: Rule, what: str) -> None:
+    """Check a value in memory that an archive has held, its records included.
+
+    Parameters
+    ----------
+    value
+        The value.
+    rule
+        Of the whole.
+    what
+        What it is, for the message.
+
+    Raises
+    ------
+    PersistenceError
+        Naming the field.
+    """
+    form = form_of(value, BY_TYPE, {})
+    try:
+        check_records(form)
+        rule(form, "", {})
+    except Refused as refused:
+        raise PersistenceError(f"{what} cannot be used: {told(refused)}") from None
+
+
+def told(refused: Refused) -> str:
+    """Say what was refused, and what to do."""
+    return f"{printable(str(refused))}; {REMEDY}"
+
+
+_PARTS = tuple(ROWS["training"].rules.values())
+ALWAYS = 9
+"""Parts of a training set that are always there."""
+
+
+def _training(value: Any, where: str, scope: Scope) -> None:
+    """Expect a training set; how its features are read comes last, where there is anything to say."""
+    more = isinstance(value, tuple) and len(value) > ALWAYS
+    rules.tuple_of(*_PARTS[: None if more else ALWAYS])(value, where, scope)
+
+
+_NAMES = rules.many(rules.plain)
+_PERHAPS = {"fingerprint": rules.text(), "unmet": rules.maybe(rules.tuple_of(_NAMES, _NAMES, _NAMES))}
+_FIELDS = {
+    **ROWS["recognizer"].rules,
+    "training": rules.maybe(_training),
+    "events": rules.many(rules.record(EVENTS), of=list),
+}
+RECOGNIZER = rules.fields(_PERHAPS, **_FIELDS)
+
+
+def check_recognizer(state: Mapping[str, Any], parameters: Parameters, name: str) -> None:
+    """Check what :meth:`stream_osr.OpenSetRecognizer.as_state` returns, or an archive of that name holds of it.
+
+    Raises
+    ------
+    PersistenceError
+        Naming record and field.
+    """
+    together = rules.also(lambda form, _: _check_relations("recognizer", form, {"p": parameters}), RECOGNIZER)
+    check_content(state, together, name)

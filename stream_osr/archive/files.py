@@ -1,0 +1,322 @@
+"""Files of archives, written and read: numpy's ``.npz``, nothing compressed, nothing allocated beyond its size.
+
+The entry ``manifest`` is JSON, the others are the arrays that it refers to. A file is checked wholly before anything
+is made of it, and what could not be read again is not written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import zipfile
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import numpy as np
+
+from stream_osr.archive.checks import check_records, told
+from stream_osr.archive.form import Form, Refused, form_of, in_memory, numbered
+from stream_osr.archive.migrations import STEPS, bring_up
+from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
+from stream_osr.archive.rules import need
+from stream_osr.atomic import remove_unfinished, why_irreplaceable, write_whole
+from stream_osr.errors import PersistenceError, RefusedState
+from stream_osr.model.jit import Array
+from stream_osr.showing import printable, shown
+from stream_osr.trained import TrainedModel
+
+FORMAT = "stream-osr"
+MANIFEST = "manifest"
+DEEPEST = 100
+"""Levels of a manifest; ours have some twenty."""
+PART = 1 << 20
+"""Bytes that are read at a time: an entry is in memory once."""
+
+
+class Archive(NamedTuple):
+    """What is in a file: the manifest, and arrays by their names. The file is read no more."""
+
+    manifest: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+class NoFile(Exception):  # the caller makes an error of it
+    """A path names a device or a pipe."""
+
+
+def open_archive(path: Path) -> Archive:
+    """Read the manifest of a file, and the arrays that it refers to.
+
+    Raises
+    ------
+    NoFile
+        If it is a device or a pipe: reading might never end.
+    Refused, ValueError, OSError, zipfile.BadZipFile
+        And whatever else a damaged file may lead to.
+    """
+    if stat.S_ISCHR(mode := path.stat().st_mode) or stat.S_ISFIFO(mode):
+        raise NoFile
+    with path.open("rb") as file, zipfile.ZipFile(file) as packed:
+        entries = packed.infolist()
+        unpacked = sum(entry.file_size for entry in entries)
+        if unpacked > (size := os.fstat(file.fileno()).st_size):
+            raise ValueError(f"{size} bytes would unpack to {unpacked}")
+        names = {entry.filename: entry for entry in entries}
+        if len(names) < len(entries):
+            raise ValueError("two entries have the same name")
+        try:
+            text = _read(packed, names, MANIFEST)
+        except Refused as refused:  # whatever it is, it is none of ours
+            raise ValueError(str(refused)) from None
+        if text.dtype.kind != "U" or text.shape:
+            raise ValueError("the manifest is no text")
+        written = str(text.item())
+        del text  # four bytes a character
+        manifest = json.loads(written)
+        del written
+        if not isinstance(manifest, dict):
+            raise ValueError("the manifest is no mapping")
+        wanted: set[str] = set()
+        _find_arrays(manifest, wanted, 0)
+        return Archive(manifest, {name: _read(packed, names, name) for name in sorted(wanted)})
+
+
+def _find_arrays(tree: Any, wanted: set[str], depth: int) -> None:
+    need(depth <= DEEPEST, "the manifest", f"more than {DEEPEST} levels deep", "a manifest of ours")
+    if isinstance(tree, dict):
+        if isinstance(name := tree.get("array"), str):
+            wanted.add(name)
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for each in tree:
+            _find_arrays(each, wanted, depth + 1)
+
+
+def _read(packed: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], name: str) -> Array:
+    """Read an entry whose header says exactly what is there."""
+    entry = names.get(f"{name}.npy")
+    if entry is None:
+        raise Refused(f"array {name}", "missing", "an entry of the file")
+    stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
+    need(stored, f"array {name}", "compressed", "an entry that is stored as it is")
+    with packed.open(entry) as stream:
+        return _array(cast(BinaryIO, stream), entry.file_size, f"array {name}")
+
+
+def _array(stream: BinaryIO, size: int, where: str) -> Array:
+    version = np.lib.format.read_magic(stream)
+    need(version in ((1, 0), (2, 0)), where, f"of npy version {version}", "1.0 or 2.0")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    need(dtype.kind in "biufU" and not dtype.hasobject, where, f"of {dtype}", "numbers")
+    rest = size - stream.tell()
+    fits = all(n >= 0 for n in shape) and math.prod(shape) * dtype.itemsize == rest
+    need(fits, where, f"of shape {shape} in {rest} bytes", "as many bytes as its shape takes")
+    content, at = memoryview(bytearray(rest)), 0
+    while at < rest and (part := stream.read(min(rest - at, PART))):
+        content[at : at + len(part)] = part
+        at += len(part)
+    need(at == rest, where, f"of {at} bytes", f"{rest}, as its header says")
+    flat = np.frombuffer(content, dtype=dtype)
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+class _Writer:
+    """Turns forms into JSON trees and collects the arrays."""
+
+    def __init__(self, beside: Any) -> None:
+        self.arrays: dict[str, Array] = {}
+        self._beside = {id(each): path for path, each in numbered(beside)}
+        self._written: dict[int, int] = {}
+
+    def tree(self, value: Any) -> Any:
+        if id(value) in self._beside:
+            return {"beside": self._beside[id(value)]}
+        if id(value) in self._written:
+            return {"same": self._written[id(value)]}
+        if isinstance(value, Array):
+            name = f"a{len(self.arrays)}"
+            self.arrays[name] = value
+            return self._shared(value, {"array": name})
+        if isinstance(value, Form):
+            values = {name: self.tree(each) for name, each in value.values.items()}
+            return self._shared(value, {"record": value.name, "values": values})
+        if isinstance(value, tuple | list):
+            return {type(value).__name__: [self.tree(each) for each in value]}
+        if isinstance(value, dict):
+            return {"dict": [[self.tree(key), self.tree(each)] for key, each in value.items()]}
+        return value
+
+    def _shared(self, value: Any, tree: dict[str, Any]) -> dict[str, Any]:
+        self._written[id(value)] = len(self._written)
+        return {**tree, "number": self._written[id(value)]}
+
+
+def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: Any = ()) -> None:
+    """Write a value under a name that appears only when it is complete; a new file is its owner's alone.
+
+    Parameters
+    ----------
+    path, kind
+        Where it goes, and what it is called in there.
+    content
+        The value.
+    beside
+        A value that whoever reads the file has, too: of its arrays and records only the places are written.
+
+    Raises
+    ------
+    PersistenceError
+        If a value cannot be saved or the file cannot be written; what stood there before is untouched.
+    RefusedState
+        If it would be refused when it is read.
+    """
+    target = Path(path)
+    if (reason := why_irreplaceable(target)) is not None:
+        raise PersistenceError(f"{target} {reason}")
+    known: dict[int, tuple[Any, Any]] = {}
+    writer = _Writer(form_of(beside, BY_TYPE, known))
+    form = form_of(content, BY_TYPE, known)
+    tree = writer.tree(form)
+    try:
+        check_records(form)
+    except Refused as refused:
+        raise RefusedState(
+            f"{target} is not written: {printable(str(refused))}. It could not be read again, so what stood there "
+            "stays. This is a defect of stream-osr, please report it; go on from the earlier copy"
+        ) from None
+    manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "content": tree}
+    arrays = {MANIFEST: np.array(json.dumps(manifest)), **writer.arrays}
+    try:
+        write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
+    except OSError as error:
+        raise PersistenceError(
+            f"cannot write {target}: {error.strerror or error}; check that the folder exists and has room"
+        ) from error
+
+
+def save_trained(trained: TrainedModel, path: str | PathLike[str]) -> None:
+    """Write the trained part alone, to be shared by several recognizers."""
+    remove_unfinished(path)
+    write_archive(path, "trained model", trained)
+
+
+class _Reader:
+    """Turns JSON trees into forms."""
+
+    def __init__(self, arrays: Mapping[str, Array], beside: Mapping[str, Any]) -> None:
+        self._arrays = arrays
+        self._beside = beside
+        self._read: dict[int, Any] = {}
+
+    def value(self, tree: Any, where: str) -> Any:
+        if isinstance(tree, list):
+            raise Refused(where, "a bare list", "one that says what it is")
+        if not isinstance(tree, dict):
+            return tree
+        if "record" in tree:
+            name = str(tree["record"])
+            values = {field: self.value(each, f"{name}.{field}") for field, each in tree["values"].items()}
+            out = self._read[tree["number"]] = Form(name, values)
+            return out
+        if "tuple" in tree:
+            return tuple(self.value(each, where) for each in tree["tuple"])
+        if "list" in tree:
+            return [self.value(each, where) for each in tree["list"]]
+        if "dict" in tree:
+            return {self._key(key, where): self.value(each, f"{where}[{shown(key)}]") for key, each in tree["dict"]}
+        return self._there(tree, where)
+
+    def _there(self, tree: Mapping[str, Any], where: str) -> Any:
+        """Find an array, or what was read before."""
+        try:
+            if "beside" in tree:
+                return self._beside[tree["beside"]]
+            if "same" in tree:
+                return self._read[tree["same"]]
+            out = self._read[tree["number"]] = self._arrays[tree["array"]]
+        except (KeyError, TypeError):
+            raise Refused(where, f"a reference, {shown(tree)}, to nothing", "one to what is there") from None
+        return out
+
+    def _key(self, tree: Any, where: str) -> Any:
+        key = self.value(tree, f"a key of {where}")
+        try:
+            hash(key)
+        except TypeError:
+            raise Refused(f"a key of {where}", shown(key), "something that can be hashed") from None
+        return key
+
+
+def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
+    """Read what :func:`write_archive` wrote, beside the same value.
+
+    Raises
+    ------
+    PersistenceError
+        If the file is missing, damaged, of another kind or of a format version that is not read, holds more than its
+        own size, or something that no recognizer of ours can have left there: it names record and field.
+    """
+    archive = _opened(path)
+    _check_version(archive.manifest, path)
+    if (held := archive.manifest["kind"]) != kind:
+        raise PersistenceError(f"{path} holds a {printable(str(held), 60)}, not a {kind}")
+    known: dict[int, tuple[Any, Any]] = {}
+    around = form_of(beside, BY_TYPE, known)
+    built = {id(form): value for form, value in known.values()}
+    try:
+        manifest = bring_up(archive.manifest)
+        places = dict(numbered(around))
+        check_records(around)
+        content = _Reader(archive.arrays, places).value(manifest["content"], kind)
+        check_records(content)
+        return in_memory(content, RECORDS, built)
+    except Refused as refused:
+        raise PersistenceError(f"{path} is damaged: {told(refused)}") from None
+    except Exception as error:  # what does not fit together may lead to anything
+        raise PersistenceError(f"{path} is damaged: its manifest does not fit together; save it again") from error
+
+
+def _opened(path: str | PathLike[str]) -> Archive:
+    try:
+        archive = open_archive(Path(path))
+        if archive.manifest["format"] != FORMAT:
+            raise KeyError("format")
+        int(archive.manifest["version"]), archive.manifest["kind"], archive.manifest["content"]
+    except FileNotFoundError:
+        raise PersistenceError(f"there is no file {path}; check the path") from None
+    except NoFile:
+        raise PersistenceError(f"{path} is a device or a pipe, not a saved model; give a file") from None
+    except IsADirectoryError:
+        raise PersistenceError(f"{path} is a folder, not a saved model") from None
+    except Refused as refused:
+        raise PersistenceError(f"{path} is damaged: {told(refused)}") from None
+    except Exception as error:  # what a damaged archive can raise is anybody's guess
+        if isinstance(error, OSError) and error.errno is not None:
+            rights = "; it holds rows and is its owner's alone until somebody widens its rights"
+            more = rights if isinstance(error, PermissionError) else ""
+            raise PersistenceError(f"cannot read {path}: {error.strerror}{more}") from None
+        raise PersistenceError(f"{path} is damaged, or not a saved stream-osr model; save it again") from error
+    return archive
+
+
+def _check_version(manifest: Mapping[str, Any], path: str | PathLike[str]) -> None:
+    version = int(manifest["version"])
+    if version != VERSION and version not in STEPS:
+        read = " and ".join(map(str, [*STEPS, VERSION]))
+        raise PersistenceError(
+            f"{path} has format version {version}, this program reads {read}; read it with the release of stream-osr "
+            "that wrote it, or train the model anew"
+        )
+
+
+def load_trained(path: str | PathLike[str]) -> TrainedModel:
+    """Read a trained part."""
+    trained = read_archive(path, "trained model")
+    if not isinstance(trained, TrainedModel):
+        raise PersistenceError(f"{path} is damaged: it holds {shown(trained)} and no trained model; save it again")
+    return trained

@@ -1,0 +1,249 @@
+"""Compilation of kernels by classes of numba that are private: bodies for callers, and machine code that is kept.
+
+numba makes every function ready to be called from Python: it optimises it together with all that it calls and emits
+machine code, at each level of the tree again. Most kernels are called by other kernels only: those get intermediate
+code alone (:func:`within`). What Python calls is optimised as a whole, and has machine code.
+
+Machine code is kept on this machine as long as the sources are what they were (:func:`source_stamp`). A platform's
+wheel brings some along: ``make wheel`` compiles it for any processor of ``x86-64-v3`` (2013 and later), and for the
+Python and the numba of the machine that builds. Elsewhere, and for kernels whose sources have changed, kernels are
+compiled as ever. What a machine has compiled itself goes first.
+
+Without one of these classes :mod:`stream_osr.model.jit` uses plain ``njit``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import NativeLowering
+
+ROOT = Path(__file__).parents[2]
+_IMPORT = re.compile(r"^\s*from (stream_osr[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+
+FOLDER = Path(__file__).parents[1] / "compiled"
+"""Machine code that came along, by folders as in the package; absent in a checkout and in the plain wheel."""
+TARGET = "x86-64-v3"
+_NEEDED = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+
+
+@cache
+def source_stamp(source: Path) -> str:
+    """Digest of a kernel's own source and of all of this package that it imports, however far off.
+
+    numba looks only at the file of the kernel itself, and would go on using a kernel whose callees, in other
+    modules, have changed. Its module imports what it calls, and the types of what it is handed; and this one, which
+    says how kernels are compiled.
+    """
+    found, waiting = set[Path](), {source}
+    while waiting:
+        found |= waiting
+        waiting = {path for known in waiting for path in _imported(known)} - found
+    digest = hashlib.sha256()
+    for path in sorted(found):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _imported(source: Path) -> tuple[Path, ...]:
+    """Find the sources of this package that a source imports: modules, and packages for what they bring along."""
+    paths = []
+    for module, names in _IMPORT.findall(source.read_text()):
+        for name in ["", *re.findall(r"\w+", names)]:
+            place = ROOT.joinpath(*module.split("."), name)
+            paths += [path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()]
+    return tuple(paths)
+
+
+def within(function: Callable[..., object], options: dict[str, Any]) -> Any:
+    """Make the dispatcher of a function for the kernels that call it; Python cannot."""
+    only = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return CPUDispatcher(function, targetoptions={**options, **only}, pipeline_class=_Compiler)
+
+
+class _Body(JITCodeLibrary):
+    """Intermediate code to be linked into that of callers."""
+
+    def _optimize_final_module(self) -> None:
+        """Leave it to whoever has machine code made."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):
+    """Translate a function without making machine code of it."""
+
+    _name = "stream_osr_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.flags.no_compile = True
+        super().run_pass(state)
+        result = state["cr"]
+        handle = list[object]().append  # some builtin that there is once: callers find the body by it
+        state.targetctx.insert_user_function(handle, result.fndesc, [state.library])
+        state["cr"] = result._replace(cfunc=handle)
+        return True
+
+
+class _Compiler(CompilerBase):
+    def define_pipelines(self) -> list[PassManager]:
+        state, make = self.state, DefaultPassBuilder
+        state.library = _Body(state.targetctx.codegen(), state.func_id.func_qualname)
+        whole = PassManager("within")
+        for part in (
+            make.define_untyped_pipeline,
+            make.define_typed_pipeline,
+            make.define_nopython_lowering_pipeline,
+        ):
+            for step, description in part(state).passes:
+                whole.add_pass(_Lowering if step is NativeLowering else step, description)
+        whole.finalize()
+        return [whole]
+
+
+class _MachineCode(CompileResultCacheImpl):
+    """Without the intermediate code that numba keeps as well, for callers to be linked with.
+
+    Those have theirs from :func:`within`, and to read it would take longer than all the rest.
+    """
+
+    def reduce(self, compiled: Any) -> Any:
+        (name, kind, (code, _)), described, *rest = super().reduce(compiled)
+        return (name, kind, (code, _declared(described))), described, *rest
+
+
+def _declared(described: Any) -> bytes:
+    """Intermediate code that has nothing but the names by which numba finds the functions in the machine code."""
+    names = described.llvm_func_name, described.llvm_cpython_wrapper_name, described.llvm_cfunc_wrapper_name
+    text = "\n".join(f'define void @"{name}"() {{ ret void }}' for name in names)
+    code: bytes = llvm.parse_assembly(text).as_bitcode()
+    return code
+
+
+class KernelCache(FunctionCache):
+    """What is kept of a kernel on this machine."""
+
+    _impl_class = _MachineCode
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
+
+
+FOLDER = Path(__file__).parents[1] / "compiled"
+"""Where it is, by folders as in the package; absent in a checkout and in the plain wheel."""
+TARGET = "x86-64-v3"
+_NEEDED = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+
+
+@cache
+def why_not() -> str | None:
+    """Say why the machine code that came along is of no use here; ``None``: it is used, or none came along.
+
+    >>> why_not()  # a checkout brings none
+    """
+    if not FOLDER.is_dir():
+        return None
+    made_with = (FOLDER / "numba").read_text().strip()
+    if made_with != numba.__version__:
+        return f"the machine code in this package is for numba {made_with}, here is {numba.__version__}"
+    has = llvm.get_host_cpu_features()
+    if missing := [name for name in _NEEDED if not has.get(name)]:
+        return f"the machine code in this package is for {TARGET} processors, this one lacks {', '.join(missing)}"
+    return None
+
+
+class _Place(_CacheLocator):
+    """The folder of a source's kernels."""
+
+    def __init__(self, source: str, line: int) -> None:
+        self.source, self.line = Path(source), line
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Place:
+        return cls(py_file, py_func.__code__.co_firstlineno)
+
+    def get_cache_path(self) -> str:
+        return str(FOLDER / self.source.parent.relative_to(FOLDER.parent))
+
+    def get_source_stamp(self) -> str:
+        return source_stamp(self.source)
+
+    def get_disambiguator(self) -> str:
+        return str(self.line)
+
+
+class _Impl(CompileResultCacheImpl):
+    _locator_classes = [_Place]  # noqa: RUF012  # numba's own name
+
+
+class _Shipped(FunctionCache):
+    """What came with the package for a kernel."""
+
+    _impl_class = _Impl
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        signature, (triple, _, _), digests = super()._index_key(sig, codegen)
+        return signature, (triple, TARGET, ""), digests
+
+
+def beside(own: Any, function: Callable[..., object]) -> Any:
+    """Put what came with the package beside a kernel's cache on this machine, if something came and is of use."""
+    came = FOLDER.is_dir() and Path(function.__code__.co_filename).is_relative_to(FOLDER.parent)
+    return _Beside(own, function) if came and why_not() is None else own
+
+
+class _Beside:
+    """Two caches, one after the other."""
+
+    def __init__(self, own: Any, function: Any) -> None:
+        self._own = own
+        self._shipped: Any = _Shipped(function)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load what is compiled for a signature, from the one place or the other; ``None``: it is nowhere."""
+        found = self._own.load_overload(sig, target_context)
+        return self._shipped.load_overload(sig, target_context) if found is None else found
+
+
+class Kernel(CPUDispatcher):
+    """A compiled function; other kernels that call it take in its intermediate code."""
+
+    @cached_property
+    def within(self) -> Any:
+        """What other kernels call."""
+        return within(self.py_func, self.targetoptions)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self.within._numba_type_
+
+
+def compiled(function: Callable[..., object], options: dict[str, Any]) -> Any:
+    """Make the dispatcher of a function, with what is kept of it, here and in the package."""
+    dispatcher: Any = Kernel(function, targetoptions=options)
+    # without a folder that can be written the kernel works all the same, and is compiled anew in each process
+    with suppress(RuntimeError):
+        dispatcher._cache = KernelCache(function)
+    dispatcher._cache = beside(dispatcher._cache, function)
+    return dispatcher

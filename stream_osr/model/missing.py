@@ -1,0 +1,348 @@
+"""Missing values: densities with them integrated out, and completed rows.
+
+Instances of which features are missing: their densities with what is missing integrated out, and completed rows.
+
+A missing feature leaves a direction of the whitened space open. Every density here is, in homogeneous coordinates,
+``exp(head) (1 + x~' Q x~)^-power``, and with r open directions integrated out it is one of the same kind: with B the
+open directions, shape (r, d + 1), and ``C = B Q B'``
+
+    Q_open = Q - Q B' C^-1 B Q        power_open = power - r / 2
+    head_open = head - log|C| / 2 + r/2 log pi + log Gamma(power - r/2) - log Gamma(power)
+
+So a pattern of missing features has terms of its own, and whatever computes with terms computes with those.
+
+Rows of which something is missing, in a present state: how dense they are without it, and what it may be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.categories import places_of
+from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
+from stream_osr.model.known import Densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.responsibilities import View
+from stream_osr.model.student_t import log_sums, products
+from stream_osr.model.whitening import Space
+
+NOTHING = -1
+"""Pattern of a row of which nothing is missing."""
+OPEN = 1e-9
+"""Share of the largest singular value below which missing features leave a direction closed."""
+
+
+class Gaps(NamedTuple):
+    """What is missing of n rows.
+
+    Attributes
+    ----------
+    pattern
+        Number of the pattern of each row, ``NOTHING``: it is complete, shape (n,).
+    basis
+        Orthonormal open directions of each of P patterns, in its first rows, shape (P, d, d).
+    rank
+        How many directions each leaves open, shape (P,).
+    shift
+        What is added to the log densities of a row, under whatever it is weighed, shape (n,): that of what was drawn
+        for it, so that they are on the scale of complete rows.
+    room, apart
+        Room for a form and a row, twice, shape (d + 2, d + 1).
+    """
+
+    pattern: Array
+    basis: Array
+    rank: Array
+    shift: Array
+    room: Array
+    apart: Array
+
+
+@kernel
+def no_gaps(n: int, d: int) -> Gaps:
+    """Say that n rows of d dimensions are complete."""
+    nowhere = np.empty((0, d + 1))
+    return Gaps(np.full(n, -1), np.zeros((0, d, d)), np.zeros(0, np.int64), np.zeros(n), nowhere, nowhere)
+
+
+def gaps_of(space: Space, X: Array) -> Gaps:
+    """Find what is missing of the numeric features of raw rows, NaN = missing, shape (n, p).
+
+    Examples
+    --------
+    >>> from stream_osr.model.whitening import fit_space
+    >>> space = fit_space(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2)
+    >>> gaps = gaps_of(space, np.array([[0.0, 1.0, 2.0], [np.nan, 1.0, np.nan], [np.nan, 0.0, np.nan]]))
+    >>> gaps.pattern, gaps.rank
+    (array([-1,  0,  0]), array([2]))
+    """
+    n, d = len(X), space.forward.shape[1]
+    missing = np.isnan(X)
+    some = np.flatnonzero(missing.any(axis=1))
+    if not len(some) or not d:
+        return no_gaps(n, d)
+    patterns, number = np.unique(missing[some], axis=0, return_inverse=True)
+    number = number.ravel()
+    basis, rank = np.zeros((len(patterns), d, d)), np.zeros(len(patterns), np.int64)
+    ways = space.forward * np.sqrt((space.backward**2).sum(axis=0))[:, None]  # a standard deviation of each feature
+    for at, absent in enumerate(patterns):
+        _, singular, axes = np.linalg.svd(ways[absent], full_matrices=False)
+        rank[at] = int((singular > OPEN * np.linalg.norm(ways)).sum())
+        basis[at, : rank[at]] = axes[: rank[at]]
+    pattern = np.full(n, NOTHING)
+    pattern[some] = np.where(rank[number] > 0, number, NOTHING)
+    return Gaps(pattern, basis, rank, np.zeros(n), *np.empty((2, d + 2, d + 1)))
+
+
+def filled_in(gaps: Gaps, at: Sequence[int]) -> Gaps:
+    """Take what was drawn for some rows as if it had been there; it costs less than to integrate it out."""
+    pattern = gaps.pattern.copy()
+    pattern[at] = NOTHING
+    return (
+        no_gaps(len(pattern), gaps.basis.shape[1]) if (pattern == NOTHING).all() else gaps._replace(pattern=pattern)
+    )
+
+
+def after(n: int, gaps: Gaps) -> Gaps:
+    """Put n complete rows before those of which something is missing; with room of its own: chains have threads."""
+    return gaps._replace(
+        pattern=np.concatenate([np.full(n, NOTHING), gaps.pattern]),
+        shift=np.concatenate([np.zeros(n), gaps.shift]),
+        room=np.empty_like(gaps.room),
+        apart=np.empty_like(gaps.apart),
+    )
+
+
+@borrowing_kernel
+def open_form(form: Array, basis: Array, rank: int, v: Array) -> float:
+    """Integrate ``rank`` directions out of a form Q of shape (d + 1, d + 1), in place.
+
+    ``basis`` holds the directions in its first rows, shape (d, d); ``v`` is room of shape (d + 1,). One after the
+    other: each is a change of rank one.
+
+    Returns
+    -------
+    The log-determinant of C.
+    """
+    width, log_det = form.shape[0], 0.0
+    for r in range(rank):
+        along = 0.0
+        for a in range(width):
+            v[a] = 0.0
+            for b in range(width - 1):
+                v[a] += form[a, b] * basis[r, b]
+        for b in range(width - 1):
+            along += basis[r, b] * v[b]
+        log_det += math.log(along)
+        for a in range(width):
+            for b in range(width):
+                form[a, b] -= v[a] * v[b] / along
+    return log_det
+
+
+@borrowing_kernel
+def gain(power: float, log_det: float, rank: int) -> float:
+    """Say by what the head of a density changes when ``rank`` directions are integrated out, log|C| given."""
+    left = power - 0.5 * rank
+    return 0.5 * (rank * math.log(math.pi) - log_det) + math.lgamma(left) - math.lgamma(power)
+
+
+@kernel
+def open_terms(packed: Array, head: Array, power: Array, basis: Array, rank: int) -> tuple[Array, Array, Array]:
+    """Integrate ``rank`` directions out of M terms (:class:`stream_osr.model.student_t.Terms`).
+
+    Returns
+    -------
+    Packed forms, heads and powers of the terms that are left.
+    """
+    width = basis.shape[1] + 1
+    out, heads, powers = np.empty_like(packed), np.empty_like(head), power - 0.5 * rank
+    form, v = np.empty((width, width)), np.empty(width)
+    for m in range(len(head)):
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                form[a, b] = form[b, a] = packed[m, line] if a == b else 0.5 * packed[m, line]
+                line += 1
+        heads[m] = head[m] + gain(power[m], open_form(form, basis, rank, v), rank)
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                out[m, line] = form[a, b] if a == b else 2.0 * form[a, b]
+                line += 1
+    return out, heads, powers
+
+
+@called_kernel
+def log_open_density(form: Array, head: float, power: float, x: Array, basis: Array, rank: int, room: Array) -> float:
+    """Log density of a homogeneous row, shape (d + 1,), with its open directions integrated out.
+
+    ``room`` has shape (d + 2, d + 1).
+    """
+    width = form.shape[0]
+    own, v = room[:width], room[width]
+    for a in range(width):
+        for b in range(width):
+            own[a, b] = form[a, b]
+    head += gain(power, open_form(own, basis, rank, v), rank)
+    h = 0.0
+    for a in range(width):
+        for b in range(width):
+            h += x[a] * own[a, b] * x[b]
+    return head - (power - 0.5 * rank) * math.log1p(max(h, 0.0))
+
+
+@called_kernel
+def form_without(form: Array, x: Array, out: Array) -> float:
+    """Write the form of a subclass without ``x``, which is one of its instances, to ``out`` of shape (d + 2, d + 1).
+
+    Returns
+    -------
+    ``1 - x~' Q x~``: below ``LOSES_DIGITS`` what is written is not good for anything.
+    """
+    width = form.shape[0]
+    v, left = out[width], 1.0
+    for a in range(width):
+        v[a] = 0.0
+        for b in range(width):
+            v[a] += form[a, b] * x[b]
+        left -= x[a] * v[a]
+    for a in range(width):
+        for b in range(width):
+            out[a, b] = form[a, b] + v[a] * v[b] / left
+    return left
+
+
+def complete(form: Array, power: float, x: Array, basis: Array, rng: np.random.Generator | None) -> Array:
+    """Draw a row's open directions from a Student-t, given the others.
+
+    Parameters
+    ----------
+    form, power
+        Q of the density, shape (d + 1, d + 1), and its power.
+    x
+        Homogeneous row with anything in its open directions, shape (d + 1,).
+    basis
+        The open directions, shape (r, d).
+    rng
+        Source of randomness; ``None``: the middle is taken.
+
+    Returns
+    -------
+    The completed row, shape (d + 1,).
+    """
+    rank = len(basis)
+    lifted = np.hstack([basis, np.zeros((rank, 1))])
+    along, across = lifted @ form @ lifted.T, lifted @ form @ x
+    mean = -np.linalg.solve(along, across)
+    if rng is None:
+        return np.asarray(x + mean @ lifted)
+    rest = 1.0 + max(float(x @ form @ x + across @ mean), 0.0)
+    freedom = 2.0 * power - rank
+    spread = math.sqrt(rest / rng.chisquare(freedom))
+    drawn = mean + spread * np.linalg.solve(np.linalg.cholesky(along).T, rng.standard_normal(rank))
+    return np.asarray(x + drawn @ lifted)
+
+
+def opened(view: View, gaps: Gaps, pattern: int) -> View:
+    """State the terms of a view with what a pattern leaves open integrated out."""
+    head, power, least = view.shape
+    packed, head, power = open_terms(view.packed, head, power, gaps.basis[pattern], int(gaps.rank[pattern]))
+    return view._replace(packed=packed, shape=np.array([head, power, least]))
+
+
+def open_densities(
+    frozen: Densities, view: View, gaps: Gaps, rows: Array, log_density: Array, log_density_new: Array
+) -> tuple[Array, Array, Gaps]:
+    """Integrate what is missing out of the frozen densities.
+
+    Parameters
+    ----------
+    frozen, view
+        Densities of the known classes and of a new subclass, and all terms of the present state.
+    gaps
+        What is missing of n rows.
+    rows
+        Homogeneous, with what was drawn where something is missing, shape (n, C + d + 1).
+    log_density, log_density_new
+        Of the rows as they are, shape (n, J) and (n,).
+
+    Returns
+    -------
+    The log densities without what is missing, on the scale of complete rows, and the gaps with that shift: what is
+    drawn for a row adds the same to all of its densities, so that it does not choose between them.
+    """
+    log_density, log_density_new, shift = log_density.copy(), log_density_new.copy(), gaps.shift.copy()
+    columns = rows.shape[1] - 1 - gaps.basis.shape[1]
+    for pattern in range(len(gaps.rank)):
+        at = np.flatnonzero(gaps.pattern == pattern)
+        if not len(at):
+            continue
+        product, terms, places = products(rows[at], columns), frozen.terms, places_of(rows[at], columns)
+        packed, head, power = open_terms(
+            terms.packed, terms.head, terms.power, gaps.basis[pattern], int(gaps.rank[pattern])
+        )
+        sums, _ = log_sums(terms._replace(packed=packed, head=head, power=power), product, places)
+        whole, part = (weights_of(v, product, places) for v in (view, opened(view, gaps, pattern)))
+        shift[at] = np.logaddexp.reduce(whole) - np.logaddexp.reduce(part)
+        log_density[at], log_density_new[at] = (sums[:-1] + shift[at]).T, sums[-1] + shift[at]
+    return log_density, log_density_new, gaps._replace(shift=shift)
+
+
+def weights_of(view: View, product: Array, places: Array) -> Array:
+    """Log weight of each of M terms for n rows, by products of their coordinates and their places, shape (M, n)."""
+    head, power, least = view.shape
+    form = np.maximum(view.packed @ product.T, least[:, None])
+    out = head[:, None] - power[:, None] * np.log1p(form)
+    return np.asarray(out + view.values[:, places].sum(axis=1) if len(places) else out)
+
+
+def complete_rows(
+    view: View, rows: Array, gaps: Gaps, rng: np.random.Generator | None, only: range | None = None
+) -> Array:
+    """Complete whitened rows, shape (n, C + d), by what is there of them.
+
+    Parameters
+    ----------
+    view
+        All terms of the present state.
+    rows, gaps
+        The rows, and what is missing of them.
+    rng
+        Source of randomness: a term is drawn, then what is missing given that and the rest. ``None``: the most
+        probable term, and the middle of it.
+    only
+        Known classes that the rows belong to.
+    """
+    out = homogeneous(rows)
+    first, last = (0, len(view.packed)) if only is None else (view.first[only.start], view.first[only.stop])
+    d = gaps.basis.shape[1]
+    columns = rows.shape[1] - d
+    a, b = np.tril_indices(d + 1)
+    for pattern in range(len(gaps.rank)):
+        at = np.flatnonzero(gaps.pattern == pattern)
+        if not len(at) or first == last:
+            continue
+        basis = gaps.basis[pattern, : gaps.rank[pattern]]
+        places = places_of(out[at], columns)
+        weight = weights_of(opened(view, gaps, pattern), products(out[at], columns), places)[first:last]
+        if rng is None:
+            chosen = weight.argmax(axis=0)
+        else:
+            share = np.cumsum(np.exp(weight - weight.max(axis=0)), axis=0)
+            chosen = (share < rng.random(len(at)) * share[-1]).sum(axis=0)
+        for i, m in zip(at.tolist(), (first + np.minimum(chosen, len(weight) - 1)).tolist(), strict=True):
+            form = np.zeros((d + 1, d + 1))
+            form[a, b] = view.packed[m] * np.where(a == b, 1.0, 0.5)
+            form = form + form.T - np.diag(np.diag(form))
+            out[i, columns:] = complete(form, float(view.shape[1, m]), out[i, columns:], basis, rng)
+    return np.ascontiguousarray(out[:, :-1])
+
+
+def is_complete(gaps: Gaps) -> bool:
+    """Say whether nothing is missing."""
+    return bool((gaps.pattern == NOTHING).all())

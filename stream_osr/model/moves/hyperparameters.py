@@ -1,0 +1,314 @@
+"""Draws of the concentrations and of the base measure.
+
+Resampling of the concentrations alpha0 and gamma: the auxiliary variables of Escobar and West (1995).
+
+For several groups that share one concentration a (Teh et al. 2006, appendix A.2):
+``w_j ~ Beta(a + 1, n_j)``, ``s_j ~ Bernoulli(n_j / (n_j + a))``,
+``a ~ Gamma(shape + sum T_j - sum s_j, rate - sum log w_j)``.
+
+Drawing the base measure: nu, scale and beta from their conditional given the partition.
+
+Given who shares a subclass, the marginal likelihood of the normal-inverse-Wishart model is closed form, so the
+hyperparameters are Gibbs-drawn on a grid, once a sweep: no outer search, no simulated unknowns, no held-out data.
+The prior over the grid is flat. Its lower end in ``nu * scale / d`` is a floor: without one the evidence runs to
+degenerate subclasses on discretised data.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from scipy.special import gammaln
+
+from stream_osr.model.franchise import CLOSED, Franchise, menu_weight
+from stream_osr.model.jit import Array, kernel
+from stream_osr.model.prior import DIAGONAL, FULL, Prior
+
+
+class Gamma(NamedTuple):
+    """Prior of a concentration; its mean is ``shape / rate``."""
+
+    shape: float
+    rate: float
+
+
+ALPHA = Gamma(10.0, 1.0)
+STREAM_ALPHA = Gamma(1.0, 1.0)
+"""The stream's own alpha0: under the training prior every thirtieth instance would open a table, known or not, and
+where few dimensions leave the densities little to say the known classes would crumble."""
+
+GAMMA = Gamma(100.0, 1.0)
+INNER_ITERATIONS = 10
+
+
+@kernel
+def resample(rng: Generator, value: float, prior: Gamma, clusters: float, sizes: Array) -> float:
+    """Draw a concentration given the number of clusters in groups of the given sizes.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    value
+        Present value of the concentration.
+    prior
+        Its prior.
+    clusters
+        Number of clusters (tables, or dishes) over all groups.
+    sizes
+        Instances (or tables) in each group, shape (G,); they may be fractions. Empty groups do not count.
+    """
+    for _ in range(INNER_ITERATIONS):
+        a, b = prior.shape + clusters, prior.rate
+        for j in range(sizes.shape[0]):
+            if sizes[j] > 0.0:
+                b -= math.log(rng.beta(value + 1.0, sizes[j]))
+                if rng.random() * (sizes[j] + value) < sizes[j]:
+                    a -= 1.0
+        value = rng.gamma(a, 1.0 / b)
+    return value
+
+
+@kernel
+def resample_faded(rng: Generator, value: float, prior: Gamma, opened: float, seats: float) -> float:
+    """Draw the concentration of a restaurant whose seats fade.
+
+    What is remembered are guests, each with a weight, who came into a restaurant of about the present size and
+    opened a table with probability ``a / (a + n)`` or did not; the likelihood is
+    ``a^opened (a + n)^-n``. The number of tables says little: they outlive their seats, and Escobar and West's
+    law of it would drive the concentration up without limit.
+
+    Parameters
+    ----------
+    rng, value, prior
+        As for :func:`resample`.
+    opened
+        Weight of the guests that opened a table.
+    seats
+        Weight of all guests, n.
+    """
+    if seats <= 0.0:
+        return rng.gamma(prior.shape, 1.0 / prior.rate)
+    for _ in range(INNER_ITERATIONS):
+        u = rng.gamma(seats, 1.0 / (value + seats))
+        value = rng.gamma(prior.shape + opened, 1.0 / (prior.rate + u))
+    return value
+
+
+@kernel
+def resample_alpha(rng: Generator, franchise: Franchise, prior: Gamma, fading: bool) -> None:
+    """Draw the one alpha0 that all restaurants share (``fading``: of the one restaurant whose seats fade)."""
+    sizes = np.zeros(franchise.alpha.shape[0])
+    tables, opened = 0.0, 0.0
+    for t in range(franchise.table_dish.shape[0]):
+        if franchise.table_dish[t] != CLOSED:
+            sizes[franchise.table_group[t]] += franchise.table_mass[t]
+            tables += 1.0
+            opened += franchise.table_founder[t]
+    if fading:
+        franchise.alpha[:] = resample_faded(rng, franchise.alpha[0], prior, opened, sizes[0])
+    else:
+        franchise.alpha[:] = resample(rng, franchise.alpha[0], prior, tables, sizes)
+
+
+@kernel
+def resample_gamma(rng: Generator, franchise: Franchise, prior: Gamma) -> None:
+    """Draw gamma, the concentration of the menu: one group of all tables, dishes for clusters."""
+    dishes = 0.0
+    for k in range(franchise.menu.shape[0]):
+        if menu_weight(franchise, k) > 0.0:
+            dishes += 1.0
+    sizes = np.full(1, franchise.total[0])
+    franchise.gamma[0] = resample(rng, franchise.gamma[0], prior, dishes, sizes)
+
+
+NU_ABOVE_DIMENSION = 2.0 ** np.arange(9)
+FLOOR = 0.05
+PSI_PER_DIMENSION = np.geomspace(FLOOR, 10.0, 60)
+BETA = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
+CONCENTRATION = 2.0 ** np.arange(-3, 15)
+"""Instances that the base measure of a category may weigh: most where its values say nothing, as those of a name."""
+
+
+class Grid(NamedTuple):
+    """Values that the hyperparameters may take.
+
+    Attributes
+    ----------
+    nu
+        Degrees of freedom, shape (A,).
+    psi
+        ``nu * scale``, shape (A, P).
+    beta
+        Precisions of the prior mean, shape (B,).
+    """
+
+    nu: Array
+    psi: Array
+    beta: Array
+
+
+def make_grid(
+    n_features: int, nu: float | None = None, scale: float | None = None, beta: float | None = None
+) -> Grid:
+    """Make the grid of the hyperparameters that are ``None``; the others have the one value given.
+
+    Examples
+    --------
+    >>> make_grid(16).psi.shape, make_grid(16, nu=20, scale=0.5).psi
+    ((9, 60), array([[10.]]))
+    """
+    nus = np.array([float(nu)]) if nu is not None else n_features + NU_ABOVE_DIMENSION.astype(float)
+    if scale is None:
+        psi = np.tile(max(n_features, 1) * PSI_PER_DIMENSION, (len(nus), 1))
+    else:
+        psi = nus[:, None] * scale
+    return Grid(nus, psi, BETA if beta is None else np.array([float(beta)]))
+
+
+def log_evidence(rows: Array, dish: Array, grid: Grid, covariance: int = FULL) -> Array:
+    """Log marginal likelihood of the rows given the partition, at every point of the grid.
+
+    One eigendecomposition a subclass serves the whole grid: with eigenvalues ``l`` of its scatter, its mean in their
+    basis ``u`` and ``c = beta n / (beta + n)``,
+    ``log|Psi_n| = sum log(psi + l) + log(1 + c sum u^2 / (psi + l))`` (matrix determinant lemma).
+
+    Parameters
+    ----------
+    rows
+        Whitened rows, shape (n, d).
+    dish
+        Subclass of each, shape (n,).
+    grid
+        Hyperparameters.
+    covariance
+        ``FULL`` or ``DIAGONAL``.
+
+    Returns
+    -------
+    Array of shape (A, P, B).
+    """
+    d = rows.shape[1]
+    nu, beta = grid.nu, grid.beta
+    values = grid.psi[:1] if (grid.psi == grid.psi[0]).all() else grid.psi  # mostly the same for every nu
+    psi = values[:, :, None, None]
+    total = np.zeros((len(nu), grid.psi.shape[1], len(beta)))
+    for k in np.unique(dish):
+        members = rows[dish == k]
+        n, mean = len(members), members.mean(axis=0)
+        centred = members - mean
+        c = beta * n / (beta + n)
+        if covariance == DIAGONAL:
+            spread, square = (centred**2).sum(axis=0), mean**2
+            nu_0 = nu - d + 1.0
+            determinant = np.log(psi + spread + c[:, None] * square).sum(axis=-1)
+            gammas = d * (gammaln(0.5 * (nu_0 + n)) - gammaln(0.5 * nu_0))
+        else:
+            spread, square = _principal_spread(centred, mean)
+            nu_0 = nu
+            shifted = psi[:, :, 0] + spread
+            determinant = np.log(shifted).sum(axis=-1)[:, :, None] + np.log1p(
+                c * (square / shifted).sum(axis=-1)[:, :, None]
+            )
+            steps = 0.5 * np.arange(d)
+            gammas = (gammaln(0.5 * (nu[:, None] + n) - steps) - gammaln(0.5 * nu[:, None] - steps)).sum(axis=1)
+        total += gammas[:, None, None] + 0.5 * d * nu_0[:, None, None] * np.log(psi[..., 0])
+        total -= 0.5 * (nu_0 + n)[:, None, None] * determinant
+        total += 0.5 * d * np.log(beta / (beta + n)) - 0.5 * n * d * np.log(np.pi)
+    return total
+
+
+def _principal_spread(centred: Array, mean: Array) -> tuple[Array, Array]:
+    """Eigenvalues of the scatter of centred rows (n, d), and the squared coordinates of the mean in that basis, (d,).
+
+    With fewer rows than dimensions from the n products of rows; what of the mean lies outside their span meets
+    eigenvalue 0.
+    """
+    n, d = centred.shape
+    if n > d:
+        values, vectors = np.linalg.eigh(centred.T @ centred)
+        return np.maximum(values, 0.0), (vectors.T @ mean) ** 2
+    values, vectors = np.linalg.eigh(centred @ centred.T)
+    real = values > 1e-12 * max(values[-1], 1e-300)
+    count = int(real.sum())
+    spread, square = np.zeros(d), np.zeros(d)
+    spread[:count] = values[real]
+    square[:count] = (vectors[:, real].T @ (centred @ mean)) ** 2 / values[real]
+    if count < d:
+        square[count] = max(float(mean @ mean - square.sum()), 0.0)
+    return spread, square
+
+
+def draw_prior(rng: Generator, rows: Array, dish: Array, grid: Grid, prior: Prior) -> Prior:
+    """Draw the base measure given the partition.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    rows
+        Whitened rows without categories, shape (n, d).
+    dish, grid
+        As for :func:`log_evidence`.
+    prior
+        Says the covariance model; its other values are replaced.
+    """
+    evidence = log_evidence(rows, dish, grid, prior.covariance)
+    weights = np.exp(evidence - evidence.max()).ravel()
+    chosen = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
+    a, p, b = np.unravel_index(min(chosen, weights.size - 1), evidence.shape)
+    return prior._replace(nu=float(grid.nu[a]), psi=float(grid.psi[a, p]), beta=float(grid.beta[b]))
+
+
+def log_evidence_of_values(place: Array, dish: Array, base: Array) -> Array:
+    """Log marginal probability of the values of one column given the partition, at every concentration of the grid.
+
+    Parameters
+    ----------
+    place
+        Place of each instance within the column, 0 where its value is missing, shape (n,).
+    dish
+        Subclass of each, shape (n,).
+    base
+        Probability of each place before any instance; what stands first is not looked at, shape (m,).
+
+    Returns
+    -------
+    Array of shape (A,).
+    """
+    there = place > 0
+    subclass = np.unique(dish[there], return_inverse=True)[1]
+    counts = np.zeros((int(subclass.max(initial=-1)) + 1, len(base)))
+    np.add.at(counts, (subclass, place[there]), 1.0)
+    k, v = np.nonzero(counts)
+    a = CONCENTRATION[:, None]
+    whole = gammaln(a) - gammaln(a + counts.sum(axis=1))
+    values = gammaln(a * base[v] + counts[k, v]) - gammaln(a * base[v])
+    return np.asarray(whole.sum(axis=1) + values.sum(axis=1))
+
+
+def draw_concentrations(rng: Generator, rows: Array, dish: Array, prior: Prior) -> Prior:
+    """Draw the concentration of each categorical column given the partition, on a grid with a flat prior.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    rows
+        Whitened rows, shape (n, C + d).
+    dish
+        Subclass of each, shape (n,).
+    prior
+        Its concentrations are replaced.
+    """
+    pseudo = prior.pseudo.copy()
+    for c, column in enumerate(np.split(pseudo, prior.first[1:])):
+        place = rows[:, c].astype(np.int64) - prior.first[c]
+        evidence = log_evidence_of_values(place, dish, column / column[0])
+        weights = np.exp(evidence - evidence.max())
+        chosen = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
+        column *= CONCENTRATION[min(chosen, len(weights) - 1)] / column[0]
+    return prior._replace(pseudo=pseudo)

@@ -1,0 +1,429 @@
+"""Responsibilities of known classes and subclasses for rows that are not seated, and immediate predictions.
+
+Where rows would sit in the present state: known classes, emerging subclasses, a new one. Nobody is seated.
+
+Immediate prediction: the present state as one set of weighted Student-t densities, and nobody seated.
+
+The conditional weights of a guest's dish, equation (10), are ``seats x density``: with the seats in the heads of the
+terms, a prediction is one pass over the quadratic forms. It makes no use of BLAS, so that its bits do not depend on
+threads, nor on how many instances are asked about at a time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.categories import log_table, places_of
+from stream_osr.model.dishes import Dishes, distance_from, log_predictive_without, log_predictives
+from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, total_of
+from stream_osr.model.flags import NO_FLAGS, Flags
+from stream_osr.model.franchise import Franchise, StreamState, menu_weight
+from stream_osr.model.gaussian.full import dot
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.model.known import N_RANKS, Densities, Known, log_new
+from stream_osr.model.prior import FULL, NO_COLUMN, Prior, homogeneous
+from stream_osr.model.student_t import products
+from stream_osr.model.whitening import HORIZON, Space, write_places
+
+
+class Asked(NamedTuple):
+    """The n rows that are asked about, alike for all states.
+
+    Attributes
+    ----------
+    rows, product
+        Homogeneous rows, shape (n, C + d + 1), and the products of their numeric coordinates, with full covariances,
+        shape (n, (d + 1) (d + 2) / 2).
+    """
+
+    rows: Array
+    product: Array
+
+
+def asked(rows: Array, prior: Prior) -> Asked:
+    """Prepare whitened rows of shape (n, d)."""
+    instances = homogeneous(rows)
+    full = prior.covariance == FULL
+    return Asked(instances, products(instances, len(prior.first)) if full else np.empty((0, 0)))
+
+
+def cells_of(
+    known: Known,
+    state: StreamState,
+    rows: Asked,
+    log_density: Array,
+    log_density_new: Array | None = None,
+    *,
+    subclass: Array | None = None,
+    weight: float | Array = 0.0,
+) -> Array:
+    """Ask of the present state where n rows would sit: equation (10), each row without itself.
+
+    Parameters
+    ----------
+    known, state
+        The known classes, and the sampler's state.
+    rows, log_density
+        The rows, and their log densities under the known classes, shape (n, J).
+    log_density_new
+        Their log densities under a new subclass, shape (n,), if they are at hand.
+    subclass
+        Emerging subclass that each row is part of, -1: none.
+    weight
+        What their seats weigh.
+
+    Returns
+    -------
+    Probability of each known class, each emerging subclass and a new one, shape (n, J + K + 1).
+    """
+    n = len(log_density)
+    fresh = log_new(known, rows.rows) if log_density_new is None else log_density_new
+    part_of = np.full(n, -1) if subclass is None else subclass
+    said = Said(log_density, fresh, part_of, np.full(n, weight, float))
+    return weigh(state, rows, said, known.prior)
+
+
+class Said(NamedTuple):
+    """What is said of the n rows that are asked about, state by state.
+
+    Attributes
+    ----------
+    log_density, log_density_new
+        Log densities under the known classes, shape (n, J), and under a new subclass, shape (n,).
+    subclass, weight
+        Emerging subclass that each is part of, -1: none, and what its seat weighs, shape (n,).
+    """
+
+    log_density: Array
+    log_density_new: Array
+    subclass: Array
+    weight: Array
+
+
+@kernel
+def terms_of(dishes: Dishes, prior: Prior) -> tuple[Array, Array, Array, Array]:
+    """Packed forms, heads, powers and least forms of K subclasses, as in :class:`~.student_t.Terms`."""
+    count, width = len(dishes.size), prior.n_features + 1
+    packed = np.empty((count, width * (width + 1) // 2))
+    for k in range(count):
+        line = 0
+        for a in range(width):
+            for b in range(a):
+                packed[k, line + b] = dishes.inverse[k, a, b] * 2.0
+            packed[k, line + a] = dishes.inverse[k, a, a]
+            line += a + 1
+    head, power = dishes.constant[:, 0] - 0.5 * dishes.log_det, 0.5 * (prior.nu + dishes.size + 1.0)
+    return packed, head, power, 1.0 / (prior.beta + dishes.size)
+
+
+@kernel
+def log_seats_of(franchise: Franchise) -> Array:
+    """Log weight of a seat at each dish, and of a new one, in equation (10), shape (J + K + 1,)."""
+    count = len(franchise.menu)
+    share = share_of_menu(franchise)
+    out = np.empty(count + 1)
+    for dish in range(count):
+        tables = menu_weight(franchise, dish)
+        out[dish] = np.log(franchise.seated[0, dish] + share * tables) if tables > 0.0 else -np.inf
+    out[count] = np.log(share * franchise.gamma[0])
+    return out
+
+
+@borrowing_kernel
+def share_of_menu(franchise: Franchise) -> float:
+    """Say what each table on the menu adds to the seats at its dish."""
+    return float(franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0]))
+
+
+@borrowing_kernel
+def place_of(ids: Array, key: int) -> int:
+    """Find an identity among those of the emerging subclasses; -1: it is none of them."""
+    if key >= 0:
+        for k in range(len(ids)):
+            if ids[k] == key:
+                return k
+    return -1
+
+
+@kernel
+def weigh(state: StreamState, asked: Asked, said: Said, prior: Prior) -> Array:
+    """Do what :func:`cells_of` does; all that it leaves open is said."""
+    out = np.empty((len(said.weight), len(state.franchise.menu) + 1))
+    weigh_into(out, state, terms_of(state.dishes, prior), asked, said, prior)
+    return out
+
+
+@kernel
+def weigh_into(
+    out: Array, state: StreamState, terms: tuple[Array, Array, Array, Array], asked: Asked, said: Said, prior: Prior
+) -> None:
+    """Write what :func:`weigh` returns; ``terms`` are those of the emerging subclasses (:func:`terms_of`)."""
+    franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, asked.rows
+    emerging, log_seats, share = (
+        _log_emerging(dishes, terms, asked, prior),
+        log_seats_of(franchise),
+        share_of_menu(franchise),
+    )
+    log_density, log_density_new, subclass, weight = said
+    (n, n_classes), count = log_density.shape, len(log_seats)
+    room = np.empty(count, np.int64)
+    for i in range(n):
+        row = out[i]
+        for c in range(n_classes):
+            row[c] = log_density[i, c] + log_seats[c]
+        for k in range(count - 1 - n_classes):
+            row[n_classes + k] = emerging[i, k] + log_seats[n_classes + k]
+        row[count - 1] = log_density_new[i] + log_seats[count - 1]
+        k = place_of(ids, subclass[i])
+        if k >= 0:
+            own = n_classes + k
+            left = max(franchise.seated[0, own] - weight[i], 0.0) + share * menu_weight(franchise, own)
+            row[own] = -np.inf
+            if dishes.size[k] > 1 and left > 0.0:
+                row[own] = log_predictive_without(dishes, k, instances[i], prior) + np.log(left)
+        peak = largest(row)
+        for c in range(count):
+            row[c] -= peak
+        exp_each_using(room, row)
+        scale = 1.0 / total_of(row)
+        for c in range(count):
+            row[c] *= scale
+
+
+@kernel
+def _log_emerging(dishes: Dishes, terms: tuple[Array, Array, Array, Array], asked: Asked, prior: Prior) -> Array:
+    """Log density of each row under each of K subclasses, shape (n, K)."""
+    if prior.covariance != FULL:
+        return log_predictives(asked.rows, dishes, prior)
+    packed, head, power, least = terms
+    value = asked.product @ packed.T
+    n, count = value.shape
+    for i in range(n):
+        for k in range(count):
+            value[i, k] = 1.0 + max(value[i, k], least[k])
+    log_each(value.reshape(value.size))
+    for i in range(n):
+        for k in range(count):
+            value[i, k] = head[k] - power[k] * value[i, k]
+    columns = prior.first.shape[0]
+    if columns > 0:
+        places, logs = places_of(asked.rows, columns), log_table(dishes.counts, prior)
+        for i in range(n):
+            for c in range(columns):
+                for k in range(count):
+                    value[i, k] += logs[k, places[c, i]]
+    return value
+
+
+class Nearby(NamedTuple):
+    """The known class nearest to each of n rows.
+
+    Attributes
+    ----------
+    nearest, rank
+        Its number, and the density rank there, shape (n,).
+    distance
+        Mahalanobis distance from its most responsible subclass, shape (n,); of no row if none was asked for.
+    """
+
+    nearest: Array
+    rank: Array
+    distance: Array
+
+
+def nearby(known: Known, log_density: Array, responsible: Array, rows: Array) -> Nearby:
+    """Find the known class that each row is densest in.
+
+    Parameters
+    ----------
+    known
+        The known classes.
+    log_density, responsible
+        Log density of each row under each class and the most responsible subclass of that, shape (n, J).
+    rows
+        Whitened rows whose distances are asked for, the first m of them, shape (m, d).
+    """
+    return Nearby(*_nearby(known.dishes, known.ranks, log_density, responsible, homogeneous(rows), known.prior))
+
+
+@kernel
+def _nearby(
+    dishes: Dishes, ranks: Array, log_density: Array, responsible: Array, rows: Array, prior: Prior
+) -> tuple[Array, Array, Array]:
+    """Do what :func:`nearby` does; the rows are homogeneous."""
+    n, n_classes = log_density.shape
+    nearest, rank, distance = np.zeros(n, np.int64), np.empty(n), np.empty(len(rows))
+    for i in range(n):
+        for j in range(1, n_classes):
+            if log_density[i, j] > log_density[i, nearest[i]]:
+                nearest[i] = j
+        below = np.searchsorted(ranks[nearest[i]], log_density[i, nearest[i]], "right")
+        rank[i] = below / N_RANKS
+    for i in range(len(rows)):
+        distance[i] = distance_from(dishes, responsible[i, nearest[i]], rows[i], prior)
+    return nearest, rank, distance
+
+
+class View(NamedTuple):
+    """Weighted terms, laid out for :func:`look`: one sum for each known class and, last, one for all else.
+
+    Attributes
+    ----------
+    fill, center, forward
+        Map to whitened coordinates (:class:`stream_osr.model.whitening.Space`).
+    packed
+        As in :class:`stream_osr.model.student_t.Terms`, shape (M, (d + 1) (d + 2) / 2).
+    shape
+        Head, power and least form of each term, shape (3, M).
+    first
+        First term of each sum, and M, shape (J + 2,).
+    values
+        Log probability of each place of the categories under each term, shape (M, V).
+    columns, places, flags, open
+        Raw features that are categories, the places of each, and those in which a new value says nothing
+        (:class:`stream_osr.model.whitening.Space`).
+    """
+
+    fill: Array
+    center: Array
+    forward: Array
+    packed: Array
+    shape: Array
+    first: Array
+    values: Array
+    columns: Array
+    places: Array
+    flags: Flags
+    open: Array
+
+
+def view(known: Known, frozen: Densities, state: StreamState, space: Space | None = None, shift: float = 0.0) -> View:
+    """State the weight of each known class and of all else, its log odds shifted; full covariances only.
+
+    Without a space it is for whitened rows.
+    """
+    terms, n_classes, log_seats = frozen.terms, len(known.size), log_seats_of(state.franchise)
+    (packed, emerging, power, least), values = terms_of(state.dishes, known.prior), terms.values
+    values = np.concatenate([values, log_table(state.dishes.counts, known.prior)])
+    first = terms.first.copy()
+    first[-1] += len(emerging)
+    head = terms.head + np.repeat(np.append(log_seats[:n_classes], log_seats[-1]), np.diff(terms.first))
+    head = np.concatenate([head, emerging + log_seats[n_classes:-1]])
+    head[terms.first[-2] :] += shift
+    shape = np.array([head, np.concatenate([terms.power, power]), np.concatenate([terms.least, least])])
+    laid = np.concatenate([terms.packed, packed]), shape, first, values
+    if space is None:
+        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN, NO_FLAGS, NO_COLUMN)
+    return View(space.fill, space.center, space.forward, *laid, space.columns, space.places, space.flags, space.open)
+
+
+@kernel
+def look(values: Array, view: View) -> Array:
+    """Class probabilities of raw rows, NaN = missing, shape (n, p).
+
+    Returns
+    -------
+    Probability of each known class and, last, unknown, shape (n, J + 1).
+    """
+    first, n, d = view.first, len(values), view.forward.shape[1]
+    count, sums = view.packed.shape[0], len(first) - 1
+    x, product, value = np.ones(d + 1), np.empty((d + 1) * (d + 2) // 2), np.empty(count)
+    places = np.empty(len(view.places), np.int64)
+    out = np.empty((n, sums))
+    for i in range(n):
+        weigh_terms(values[i], view, x, product, value, places)
+        total = 0.0
+        for s in range(sums):
+            weight = 0.0
+            for m in range(first[s], first[s + 1]):
+                weight += value[m]
+            out[i, s] = weight
+            total += weight
+        for s in range(sums):
+            out[i, s] /= total
+    return out
+
+
+@kernel
+def look_closely(values: Array, view: View, emerging: int) -> tuple[Array, Array]:
+    """Probabilities of the known classes, of each of K emerging subclasses and of a new one, for raw rows.
+
+    The terms of the emerging ones are the last.
+
+    Returns
+    -------
+    Probabilities, shape (n, J + K + 1), and the log weight of each known class, shape (n, J).
+    """
+    first, n, d = view.first, len(values), view.forward.shape[1]
+    count, classes = view.packed.shape[0], len(first) - 2
+    x, product, value = np.ones(d + 1), np.empty((d + 1) * (d + 2) // 2), np.empty(count)
+    places = np.empty(len(view.places), np.int64)
+    out, log_weight = np.zeros((n, classes + emerging + 1)), np.empty((n, classes))
+    for i in range(n):
+        peak = weigh_terms(values[i], view, x, product, value, places)
+        total = 0.0
+        for m in range(count):
+            total += value[m]
+        for j in range(classes):
+            for m in range(first[j], first[j + 1]):
+                out[i, j] += value[m]
+            log_weight[i, j] = peak + np.log(out[i, j])
+        for m in range(first[classes], count - emerging):
+            out[i, classes + emerging] += value[m]
+        for k in range(emerging):
+            out[i, classes + k] = value[count - emerging + k]
+        for c in range(classes + emerging + 1):
+            out[i, c] /= total
+    return out, log_weight
+
+
+@kernel
+def weigh_terms(raw: Array, view: View, x: Array, product: Array, value: Array, places: Array) -> float:
+    """Write the weights of the terms for a raw row into ``value``, relative to the largest; returns its logarithm.
+
+    ``x``, ``product`` and ``places`` are room.
+    """
+    fill, center, forward, packed, shape = view.fill, view.center, view.forward, view.packed, view.shape
+    d, count = forward.shape[1], packed.shape[0]
+    head, power, least = shape[0], shape[1], shape[2]
+    x[:d] = 0.0
+    for a in range(len(raw)):
+        centred = (fill[a] if np.isnan(raw[a]) else raw[a]) - center[a]
+        for b in range(d):
+            x[b] += centred * forward[a, b]
+    draw_in(x[:d])
+    line = 0
+    for a in range(d + 1):
+        for b in range(a + 1):
+            product[line] = x[a] * x[b]
+            line += 1
+    for m in range(count):
+        value[m] = 1.0 + max(dot(packed[m], product), least[m])
+    log_each(value)
+    for m in range(count):
+        value[m] = head[m] - power[m] * value[m]
+    write_places(raw, view.columns, view.places, view.flags, places, view.open)
+    for c in range(len(places)):
+        for m in range(count):
+            value[m] += view.values[m, places[c]]
+    peak = largest(value)
+    for m in range(count):
+        value[m] -= peak
+    exp_each(value)
+    return float(peak)
+
+
+@kernel
+def draw_in(z: Array) -> None:
+    """Draw a whitened row that lies beyond the horizon in to it, as :func:`~.whitening.whiten` does."""
+    far = np.abs(z).max() if len(z) else 0.0
+    if far > HORIZON / np.sqrt(len(z)):
+        length = 0.0
+        for a in range(len(z)):
+            length += (z[a] / far) ** 2
+        length = np.sqrt(length) * far
+        if length > HORIZON:
+            for a in range(len(z)):
+                z[a] = z[a] / length * HORIZON

@@ -1,0 +1,388 @@
+"""Student-t densities: sums of many at once, and the density of a new subclass.
+
+Sums of Student-t densities, many at once: one matrix product, then logarithms and exponentials of whole arrays.
+
+In homogeneous coordinates every Student-t is ``exp(head) (1 + x~' Q x~)^-power``, and its quadratic form is linear in
+the products of coordinates. So the known subclasses, the broad terms and the density of a new subclass are columns
+of one product (``docs/inference.md``, section 11).
+
+Where a new subclass is expected: the conjugate prior's own answer, or a Student-t learnt from the known classes.
+
+The conjugate base measure ties the spread of the subclass means to their covariances: isotropic in whitened
+coordinates, whatever directions the known classes lie in. The departure offered here lets the density of a *new*
+subclass at its first instance be ``t_q(mu0, tau T)``, T the total covariance, with q and tau chosen so that each
+known class is foreseen by the others (and a hundredth of the conjugate one, for the tails). Everything else of the
+model stays as it is, with a nearly flat ``beta``, so that it is not a normalised model; the correctness tests are
+about the conjugate one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln
+
+from stream_osr.model import categories
+from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_densities, log_prior_predictives
+from stream_osr.model.elementwise import exp_each, log_each
+from stream_osr.model.jit import Array, kernel
+from stream_osr.model.prior import FULL, NO_VALUE, Prior
+
+
+class Terms(NamedTuple):
+    """M weighted Student-t densities; those of one sum lie side by side.
+
+    Attributes
+    ----------
+    packed
+        Lower triangles of the forms Q, what is off the diagonal twice, shape (M, (d + 1) (d + 2) / 2).
+    head
+        Log density, weight included, where the quadratic form is 0, shape (M,).
+    power
+        Half of (degrees of freedom + d), shape (M,).
+    least
+        The least value that the quadratic form can have: rounding may not push it lower, shape (M,).
+    first
+        Sum s has the terms ``first[s]`` to ``first[s + 1] - 1``, shape (S + 1,).
+    subclass
+        Subclass that the term stands for, -1: none, shape (M,).
+    values
+        Log probability of each place of the categorical columns, shape (M, V).
+    """
+
+    packed: Array
+    head: Array
+    power: Array
+    least: Array
+    first: Array
+    subclass: Array
+    values: Array
+
+
+class Term(NamedTuple):
+    """One weighted Student-t: form Q of shape (d + 1, d + 1) and the fields of :class:`Terms`."""
+
+    form: Array
+    head: float
+    power: float
+    least: float
+    subclass: int = -1
+    values: Array = NO_VALUE
+
+
+def pack(sums: list[list[Term]], n_features: int, places: int = 0) -> Terms:
+    """Lay the terms of each sum side by side; all have log probabilities of so many places."""
+    terms = [term for each in sums for term in each]
+    a, b = np.tril_indices(n_features + 1)
+    packed = np.array([term.form[a, b] for term in terms]).reshape(len(terms), len(a))
+    return Terms(
+        packed * np.where(a == b, 1.0, 2.0),
+        np.array([term.head for term in terms], dtype=float),
+        np.array([term.power for term in terms], dtype=float),
+        np.array([term.least for term in terms], dtype=float),
+        np.cumsum([0, *(len(each) for each in sums)]),
+        np.array([term.subclass for term in terms], dtype=np.int64),
+        np.array([term.values for term in terms], dtype=float).reshape(len(terms), places),
+    )
+
+
+@kernel
+def products(rows: Array, columns: int = 0) -> Array:
+    """Products of every two coordinates of each row, of shape (n, C + d + 1), but for its categories.
+
+    Returns
+    -------
+    Array of shape (n, (d + 1) (d + 2) / 2).
+    """
+    n, width = rows.shape[0], rows.shape[1] - columns
+    out = np.empty((n, width * (width + 1) // 2))
+    for i in range(n):
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                out[i, line + b] = rows[i, columns + a] * rows[i, columns + b]
+            line += a + 1
+    return out
+
+
+@kernel
+def log_sums(terms: Terms, product: Array, places: Array) -> tuple[Array, Array]:
+    """Logarithms of the sums of densities, and the subclass that contributes most.
+
+    Parameters
+    ----------
+    terms
+        M terms in S sums.
+    product
+        :func:`products` of the n homogeneous rows.
+    places
+        Places of their categories, shape (C, n).
+
+    Returns
+    -------
+    Log densities, minus infinity for an empty sum, and subclasses (0 if the sum has none), both of shape (S, n).
+    """
+    n, count = product.shape[0], terms.first.shape[0] - 1
+    value = terms.packed @ product.T
+    for m in range(value.shape[0]):
+        least = terms.least[m]
+        for i in range(n):
+            value[m, i] = 1.0 + max(value[m, i], least)
+    log_each(value.reshape(value.size))
+    for m in range(value.shape[0] if places.shape[0] > 0 else 0):
+        weight = 1.0 / terms.power[m]  # what follows is multiplied by the power, and subtracted
+        for c in range(places.shape[0]):
+            for i in range(n):
+                value[m, i] -= weight * terms.values[m, places[c, i]]
+    out = np.full((count, n), -np.inf)
+    best = np.zeros((count, n), np.int64)
+    lead = np.empty(n)
+    for s in range(count):
+        lead[:] = -np.inf
+        for m in range(terms.first[s], terms.first[s + 1]):
+            head, power, subclass = terms.head[m], terms.power[m], terms.subclass[m]
+            for i in range(n):
+                v = head - power * value[m, i]
+                value[m, i] = v
+                out[s, i] = max(out[s, i], v)
+                better = v > lead[i] and subclass >= 0
+                lead[i] = v if better else lead[i]
+                best[s, i] = subclass if better else best[s, i]
+        for m in range(terms.first[s], terms.first[s + 1]):
+            for i in range(n):
+                value[m, i] -= out[s, i]
+    exp_each(value.reshape(value.size))
+    total = np.empty(n)
+    for s in range(count):
+        if terms.first[s] == terms.first[s + 1]:
+            continue
+        total[:] = 0.0
+        for m in range(terms.first[s], terms.first[s + 1]):
+            for i in range(n):
+                total[i] += value[m, i]
+        log_each(total)
+        for i in range(n):
+            out[s, i] += total[i]
+    return out, best
+
+
+FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
+SPREAD = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0])
+LEAST_CLASSES = 3
+FLAT_BETA = 0.003
+"""Precision of the prior mean within subclasses when their location has a density of its own."""
+CONJUGATE_SHARE = 0.01
+"""Share of the conjugate predictive in that density.
+
+Its tails are heavier than those of any subclass: what lies far from everything is new, whatever q is.
+"""
+CLASSES_ASKED, INSTANCES_ASKED = 20, 50
+"""Known classes of which pairs are looked at, and instances of each, at most."""
+
+
+class Location(NamedTuple):
+    """Density of the first instance of a new subclass.
+
+    Attributes
+    ----------
+    freedom
+        Degrees of freedom q; 0: the conjugate prior predictive, and the other fields are empty.
+    mean
+        Centre, shape (d,).
+    factor
+        Inverse Cholesky factor of the scale matrix, shape (d, d).
+    values
+        Log probability of each place of the categorical columns, shape (V,); empty: that of the base measure.
+    """
+
+    freedom: float
+    mean: Array
+    factor: Array
+    values: Array = NO_VALUE
+
+
+CONJUGATE = Location(0.0, np.zeros(0), np.zeros((0, 0)))
+
+
+def log_new_densities(rows: Array, prior: Prior, location: Location = CONJUGATE) -> Array:
+    """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
+    conjugate = log_prior_predictives(rows, prior)
+    if location.freedom == 0.0:
+        return conjugate
+    placed = log_student_t(rows, location)
+    if len(prior.first):
+        placed += categories.log_of_each(categories.log_base(prior), rows, len(prior.first))
+    return np.logaddexp(math.log1p(-CONJUGATE_SHARE) + placed, math.log(CONJUGATE_SHARE) + conjugate)
+
+
+@kernel
+def log_placed(row: Array, prior: Prior, location: Location) -> float:
+    """Log ratio of the densities of one row as the first of a new subclass: placed against conjugate.
+
+    The row is homogeneous, without categories: of these both densities say the same.
+    """
+    d, q, square, log_det = prior.n_features, location.freedom, 0.0, 0.0
+    if q == 0.0 or prior.covariance != FULL:
+        return 0.0
+    for a in range(d):
+        z = 0.0
+        for b in range(d):
+            z += location.factor[a, b] * (row[b] - location.mean[b])
+        square += z * z
+        log_det -= 2.0 * math.log(location.factor[a, a])
+    placed = math.lgamma(0.5 * (q + d)) - math.lgamma(0.5 * q) - 0.5 * d * math.log(q * math.pi)
+    placed -= 0.5 * (log_det + (q + d) * math.log1p(square / q))
+    ratio = math.log1p(-CONJUGATE_SHARE) + placed - log_prior_densities(row.reshape(1, d + 1), 0, prior)[0]
+    least = math.log(CONJUGATE_SHARE)
+    return max(ratio, least) + math.log1p(math.exp(-abs(ratio - least)))
+
+
+def log_student_t(rows: Array, location: Location) -> Array:
+    """Log density of homogeneous rows under the Student-t, shape (n,)."""
+    d = len(location.mean)
+    columns = rows.shape[1] - 1 - d
+    z = (rows[:, columns:-1] - location.mean) @ location.factor.T
+    square = np.einsum("na,na->n", z, z)
+    log_determinant = -2.0 * np.log(np.diag(location.factor)).sum()
+    out = np.asarray(log_t(square, log_determinant, d, location.freedom))
+    return out + categories.log_of_each(location.values, rows, columns) if len(location.values) else out
+
+
+def student_t(shape: Location, log_weight: float) -> Term:
+    """State a weighted Student-t as a quadratic form in homogeneous coordinates."""
+    d = len(shape.mean)
+    precision = shape.factor.T @ shape.factor / shape.freedom
+    form = np.empty((d + 1, d + 1))
+    form[:d, :d] = precision
+    form[d, :d] = form[:d, d] = -precision @ shape.mean
+    form[d, d] = shape.mean @ precision @ shape.mean
+    log_determinant = -2.0 * np.log(np.diag(shape.factor)).sum()
+    head = log_weight + float(log_t(np.zeros(1), log_determinant, d, shape.freedom)[0])
+    return Term(form, head, 0.5 * (shape.freedom + d), 0.0, values=shape.values)
+
+
+def new_subclass(prior: Prior, location: Location) -> list[Term]:
+    """Terms of the density of the first instance of a new subclass; full covariances only."""
+    d = prior.n_features
+    form = np.diag(np.append(np.full(d, 1.0 / prior.psi), 1.0 / prior.beta))
+    power = 0.5 * (prior.nu + 1.0)
+    at_origin = float(log_prior_densities(np.append(np.zeros(d), 1.0)[None], 0, prior)[0])
+    head, base = at_origin + power * math.log1p(1.0 / prior.beta), categories.log_base(prior)
+    if location.freedom == 0.0:
+        return [Term(form, head, power, 1.0 / prior.beta, values=base)]
+    return [
+        student_t(location, math.log1p(-CONJUGATE_SHARE))._replace(values=base),
+        Term(form, head + math.log(CONJUGATE_SHARE), power, 1.0 / prior.beta, values=base),
+    ]
+
+
+def log_t(square: Array, log_determinant: float | Array, d: int, freedom: float) -> Array:
+    """Log density of the Student-t in d dimensions at squared Mahalanobis lengths, by its scale's log-determinant."""
+    constant = gammaln(0.5 * (freedom + d)) - gammaln(0.5 * freedom) - 0.5 * d * math.log(freedom * math.pi)
+    return np.asarray(constant - 0.5 * log_determinant - 0.5 * (freedom + d) * np.log1p(square / freedom))
+
+
+def fit_location(rows: Array, group: Array) -> Location:
+    """Learn the location density: each known class is foreseen from the others, and the best on average is taken.
+
+    Parameters
+    ----------
+    rows
+        Whitened rows without categories, shape (n, d): their within-class covariance is about the identity.
+    group
+        Class of each, shape (n,).
+
+    Returns
+    -------
+    The conjugate prior's own with fewer than three classes: two do not foresee each other.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.repeat(np.arange(8), 50)
+    >>> centres = rng.normal(size=(8, 2)) * [9, 1]
+    >>> location = fit_location(centres[group] + rng.normal(size=(400, 2)), group)
+    >>> spread = np.linalg.inv(location.factor) ** 2
+    >>> bool(spread[0].sum() > 10 * spread[1].sum())
+    True
+    """
+    d = rows.shape[1]
+    classes = np.unique(group)
+    if len(classes) < LEAST_CLASSES or not d:
+        return CONJUGATE
+    score = np.zeros((len(FREEDOM), len(SPREAD)))
+    for j in classes:
+        mean, lower = _center_and_factor(rows[group != j], group[group != j])
+        z = solve_triangular(lower, (rows[group == j] - mean).T, lower=True)
+        square = np.einsum("an,an->n", z, z)
+        log_determinant = 2.0 * np.log(np.diag(lower)).sum()
+        for a, freedom in enumerate(FREEDOM):
+            for b, spread in enumerate(SPREAD):
+                fit = log_t(square / spread, log_determinant + d * math.log(spread), d, float(freedom))
+                score[a, b] += fit.mean()
+    at, by = np.unravel_index(score.argmax(), score.shape)
+    mean, lower = _center_and_factor(rows, group)
+    factor = solve_triangular(lower * math.sqrt(SPREAD[by]), np.eye(d), lower=True)
+    return Location(float(FREEDOM[at]), mean, np.ascontiguousarray(factor))
+
+
+def share_in_company(rows: Array, group: Array, prior: Prior, location: Location) -> float:
+    """Find out how many instances are likelier beside one of their class than as the first of a new subclass.
+
+    Where it is few, each instance of a new class would begin a subclass of its own: in many dimensions a second
+    instance is foreseen from a single one with twice the variance, and a location learnt from a few classes that
+    lie close together, as dimensions go, foresees it better than that.
+
+    Parameters
+    ----------
+    rows
+        Homogeneous rows, shape (n, C + d + 1), n >= 1.
+    group
+        Class of each, shape (n,).
+    prior, location
+        Of the subclasses.
+
+    Returns
+    -------
+    Share of those asked, spread evenly over the rows, whose class has another instance; 1 where no class has two,
+    or new subclasses are not placed.
+
+    Examples
+    --------
+    Three classes in two dimensions, and three in eighty that lie no farther apart:
+
+    >>> from stream_osr.model.prior import homogeneous, make_prior
+    >>> rng, group = np.random.default_rng(0), np.repeat(np.arange(3), 200)
+    >>> for d in (2, 80):
+    ...     rows = 4.0 * rng.normal(size=(3, 2))[group] @ np.eye(2, d) + rng.normal(size=(600, d))
+    ...     prior = make_prior("full", d, nu=4.0 * d, scale=3.0, beta=FLAT_BETA)
+    ...     share_in_company(homogeneous(rows), group, prior, fit_location(rows, group)) > 0.9
+    True
+    False
+    """
+    together = alone = 0
+    classes = np.unique(group) if location.freedom > 0.0 else np.empty(0, np.int64)
+    for j in classes[:: max(1, -(-len(classes) // CLASSES_ASKED))]:
+        of_class = np.flatnonzero(group == j)
+        asked = rows[of_class[:: -(-len(of_class) // INSTANCES_ASKED)]]
+        if len(asked) < 2:
+            continue
+        beside = log_predictives(asked, dishes_with(asked, np.arange(len(asked)), len(asked), prior), prior)
+        np.fill_diagonal(beside, -np.inf)
+        better = int((beside.max(axis=1) > log_new_densities(asked, prior, location)).sum())
+        together, alone = together + better, alone + len(asked) - better
+    return together / (together + alone) if together + alone else 1.0
+
+
+def _center_and_factor(rows: Array, group: Array) -> tuple[Array, Array]:
+    """Mean, and Cholesky factor of the total covariance: identity within classes, and the spread between them."""
+    mean = rows.mean(axis=0)
+    covariance = np.eye(rows.shape[1])
+    for j in np.unique(group):
+        members = rows[group == j]
+        away = members.mean(axis=0) - mean
+        covariance += len(members) / len(rows) * np.outer(away, away)
+    return mean, np.linalg.cholesky(covariance)

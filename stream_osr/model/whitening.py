@@ -1,0 +1,482 @@
+"""From raw features to whitened coordinates: the map, beside categories, with bounded scatter.
+
+Scatter that single far instances do not rule: Huber's weights.
+
+One instance of 3000 standard deviations in a class of 5000 makes its class sixty times wider than it is: the pooled
+covariance measures the accident, and everything new lies within it. An instance further than :data:`REACH` times
+what is usual counts as if it stood there.
+
+From raw features to the whitened coordinates in which the model lives, and back.
+
+Whitened coordinates of raw rows some of whose features are categories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from stream_osr.errors import InvalidParameter
+from stream_osr.model.filling import fill_groups
+from stream_osr.model.flags import NO_FLAGS, Flags, place_of_flag
+from stream_osr.model.jit import Array, borrowing_kernel, kernel
+from stream_osr.model.powers import NO_POWERS, Powers, bend, unbend
+from stream_osr.model.prior import NO_COLUMN
+from stream_osr.model.subspace import Directions, Plan, follow, is_constant, make_plan
+
+REACH = 4.0
+"""Mahalanobis distance from its class's mean, over ``sqrt(d)``, beyond which an instance loses weight."""
+
+ROUNDS = 100
+TOLERANCE = 1e-4
+
+
+def bounded_scatter(rows: Array, group: Array, covariance: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
+    """Means of the groups and their summed scatter, far instances bounded (Huber 1964; Maronna 1976).
+
+    A fixed point of ``w_i = min(1, REACH^2 d / D_i^2)`` with ``D_i`` the Mahalanobis distance of instance i from the
+    weighted mean of its group under the covariance of the weighted scatter. Where no instance is that far, these are
+    the plain mean and scatter, bit for bit.
+
+    Parameters
+    ----------
+    rows
+        Instances, shape (n, d).
+    group
+        Group of each, 0 to J - 1, shape (n,).
+    covariance
+        Makes a positive definite covariance, shape (d, d), of the summed scatter.
+
+    Returns
+    -------
+    Means, shape (J, d), zero for an empty group, the scatter, shape (d, d), and the weights, shape (n,).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = np.vstack([rng.normal(size=(999, 1)), [[3000.0]]])
+    >>> plain = rows.var()
+    >>> _, scatter, _ = bounded_scatter(rows, np.zeros(1000, int), lambda s: s / 999)
+    >>> round(float(plain)), round(float(scatter[0, 0] / 999), 1)
+    (8992, 1.0)
+    """
+    n, d = rows.shape
+    members = [np.flatnonzero(group == j) for j in range(int(group.max()) + 1)]
+    weight = np.ones(n)
+    if not d:  # nothing is far
+        return _weighted(rows, members, weight)[0], np.zeros((0, 0)), weight
+    for _ in range(ROUNDS):
+        means, scatter, centred = _weighted(rows, members, weight)
+        before = weight
+        weight = np.minimum(1.0, REACH**2 * d / np.maximum(_distances(centred, covariance(scatter)), 1e-300))
+        if (np.abs(weight - before) <= TOLERANCE * before).all():
+            break
+    return means, scatter, before
+
+
+def _weighted(rows: Array, members: list[Array], weight: Array) -> tuple[Array, Array, Array]:
+    """Weighted means of the groups, their summed weighted scatter, and the rows less their group's mean."""
+    d = rows.shape[1]
+    means, scatter, centred = np.zeros((len(members), d)), np.zeros((d, d)), np.empty_like(rows)
+    for j, own in enumerate(members):
+        if not len(own):
+            continue
+        w = weight[own, None]
+        means[j] = (w * rows[own]).sum(axis=0) / w.sum()
+        centred[own] = rows[own] - means[j]
+        scaled = np.sqrt(w) * centred[own]
+        scatter += scaled.T @ scaled
+    return means, scatter, centred
+
+
+def _distances(centred: Array, covariance: Array) -> Array:
+    """Squared Mahalanobis lengths of centred rows, shape (n,); features may differ by orders of magnitude."""
+    scale = np.sqrt(np.diag(covariance))
+    lower = np.linalg.cholesky(covariance / np.outer(scale, scale))
+    return np.asarray((solve_triangular(lower, (centred / scale).T, lower=True) ** 2).sum(axis=0))
+
+
+RIDGE = 1e-6
+"""Share of each feature's total variance that is added to its within-class variance."""
+
+CONSTANT_SPREAD = 0.1
+"""Standard deviation given to a feature that is constant in training, as a share of its own size."""
+
+HORIZON = 1e4
+"""Rows further from the training mean than this (in within-class standard deviations) are drawn in to it."""
+
+
+class Space(NamedTuple):
+    """A frozen map: features bent, missing values filled, projected, whitened by the within-class covariance W.
+
+    Past the powers it is affine: all but these are of bent features.
+
+    Attributes
+    ----------
+    fill
+        What replaces a missing value: the training mean of each raw feature, shape (p,).
+    center
+        Training mean ``mu0``, far instances counted as nearer ones, shape (p,).
+    forward
+        ``z = (x - center) @ forward``, shape (p, d).
+    backward
+        ``x = center + z @ backward``, shape (d, p).
+    constant
+        Raw features that did not vary in training, shape (p,).
+    variance_left
+        Share of the total variance that a PCA left out (0 without PCA).
+    columns
+        Raw features that are categories, held as numbers of values, shape (C,): whitened rows begin with their places
+        (:mod:`stream_osr.model.categories`), and the maps do not see them.
+    places
+        Places of each category: its values, one for the column and one for all other values, shape (C,). First those
+        that ``columns`` hold, then the flags.
+    flags
+        Categories that raw features hold as the numbers that they were given as.
+    powers
+        Features that are bent first (:mod:`stream_osr.model.powers`).
+    open
+        Those of ``columns`` in which known instances bring new values all the time
+        (:func:`find_open`), by their numbers among the categories: a value that training did
+        not have says nothing there, and is taken for missing.
+    """
+
+    fill: Array
+    center: Array
+    forward: Array
+    backward: Array
+    constant: Array
+    variance_left: float
+    columns: Array = NO_COLUMN
+    places: Array = NO_COLUMN
+    flags: Flags = NO_FLAGS
+    powers: Powers = NO_POWERS
+    open: Array = NO_COLUMN
+
+
+def fit_space(
+    X: Array,
+    group: Array,
+    *,
+    plan: Plan | None = None,
+    pca_components: int | None = None,
+    pca_variance: float | None = None,
+) -> Space:
+    """Fit the map on the training groups.
+
+    The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each coordinate's
+    total variance. With fewer within-class degrees of freedom than twice the dimension, W is shrunk towards
+    the total variances in proportion to what is missing. Instances far outside their class count as if they were
+    nearer (:func:`bounded_scatter`). Where each feature is a direction of its own, one that is constant gets
+    a standard deviation of ``CONSTANT_SPREAD`` times the larger of its size and the median standard deviation of
+    the features that vary: a deviation of its own order shows as novelty, rounding does not.
+
+    Parameters
+    ----------
+    X
+        Training instances, NaN = missing, shape (n, p).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    plan
+        What becomes of the features (:mod:`stream_osr.model.subspace`); ``None``: each is a direction of its own.
+    pca_components, pca_variance
+        Keep so many principal components, or as many as explain this share of the variance; not both, and no plan.
+
+    Raises
+    ------
+    InvalidParameter
+        If there is no such number of components.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 3)) * [1, 10, 0] + [0, 0, 5]
+    >>> space = fit_space(X, np.arange(100) % 2)
+    >>> space.constant
+    array([False, False,  True])
+    >>> z = whiten(space, X)
+    >>> bool(np.allclose(unwhiten(space, z), X))
+    True
+    """
+    known = ~np.isnan(X)
+    counts = known.sum(axis=0)
+    fill = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1)
+    filled = np.where(known, X, fill)
+    center = filled.mean(axis=0)
+    deviation = filled.std(axis=0)
+    constant = is_constant(X)
+    variance_left = 0.0
+    if pca_components is not None or pca_variance is not None:
+        basis, variance_left = _principal_axes(filled - center, pca_components, pca_variance)
+        directions = Directions(basis, basis.T, np.zeros(basis.shape[1]))
+    elif plan is not None and not plan.everything:
+        directions = follow(plan, X)
+    else:
+        typical = float(np.median(deviation[~constant])) if not constant.all() else 1.0
+        size = CONSTANT_SPREAD * np.maximum(np.abs(center), typical)
+        directions = Directions(np.eye(len(fill)), np.eye(len(fill)), np.where(constant, size**2, 0.0))
+    basis, back, least = directions
+    coordinates = np.where(constant, 0.0, filled - center) @ basis
+    spread = np.maximum(coordinates.var(axis=0), least)
+    W, weight = _within_covariance(coordinates, group, spread, np.maximum(RIDGE * spread, least))
+    middle = (weight[:, None] * coordinates).sum(axis=0) / weight.sum()
+    center = center + (middle - coordinates.mean(axis=0)) @ back
+    scale = np.sqrt(np.diag(W))  # factor the correlation matrix: features differ by orders of magnitude
+    lower = np.linalg.cholesky(W / np.outer(scale, scale))
+    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
+    forward = basis @ (inverse / scale).T
+    backward = (scale[:, None] * lower).T @ back
+    return Space(fill, center, np.ascontiguousarray(forward), backward, constant, variance_left)
+
+
+def _principal_axes(centred: Array, components: int | None, variance: float | None) -> tuple[Array, float]:
+    if components is not None and variance is not None:
+        raise InvalidParameter("pca_components and pca_variance are both given; give one of them")
+    _, singular, axes = np.linalg.svd(centred, full_matrices=False)
+    power = singular**2
+    useful = int((power > 1e-12 * power[0]).sum()) if power[0] > 0 else 0
+    if useful == 0:
+        raise InvalidParameter(
+            "the training instances are all equal: there is nothing for a PCA to keep; leave it out"
+        )
+    share = np.cumsum(power) / power.sum()
+    if variance is not None:
+        components = int(np.searchsorted(share, variance - 1e-12)) + 1
+    assert components is not None
+    if components > useful:
+        raise InvalidParameter(
+            f"pca is {components}, but the {len(centred)} training instances span only {useful} dimensions"
+        )
+    return axes[:components].T, float(max(0.0, 1.0 - share[components - 1]))
+
+
+def _within_covariance(coordinates: Array, group: Array, spread: Array, ridge: Array) -> tuple[Array, Array]:
+    """Pooled within-class covariance, ridge included, and what each instance weighed in it."""
+    n, d = coordinates.shape
+    freedom = n - len(np.unique(group))
+    shrink = max(0.0, 1.0 - freedom / (2.0 * max(d, 1)))
+
+    def covariance(scatter: Array) -> Array:
+        within = (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)
+        return np.asarray(within + np.diag(ridge))
+
+    _, scatter, weight = bounded_scatter(coordinates, group, covariance)
+    return covariance(scatter), weight
+
+
+def whiten(space: Space, X: Array) -> Array:
+    """Map raw rows, NaN = missing, shape (n, p), to whitened rows, shape (n, C + d)."""
+    numbers = bend(space.powers, X)
+    z = (np.where(np.isnan(numbers), space.fill, numbers) - space.center) @ space.forward
+    largest = np.abs(z).max(axis=1, initial=0.0)  # not the norm at once: squares of 1e200 overflow
+    far = largest > HORIZON / np.sqrt(max(z.shape[1], 1))
+    if far.any():
+        part = z[far] / largest[far, None]
+        length = np.sqrt((part**2).sum(axis=1)) * largest[far]
+        z[far] = part * (largest[far] * np.minimum(1.0, HORIZON / length))[:, None]
+    if len(space.places):
+        z = np.hstack([_places(X, space.columns, space.places, space.flags, space.open), z])
+    return np.ascontiguousarray(z)
+
+
+@kernel
+def _places(X: Array, columns: Array, places: Array, flags: Flags, open_: Array) -> Array:
+    """Places of the categories of raw rows, shape (n, C)."""
+    out, found = np.empty((len(X), len(places))), np.empty(len(places), np.int64)
+    for i in range(len(X)):
+        write_places(X[i], columns, places, flags, found, open_)
+        out[i] = found
+    return out
+
+
+@borrowing_kernel
+def write_places(raw: Array, columns: Array, places: Array, flags: Flags, out: Array, open_: Array) -> None:
+    """Write the places of the categories of a raw row, shape (C,).
+
+    In each category the first is for a missing value, and the last for one that training had not. Where that says
+    nothing (``Space.open``), it is the first, too.
+    """
+    given, begin, member, bound = len(columns), 0, 0, 0
+    for c in range(len(places)):
+        if c < given:
+            code = raw[columns[c]]
+            out[c] = begin if np.isnan(code) else begin + 1 + min(int(code), places[c] - 2)
+        else:
+            after = member + flags.spans[c - given]
+            end = bound + flags.spans[c - given] * flags.sizes[c - given]
+            out[c] = begin + place_of_flag(
+                raw, flags.members[member:after], flags.low[bound:end], flags.high[bound:end]
+            )
+            member, bound = after, end
+        begin += places[c]
+    for c in open_:
+        if out[c] == places[: c + 1].sum() - 1:
+            out[c] -= places[c] - 1
+
+
+def even_where_open(base: Array, space: Space) -> Array:
+    """Spread the base measure of open categories evenly over their values, shape (V,)."""
+    out, end = base.copy(), np.cumsum(space.places)
+    for c in space.open.tolist():
+        out[end[c] - space.places[c] + 1 : end[c]] = 1.0 / (space.places[c] - 1)
+    return out
+
+
+def numeric(space: Space) -> Array:
+    """Say which raw features are numbers, and neither categories nor of a flag, shape (p,)."""
+    out = np.ones(len(space.center), bool)
+    out[space.columns] = out[space.flags.members] = False
+    return out
+
+
+def unwhiten(space: Space, z: Array) -> Array:
+    """Map whitened rows without categories, shape (n, d), back to raw features, shape (n, p)."""
+    return unbend(space.powers, space.center + z @ space.backward)
+
+
+def rewhiten(space: Space, covariance: Array) -> Space:
+    """Compose the map with a second whitening, by a covariance of whitened rows of shape (d, d)."""
+    lower = np.linalg.cholesky(covariance)
+    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
+    return space._replace(forward=np.ascontiguousarray(space.forward @ inverse.T), backward=lower.T @ space.backward)
+
+
+def between(space: Space, z: Array, other: Array) -> Array:
+    """Return how far a whitened row is from another in each raw feature, shape (p,)."""
+    apart = (z - other) @ space.backward  # of raw rows it would drown in a large centre
+    columns = space.powers.columns
+    if len(columns):
+        one, two = unwhiten(space, np.array([z, other]))[:, columns]
+        apart[columns] = one - two
+    return np.asarray(apart)
+
+
+def in_deviations(space: Space, z: Array, other: Array, covariance: Array) -> Array:
+    """Return how far a whitened row is from another in each feature, bent as it is, in its standard deviations.
+
+    These are those of a covariance of whitened rows, shape (d, d); what is returned has shape (p,).
+    """
+    return np.asarray((z - other) @ space.backward / np.maximum(bent_scale(space, covariance), 1e-300))
+
+
+def bent_scale(space: Space, covariance: Array) -> Array:
+    """Return the standard deviation of each bent feature under a covariance of whitened rows, shape (p,)."""
+    return np.asarray(np.sqrt((space.backward * (covariance @ space.backward)).sum(axis=0)))
+
+
+OPEN_SHARE, LEAST_ALONE = 0.02, 5
+"""A category is open if so large a share of its instances, and so many, have a value that no other one has."""
+
+
+def find_open(X: Array, places: Array) -> Array:
+    """Find the categories of which known instances bring new values all the time: addresses, names, identifiers.
+
+    As many instances of a stream have a value that training did not have as training instances have a value that no
+    other one has (Good 1953). Arguments as for :func:`fit_mixed`.
+
+    Returns
+    -------
+    Their numbers among the categories.
+
+    Examples
+    --------
+    Of 40 addresses each is there once, of two protocols each twenty times:
+
+    >>> find_open(np.column_stack([np.arange(40), np.arange(40) % 2]), np.array([42, 4]))
+    array([0])
+    """
+    out = list[int]()
+    for number, at in enumerate(np.flatnonzero(places > 0).tolist()):
+        code = X[~np.isnan(X[:, at]), at]
+        count = np.unique(code[code < places[at] - 2], return_counts=True)[1]
+        alone = int((count == 1).sum()) + int((code >= places[at] - 2).sum())
+        if alone >= max(LEAST_ALONE, OPEN_SHARE * len(code)):
+            out.append(number)
+    return np.array(out, np.int64)
+
+
+def choose(X: Array, group: Array, places: Array, order: Array | None = None) -> Plan | None:
+    """Choose what becomes of the numeric features; ``None``: there are none.
+
+    Arguments as for :func:`fit_mixed`, and the order of arrival as for
+    :func:`~stream_osr.model.subspace.make_plan`.
+    """
+    return None if not (places == 0).any() else make_plan(X[:, places == 0], group, order)
+
+
+def fill_mixed(X: Array, group: Array, places: Array, seed: int) -> Array:
+    """Complete the numeric features of training rows (:func:`stream_osr.model.filling.fill_groups`).
+
+    A category may be missing. Arguments as for :func:`fit_mixed`, and the seed of what is drawn.
+    """
+    numeric = places == 0
+    if numeric.all():
+        return fill_groups(X, group, seed)
+    out = X.copy()
+    out[:, numeric] = fill_groups(X[:, numeric], group, seed)
+    return out
+
+
+def fit_mixed(
+    X: Array,
+    group: Array,
+    places: Array,
+    *,
+    flags: Flags = NO_FLAGS,
+    powers: Powers = NO_POWERS,
+    open_categories: Array = NO_COLUMN,
+    plan: Plan | None = None,
+    pca_components: int | None = None,
+    pca_variance: float | None = None,
+) -> Space:
+    """Fit the map of the numeric features (:func:`fit_space`), beside the categories.
+
+    Parameters
+    ----------
+    X
+        Training instances, NaN = missing, categories as numbers of values, shape (n, p).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    places
+        Places of each feature: 0 for a numeric one, -1 for one of a flag, and two more than a category has values,
+        shape (p,).
+    flags
+        Categories that are given as numbers (:func:`stream_osr.model.flags.find_flags`).
+    powers
+        Features that are bent first (:func:`stream_osr.model.powers.find_powers`).
+    open_categories
+        Those in which a new value says nothing (:func:`find_open`).
+    plan
+        What becomes of the numeric features (:func:`choose`).
+    pca_components, pca_variance
+        Of the numeric features.
+
+    Examples
+    --------
+    >>> from stream_osr.model.whitening import whiten
+    >>> X = np.array([[0, 1.5], [1, 2.5], [0, 3.5], [np.nan, 4.5]])
+    >>> space = fit_mixed(X, np.array([0, 0, 1, 1]), np.array([4, 0]))
+    >>> whiten(space, X)[:, 0]
+    array([1., 2., 1., 0.])
+    """
+    numeric, columns = np.flatnonzero(places == 0), np.flatnonzero(places > 0)
+    X = bend(powers, X)
+    if not len(columns) and not len(flags.sizes):
+        own = fit_space(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+        return own._replace(powers=powers)
+    p = len(places)
+    if len(numeric):
+        own = fit_space(X[:, numeric], group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+    else:
+        own = Space(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
+    d = own.forward.shape[1]
+    fill, center, constant = np.zeros(p), np.zeros(p), np.zeros(p, bool)
+    forward, backward = np.zeros((p, d)), np.zeros((d, p))
+    fill[numeric], center[numeric], constant[numeric] = own.fill, own.center, own.constant
+    forward[numeric], backward[:, numeric] = own.forward, own.backward
+    of_all = np.concatenate([places[columns], flags.sizes + 2])
+    categories = columns, of_all, flags, powers, open_categories
+    return Space(fill, center, forward, backward, constant, own.variance_left, *categories)

@@ -1,0 +1,228 @@
+"""What tests use of the inside of ``stream_osr.model``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_osr.model import (
+    between,
+    categories,
+    dishes,
+    edit,
+    elementwise,
+    filling,
+    franchise,
+    known,
+    missing,
+    powers,
+    subspace,
+    training,
+    whitening,
+)
+from stream_osr.model import step as step_module
+from stream_osr.model.dependence import (
+    CORRELATED,
+    LAGS,
+    LEAST_PAIRS,
+    PREDICTED,
+    Came,
+    Pairs,
+    Process,
+    Residuals,
+    Tracked,
+    correlation_by_class,
+    correlation_of,
+    count_pairs,
+    effective_share,
+    faded_pairs,
+    find_order,
+    fit_process,
+    is_dependent,
+    no_pairs,
+    predict_in_order,
+    refit,
+    residuals_of,
+    shortened,
+    start,
+    training_in_order,
+    whitened,
+    without_strongest,
+)
+from stream_osr.model.dishes import (
+    Dishes,
+    add,
+    clear,
+    dishes_with,
+    empty_dishes,
+    log_predictive,
+    log_predictives,
+    log_prior_predictives,
+    mahalanobis_each,
+    refill,
+    remove,
+)
+from stream_osr.model.edit import restated
+from stream_osr.model.filling import fill_groups
+from stream_osr.model.flags import MOST_STEPS, NO_FLAGS, Flags, each_flag, exact_covers, find_flags, texts_of
+from stream_osr.model.franchise import (
+    ANYONE,
+    CLEARED_BELOW,
+    CLOSED,
+    Franchise,
+    Guests,
+    StreamState,
+    derive,
+    empty_franchise,
+    fade,
+    join,
+    leave,
+)
+from stream_osr.model.gaussian import full
+from stream_osr.model.gaussian.full import quadratic
+from stream_osr.model.known import (
+    FREEDOM_ABOVE,
+    N_RANKS,
+    Densities,
+    Known,
+    _values,
+    add_broad,
+    densities,
+    fit_broad,
+    learn_labelled,
+    log_class_densities,
+    log_densities,
+    log_missing,
+    log_new,
+    outline,
+)
+from stream_osr.model.marginal import (
+    Statistics,
+    _best_partition,
+    _log_whole,
+    both,
+    dishes_of,
+    log_ratios_together,
+    of_nobody,
+    of_rows,
+    pour,
+    split_test,
+    statistics_of,
+)
+from stream_osr.model.missing import (
+    NOTHING,
+    Gaps,
+    complete_rows,
+    gaps_of,
+    no_gaps,
+    open_densities,
+    opened,
+    weights_of,
+)
+from stream_osr.model.moves import likelihood, splitting
+from stream_osr.model.moves.hyperparameters import (
+    ALPHA,
+    CONCENTRATION,
+    FLOOR,
+    GAMMA,
+    STREAM_ALPHA,
+    Grid,
+    draw_concentrations,
+    draw_prior,
+    log_evidence,
+    log_evidence_of_values,
+    make_grid,
+)
+from stream_osr.model.moves.likelihood import Sitting
+from stream_osr.model.moves.seating import HOPELESS, redish_tables, visit, weigh_block, weigh_dishes, weigh_remembered
+from stream_osr.model.moves.splitting import make_company, split_or_merge
+from stream_osr.model.nearest import means_and_scales, typical_rows
+from stream_osr.model.noise_model import (
+    LATELY,
+    LOOKED,
+    NARROWEST,
+    PASSES,
+    SIZES,
+    Around,
+    Background,
+    Strangers,
+    _of_nothing,
+    _Scene,
+    find_group,
+    gain,
+    is_broad,
+    log_density,
+    noise_of,
+)
+from stream_osr.model.powers import NO_POWERS, Powers, bend, bent, find_powers, slopes, unbend
+from stream_osr.model.prior import (
+    DIAGONAL,
+    FULL,
+    TIED,
+    Covariance,
+    Prior,
+    homogeneous,
+    make_prior,
+    same_prior,
+    statistics_shape,
+    width_of,
+)
+from stream_osr.model.responsibilities import (
+    Said,
+    View,
+    asked,
+    cells_of,
+    log_seats_of,
+    look,
+    nearby,
+    terms_of,
+    view,
+    weigh,
+)
+from stream_osr.model.step import BatchResult, Settings, open_stream, step
+from stream_osr.model.student_t import (
+    CONJUGATE,
+    FLAT_BETA,
+    FREEDOM,
+    SPREAD,
+    Location,
+    Terms,
+    fit_location,
+    log_new_densities,
+    log_student_t,
+    log_sums,
+    log_t,
+    products,
+    share_in_company,
+    student_t,
+)
+from stream_osr.model.subspace import MOST, follow, is_clock, is_constant, make_plan
+from stream_osr.model.subspace import RIDGE as SUBSPACE_RIDGE
+from stream_osr.model.training import Training, seat_by_groups, summarize, tempered, train
+from stream_osr.model.transfer import GAIN, OTHER, Passage, class_of, moved, origins, passage, restate
+from stream_osr.model.whitening import (
+    HORIZON,
+    REACH,
+    RIDGE,
+    Space,
+    bounded_scatter,
+    find_open,
+    fit_mixed,
+    fit_space,
+    in_deviations,
+    numeric,
+    unwhiten,
+    whiten,
+    write_places,
+)
+from stream_osr.model.whitening import between as between_rows
+from stream_osr_connectors.cli.demo_summary import UNKNOWN
+
+
+def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
+    """Log marginal likelihood of each of K subclasses, up to a factor that all partitions of the rows share, (K,)."""
+    return np.array([_log_whole(*each, prior, location) for each in zip(*statistics, strict=True)])
+
+
+def menu_weights(tables: Franchise) -> np.ndarray:
+    """Weight of every dish on the menu, shape (C + K,)."""
+    return np.maximum(tables.menu, tables.held)
