@@ -8,14 +8,21 @@ import re
 
 import pytest
 
-from stream_osr_connectors.kafka import log
-from stream_osr_connectors.kafka.backoff import Backoff
-from stream_osr_connectors.kafka.client import Kind
-from stream_osr_connectors.kafka.exits import TAKEN, TakenError
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.log import CALM_SECONDS, FEW_LINES, LONGEST_SILENCE, Seldom
-from stream_osr_connectors.kafka.run.fencing import Rivalry, Strikes
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import (
+    CALM_SECONDS,
+    FEW_LINES,
+    LONGEST_SILENCE,
+    TAKEN,
+    Backoff,
+    Figures,
+    Kind,
+    Rivalry,
+    Seldom,
+    Strikes,
+    TakenError,
+    log,
+)
 
 
 class Clock:

@@ -15,12 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.ops import monitor as module
-from stream_osr_connectors.kafka.ops.logs import begin_logging
-from stream_osr_connectors.kafka.ops.metrics import Overview
-from stream_osr_connectors.kafka.ops.monitor import Monitor
-from stream_osr_connectors.kafka.settings import load_settings
+from stream_osr_connectors.kafka import load_settings
+from tests.doors.kafka import Figures, Monitor, Overview, begin_logging
+from tests.doors.kafka import monitor as module
 from tests.kafka.test_monitor import ask, live
 
 TRICKLERS = 200

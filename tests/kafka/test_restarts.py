@@ -14,13 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka.exits import MAY_COME_BACK
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.ops.metrics import Overview
-from stream_osr_connectors.kafka.ops.workers import Order, Work, Workers
-from stream_osr_connectors.kafka.run.models import CurrentModel
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted
+from tests.doors.kafka import MAY_COME_BACK, CurrentModel, Figures, Order, Overview, Work, Workers
 
 LONGEST = 60.0
 AGO = 3600.0

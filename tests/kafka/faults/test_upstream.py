@@ -10,8 +10,7 @@ import pytest
 from kafka import KafkaProducer
 
 from stream_osr_connectors.kafka import Service
-from stream_osr_connectors.kafka.log import logger
-from stream_osr_connectors.kafka.ops.metrics import Overview
+from tests.doors.kafka import Overview, logger
 from tests.kafka.faults.test_broker_killed import running
 from tests.kafka.faults.trials import Site, until
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model

@@ -69,6 +69,7 @@ class Job(Protocol):
 
     def begun(self, place: Place) -> None:
         """Note that the beginning of a partition is committed, and that it is read; by default nothing is done."""
+        return
 
     def let_go(self, place: Place) -> None:
         """Drop a partition: it is another's, or is to be loaded again."""
@@ -90,6 +91,7 @@ class Job(Protocol):
 
     def turn(self) -> None:
         """Do what comes with each turn."""
+        return
 
     def prepare(self) -> Group | None:
         """Make the next transaction's content, and go on from it; None: there is nothing yet."""
@@ -108,6 +110,7 @@ class Job(Protocol):
 
     def rest(self) -> None:
         """Do what is due when all is committed: snapshots."""
+        return
 
     def look(self, place: Place) -> int:
         """Update the figures of a partition; return how many records wait."""
@@ -121,6 +124,8 @@ class Job(Protocol):
 
     def leave(self) -> None:
         """Do what is left before the end, with all committed."""
+        return
 
     def close(self) -> None:
         """Let go of everything."""
+        return
