@@ -35,9 +35,7 @@ def test_a_service_is_ready_when_it_has_committed(site: Site) -> None:
     assert len(early) > 5
     assert {code for code, _ in early[:-1]} == {503}, early
     assert "no micro-batch is committed yet" in early[-2][1]
-    trial.settle()
-    trial.await_ready()
-    trial.end()
+    trial.finish()
     check_exactly_once(trial.stream)
 
 
