@@ -25,7 +25,7 @@ T = TypeVar("T")
 WITHOUT_END: Final = 1 << 62
 """A ``batch_size`` with which micro-batches end only where the caller says (``close_batch``)."""
 
-SEE_ARGUMENTS: Final = "Those of :class:`Arguments`, which says what they mean."
+SEE_ARGUMENTS: Final = "Those of :class:`stream_osr.config.Arguments`, which says what they mean."
 """:func:`documented` puts it there."""
 
 

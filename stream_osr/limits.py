@@ -30,7 +30,7 @@ MOST_FEATURES = 10_000
 MOST_DIGITS = 18
 """Of a partition or a subclass in a command: Python refuses to read 4301."""
 MOST_SUBCLASSES = 1000
-"""That are named or muted at a time."""
+"""Of one command."""
 MOST_REASON_BYTES = 1000
 """Of why somebody asks for something, as UTF-8."""
 MOST_BY_BYTES = 256

@@ -21,7 +21,7 @@ That it has been announced says nothing: a class that has moved away is announce
 The share of the stream that is called unknown, and whether it has jumped: a cumulative-sum test on a Bernoulli.
 
 Whatever emerges is told when it has a shape. That much more of the stream than usual is unknown is a fact of its own:
-it holds for noise, for a sensor that fails, for many small classes at once, for a subclass that a person has muted.
+it holds for noise, for a sensor that fails, for many small classes at once, for a subclass of which no more is told.
 """
 
 from __future__ import annotations

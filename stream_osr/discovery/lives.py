@@ -192,6 +192,16 @@ class Lifecycle(NamedTuple):
         return self.lives["owned"]
 
     @property
+    def noticed(self) -> Array:
+        """Which have been announced or muted, shape (K,)."""
+        return np.asarray(self.emerged | self.muted)
+
+    @property
+    def settled(self) -> Array:
+        """Which are no candidates for a new class: muted, or known, shape (K,)."""
+        return np.asarray(self.muted | self.owned)
+
+    @property
     def told_of(self) -> Array:
         """Which have been announced and are not muted, shape (K,)."""
         return np.asarray(self.emerged & ~self.muted)

@@ -603,11 +603,11 @@ def find_new_classes(
 
 
 def _told(group: Array, chain: Emerging) -> Array:
-    """Say which subclasses are in a group of which one has emerged, but for muted and owned ones, shape (K,)."""
+    """Say which subclasses are in a group of which one has emerged, but for settled ones, shape (K,)."""
     life, ids = chain.life, chain.state.ids
-    muted = np.isin(ids, life.ids[life.muted | life.owned])
+    settled = np.isin(ids, life.ids[life.settled])
     emerged = np.isin(ids, worth_telling(life))
-    return np.asarray(np.isin(group, group[emerged]) & ~muted)
+    return np.asarray(np.isin(group, group[emerged]) & ~settled)
 
 
 def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any, ...]:

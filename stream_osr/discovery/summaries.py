@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from stream_osr.config import Label
 from stream_osr.discovery.new_classes import Estimate
+from stream_osr.discovery.signal_table import COUNTED
 from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.missing import is_missing
@@ -222,7 +223,7 @@ class Signals(NamedTuple):
         Rows with a missing value, or with one that is no finite number, whether they were filled, skipped or refused,
         and all other records that a connector has refused; those of training too.
     recall_drops
-        Times that the recall of the known classes fell below what training promised: ``RecallDropped`` events.
+        Times that the recall of the known classes fell below what training promised.
     rate_jumps
         Times that much more of the stream than usual was called unknown: ``UnknownRateJumped`` events.
     expected_recall
@@ -270,8 +271,7 @@ class Signals(NamedTuple):
         return self.dependent_since is not None
 
     def __str__(self) -> str:
-        counts = ["novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps"]
-        counts += ["data_faults"] if self.data_faults else []
+        counts = [*COUNTED, *(["data_faults"] if self.data_faults else [])]
         told = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
         if self.faulty_columns:
             told += f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:12])}"

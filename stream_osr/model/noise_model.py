@@ -260,7 +260,7 @@ def find_group(strangers: Strangers, arrived: Array, around: Around, told: Array
     around
         What they are held against.
     told
-        Subclasses that have been announced, or muted.
+        Subclasses that somebody has noticed (`Lifecycle.noticed`).
 
     Returns
     -------

@@ -7,17 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import dependence
-from stream_osr.model.dependence import (
-    LAGS,
-    Came,
-    Order,
-    Pairs,
-    Process,
-    Residuals,
-    Tracked,
-    predict_in_order,
-    start,
-)
+from stream_osr.model.dependence import LAGS, Came, Order, Pairs, Process, Residuals, Tracked, predict_in_order, start
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.responsibilities import asked
 from stream_osr.stream.chain import Chains, opening_seats

@@ -22,13 +22,7 @@ from stream_osr.stream.decisions import decide, release_ready, wait
 from stream_osr.stream.faults import BatchFaults, as_first, decided_as_first, settle_faults
 from stream_osr.stream.late_labels import Evidence, learn_evidence
 from stream_osr.stream.lifecycle import follow
-from stream_osr.stream.monitoring import (
-    follow_dependence,
-    follow_known,
-    follow_recall,
-    references_of,
-    tally,
-)
+from stream_osr.stream.monitoring import follow_dependence, follow_known, follow_recall, references_of, tally
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
 from stream_osr.stream.reference_check import ask_references, keep_promise, recounted

@@ -85,10 +85,11 @@ def carry_over(
         counts = dict(zip(earlier.labels, earlier.decided, strict=False))
         decided = (*(counts.get(label, 0) for label in stream.labels), earlier.decided[-1])
         common, ended = about(trained, stream.state), earlier.life.subclasses
+        told_of = set(earlier.life.ids[earlier.life.told_of].tolist())
         events: list[ev.Event] = [
             ev.SubclassForgotten(subclass_id=key, last_seen=ended[key].last, **common)
             for key in carried[0][2]
-            if key in ended and ended[key].emerged and not ended[key].muted
+            if key in told_of
         ]
         return with_estimate(trained, with_references(trained, stream._replace(decided=decided)), events)
 

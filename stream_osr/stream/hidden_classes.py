@@ -81,7 +81,7 @@ def find_core(followed: LifecycleUpdate, noise: Noise, least: float) -> Lifecycl
     if not len(arrived):
         return followed
     strangers = Strangers(recent.seq + at, recent.rows[at], recent.subclass[0, at])
-    told = chain.life.ids[chain.life.emerged | chain.life.muted]
+    told = chain.life.ids[chain.life.noticed]
     found = gather(Around(chain.known, chain.state, noise), strangers, arrived, told)
     return followed if found is None else _announce(followed, found)
 
@@ -89,7 +89,7 @@ def find_core(followed: LifecycleUpdate, noise: Noise, least: float) -> Lifecycl
 def _settled(chain: Chain, noise: Noise) -> np.ndarray:
     """Identities of the subclasses whose instances are strangers no longer: announced, set aside, or a known class's.
 
-    One that noise has widened since it was announced is no home, and a muted one hides others.
+    One that noise has widened since it was announced is no home, and one of which nothing is told hides others.
     """
     state, life = chain.state, chain.life
     broad = places_of(state.ids[is_broad(state.dishes, chain.known.prior, noise)], life.ids) >= 0

@@ -17,14 +17,7 @@ from stream_osr.model.edit import slot_of, tables_of
 from stream_osr.model.noise_model import Noise
 from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
-from stream_osr.stream.chain import (
-    Chain,
-    IdentityChanges,
-    LifecycleUpdate,
-    SplitOff,
-    follow_identities,
-    sizes_of,
-)
+from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.monitoring import follow_unknown
@@ -184,7 +177,7 @@ def _join_same(followed: LifecycleUpdate, key: int) -> LifecycleUpdate:
     if key not in life.ids or key not in chain.state.ids:
         return followed  # it has been joined with another
     large = chain.state.dishes.size[slot_of(chain.state, key)] >= width_of(chain.known.prior)
-    may_be = life.ids[(life.emerged | life.muted) & (large | life.dormant)]
+    may_be = life.ids[life.noticed & (large | life.dormant)]
     found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
     if found is None:
         return followed

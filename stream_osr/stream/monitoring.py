@@ -12,6 +12,7 @@ from stream_osr.discovery.drift import Drift, UnknownRate, follow, follow_rate, 
 from stream_osr.discovery.explain import explain_move
 from stream_osr.discovery.lifecycle import comes_as_usual
 from stream_osr.discovery.lives import places_of
+from stream_osr.discovery.signal_table import count_signals
 from stream_osr.discovery.summaries import Signals
 from stream_osr.model.dependence import CORRELATED_STREAM, LEAST_STREAM_PAIRS, correlation_by_class, correlation_of
 from stream_osr.stream.announcements import about
@@ -197,15 +198,8 @@ def _distinct(references: References, n_classes: int) -> np.ndarray:
 
 def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:
     """Add what a batch has brought."""
-    return signals._replace(
-        novelty=signals.novelty + sum(isinstance(event, ev.SubclassEmerged) for event in events),
-        drift=signals.drift + sum(isinstance(event, ev.ClassDrifted) for event in events),
-        outliers=signals.outliers + outliers,
-        recall_drops=signals.recall_drops + sum(isinstance(event, ev.RecallDropped) for event in events),
-        rate_jumps=signals.rate_jumps + sum(isinstance(event, ev.UnknownRateJumped) for event in events),
-        data_faults=signals.data_faults
-        + sum(isinstance(event, ev.ColumnFailed | ev.RowsRepeated) for event in events),
-    )
+    counts = {name: getattr(signals, name) + count for name, count in count_signals(events).items()}
+    return signals._replace(outliers=signals.outliers + outliers, **counts)
 
 
 def dependence(trained: TrainedModel, stream: Stream) -> dict[Label, float]:

@@ -44,7 +44,7 @@ class SubclassSums(NamedTuple):
 
 
 def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
-    """Return the statistics of the subclasses that have emerged, those set aside and those muted included.
+    """Return the statistics of the subclasses that have emerged, dormant and silenced ones included.
 
     Those of the first chain, which is told of; by identity, in ascending order.
     """
@@ -52,7 +52,7 @@ def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
     own = chain.state.ids.tolist()
     found = {key: statistics_of(chain.state.dishes, np.array([slot])) for slot, key in enumerate(own)}
     found |= {key: of_slots(chain.aside.statistics, [at]) for at, key in enumerate(chain.aside.ids.tolist())}
-    said = set(chain.life.ids[chain.life.emerged | chain.life.muted].tolist())
+    said = set(chain.life.ids[chain.life.noticed].tolist())
     return {key: found[key] for key in sorted(found) if key in said}
 
 

@@ -69,7 +69,7 @@ from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, Order, Work, Workers, pause
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run import models, partition, snapshot_policy, snapshots
-from stream_osr_connectors.kafka.run.counting import TYPES, begin_counts, count_decisions, count_events
+from stream_osr_connectors.kafka.run.counting import begin_counts, count_decisions, count_events
 from stream_osr_connectors.kafka.run.fencing import Rivalry, Strikes
 from stream_osr_connectors.kafka.run.finding import Finder
 from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile, ModelName

@@ -11,10 +11,8 @@ import pytest
 
 from stream_osr_connectors.cli import demo
 from stream_osr_connectors.files.checkpoint import load_checkpoint
-from stream_osr_connectors.page.live.shown import shown
-from stream_osr_connectors.page.live.state import State
-from stream_osr_connectors.page.report.content import collect
 from tests.doors.discovery import NewClasses
+from tests.doors.page import State, collect, view_model
 from tests.live.served import served
 from tests.test_cli import call
 
@@ -117,8 +115,8 @@ def test_the_page_follows_the_model_and_adds_what_came_since(inside: dict[str, A
         state.decision(0, seq, seq, {**decision, "seq": seq})
     state.caught_up()
     stream = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}
-    assert [card["name"] for card in shown(state, stream, inside, {}, [])["inbox"]] == expected
-    taken_back = shown(state, stream, {**inside, "candidates": []}, {"1": ("emerging", None)}, [])["inbox"]
+    assert [card["name"] for card in view_model(state, stream, inside, {}, [])["inbox"]] == expected
+    taken_back = view_model(state, stream, {**inside, "candidates": []}, {"1": ("emerging", None)}, [])["inbox"]
     assert "S1" in [card["name"] for card in taken_back], "until the checkpoint has it again"
-    muted = shown(state, stream, inside, {"1": ("muted", None)}, [])["inbox"]
+    muted = view_model(state, stream, inside, {"1": ("muted", None)}, [])["inbox"]
     assert "S1" not in [card["name"] for card in muted if card["status"] == "emerging"]

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.page.live import connections
-from stream_osr_connectors.page.live.server import MOST_CLIENTS
-from stream_osr_connectors.page.live.state import State
+from tests.doors.page import MOST_CLIENTS, State, hosting
 from tests.live.served import Page, make_run, served
 
 
@@ -94,7 +92,7 @@ def test_whatever_reading_raises_the_page_says_it_and_goes_on(
 
 def test_what_cannot_be_shown_leaves_the_last_page_which_says_so(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(page.watcher.inside, "told", lambda: {"plane": {"points": object()}})
+        patched.setattr(page.watcher.view, "facts", lambda: {"plane": {"points": object()}})
         page.watcher.hurry()
         state = page.until(lambda state: state["stale"])
         assert "cannot be shown" in state["stale"]["why"]
@@ -202,7 +200,7 @@ def test_a_burst_of_event_streams_is_cut_exactly(page: Page) -> None:
 def test_idle_connections_never_take_the_page_away(page: Page, begun: bytes) -> None:
     some: list[socket.socket] = []
     try:
-        some += [opened(page, begun) for _ in range(connections.MOST_CONNECTIONS + 20)]
+        some += [opened(page, begun) for _ in range(hosting.MOST_CONNECTIONS + 20)]
         began = time.monotonic()
         with opened(page, f"GET / HTTP/1.1\r\nHost: {page.address.removeprefix('http://')}\r\n\r\n".encode()) as mine:
             assert mine.recv(12)[9:] == b"200"
@@ -221,7 +219,7 @@ def test_idle_connections_never_take_the_page_away(page: Page, begun: bytes) -> 
     ],
 )
 def test_an_idle_connection_is_closed_in_time(page: Page, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(hosting, "IDLE_SECONDS", 0.3)
     with opened(page, begun) as one:
         one.settimeout(10)
         try:

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
+from stream_osr.discovery.signal_table import EVENT_TABLE
 from stream_osr.stream import Stages
 from tests.blobs import KNOWN, NEW, around, fitted, stream_part
 from tests.doors.discovery import Estimate, Movement, Signals
@@ -21,7 +22,6 @@ from tests.doors.kafka import (
     MOST_CLASSES,
     OF_TYPE,
     SUMMED,
-    TYPES,
     UNKNOWN_OF,
     Boundary,
     Figures,
@@ -156,7 +156,7 @@ def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
     begin_counts(figures, PLACE, model)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
-    assert {labels["type"] for labels, _ in samples["stream_osr_events_of_type_total"]} == {*TYPES}
+    assert {labels["type"] for labels, _ in samples["stream_osr_events_of_type_total"]} == {*EVENT_TABLE}
     assert {value for each in samples.values() for labels, value in each if "partition" in labels} == {0}
     assert {(labels["class"], labels["decided"]) for labels, _ in samples["stream_osr_class_decisions_total"]} == {
         (name, decided) for name in KNOWN for decided in ("known", "unknown")
@@ -254,7 +254,7 @@ def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> 
         Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1000, classes
     )
     figures.partitions[PLACE].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    for kind in TYPES:
+    for kind in EVENT_TABLE:
         figures.add(f"{OF_TYPE}{kind}", PLACE)
         figures.add(f"{SUMMED}{kind}", PLACE)
     for name in classes:

@@ -16,17 +16,21 @@ import uvicorn
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import open_sink, open_source
 from stream_osr_connectors.page.live.acts import FileActs
-from stream_osr_connectors.page.live.examples import Examples
-from stream_osr_connectors.page.live.feeds.files import FileFeed
-from stream_osr_connectors.page.live.feeds.inputs import Inputs
-from stream_osr_connectors.page.live.guarding import Doors, Tokens
-from stream_osr_connectors.page.live.hosting import configure, listen
-from stream_osr_connectors.page.live.images import Images
-from stream_osr_connectors.page.live.inside import FromCheckpoint
-from stream_osr_connectors.page.live.server import make_app
-from stream_osr_connectors.page.live.watcher import Watcher
 from tests.blobs import fitted, stream_part
 from tests.doors.files import Sinks, run
+from tests.doors.page import (
+    CheckpointView,
+    ExampleChooser,
+    FileFeed,
+    Images,
+    InputRows,
+    KnownHosts,
+    Tokens,
+    Watcher,
+    configure,
+    listen,
+    make_app,
+)
 
 ANNA, BERT = "annas-own-token-16", "berts-own-token-16"
 TOKENS = f"# who may act\nanna:{ANNA}\n\nbert:{BERT}\n"
@@ -81,14 +85,14 @@ def served(
 ) -> Iterator[Page]:
     """Serve the run of a folder."""
     checkpoint, given = folder / "decisions.jsonl.checkpoint", folder / "new.jsonl"
-    inputs = Inputs(given, "id") if given.exists() else None
+    inputs = InputRows(given, "id") if given.exists() else None
     feed = FileFeed(folder / "decisions.jsonl", folder / "events.jsonl", inputs, speed)
-    inside, acts = FromCheckpoint(checkpoint), FileActs(checkpoint, allowed=tokens is not None)
-    watcher = Watcher(feed, inside, acts, Examples(feed, images))
+    inside, acts = CheckpointView(checkpoint), FileActs(checkpoint, allowed=tokens is not None)
+    watcher = Watcher(feed, inside, acts, ExampleChooser(feed, images))
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
     known = None if tokens is None else Tokens(tokens)
-    server = uvicorn.Server(configure(make_app(watcher, Doors("127.0.0.1", port), known, images)))
+    server = uvicorn.Server(configure(make_app(watcher, KnownHosts("127.0.0.1", port), known, images)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     address = f"http://127.0.0.1:{port}"

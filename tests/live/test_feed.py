@@ -12,12 +12,8 @@ import pytest
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import open_sink
-from stream_osr_connectors.page.live.feeds.files import FileFeed
-from stream_osr_connectors.page.live.feeds.inputs import Inputs
-from stream_osr_connectors.page.live.feeds.seam import CutBack
-from stream_osr_connectors.page.live.feeds.tail import Tail
-from stream_osr_connectors.page.live.feeds.writers import is_written
 from tests.blobs import fitted
+from tests.doors.page import CutBack, FileFeed, InputRows, Tail, is_written
 from tests.live.served import Page, make_run, served, write_input
 from tests.processes import COMMAND, Process
 
@@ -87,19 +83,19 @@ def test_features_are_found_by_key_behind_rows_that_were_set_aside(tmp_path: Pat
         path.write_text("id,a,b\n" + "".join(f"{r['id']},{r['a']},{r['b']}\n" for r in rows))
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    inputs = Inputs(path, "id")
+    inputs = InputRows(path, "id")
     for seq, row in ((0, 0), (5, 5), (700, 1000), (2000, 2310), (1, 1), (2600, 2999)):
         found = inputs.find({"seq": seq, "key": f"k{row}"})
         assert found == {"a": float(row), "b": row / 2}, row
     assert inputs.find({"seq": 10, "key": "nobody"}) is None
     assert "1 instances" in inputs.notes()[0]
-    assert Inputs(path, None).find({"seq": 7, "key": None}) == {"a": 7.0, "b": 3.5, "id": "k7"}
+    assert InputRows(path, None).find({"seq": 7, "key": None}) == {"a": 7.0, "b": 3.5, "id": "k7"}
 
 
 def test_keys_that_look_like_numbers_are_found(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("key,a\n0,1.5\n1,2.5\n007,3.5\n")
-    inputs = Inputs(path, "key")
+    inputs = InputRows(path, "key")
     assert [inputs.find({"seq": n, "key": key}) for n, key in enumerate(("0", "1", "007"))] == [
         {"a": 1.5},
         {"a": 2.5},
@@ -117,7 +113,7 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:
         with pytest.raises(ConnectorError, match=why):
             FileFeed(path, None)
     with pytest.raises(ConnectorError, match="no column 'id'"):
-        Inputs(tmp_path / "x.jsonl", "id")
+        InputRows(tmp_path / "x.jsonl", "id")
 
 
 def test_a_file_is_written_while_it_is(tmp_path: Path) -> None:

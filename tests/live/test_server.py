@@ -13,8 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stream_osr_connectors.page.live.images import Images
-from stream_osr_connectors.page.live.server import MOST_BODY, MOST_CLIENTS
+from tests.doors.page import MOST_BODY, MOST_CLIENTS, Images
 from tests.live.served import ANNA, BERT, Page, make_run, served
 
 

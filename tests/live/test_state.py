@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from stream_osr_connectors.page.live.acts import FileActs
-from stream_osr_connectors.page.live.bins import MOST
-from stream_osr_connectors.page.live.held import KEPT
-from stream_osr_connectors.page.live.shown import MOST_CARDS, MOST_KNOWN, MOST_ROWS, shown
-from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
+from tests.doors.page import (
+    KEPT,
+    MOST_BINS,
+    MOST_CARDS,
+    MOST_KNOWN,
+    MOST_NAMELESS,
+    MOST_ROWS,
+    MOST_SUBCLASSES,
+    RECENT,
+    State,
+    view_model,
+)
 
 STREAM = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}
 
@@ -32,7 +40,7 @@ def event(kind: str, seq: int, subclass: int = 7, **more: Any) -> dict[str, Any]
 
 
 def told(state: State) -> dict[str, Any]:
-    page = shown(state, STREAM, {}, {}, [])
+    page = view_model(state, STREAM, {}, {}, [])
     json.dumps(page)
     return page
 
@@ -55,7 +63,7 @@ def test_dependence_is_seen_as_an_event_and_as_the_model_tell_it() -> None:
     state.event(0, {"type": "DependenceFound", "seq": 0})
     state.caught_up()
     assert told(state)["dependent"] is True
-    assert shown(state, STREAM, {"dependent": False}, {}, [])["dependent"] is False, "the model knows better"
+    assert view_model(state, STREAM, {"dependent": False}, {}, [])["dependent"] is False, "the model knows better"
 
 
 def test_what_is_said_of_a_subclass_is_seen() -> None:
@@ -136,7 +144,7 @@ def test_a_long_stream_of_ever_new_subclasses_and_classes_stays_bounded() -> Non
     page = told(state)
     assert (len(page["inbox"]), len(page["known"])) == (MOST_CARDS, MOST_KNOWN)
     line = page["timeline"]
-    assert len(line["edges"]) <= MOST + 1
+    assert len(line["edges"]) <= MOST_BINS + 1
     assert len(line["classes"]) == len(line["subclasses"]) == MOST_ROWS + 1
     assert line["edges"][-1] == state.decided == 60_000
     assert len(json.dumps(page)) < 2_000_000

@@ -9,8 +9,8 @@ import pytest
 from scipy.linalg import eigh
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.page.report.axes import HELD, discriminants, planes
 from tests.blobs import around, fitted, stream_part
+from tests.doors.page import INSIDE, discriminants, planes
 
 
 def within(groups: list[np.ndarray]) -> np.ndarray:
@@ -66,7 +66,7 @@ def test_an_ellipse_holds_its_share_of_the_stream(run):
         shape = 2 * corners.T @ corners / len(corners)  # of points spread evenly over an ellipse
         inside = np.einsum("na,ab,nb->n", off, np.linalg.inv(shape), off) <= 1.0
         assert len(off) > 80
-        assert inside.mean() == pytest.approx(HELD, abs=0.08)
+        assert inside.mean() == pytest.approx(INSIDE, abs=0.08)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])

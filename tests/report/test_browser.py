@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Page
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.page.report import report_page
-from stream_osr_connectors.page.report.files import naming
 from tests.blobs import around
+from tests.doors.page import naming
 from tests.report.browser import open_browser
 from tests.report.conftest import KNOWN, as_written
 

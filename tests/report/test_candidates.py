@@ -14,11 +14,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
 from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.report import report_page
-from stream_osr_connectors.page.report.candidates import LISTED
-from stream_osr_connectors.page.report.content import collect
-from stream_osr_connectors.page.report.files import naming, read_inputs, read_instances
-from stream_osr_connectors.page.report.lookout import look_out
-from stream_osr_connectors.page.report.texts import Texts
+from tests.doors.page import LISTED, PackedTexts, choose_highlights, collect, naming, read_files, read_instances
 from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW
 from tests.report.test_page import Page
 
@@ -74,7 +70,7 @@ def test_without_decisions_the_model_shows_what_it_remembers(run):
 
 def test_without_a_model_each_announced_subclass_is_a_candidate(run):
     content = collect(decisions=run.decisions, events=run.events)
-    assert {each.ids for each in content.candidates} == {(s.id,) for s in content.emerged if not s.standing}
+    assert {each.ids for each in content.candidates} == {(s.id,) for s in content.emerged if not s.settlement}
     assert all(each.examples.features == () and each.examples.known == () for each in content.candidates)
     assert all(each.examples.core for each in content.candidates)
 
@@ -134,12 +130,12 @@ def test_a_checkpoint_is_named_in_the_command_and_a_model_in_python(run, tmp_pat
     path = tmp_path / "decisions.jsonl.checkpoint"
     save_checkpoint(path, Checkpoint(run.model, None, (None, None, None), Counter()))
     run.model.save(tmp_path / "model.osr")
-    inputs = read_inputs([path])
+    inputs = read_files([path])
     assert isinstance(inputs.model, OpenSetRecognizer)
     content = collect(inputs.model, command=naming(inputs.checkpoint))
     for each in content.candidates:
         assert each.command == f"stream-osr promote {','.join(map(str, each.ids))} NAME --checkpoint {path}"
-    content = collect(run.model, command=naming(read_inputs([tmp_path / "model.osr"]).checkpoint))
+    content = collect(run.model, command=naming(read_files([tmp_path / "model.osr"]).checkpoint))
     assert content.candidates[0].command.startswith("model.promote([")
 
 
@@ -163,15 +159,17 @@ def test_what_a_person_has_settled_is_no_candidate(run):
 
 def test_the_first_paragraph_names_the_largest_and_what_went_wrong(run):
     content = collect(run.model, run.decisions, run.events)
-    things = look_out(content.candidates, content.held._replace(drops=(), below=False), (), 0.0).things
+    things = choose_highlights(content.candidates, content.recall._replace(drops=(), below=False), (), 0.0).things
     assert [thing.where for thing in things] == [
         f"candidate-{n}" for n in range(1, min(3, len(content.candidates)) + 1)
     ]
     drift = [{"type": "ClassDrifted", "label": "plain", "seq": 4}]
-    first, *_, last = look_out(content.candidates, content.held._replace(drops=(), below=False), drift, 0.4).things
+    first, *_, last = choose_highlights(
+        content.candidates, content.recall._replace(drops=(), below=False), drift, 0.4
+    ).things
     assert first.name == "plain"
     assert (last.name, last.where) == ("40.0 %", "when")
-    assert look_out((), content.held._replace(drops=(), below=False), (), 0.0).things == ()
+    assert choose_highlights((), content.recall._replace(drops=(), below=False), (), 0.0).things == ()
     assert "There is nothing to look at." in Page(report_page(decisions=run.decisions[:20])).text
 
 
@@ -194,6 +192,6 @@ def test_words_are_explained_once_and_each_is_there(run):
 
 
 def test_texts_are_those_that_were_put_in():
-    texts = Texts(["", "ä", "\ud800half", "x" * 1000])
+    texts = PackedTexts(["", "ä", "\ud800half", "x" * 1000])
     assert list(texts) == ["", "ä", "\ud800half", "x" * 1000]
     assert texts[2] == "\ud800half"

@@ -8,14 +8,7 @@ from collections import Counter
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.page.report.emerged import (
-    from_decisions,
-    from_events,
-    from_model,
-    told_by_sums,
-    with_truth,
-)
-from stream_osr_connectors.page.report.told import gather
+from tests.doors.page import from_decisions, from_events, from_model, read_decisions, told_by_sums, with_truth
 from tests.report.conftest import EVIL_FEATURES, NEW
 
 
@@ -49,7 +42,7 @@ def test_the_forgotten_are_gone_but_told(run):
 
 
 def test_decisions_alone_name_what_has_support(run):
-    told = gather(run.decisions)
+    told = read_decisions(run.decisions)
     expected = Counter(d["subclass_id"] for d in run.decisions if d["label"] == "unknown")
     found = from_decisions(told)
     assert {key: s.size for key, s in found.items()} == {
@@ -58,7 +51,7 @@ def test_decisions_alone_name_what_has_support(run):
 
 
 def test_true_classes_are_counted(run):
-    told = gather(run.decisions, run.truth)
+    told = read_decisions(run.decisions, run.truth)
     for key, subclass in with_truth(from_model(*run.model.value.running), told).items():
         here = [
             run.labels[i] for i, d in enumerate(run.decisions) if d["subclass_id"] == key and d["label"] == "unknown"

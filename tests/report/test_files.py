@@ -10,11 +10,11 @@ import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
-from stream_osr_connectors.page.report.files import read_inputs, read_truth
+from tests.doors.page import read_files, read_truth
 
 
 def test_files_are_told_by_what_is_in_them(run, files):
-    inputs = read_inputs([files / "events.jsonl", files / "model.osr", files / "decisions.jsonl"])
+    inputs = read_files([files / "events.jsonl", files / "model.osr", files / "decisions.jsonl"])
     assert inputs.model is not None
     assert inputs.model.trained.fingerprint == run.model.trained.fingerprint
     assert list(inputs.decisions or ()) == run.decisions
@@ -26,7 +26,7 @@ def test_a_checkpoint_holds_a_model_and_gzip_is_read(run, files, tmp_path):
     with gzip.open(tmp_path / "d.jsonl.gz", "wt") as file:
         file.write((files / "decisions.jsonl").read_text())
     (tmp_path / "none.jsonl").write_text("")
-    inputs = read_inputs([tmp_path / "c", tmp_path / "d.jsonl.gz", tmp_path / "none.jsonl"])
+    inputs = read_files([tmp_path / "c", tmp_path / "d.jsonl.gz", tmp_path / "none.jsonl"])
     assert inputs.model is not None
     assert inputs.model.summary() == run.model.summary()
     assert len(list(inputs.decisions or ())) == len(run.decisions)
@@ -47,14 +47,14 @@ def test_what_is_none_of_them_is_named(tmp_path, text, said):
     path = tmp_path / "x.jsonl"
     path.write_text(text)
     with pytest.raises((ConnectorError, PersistenceError), match=said):
-        read_inputs([path])
+        read_files([path])
 
 
 def test_two_of_a_kind_and_a_missing_file_are_errors(files, tmp_path):
     with pytest.raises(ConnectorError, match="one of each kind"):
-        read_inputs([files / "events.jsonl", files / "events.jsonl"])
+        read_files([files / "events.jsonl", files / "events.jsonl"])
     with pytest.raises(ConnectorError, match=r"cannot read .*; check the path"):
-        read_inputs([tmp_path / "missing.jsonl"])
+        read_files([tmp_path / "missing.jsonl"])
 
 
 def test_true_labels_by_key_and_in_order(run, files):

@@ -11,9 +11,8 @@ import pytest
 from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.page.report import report_page
-from stream_osr_connectors.page.report.content import collect
-from stream_osr_connectors.page.report.held import Drop, Refuted, how_it_held
 from tests.blobs import dependent_rows, fitted, learn_all
+from tests.doors.page import RecallDrop, RefutedSubclass, collect, recall_section
 from tests.doors.trust import ExpectedRecall
 from tests.report.conftest import EVIL_CLASSES, Run
 from tests.report.test_page import Page
@@ -34,12 +33,12 @@ def told(run: Run) -> list[dict[str, Any]]:
 
 
 def test_what_events_tell(told):
-    held = how_it_held(None, told)
-    assert held.drops == (Drop(415, ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97),)
-    assert held.refuted == (Refuted(415, told[-2]["subclass_id"], EVIL_CLASSES[0], 0.9, 31),)
+    held = recall_section(None, told)
+    assert held.drops == (RecallDrop(415, ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97),)
+    assert held.refuted == (RefutedSubclass(415, told[-2]["subclass_id"], EVIL_CLASSES[0], 0.9, 31),)
     assert (held.promised, held.expected, held.below) == (None, None, False)
     with pytest.raises(ConnectorError, match="event 1 is no event"):
-        how_it_held(None, [{"type": "RecallDropped", "seq": 1}])
+        recall_section(None, [{"type": "RecallDropped", "seq": 1}])
 
 
 def test_promise_and_expectation_are_tiles(run):

@@ -17,7 +17,7 @@ import vl_convert
 from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidParameter, MissingExtra, NotTrained
 from stream_osr_connectors.page.plot import Figures
-from stream_osr_connectors.page.report.charts.alone import LIGHT
+from tests.doors.page import LIGHT
 from tests.report.conftest import Run
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr_connectors.page.report.charts.stream import signs
-from stream_osr_connectors.page.report.timeline import BINS, ROWS, lay_out
-from stream_osr_connectors.page.report.told import gather
+from tests.doors.page import BINS, ROWS, lay_out, read_decisions, signs
 from tests.report.conftest import BEGINS, NEW, N
 from tests.report.test_told import decision
 
@@ -15,7 +13,7 @@ from tests.report.test_told import decision
 @pytest.fixture
 def laid(run):
     emerged = {e["subclass_id"] for e in run.events if e["type"] == "SubclassEmerged"}
-    return lay_out(gather(run.decisions, run.truth), sorted(emerged), run.events)
+    return lay_out(read_decisions(run.decisions, run.truth), sorted(emerged), run.events)
 
 
 def test_every_decision_stands_in_one_row(laid):
@@ -37,7 +35,7 @@ def test_what_is_new_comes_when_it_begins(laid):
 
 
 def test_a_class_called_like_a_subclass_has_a_row_of_its_own(run):
-    told = gather(run.decisions)
+    told = read_decisions(run.decisions)
     laid = lay_out(told, [3], [])
     assert "S3" in told.known
     names = [row.name for row in laid.rows]
@@ -45,7 +43,7 @@ def test_a_class_called_like_a_subclass_has_a_row_of_its_own(run):
     sizes = {row.name: row.arrivals.sum() for row in laid.rows}
     assert sizes["S3"] == sum(d["label"] == "S3" for d in run.decisions)
     same = [decision(k, "other", subclass_id=3) for k in range(5)] + [decision(9, "S3", ("S3", "red"))]
-    sizes = {row.name: row.arrivals.sum() for row in lay_out(gather(same), [3], []).rows}
+    sizes = {row.name: row.arrivals.sum() for row in lay_out(read_decisions(same), [3], []).rows}
     assert sizes == {"S3": 5, "class S3": 1}
 
 
@@ -65,7 +63,7 @@ def test_events_of_later_kinds_stand_there_by_their_names(run, laid):
         {**first, "type": "SubclassMerged"},
         {"type": "ClassDrifted"},
     ]
-    later = lay_out(gather(run.decisions), [first["subclass_id"]], told)
+    later = lay_out(read_decisions(run.decisions), [first["subclass_id"]], told)
     assert [mark.what for mark in later.marks] == ["announced", "recurred", "merged"]
     shapes = [shape for shape, _ in signs(later).values()]
     assert len(set(shapes)) == 3
@@ -74,12 +72,12 @@ def test_events_of_later_kinds_stand_there_by_their_names(run, laid):
 
 def test_what_has_no_room_is_counted():
     many = [decision(k, "other", subclass_id=k % (ROWS + 5)) for k in range(400)]
-    laid = lay_out(gather(many), list(range(ROWS + 5)), [])
+    laid = lay_out(read_decisions(many), list(range(ROWS + 5)), [])
     assert laid.left_out == (5, 0)
     assert sum(row.name != "not grouped" for row in laid.rows) == ROWS
 
 
 def test_a_single_decision_is_a_timeline():
-    laid = lay_out(gather([decision(41, "red")]), [], [])
+    laid = lay_out(read_decisions([decision(41, "red")]), [], [])
     assert laid.edges.tolist() == [41, 42]
     assert laid.total.tolist() == [1]

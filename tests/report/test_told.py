@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.page.report.told import NO_LABEL, NO_SUBCLASS, gather
+from tests.doors.page import NO_LABEL, NO_SUBCLASS, read_decisions
 
 
 def decision(seq: int, label: str, classes: tuple[str, ...] = ("red", "blue"), **more) -> dict:
@@ -23,7 +23,7 @@ def decision(seq: int, label: str, classes: tuple[str, ...] = ("red", "blue"), *
 
 
 def test_columns_say_what_the_run_decided(run):
-    told = gather(run.decisions, run.truth)
+    told = read_decisions(run.decisions, run.truth)
     assert told.seq.tolist() == [d["seq"] for d in run.decisions]
     assert [told.names[code] for code in told.label] == [d["label"] for d in run.decisions]
     assert [told.names[code] for code in told.truth] == run.labels
@@ -34,13 +34,13 @@ def test_columns_say_what_the_run_decided(run):
 
 def test_a_class_that_a_late_label_opened_was_unknown_before():
     first, then = decision(0, "other"), decision(1, "green", ("red", "blue", "green"))
-    told = gather([first, then], lambda key, number: "green")
+    told = read_decisions([first, then], lambda key, number: "green")
     assert told.known == ("red", "blue", "green")
     assert told.truly_unknown.tolist() == [True, False]
 
 
 def test_without_truth_nothing_is_judged():
-    told = gather([decision(0, "red")])
+    told = read_decisions([decision(0, "red")])
     assert told.truth.tolist() == [NO_LABEL]
     assert told.subclass.tolist() == [NO_SUBCLASS]
     assert not told.judged.any()
@@ -51,4 +51,4 @@ def test_without_truth_nothing_is_judged():
 def test_what_is_no_decision_is_named_by_its_number(broken):
     records = [decision(0, "red"), {**decision(1, "red"), **broken} if broken else {}]
     with pytest.raises(ConnectorError, match="record 2 is no decision"):
-        gather(records)
+        read_decisions(records)

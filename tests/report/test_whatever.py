@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.page.report import report_page
-from stream_osr_connectors.page.report.content import Content, collect
-from stream_osr_connectors.page.report.files import read_inputs
-from stream_osr_connectors.page.report.happened import DRAWN, MOST
-from stream_osr_connectors.page.report.told import MOST_LABELS
 from tests.doors.discovery import Event
+from tests.doors.page import MOST_LABELS, MOST_OTHERS, Content, collect, read_files
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
 from tests.report.test_page import Page
@@ -31,7 +28,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 
 def content(*paths: Path) -> Content:
     """What a report of these files tells."""
-    inputs = read_inputs(paths)
+    inputs = read_files(paths)
     with closing(inputs.decisions or (record for record in ())) as decisions:
         given = None if inputs.decisions is None else decisions
         return collect(inputs.model, given, inputs.events, notes=inputs.notes)
@@ -47,8 +44,8 @@ def written(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".jsonl.gz"])
 def test_tables_and_compressed_files_tell_the_same(run: Run, tmp_path: Path, suffix: str) -> None:
-    got = content(written(tmp_path / f"decisions{suffix}", run.decisions)).told
-    expected = collect(decisions=run.decisions).told
+    got = content(written(tmp_path / f"decisions{suffix}", run.decisions)).table
+    expected = collect(decisions=run.decisions).table
     assert got is not None
     assert expected is not None
     for name, column in expected._asdict().items():
@@ -70,7 +67,7 @@ def test_a_file_that_a_killed_run_left_is_read_and_noted(run: Run, tmp_path: Pat
     (note,) = got.notes
     assert note.startswith(str(path))
     assert "as a run leaves it that was stopped" in note
-    inputs = read_inputs([path])
+    inputs = read_files([path])
     page = Page(report_page(decisions=inputs.decisions, notes=inputs.notes))
     assert note in page.text
 
@@ -96,8 +93,8 @@ def test_a_column_of_keys_that_is_taken_for_labels_is_named(run: Run) -> None:
 def test_what_came_twice_counts_once_and_is_told(run: Run) -> None:
     again = [*run.decisions, *run.decisions[500:], {**run.decisions[3], "key": "another"}]
     got = collect(decisions=again, events=[*run.events, *run.events[:2]])
-    assert got.told is not None
-    assert (got.n, got.told.repeated) == (601, 100)
+    assert got.table is not None
+    assert (got.n, got.table.repeated) == (601, 100)
     assert got.notes == (
         "decisions that came more than once count once: 100 are left out",
         "events that came more than once count once: 2 are left out",
@@ -113,7 +110,7 @@ def test_events_that_no_drawing_shows_are_told_in_words(run: Run) -> None:
     assert "159UnknownRateJumpedrate 0.4123, of {'a': [1]}" in text
     assert "WeekSummedUpsize large, subclass_id [7], text </td><b>" in text
     assert "What was left out" not in text
-    many = [{**jump, "seq": seq} for seq in range(MOST + 7)]
+    many = [{**jump, "seq": seq} for seq in range(MOST_OTHERS + 7)]
     assert "7 later ones are left out." in squeezed(Page(report_page(events=many)))
     drawn = [event for event in run.events if event["type"] != "UnknownRateJumped"]
     assert "What else was told" not in Page(report_page(events=drawn)).text
@@ -125,10 +122,6 @@ def test_an_event_of_a_later_release_about_a_subclass_is_a_sign_on_its_row(run: 
     page = Page(report_page(decisions=run.decisions, events=[*run.events, later, {**later, "seq": "soon"}]))
     marks = [value for values in page.specs["arrivals"]["datasets"].values() for value in values if "what" in value]
     assert [mark["seq"] for mark in marks if mark["what"] == "tired"] == [300]
-
-
-def test_what_has_a_place_of_its_own_is_an_event() -> None:
-    assert {kind.__name__ for kind in kinds(Event)} >= DRAWN
 
 
 def kinds(kind: type[Event]) -> Iterator[type[Event]]:

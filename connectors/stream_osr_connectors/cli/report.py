@@ -42,13 +42,13 @@ def report(
     Example: stream-osr report decisions.jsonl.checkpoint decisions.jsonl events.jsonl -o report.html
     """
     from stream_osr_connectors.page.report import report_page  # slow to import, and no other command needs it
-    from stream_osr_connectors.page.report.files import naming, read_inputs, read_instances, read_truth
+    from stream_osr_connectors.page.report.files import naming, read_files, read_instances, read_truth
 
     if truth is not None and label is None:
         raise ConnectorError(f"--truth {truth} needs --label: the name of its column of labels")
     if output.resolve() in {path.resolve() for path in (*files, *([truth] if truth else []))}:
         raise ConnectorError(f"--output {output} is one of the files that are read; give it another name")
-    inputs = read_inputs(files)
+    inputs = read_files(files)
     if inputs.model is None and inputs.decisions is None and not inputs.events:
         raise ConnectorError("the files are empty: there is nothing to report")
     if truth is not None and inputs.decisions is None:

@@ -67,8 +67,8 @@ def watch(given: WatchOptions) -> None:
         raise InvalidParameter("name the decisions of a run, or --config of a Kafka service: one of the two")
     try:
         from stream_osr_connectors.page.live import hosting
-        from stream_osr_connectors.page.live.guarding import is_local, read_tokens
-        from stream_osr_connectors.page.live.images import Images
+        from stream_osr_connectors.page.live.access import is_local, read_tokens
+        from stream_osr_connectors.page.live.examples import Images
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the page needs {error.name}; pip install 'stream-osr[live]' brings it") from error
     console = Terminal(stderr=True)
@@ -99,22 +99,21 @@ def watch(given: WatchOptions) -> None:
 
 def _of_files(given: WatchOptions, decisions: Path) -> tuple[Any, Any, Any]:
     from stream_osr_connectors.page.live.acts import FileActs
-    from stream_osr_connectors.page.live.feeds.files import FileFeed
-    from stream_osr_connectors.page.live.feeds.inputs import Inputs
-    from stream_osr_connectors.page.live.inside import FromCheckpoint
+    from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
+    from stream_osr_connectors.page.live.feeds import FileFeed, InputRows
 
     beside = decisions.with_name("events.jsonl")
     events = beside if given.events is None and beside.exists() else given.events
     checkpoint = given.checkpoint or Path(f"{decisions}.checkpoint")
     hidden = () if given.hide is None else tuple(part.strip() for part in given.hide.split(","))
-    inputs = None if given.input is None else Inputs(given.input, given.key, hidden)
+    inputs = None if given.input is None else InputRows(given.input, given.key, hidden)
     feed, acts = FileFeed(decisions, events, inputs, given.speed), FileActs(checkpoint, allowed=given.allow_commands)
-    return feed, FromCheckpoint(checkpoint), acts
+    return feed, CheckpointView(checkpoint), acts
 
 
 def _of_service(given: WatchOptions) -> tuple[Any, Any, Any]:
     try:
-        from stream_osr_connectors.page.live.service import parts
+        from stream_osr_connectors.page.live.service_feed import parts
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"a Kafka service needs {error.name}; pip install 'stream-osr[kafka]' brings it"

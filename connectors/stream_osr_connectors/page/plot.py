@@ -14,8 +14,8 @@ from stream_osr.discovery.events import Event
 from stream_osr.errors import InvalidParameter, MissingExtra
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr_connectors.page.formatting import subclass_name
 from stream_osr_connectors.page.report.content import Content, collect
-from stream_osr_connectors.page.report.timeline import subclass_name
 
 __all__ = ["Figures"]
 
@@ -71,9 +71,9 @@ class Figures:
         timeline = self._collect(decisions, events, labels).timeline
         if timeline is None:
             raise InvalidParameter("there is nothing to draw: there are no decisions; give those that were drained")
-        stream = _charts("stream")
-        parts = [("called unknown", stream.unknown_share(timeline)), ("arrivals", stream.arrivals(timeline))]
-        return _charts("alone").together(parts, WIDTH, columns=1)
+        charts = _charts()
+        parts = [("called unknown", charts.unknown_share(timeline)), ("arrivals", charts.arrivals(timeline))]
+        return charts.together(parts, WIDTH, columns=1)
 
     def plane(self, axes: Literal["all", "known"] = "all") -> Any:
         """Draw subclasses as ellipses on the two axes on which classes lie furthest apart.
@@ -89,7 +89,8 @@ class Figures:
         if not planes:
             raise InvalidParameter("there is nothing to draw: a plane needs a model with two numeric features")
         chosen = planes[-1] if axes == "all" else planes[0]
-        return _charts("alone").alone(_charts("plane").plane(chosen), WIDTH)
+        charts = _charts()
+        return charts.alone(charts.plane(chosen), WIDTH)
 
     def emerged(self, events: Records = ()) -> Any:
         """Draw of the largest subclasses that have emerged which features moved most from the nearest known one.
@@ -102,12 +103,12 @@ class Figures:
         found = [each for each in self._collect(events=events).emerged if each.shifts][:DRAWN]
         if not found:
             raise InvalidParameter("there is nothing to draw: no subclass with numeric features has emerged")
-        shifts = _charts("shifts")
+        charts = _charts()
         parts = [
-            (f"{subclass_name(each.id)}: {each.size:,} instances, nearest {each.nearest}", shifts.shifts(each.shifts))
+            (f"{subclass_name(each.id)}: {each.size:,} instances, nearest {each.nearest}", charts.shifts(each.shifts))
             for each in found
         ]
-        return _charts("alone").together(parts, WIDTH // 2, columns=2)
+        return charts.together(parts, WIDTH // 2, columns=2)
 
     def calibration(self, decisions: Records, labels: Labels) -> Any:
         """Draw probabilities of being unknown against true labels.
@@ -117,29 +118,29 @@ class Figures:
         decisions, labels
             As for :meth:`timeline`.
         """
-        decided = self._collect(decisions, labels=labels).told
+        decided = self._collect(decisions, labels=labels).table
         judged = decided.judged
         if not judged.any():
             raise InvalidParameter(
                 "there is nothing to draw: no decision has a label; give them by the keys of decisions"
             )
-        truth = _charts("truth")
+        charts = _charts()
         p, unknown = decided.p_unknown[judged], decided.truly_unknown[judged]
         parts = [
-            ("observed against predicted", truth.calibration(reliability_curve(p, unknown))),
-            ("predicted, for known and new classes", truth.spread(p, unknown)),
+            ("observed against predicted", charts.calibration(reliability_curve(p, unknown))),
+            ("predicted, for known and new classes", charts.spread(p, unknown)),
         ]
-        return _charts("alone").together(parts, WIDTH // 2, columns=2)
+        return charts.together(parts, WIDTH // 2, columns=2)
 
     def _collect(self, decisions: Records = (), events: Records = (), labels: Labels | None = None) -> Content:
-        told = None if labels is None else _truth(labels)
-        return collect(self._model, _records(decisions, "decisions"), _records(events, "events"), told)
+        true_label = None if labels is None else _truth(labels)
+        return collect(self._model, _records(decisions, "decisions"), _records(events, "events"), true_label)
 
 
-def _charts(name: str) -> Any:
+def _charts() -> Any:
     """Import what draws when there is something to draw: nobody else needs Altair."""
     try:
-        return import_module(f"stream_osr_connectors.page.report.charts.{name}")
+        return import_module("stream_osr_connectors.page.report.charts")
     except ModuleNotFoundError as error:
         raise MissingExtra(f"figures need {error.name}; pip install 'stream-osr[plot]' brings it") from error
 
@@ -152,11 +153,11 @@ def _truth(labels: Labels) -> Callable[[Any, int], str | None]:
         )
     look = labels.get if isinstance(labels, Mapping) else labels
 
-    def told(key: Any, number: int) -> str | None:
+    def true_label(key: Any, number: int) -> str | None:
         label = look(key)
         return None if label is None else str(label)
 
-    return told
+    return true_label
 
 
 def _records(records: Records, name: str) -> list[Mapping[str, Any]]:

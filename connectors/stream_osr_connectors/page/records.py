@@ -38,7 +38,7 @@ _TEXT = frozenset({"type", "model", "key", "label", "first_label", "nearest_clas
 """Columns of a table whose cells are text, whatever they look like."""
 
 
-class Read(dict[str, Any]):
+class ReadRecord(dict[str, Any]):
     """A record, and the place where it stood, as a message names it."""
 
     __slots__ = ("place",)
@@ -114,7 +114,7 @@ def real(value: object, name: str) -> float:
     raise ValueError(f"{name} is {shown(value)}, not a finite number")
 
 
-def read_records(path: Path, notes: list[str]) -> Iterator[Read]:
+def read_records(path: Path, notes: list[str]) -> Iterator[ReadRecord]:
     """Read a file record by record, whichever form it has.
 
     Parameters
@@ -152,7 +152,7 @@ def is_parquet(path: Path) -> bool:
         return file.read(len(PARQUET)) == PARQUET
 
 
-def _parquet(path: Path) -> Iterator[Read]:
+def _parquet(path: Path) -> Iterator[ReadRecord]:
     """Read the parts in their order."""
     parts = sorted(each for each in path.iterdir() if not each.name.startswith(".")) if path.is_dir() else [path]
     for part in parts:
@@ -162,7 +162,7 @@ def _parquet(path: Path) -> Iterator[Read]:
                 place = f"{part}, row {number}"
                 cells = row.items()
                 record = {name: _cell(name, its, place) if isinstance(its, str) else its for name, its in cells}
-                yield Read(_of_its_type(record), place)
+                yield ReadRecord(_of_its_type(record), place)
         finally:
             rows.close()
 
@@ -178,7 +178,7 @@ def _lines(lines: LineReader, notes: list[str]) -> Iterator[TextLine]:
         notes.append(f"{lines.name} cannot be decompressed to its end{_STOPPED}")
 
 
-def _objects(lines: LineReader, notes: list[str]) -> Iterator[Read]:
+def _objects(lines: LineReader, notes: list[str]) -> Iterator[ReadRecord]:
     for line in _lines(lines, notes):
         if line.is_blank():
             continue
@@ -195,10 +195,10 @@ def _objects(lines: LineReader, notes: list[str]) -> Iterator[Read]:
             raise ConnectorError(f"{place} is not JSON ({why}); give what `stream-osr run` wrote") from None
         if not isinstance(record, dict):
             raise ConnectorError(f"{place} is no JSON object; give decisions or events")
-        yield Read(record, place)
+        yield ReadRecord(record, place)
 
 
-def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[Read]:
+def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[ReadRecord]:
     tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
     rows = RowReader(lines, "\t" if tabs else ",", LONGEST_LINE)
     header: list[str] | None = None
@@ -227,7 +227,7 @@ def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[Read]:
             raise ConnectorError(f"{place} has {len(row)} fields, the header {len(header)}; give what a run wrote")
         else:
             cells = zip(header, row, strict=True)
-            yield Read(_of_its_type({name: _cell(name, text, place) for name, text in cells}), place)
+            yield ReadRecord(_of_its_type({name: _cell(name, text, place) for name, text in cells}), place)
 
 
 def _of_its_type(record: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,16 @@
-"""Figures of workers as Prometheus metrics, and what follows from them for health checks.
+"""The metrics of a service as one table, and what follows from the figures of workers for health checks.
 
-What is not known has no sample: a rule has to ask for absence then, and nothing looks well by default.
+What is not known has no sample: a rule has to ask for absence then, and nothing looks well by default. Gauges and
+the counts of signals follow from the state: they are what they were when a worker comes back. Other counts begin anew
+with each process.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -19,140 +21,343 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from ..figures import LOST, REASONS, REPEATED, SUMMED, Figures, PartitionFigures
-from .found import OF_PARTITION, found_in
+from stream_osr.discovery.signal_table import COUNTED
+
+from ..figures import (
+    DRIFTED,
+    KNOWN_OF,
+    LOST,
+    OF_TYPE,
+    REASONS,
+    REPEATED,
+    SUMMED,
+    UNKNOWN_OF,
+    Figures,
+    PartitionFigures,
+)
 
 PREFIX = "stream_osr_"
 
 STALE_SECONDS = 60.0
 """A worker whose loop has not turned for so long is not ready, whatever it said last."""
 
-_PARTITION_COUNTS = {
-    "records": "Records of committed micro-batches.",
-    "events": "Events published.",
-    "dead_letters": "Records that could not be used and were published to the dead-letter topic.",
-    "labelled": "Records with a label: learnt, not decided.",
-    "skipped": "Records with a missing value that on_missing=skip has left out.",
-    "replayed": "Records replayed silently, from a snapshot up to the committed offset.",
-    "unreadable": "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
-    "unknown_rate_jumps": "Jumps of the share called unknown (UnknownRateJumped).",
-    "data_faults": "Columns that began to fail and rows that began to repeat (ColumnFailed, RowsRepeated).",
-    "encoder_failures": "Decisions and events that the encoder of the settings could not encode: dead letters, or "
-    "left out. A transaction that is tried again counts again.",
-    "commands_left": "Promotions, mutes, late labels and undos that could not be done; the log says why. A label "
-    "that cannot be one counts in each partition.",
-    "features_missing": "Feature values that instances lacked. Its ratio to stream_osr_features_expected_total is "
-    "their share.",
-    "features_expected": "Feature values that instances should have had: one for each feature of the model.",
-    "timestamps_replaced": "Timestamps that the output topic would refuse or not keep, replaced by the present (the "
-    "header stream-osr.timestamp has the original).",
-    "unaccounted_records": "Records committed that are neither an acknowledged decision or dead letter, nor a label, "
-    "a skipped or a held-back one. Must stay 0.",
-}
+Samples: TypeAlias = Iterable[tuple[Sequence[str], Any]]
+"""Labels beside that of the worker, and the value; ``None``: it is not known."""
 
-_JUMPS = {
-    "lost_records": (
-        "Records that are not decided, by reason: the input deleted them unread (retention), or somebody moved the "
-        "committed offsets (offsets).",
-        LOST,
+OF_PARTITION = ("topic", "partition")
+
+
+class MetricRow(NamedTuple):
+    """A metric.
+
+    Attributes
+    ----------
+    kind
+        Family of the client library.
+    name, text
+        Name without ``PREFIX``, and the help text.
+    labels
+        Labels beside ``worker``.
+    samples
+        Gives the samples of a worker from its figures, the moment, and how often it was started again.
+    """
+
+    kind: type[Metric]
+    name: str
+    text: str
+    labels: Sequence[str]
+    samples: Callable[[Figures, float, int], Samples]
+
+
+def _read(of: Any, path: str) -> Any:
+    """Read an attribute by its path; ``None`` where something on the way is not known."""
+    for name in path.split("."):
+        of = None if of is None else getattr(of, name)
+    return of
+
+
+def _count(
+    name: str, text: str, kinds: Mapping[str, Sequence[str]] | None = None, by: Sequence[str] = ()
+) -> MetricRow:
+    """Describe counts of a partition by their names, each with its labels; or the one with the name of the metric."""
+
+    def samples(of: Figures, now: float, restarts: int) -> Samples:
+        for kind, own in ({name: ()} if kinds is None else kinds).items():
+            found = sorted((at, n) for (its, at), n in of.counts.items() if its == kind and at is not None)
+            yield from (([at.topic, str(at.partition), *own], n) for at, n in found)
+
+    return MetricRow(CounterMetricFamily, name, text, [*OF_PARTITION, *by], samples)
+
+
+def _named(name: str, text: str, by: Sequence[str], begins: Mapping[str, Sequence[str]]) -> MetricRow:
+    """Describe counts of a partition by how their names begin: what follows is a label, before those given."""
+
+    def samples(of: Figures, now: float, restarts: int) -> Samples:
+        for kind, at, n in sorted((kind, at, n) for (kind, at), n in of.counts.items() if at is not None):
+            for begin, further in begins.items():
+                if kind.startswith(begin):
+                    yield [at.topic, str(at.partition), kind.removeprefix(begin), *further], n
+
+    return MetricRow(CounterMetricFamily, name, text, [*OF_PARTITION, *by], samples)
+
+
+def _gauge(
+    name: str,
+    text: str,
+    value: str | Callable[[PartitionFigures, float], Any],
+    by: Sequence[str] = (),
+    kind: type[Metric] = GaugeMetricFamily,
+) -> MetricRow:
+    """Describe a value of a partition, or with ``by`` values by a further label: an attribute, or a function."""
+
+    def samples(of: Figures, now: float, restarts: int) -> Samples:
+        for at, its in sorted(of.partitions.items()):
+            place, found = (
+                [at.topic, str(at.partition)],
+                _read(its, value) if isinstance(value, str) else value(its, now),
+            )
+            yield from (([*place, own], each) for own, each in (found or {}).items()) if by else [(place, found)]
+
+    return MetricRow(kind, name, text, [*OF_PARTITION, *by], samples)
+
+
+def _class(name: str, text: str, path: str) -> MetricRow:
+    """Describe a value of each known class of a partition."""
+
+    def values(of: PartitionFigures, now: float) -> Any:
+        return of.found and {known: _read(own, path) for known, own in of.found.classes.items()}
+
+    return _gauge(name, text, values, ["class"])
+
+
+def _worker(
+    name: str, text: str, value: Callable[[Figures, float, int], Any], kind: type[Metric] = GaugeMetricFamily
+) -> MetricRow:
+    """Describe a value of a worker."""
+    return MetricRow(kind, name, text, (), lambda of, now, restarts: [((), value(of, now, restarts))])
+
+
+def _worker_count(name: str, text: str) -> MetricRow:
+    return _worker(name, text, lambda of, now, restarts: of.counts[name, None], CounterMetricFamily)
+
+
+def _times(name: str, text: str) -> MetricRow:
+    def value(of: Figures, now: float, restarts: int) -> Any:
+        times = of.histogram(name)
+        return list(zip([*map(str, times.bounds), "+Inf"], times.cumulative(), strict=True)), times.seconds
+
+    return _worker(f"{name}_seconds", text, value, HistogramMetricFamily)
+
+
+METRICS: tuple[MetricRow, ...] = (
+    _count("records", "Records of committed micro-batches."),
+    _count("events", "Events published."),
+    _count("dead_letters", "Records that could not be used and were published to the dead-letter topic."),
+    _count("labelled", "Records with a label: learnt, not decided."),
+    _count("skipped", "Records with a missing value that on_missing=skip has left out."),
+    _count("replayed", "Records replayed silently, from a snapshot up to the committed offset."),
+    _count(
+        "unreadable",
+        "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
     ),
-    "repeated_records": (
+    _count("unknown_rate_jumps", "Jumps of the share called unknown (UnknownRateJumped)."),
+    _count("data_faults", "Columns that began to fail and rows that began to repeat (ColumnFailed, RowsRepeated)."),
+    _count(
+        "encoder_failures",
+        "Decisions and events that the encoder of the settings could not encode: dead letters, or left out. A "
+        "transaction that is tried again counts again.",
+    ),
+    _count(
+        "commands_left",
+        "Promotions, mutes, late labels and undos that could not be done; the log says why. A label that "
+        "cannot be one counts in each partition.",
+    ),
+    _count(
+        "features_missing",
+        "Feature values that instances lacked. Its ratio to stream_osr_features_expected_total is their share.",
+    ),
+    _count("features_expected", "Feature values that instances should have had: one for each feature of the model."),
+    _count(
+        "timestamps_replaced",
+        "Timestamps that the output topic would refuse or not keep, replaced by the present (the header "
+        "stream-osr.timestamp has the original).",
+    ),
+    _count(
+        "unaccounted_records",
+        "Records committed that are neither an acknowledged decision or dead letter, nor a label, a skipped "
+        "or a held-back one. Must stay 0.",
+    ),
+    _count(
+        "decisions",
+        "Decisions published, by what they say.",
+        {"known": ["known"], "unknown": ["unknown"]},
+        ["decided"],
+    ),
+    _named(
+        "events_summed", "Events that an EventsSummed told of instead of their own, by type.", ["type"], {SUMMED: []}
+    ),
+    _count(
+        "lost_records",
+        "Records that are not decided, by reason: the input deleted them unread (retention), or somebody "
+        "moved the committed offsets (offsets).",
+        {f"{LOST}{reason}": [reason] for reason in REASONS},
+        ["reason"],
+    ),
+    _count(
+        "repeated_records",
         "Records that are decided again, by reason, as of stream_osr_lost_records_total.",
-        REPEATED,
+        {f"{REPEATED}{reason}": [reason] for reason in REASONS},
+        ["reason"],
     ),
-}
-
-_WORKER_COUNTS = {
-    "transactions_failed": "Transactions that failed or took too long.",
-    "transactions_abandoned": "Transactions that never ended and were left behind.",
-    "transactions_fenced": "Transactions refused because another producer has taken this one's place.",
-    "transactions_retried": "Transactions tried again.",
-    "commands_unreadable": "Records of the topic of labels that are no commands, since its beginning.",
-    "rebalances": "Times that partitions went to other workers.",
-    "consumers": "Consumers made: one at the start, one more after each failure.",
-}
-
-_PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], float | None]]] = {
-    "lag_records": (
-        "Records in the input that have not been committed, up to its last record.",
-        lambda of, now: of.lag,
-    ),
-    "unstable_records": (
+    _gauge("lag_records", "Records in the input that have not been committed, up to its last record.", "lag"),
+    _gauge(
+        "unstable_records",
         "Records in the input from the last stable offset on: they wait for the end of a transaction upstream.",
-        lambda of, now: of.unstable,
+        "unstable",
     ),
-    "committed_offset": ("Offset after the last committed record.", lambda of, now: of.position),
-    "end_offset": ("Last stable offset of the input: what is committed ends there.", lambda of, now: of.end),
-    "held_decisions": (
+    _gauge("committed_offset", "Offset after the last committed record.", "position"),
+    _gauge("end_offset", "Last stable offset of the input: what is committed ends there.", "end"),
+    _gauge(
+        "held_decisions",
         "Decisions that are held back (decision_delay); their records are committed.",
         lambda of, now: of.menu and of.held,
     ),
-    "suspended": (
+    _gauge(
+        "suspended",
         "1 while the partition cannot be loaded or continued; it is tried again, and other partitions go on.",
-        lambda of, now: of.suspended,
+        "suspended",
     ),
-    "replaying": ("1 while the partition is replayed, 0 when it is live.", lambda of, now: of.replaying),
-    "snapshot_age_seconds": (
+    _gauge("replaying", "1 while the partition is replayed, 0 when it is live.", "replaying"),
+    _gauge(
+        "snapshot_age_seconds",
         "Seconds since the latest snapshot.",
         lambda of, now: None if of.snapshot is None else now - of.snapshot,
     ),
-    "known_subclasses": ("Subclasses of the known classes.", lambda of, now: of.menu and of.menu.known),
-    "emerging_subclasses": ("Emerging subclasses.", lambda of, now: of.menu and of.menu.emerging),
-    "active_subclasses": (
-        "Emerging subclasses that were announced and are not dormant.",
-        lambda of, now: of.menu and of.menu.active,
+    _gauge("known_subclasses", "Subclasses of the known classes.", "menu.known"),
+    _gauge("emerging_subclasses", "Emerging subclasses.", "menu.emerging"),
+    _gauge("active_subclasses", "Emerging subclasses that were announced and are not dormant.", "menu.active"),
+    _gauge(
+        "subclasses",
+        "K: known and emerging subclasses.",
+        lambda of, now: of.menu and of.menu.known + of.menu.emerging,
     ),
-    "subclasses": ("K: known and emerging subclasses.", lambda of, now: of.menu and of.menu.known + of.menu.emerging),
-    "alpha0": ("Concentration of the stream's restaurant.", lambda of, now: of.menu and of.menu.alpha0),
-    "gamma": ("Concentration of the menu.", lambda of, now: of.menu and of.menu.gamma),
-    "references": (
-        "Reference instances that guard the known classes; 0: nothing does.",
-        lambda of, now: of.menu and of.menu.references,
-    ),
-    "promised_recall": (
+    _gauge("alpha0", "Concentration of the stream's restaurant.", "menu.alpha0"),
+    _gauge("gamma", "Concentration of the menu.", "menu.gamma"),
+    _gauge("references", "Reference instances that guard the known classes; 0: nothing does.", "menu.references"),
+    _gauge(
+        "promised_recall",
         "Share of the known instances that get their own label, as training promised it.",
-        lambda of, now: of.recall.promised,
+        "recall.promised",
     ),
-    "expected_recall": (
-        "The same now, as the references tell without a label.",
-        lambda of, now: of.recall.now and of.recall.now.recall,
-    ),
-    "expected_recall_low": ("Lower end of its interval (95 %).", lambda of, now: of.recall.now and of.recall.now.low),
-    "false_unknown": (
+    _gauge("expected_recall", "The same now, as the references tell without a label.", "recall.now.recall"),
+    _gauge("expected_recall_low", "Lower end of its interval (95 %).", "recall.now.low"),
+    _gauge(
+        "false_unknown",
         "Share of the known instances that are called unknown now, as the references tell.",
-        lambda of, now: of.recall.now and of.recall.now.false_unknown,
+        "recall.now.false_unknown",
     ),
-    "recall_dropped": (
+    _gauge(
+        "recall_dropped",
         "1 while the expected recall is below the promise (RecallDropped), until it is back.",
         lambda of, now: of.recall.now and of.recall.dropped,
     ),
-    "dependent": (
-        "1 while instances are treated as dependent on their neighbours (DependenceFound).",
-        lambda of, now: of.dependent,
+    _gauge(
+        "dependent", "1 while instances are treated as dependent on their neighbours (DependenceFound).", "dependent"
     ),
-}
-
-_WORKER_GAUGES: Mapping[str, tuple[str, Callable[[Figures, float], float | None]]] = {
-    "assigned_partitions": ("Partitions of the worker.", lambda of, now: len(of.partitions)),
-    "ready": ("1 if decisions reach the broker.", lambda of, now: not _obstacles(of, now)),
-    "progress_age_seconds": (
+    _gauge(
+        "signals",
+        "What went on beside the known since the stream began, by signal: part of the state, it outlives a process.",
+        lambda of, now: of.found and {signal: getattr(of.found.signals, signal) for signal in COUNTED},
+        ["signal"],
+        CounterMetricFamily,
+    ),
+    _gauge(
+        "subclasses_at",
+        "Emerging subclasses, by the stage of their lives.",
+        lambda of, now: of.found and of.found.stages._asdict(),
+        ["stage"],
+    ),
+    _gauge("new_classes", "Estimated number of new classes in what has emerged.", "found.new.number"),
+    _gauge("new_classes_low", "The least that it may be.", "found.new.low"),
+    _gauge("new_classes_high", "The most that it may be.", "found.new.high"),
+    _gauge(
+        "known_classes",
+        "Known classes; the first 50 have series of their own, the others are class=other.",
+        "found.known_classes",
+    ),
+    _gauge(
+        "unknown_usual",
+        "Share of the stream that is usually called unknown, against which a jump is told.",
+        "found.usual",
+    ),
+    _class(
+        "class_expected_recall",
+        "Share of the known instances of a class that get their own label now, as the references tell.",
+        "recall.recall",
+    ),
+    _class("class_expected_recall_low", "Lower end of its interval (95 %).", "recall.low"),
+    _class("class_expected_recall_high", "Upper end of its interval (95 %).", "recall.high"),
+    _class(
+        "class_false_unknown",
+        "Share of the known instances of a class that are called unknown now, as the references tell.",
+        "recall.false_unknown",
+    ),
+    _class(
+        "class_density_rank",
+        "Mean density rank of the latest instances of a class: 0.5 in training, less when it has moved or widened.",
+        "rank",
+    ),
+    _named(
+        "class_decisions",
+        "Decisions published, by the known class that is nearest and by what they say.",
+        ["class", "decided"],
+        {KNOWN_OF: ["known"], UNKNOWN_OF: ["unknown"]},
+    ),
+    _named(
+        "class_drifts", "Times that a known class has changed (ClassDrifted), by class.", ["class"], {DRIFTED: []}
+    ),
+    _named("events_of_type", "Events published, by type.", ["type"], {OF_TYPE: []}),
+    _worker_count("transactions_failed", "Transactions that failed or took too long."),
+    _worker_count("transactions_abandoned", "Transactions that never ended and were left behind."),
+    _worker_count("transactions_fenced", "Transactions refused because another producer has taken this one's place."),
+    _worker_count("transactions_retried", "Transactions tried again."),
+    _worker_count("commands_unreadable", "Records of the topic of labels that are no commands, since its beginning."),
+    _worker_count("rebalances", "Times that partitions went to other workers."),
+    _worker_count("consumers", "Consumers made: one at the start, one more after each failure."),
+    _worker(
+        "worker_restarts",
+        "Times a worker was started again.",
+        lambda of, now, restarts: restarts,
+        CounterMetricFamily,
+    ),
+    _worker("assigned_partitions", "Partitions of the worker.", lambda of, now, restarts: len(of.partitions)),
+    _worker("ready", "1 if decisions reach the broker.", lambda of, now, restarts: not _obstacles(of, now)),
+    _worker(
+        "progress_age_seconds",
         "Seconds since a commit, or since all was done. No sample: nothing was done yet, or nothing is assigned.",
-        lambda of, now: None if of.progress is None else now - of.progress,
+        lambda of, now, restarts: None if of.progress is None else now - of.progress,
     ),
-    "loop_age_seconds": ("Seconds since the loop last came round.", lambda of, now: now - of.loop),
-}
-
-_TIMES = {
-    "batch": "Time that a micro-batch took, replayed ones too.",
-    "transaction": "Time from the beginning of a transaction to its commit.",
-    "snapshot": "Time that writing a snapshot took.",
-    "latency": "Time from the timestamp of a record to the commit of its decision. Records without a timestamp, and "
-    "those with one later than the commit, are left out.",
-}
+    _worker("loop_age_seconds", "Seconds since the loop last came round.", lambda of, now, restarts: now - of.loop),
+    _worker(
+        "model",
+        "The model that the worker runs.",
+        lambda of, now, restarts: {"identity": of.model, "fingerprint": of.fingerprint} if of.model else None,
+        InfoMetricFamily,
+    ),
+    _times("batch", "Time that a micro-batch took, replayed ones too."),
+    _times("transaction", "Time from the beginning of a transaction to its commit."),
+    _times("snapshot", "Time that writing a snapshot took."),
+    _times(
+        "latency",
+        "Time from the timestamp of a record to the commit of its decision. Records without a timestamp, and "
+        "those with one later than the commit, are left out.",
+    ),
+)
+"""All metrics, in the order in which they are told."""
 
 
 class Health(NamedTuple):
-    """Whether all is well, and what to say about it."""
+    """Answer to a health check, and its text."""
 
     well: bool
     said: str
@@ -205,69 +410,20 @@ class Overview(Collector):
         """Give the figures as they are now."""
         now = time.monotonic()
         workers = {name: of.copy() for name, of in self.figures().items()}
-
-        def counter(told: str, text: str, *names: str, by: Sequence[str] = (), begin: str = "") -> Metric:
-            """Give the counts of these names; a further label has the names without their beginning."""
-            family = CounterMetricFamily(PREFIX + told, text, labels=[*OF_PARTITION, *by])
+        restarts = self.restarts()
+        for row in METRICS:
+            family: Any = row.kind(PREFIX + row.name, row.text, labels=["worker", *row.labels])  # type: ignore[call-arg]
             for worker, of in workers.items():
-                for name in names:
-                    own = [name.removeprefix(begin) for _ in by]
-                    for place, count in sorted(
-                        (at, count) for (its, at), count in of.counts.items() if its == name and at is not None
-                    ):
-                        family.add_metric([worker, place.topic, str(place.partition), *own], count)
-            return family
-
-        for name, text in _PARTITION_COUNTS.items():
-            yield counter(name, text, name)
-        yield counter("decisions", "Decisions published, by what they say.", "known", "unknown", by=["decided"])
-        summed = sorted({name for of in workers.values() for name, _ in of.counts if name.startswith(SUMMED)})
-        text = "Events that an EventsSummed told of instead of their own, by type."
-        yield counter("events_summed", text, *summed, by=["type"], begin=SUMMED)
-        for name, (text, begin) in _JUMPS.items():
-            yield counter(name, text, *(f"{begin}{reason}" for reason in REASONS), by=["reason"], begin=begin)
-        for name, (text, value) in _PARTITION_GAUGES.items():
-            gauge = GaugeMetricFamily(PREFIX + name, text, labels=OF_PARTITION)
-            for worker, of in workers.items():
-                for place, its in sorted(of.partitions.items()):
-                    if (found := value(its, now)) is not None:
-                        gauge.add_metric([worker, place.topic, str(place.partition)], float(found))
-            yield gauge
-        yield from found_in(workers, PREFIX)
-        for name, text in _WORKER_COUNTS.items():
-            counts = {worker: of.counts[name, None] for worker, of in workers.items()}
-            yield _of_workers(CounterMetricFamily, name, text, counts)
-        restarts = {worker: self.restarts().get(worker, 0) for worker in workers}
-        yield _of_workers(CounterMetricFamily, "worker_restarts", "Times a worker was started again.", restarts)
-        for name, (text, of_worker) in _WORKER_GAUGES.items():
-            now_of_each = {worker: of_worker(of, now) for worker, of in workers.items()}
-            yield _of_workers(GaugeMetricFamily, name, text, now_of_each)
-        info = InfoMetricFamily(PREFIX + "model", "The model that the worker runs.", labels=["worker"])
-        for worker, of in workers.items():
-            if of.model:
-                info.add_metric([worker], {"identity": of.model, "fingerprint": of.fingerprint})
-        yield info
-        for name, text in _TIMES.items():
-            histogram = HistogramMetricFamily(f"{PREFIX}{name}_seconds", text, labels=["worker"])
-            for worker, of in workers.items():
-                times = of.histogram(name)
-                ends = [*map(str, times.bounds), "+Inf"]
-                histogram.add_metric([worker], list(zip(ends, times.cumulative(), strict=True)), times.seconds)
-            yield histogram
-
-
-def _of_workers(
-    kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, text: str, values: Mapping[str, float | None]
-) -> Metric:
-    family = kind(PREFIX + name, text, labels=["worker"])
-    for worker, value in values.items():
-        if value is not None:
-            family.add_metric([worker], float(value))
-    return family
+                for labels, value in row.samples(of, now, restarts.get(worker, 0)):
+                    if isinstance(value, tuple):
+                        family.add_metric([worker, *labels], *value)
+                    elif value is not None:
+                        family.add_metric([worker, *labels], value if isinstance(value, dict) else float(value))
+            yield family
 
 
 def _obstacles(figures: Figures, now: float) -> tuple[str, ...]:
-    """Why a worker is not ready: what it said, or that it says nothing any more."""
+    """List why a worker is not ready: its own reasons, or that its loop is stuck."""
     silent = now - figures.loop
     stuck = (f"its loop has not turned for {silent:.0f} s",) if silent > STALE_SECONDS else ()
     return (*figures.reasons, *stuck)

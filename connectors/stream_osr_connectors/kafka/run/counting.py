@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from stream_osr import ClassDrifted, Decision, Event, EventsSummed, OpenSetRecognizer
 from stream_osr.config import Label
-from stream_osr.discovery.events import SubclassEvent
+from stream_osr.discovery.signal_table import EVENT_TABLE, kind_of
 
 from ..class_names import OTHER, class_names
 from ..figures import DRIFTED, KNOWN_OF, LOST, OF_TYPE, REASONS, REPEATED, SUMMED, UNKNOWN_OF, Figures
 from ..places import Place
 
-TYPES = sorted(kind.__name__ for kind in {*Event.__subclasses__(), *SubclassEvent.__subclasses__()} - {SubclassEvent})
-"""All types of events."""
+SIGNAL_COUNTS = {"rate_jumps": "unknown_rate_jumps", "data_faults": "data_faults"}
+"""Counts of signals that are metrics of their own."""
 
 RARE = ("encoder_failures", "unreadable", "timestamps_replaced", "unknown_rate_jumps", "replayed")
 """Other counts of a partition that most never have."""
@@ -22,7 +22,7 @@ RARE = ("encoder_failures", "unreadable", "timestamps_replaced", "unknown_rate_j
 
 def begin_counts(figures: Figures, place: Place, model: OpenSetRecognizer) -> None:
     """Begin with nothing counted of a partition, so that the first of each kind is an increase, too."""
-    kinds = [f"{OF_TYPE}{kind}" for kind in TYPES]
+    kinds = [f"{OF_TYPE}{kind}" for kind in sorted(EVENT_TABLE)]
     kinds += [f"{of}{reason}" for of in (LOST, REPEATED) for reason in REASONS]
     for name in dict.fromkeys(_names(model).values()):
         kinds += [f"{of}{name}" for of in (KNOWN_OF, UNKNOWN_OF, DRIFTED)]
@@ -46,6 +46,8 @@ def count_events(figures: Figures, place: Place, model: OpenSetRecognizer, event
     """Count events by type; those that are told by a sum apart, and drifts by class, too."""
     for event in events:
         figures.add(f"{OF_TYPE}{type(event).__name__}", place)
+        if (signal := kind_of(event).signal) in SIGNAL_COUNTS:
+            figures.add(SIGNAL_COUNTS[signal], place)
         if isinstance(event, EventsSummed):
             for kind, count in event.counts.items():
                 figures.add(f"{SUMMED}{kind}", place, count)

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr import ColumnFailed, DependenceFound, RecallDropped, RowsRepeated, TrainedModel, UnknownRateJumped
+from stream_osr import TrainedModel
 from stream_osr.discovery.reconcile import Local
+from stream_osr.discovery.signal_table import kind_of
 from stream_osr.errors import ConnectorError
 from stream_osr.stream.summaries import to_say
-from stream_osr.trust.recall import ExpectedRecall
 
 from ..client import ClientError, Refused
-from ..figures import Figures, Recall
+from ..figures import Figures
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
@@ -223,19 +223,8 @@ def account(
             its.held, its.pending = len(after.waiting), max(0, its.pending - len(records))
             its.follow(after.model)
         for event in outcome.events:
-            if isinstance(event, RecallDropped):
-                now = ExpectedRecall(event.recall, event.low, event.high, event.false_unknown)
-                told = Recall(now, event.promised, dropped=True)
-                logger.warning("%s: %s; look at data quality and drift", place, told)
-            if isinstance(event, ColumnFailed | RowsRepeated):
-                figures.add("data_faults", place, 1)
-                logger.warning("%s: %s", place, event)
-            if isinstance(event, DependenceFound):
-                logger.warning("%s: %s", place, event)
-            if isinstance(event, UnknownRateJumped):
-                figures.add("unknown_rate_jumps", place, 1)
-                said = (event.rate, event.size, event.before)
-                logger.warning("%s: %.3f of the last %d called unknown, usually %.3f", place, *said)
+            if (warning := kind_of(event).warning) is not None:
+                logger.warning("%s: %s", place, warning(event))
         for received, refusal in taken.refused:
             why = type(refusal.error).__name__
             logger.debug("%s at %d is a dead letter: %s, %s", place, received.offset, refusal.stage, why)

@@ -1,18 +1,62 @@
-"""Examples of candidates: typical, doubtful and nearest known instances, chosen by a thread of its own."""
+"""Examples of candidates: typical, doubtful and nearest known instances, and their pictures."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 
 from stream_osr.discovery.exemplars import choose
-from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.page.live.feeds.seam import Feed, Found
-from stream_osr_connectors.page.live.images import Images
+from stream_osr.errors import InvalidParameter, StreamOSRError
+from stream_osr.showing import shown
+from stream_osr_connectors.page.formatting import cut
+from stream_osr_connectors.page.live.feeds import Feed, FoundDecision
+
+HERE = "{key}"
+
+
+class Images:
+    """Addresses of pictures.
+
+    Parameters
+    ----------
+    template
+        An address with ``{key}`` in its path or query.
+
+    Raises
+    ------
+    InvalidParameter
+        If it is none.
+
+    Examples
+    --------
+    >>> images = Images("https://pictures.example/of/{key}.png")
+    >>> images.of("a/7"), images.origin
+    ('https://pictures.example/of/a%2F7.png', 'https://pictures.example')
+    """
+
+    def __init__(self, template: str) -> None:
+        try:
+            parts = urlsplit(template)
+            safe = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.netloc.isascii()
+        except ValueError:
+            safe = False
+        odd = safe and any(c in parts.netloc for c in "{}; ,'\"@")
+        if not safe or odd or HERE not in parts.path + parts.query:
+            raise InvalidParameter(
+                f"--image is {shown(template)}; give an address like https://pictures.example/{HERE}.png"
+            )
+        self._template = template
+        self.origin = f"{parts.scheme}://{parts.netloc}"
+
+    def of(self, key: object) -> str:
+        """Address of the picture of an instance."""
+        return self._template.replace(HERE, quote(str(key), safe=""))
+
 
 logger = logging.getLogger("stream_osr")
 
@@ -28,16 +72,11 @@ LONGEST = 200
 
 _EMPTY: dict[str, list[Any]] = {"core": [], "boundary": [], "known": []}
 
-Lookup = Callable[[str], Sequence[Found]]
+Lookup = Callable[[str], Sequence[FoundDecision]]
 """Gives remembered instances of a class or a subclass by its name on the page."""
 
 
-class _Chosen(NamedTuple):
-    size: int
-    examples: Mapping[str, list[Any]]
-
-
-class Examples:
+class ExampleChooser:
     """Examples of candidates.
 
     Parameters
@@ -51,7 +90,7 @@ class Examples:
     def __init__(self, feed: Feed, images: Images | None = None) -> None:
         self._feed, self._images = feed, images
         self.version = 0
-        self._chosen: dict[str, _Chosen] = {}
+        self._chosen: dict[str, tuple[int, Mapping[str, list[Any]]]] = {}
         self._wanted: Sequence[Mapping[str, Any]] = ()
         self._lookup: Lookup = lambda id: ()
         self._wake, self._stop = threading.Event(), threading.Event()
@@ -78,7 +117,7 @@ class Examples:
     def of(self, card: Mapping[str, Any]) -> Mapping[str, list[Any]]:
         """Give the examples of a candidate, as far as they are chosen."""
         found = self._chosen.get(_key(card))
-        return _EMPTY if found is None else found.examples
+        return _EMPTY if found is None else found[1]
 
     def want(self, inbox: Sequence[Mapping[str, Any]]) -> None:
         """Say which candidates there are."""
@@ -101,7 +140,7 @@ class Examples:
                 if self._stop.is_set():
                     return
                 before = self._chosen.get(_key(card))
-                if before is None or card["size"] >= GROWN * before.size:
+                if before is None or card["size"] >= GROWN * before[0]:
                     self._choose(card)
                     self._stop.wait(REST)
 
@@ -118,10 +157,10 @@ class Examples:
             logger.exception("no examples of subclass %s", card["id"])
             self._failed += 1
             chosen = _EMPTY
-        self._chosen[_key(card)] = _Chosen(card["size"], chosen)
+        self._chosen[_key(card)] = card["size"], chosen
         self.version += 1
 
-    def _pick(self, members: Sequence[Found], known: Sequence[Found]) -> Mapping[str, list[Any]]:
+    def _pick(self, members: Sequence[FoundDecision], known: Sequence[FoundDecision]) -> Mapping[str, list[Any]]:
         every = [*members, *known]
         features = self._feed.features(every)
         names = sorted({name for each in features if each for name, value in each.items() if _numeric(value)})
@@ -130,28 +169,28 @@ class Examples:
         n = len(members)
         sure = [_probability(each.decision) for each in members]
         core, boundary, nearest = choose(table[:n], sure, table[n:])
-        told = [self.shown(each, its) for each, its in zip(every, features, strict=True)]
+        reported = [self.as_example(each, its) for each, its in zip(every, features, strict=True)]
         return {
-            "core": [told[i] for i in core],
-            "boundary": [told[i] for i in boundary],
-            "known": [told[n + i] for i in nearest],
+            "core": [reported[i] for i in core],
+            "boundary": [reported[i] for i in boundary],
+            "known": [reported[n + i] for i in nearest],
         }
 
-    def shown(self, found: Found, features: Mapping[str, Any] | None) -> dict[str, Any]:
+    def as_example(self, found: FoundDecision, features: Mapping[str, Any] | None) -> dict[str, Any]:
         """Put an instance into the form of the page."""
         key = found.decision.get("key")
         image = None if self._images is None or key is None else self._images.of(key)
         values = None
         if features is not None:
             first = list(features.items())[:MOST_VALUES]
-            values = {_cut(str(name)): _plain(value) for name, value in first}
+            values = {cut(name, LONGEST): _plain(value) for name, value in first}
         return {
             "n": found.n,
             "key": _plain(key),
             "features": values,
             "image": image,
             "p_unknown": _probability(found.decision),
-            "label": _cut(str(found.decision.get("label"))),
+            "label": cut(found.decision.get("label"), LONGEST),
         }
 
 
@@ -166,11 +205,7 @@ def _plain(value: object) -> str | float | None:
     >>> _plain(1.5), _plain([1, 2]), _plain(None)
     (1.5, '[1, 2]', None)
     """
-    return value if value is None or isinstance(value, bool | int | float) else _cut(str(value))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return value if value is None or isinstance(value, bool | int | float) else cut(value, LONGEST)
 
 
 def _numeric(value: object) -> bool:

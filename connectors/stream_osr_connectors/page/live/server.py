@@ -1,9 +1,8 @@
-"""What browsers are answered: the page, its state as it comes, old instances, and what people ask."""
+"""Answers to browsers: the page, its state as it comes, old instances, and what people ask."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -22,24 +21,15 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from stream_osr.errors import (
-    ConnectorError,
-    InvalidInstance,
-    InvalidLabel,
-    InvalidParameter,
-    InvalidSubclass,
-    NothingToUndo,
-    PersistenceError,
-    StreamOSRError,
-)
+from stream_osr import errors
 from stream_osr.showing import printable
 from stream_osr_connectors.commands.command import parse_request
+from stream_osr_connectors.page.live.access import KnownHosts, Tokens, security_headers
 from stream_osr_connectors.page.live.acts import Conflict
-from stream_osr_connectors.page.live.feeds.seam import Found
-from stream_osr_connectors.page.live.guarding import Doors, Tokens, headers
-from stream_osr_connectors.page.live.images import Images
+from stream_osr_connectors.page.live.examples import Images
+from stream_osr_connectors.page.live.feeds import FoundDecision
+from stream_osr_connectors.page.live.view_model import why
 from stream_osr_connectors.page.live.watcher import Watcher
-from stream_osr_connectors.page.live.why import why
 
 MOST_BODY = 1 << 16
 """Bytes that a request may have."""
@@ -54,13 +44,14 @@ WRONG_TOKEN_SECONDS = 0.5
 MOST_GUESSES = 8
 """Wrong tokens that are answered at the same time; others are refused at once."""
 
-_CODES: tuple[tuple[type[StreamOSRError], int], ...] = (
-    (Conflict, 409), (NothingToUndo, 409), (InvalidSubclass, 422), (InvalidLabel, 422), (InvalidInstance, 422),
-    (InvalidParameter, 422), (PersistenceError, 409), (ConnectorError, 409),
+_CODES: tuple[tuple[type[errors.StreamOSRError], int], ...] = (
+    (Conflict, 409), (errors.NothingToUndo, 409), (errors.InvalidSubclass, 422), (errors.InvalidLabel, 422),
+    (errors.InvalidInstance, 422), (errors.InvalidParameter, 422), (errors.PersistenceError, 409),
+    (errors.ConnectorError, 409),
 )  # fmt: skip
 
 
-def make_app(watcher: Watcher, doors: Doors, tokens: Tokens | None, images: Images | None = None) -> ASGIApp:
+def make_app(watcher: Watcher, doors: KnownHosts, tokens: Tokens | None, images: Images | None = None) -> ASGIApp:
     """Make the application.
 
     Parameters
@@ -80,9 +71,11 @@ def make_app(watcher: Watcher, doors: Doors, tokens: Tokens | None, images: Imag
 class _Guard:
     """Refuses what does not come from this page, and tells browsers what to keep to."""
 
-    def __init__(self, app: ASGIApp, doors: Doors, image_origins: set[str]) -> None:
+    def __init__(self, app: ASGIApp, doors: KnownHosts, image_origins: set[str]) -> None:
         self._app, self._doors = app, doors
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers(image_origins).items()]
+        self._headers = [
+            (name.lower().encode(), value.encode()) for name, value in security_headers(image_origins).items()
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -131,17 +124,17 @@ class _Pages:
             Route("/api/ask", self._ask, methods=["POST"]),
             Mount("/static", _Static(directory=Path(__file__).parent / "static")),
         ]
-        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={StreamOSRError: _failed})
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={errors.StreamOSRError: _failed})
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
 
-        def told() -> None:
+        def notify() -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._wake)
 
-        self._watcher.start(told)
+        self._watcher.start(notify)
         yield
         await run_in_threadpool(self._watcher.stop)
 
@@ -186,7 +179,7 @@ class _Pages:
         if found is None:
             return _error(404, f"there is no decision {printable(request.path_params['n'], 40)} (any more)")
         features = (await run_in_threadpool(self._watcher.feed.features, [found]))[0]
-        example = self._watcher.examples.shown(found, features)
+        example = self._watcher.examples.as_example(found, features)
         rest = {name: value for name, value in found.decision.items() if name != "schema"}
         whole = {**rest, "n": found.n, "subclass": found.decision.get("subclass_id"), "why": why(found.decision)}
         return _json({**whole, "features": example["features"], "image": example["image"]})
@@ -202,7 +195,7 @@ class _Pages:
             return _error(413, f"what is asked may have {MOST_BODY} bytes")
         try:
             commands, n = parse_request(orjson.loads(body), by)
-        except (orjson.JSONDecodeError, InvalidParameter) as error:
+        except (orjson.JSONDecodeError, errors.InvalidParameter) as error:
             return _error(422, f"that cannot be asked: {error}")
         commands = [each._replace(label=self._watcher.state.meant(each.label)) for each in commands]
         receipt = await run_in_threadpool(self._watcher.acts.ask, commands, n)
@@ -247,11 +240,11 @@ class _Stream(Response):
 
     async def _numbers(self) -> AsyncIterator[dict[str, str]]:
         """Tell the number of each state; a browser that is slow hears of the latest one only."""
-        told = 0
+        notify = 0
         while True:
             seq = self._watcher.seen.seq
-            if seq != told:
-                told = seq
+            if seq != notify:
+                notify = seq
                 yield {"event": "state", "data": f'{{"seq":{seq}}}'}
             await self._new.wait()
             self._new.clear()
@@ -296,26 +289,17 @@ async def _body(request: Request) -> bytes | None:
     return body
 
 
-def _row(found: Found) -> dict[str, Any]:
+def _row(found: FoundDecision) -> dict[str, Any]:
     names = ("key", "t", "label", "first_label", "p_unknown")
     return {"n": found.n, **{name: found.decision.get(name) for name in names}}
 
 
 def _json(content: Any, status: int = 200) -> Response:
     try:
-        body = orjson.dumps(_finite(content))
+        body = orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
     except (TypeError, RecursionError):  # lists in lists, a thousand times
         status, body = 422, b'{"error":"it is nested too deeply to be shown"}'
     return Response(body, status, media_type="application/json")
-
-
-def _finite(value: Any) -> Any:
-    """Replace numbers that JSON has not."""
-    if isinstance(value, dict):
-        return {str(name): _finite(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _error(status: int, said: str) -> Response:

@@ -12,11 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from stream_osr_connectors.page.live import bins
-from stream_osr_connectors.page.live.bins import Bins
-from stream_osr_connectors.page.live.blocks import halved
-from stream_osr_connectors.page.live.held import Held, Subclass, number_of
-from stream_osr_connectors.page.live.track import Track
+from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
+from stream_osr_connectors.page.formatting import number_of
+from stream_osr_connectors.page.live.class_summary import (
+    Bins,
+    ClassSummary,
+    SubclassSummary,
+    Track,
+    empty_row,
+    halved,
+)
 from stream_osr_connectors.page.records import UNUSABLE, whole
 
 RECENT = 1000
@@ -29,22 +34,10 @@ MOST_CLASSES = 1000
 """Classes that are remembered."""
 EMERGES_WITH = 8
 """Instances of a subclass that counts as emerging where there are no events."""
-MOST_WAITING = 2000
-"""Events that wait for the decisions before them."""
-
-GONE = {"SubclassForgotten", "SubclassMerged", "SubclassRefuted"}
-STATUS = {
-    "SubclassEmerged": "emerging",
-    "SubclassGrew": "emerging",
-    "SubclassDormant": "dormant",
-    "SubclassRecurred": "recurred",
-    "SubclassPromoted": "named",
-    "SubclassMuted": "muted",
-}
 
 
 class State:
-    """What is known of a stream.
+    """Summary of a stream.
 
     Parameters
     ----------
@@ -82,8 +75,8 @@ class State:
         self.first_t: float | None = None
         self.last_t: float | None = None
         self.bins = Bins()
-        self.unknown_row = bins.empty()
-        self.classes: dict[str, Held] = {}
+        self.unknown_row = empty_row()
+        self.classes: dict[str, ClassSummary] = {}
         self.raw: dict[str, int] = {}
         self.labels: tuple[str, ...] = ()
         self.signals: Counter[str] = Counter()
@@ -95,7 +88,7 @@ class State:
         self.forgotten = 0
         self._names: list[str] = []
         self._other = ""
-        self._recent: deque[Held | None] = deque()
+        self._recent: deque[ClassSummary | None] = deque()
         self._recent_unknown: deque[bool] = deque()
         self.recent_unknown = 0
 
@@ -148,18 +141,18 @@ class State:
         at = self.bins.begin(t)
         number = number * len(self.tracks) + track.number
         unknown = label == self._other
-        held: Held | None
+        summary: ClassSummary | None
         if unknown:
             self.unknown += 1
             self.unknown_row[at] += 1
         else:
             known = self.classes.get(label) or self._class(label)
             known.take(number, track.number, block, at, t)
-        held = None if key is None else self._of(track, key, unknown)
-        if held is not None:
-            held.take(number, track.number, block, at, t)
-            held.recent += 1
-        self._lately(held, unknown)
+        summary = None if key is None else self._of(track, key, unknown)
+        if summary is not None:
+            summary.take(number, track.number, block, at, t)
+            summary.recent += 1
+        self._lately(summary, unknown)
         self.decided += 1
         if t is not None:
             self.last_t = t
@@ -167,7 +160,7 @@ class State:
                 self.first_t = t
         self.changes += 1
 
-    def _of(self, track: Track, key: int, unknown: bool) -> Subclass | None:
+    def _of(self, track: Track, key: int, unknown: bool) -> SubclassSummary | None:
         """Give the subclass that an instance sits in, if it is or was an emerging one."""
         while (found := track.subclasses.get(key)) is None and unknown and key in track.into:
             key = track.into[key]
@@ -176,7 +169,7 @@ class State:
         nameless = track.nameless
         found = nameless.get(key)
         if found is None:
-            found = nameless[key] = Subclass(f"{track.prefix}{key}", key, track.number)
+            found = nameless[key] = SubclassSummary(f"{track.prefix}{key}", key, track.number)
             found.since = self.decided
             if len(nameless) > MOST_NAMELESS:
                 nameless.popitem(last=False)
@@ -186,8 +179,8 @@ class State:
             self._announce(track, key)
         return found
 
-    def _lately(self, held: Held | None, unknown: bool) -> None:
-        self._recent.append(held)
+    def _lately(self, summary: ClassSummary | None, unknown: bool) -> None:
+        self._recent.append(summary)
         self._recent_unknown.append(unknown)
         self.recent_unknown += unknown
         if len(self._recent) > RECENT:
@@ -198,7 +191,7 @@ class State:
 
     @property
     def recent(self) -> int:
-        """How many instances count as lately."""
+        """Number of instances that count as lately."""
         return len(self._recent)
 
     def _text(self, raw: object) -> str:
@@ -217,14 +210,14 @@ class State:
         whole = label.removeprefix("-").isdecimal() and label.isascii() and len(label) < 19
         return int(label) if whole else label
 
-    def _class(self, label: str) -> Held:
+    def _class(self, label: str) -> ClassSummary:
         if len(self.classes) >= MOST_CLASSES:
-            by_size = sorted(self.classes.values(), key=lambda held: held.n)
-            for held in by_size[: MOST_CLASSES // 10]:
-                del self.classes[held.id]
+            by_size = sorted(self.classes.values(), key=lambda summary: summary.n)
+            for summary in by_size[: MOST_CLASSES // 10]:
+                del self.classes[summary.id]
                 self.forgotten += 1
-        held = self.classes[label] = Held(label)
-        return held
+        summary = self.classes[label] = ClassSummary(label)
+        return summary
 
     def _named(self, names: list[str]) -> None:
         self._names = names
@@ -233,23 +226,23 @@ class State:
 
     def _rows(self) -> Iterator[array[int]]:
         yield self.unknown_row
-        for held in chain(self.classes.values(), self.every_subclass()):
-            yield held.row
+        for summary in chain(self.classes.values(), self.every_subclass()):
+            yield summary.row
         for track in self.tracks:
-            for held in track.nameless.values():
-                yield held.row
+            for summary in track.nameless.values():
+                yield summary.row
 
-    def every_subclass(self) -> Iterator[Subclass]:
+    def every_subclass(self) -> Iterator[SubclassSummary]:
         """Give the subclasses that were told of."""
         for track in self.tracks:
             yield from track.subclasses.values()
 
     def _merge_blocks(self, track: Track) -> None:
         track.blocks.merge()
-        for held in chain(self.classes.values(), track.subclasses.values(), track.nameless.values()):
-            bits = held.blocks.get(track.number)
+        for summary in chain(self.classes.values(), track.subclasses.values(), track.nameless.values()):
+            bits = summary.blocks.get(track.number)
             if bits is not None:
-                held.blocks[track.number] = halved(bits)
+                summary.blocks[track.number] = halved(bits)
 
     # Events.
 
@@ -265,10 +258,6 @@ class State:
             while track.waiting:
                 self._one(track, track.waiting.popleft())
 
-    def has_room(self) -> bool:
-        """Say whether more events should be read before decisions are."""
-        return all(len(track.waiting) < MOST_WAITING for track in self.tracks)
-
     def _happen(self, track: Track, seq: int) -> None:
         while track.waiting:
             its = track.waiting[0].get("seq")
@@ -278,68 +267,69 @@ class State:
 
     def _one(self, track: Track, event: Mapping[str, Any]) -> None:
         try:
-            kind = event["type"]
-            if kind in STATUS:
-                self._status(track, event, STATUS[kind])
-            elif kind in GONE:
+            kind = EVENT_TABLE.get(event["type"], OTHER_KIND)
+            if kind.status == GONE:
                 self._end(track, event)
-            elif kind == "SubclassSplit":
+            elif kind.status is not None:
+                self._status(track, event, kind)
+            elif kind.name == "SubclassSplit":
                 self._split(track, event)
-            elif kind == "NamingUndone":
+            elif kind.name == "NamingUndone":
                 for key in event["subclass_ids"]:
-                    if (held := track.subclasses.get(key)) is not None:
-                        held.status, held.label, held.told_at = "emerging", None, whole(event["seq"], "seq") + 1
-            elif kind == "NewClassesChanged":
+                    if (summary := track.subclasses.get(key)) is not None:
+                        summary.status, summary.label, summary.told_at = (
+                            "emerging",
+                            None,
+                            whole(event["seq"], "seq") + 1,
+                        )
+            elif kind.name == "NewClassesChanged":
                 self.delta = whole(event["delta"], "delta")
-            elif kind == "ClassDrifted":
-                self.signals["drift"] += 1
-            elif kind == "RecallDropped":
+            elif kind.signal == "recall_drops":
                 names = ("recall", "low", "high", "promised")
                 value, low, high, promised = (float(event[name]) for name in names)
                 self.recall = {"value": value, "low": low, "high": high, "promised": promised}
-            elif kind == "DependenceFound":
+            elif kind.name == "DependenceFound":
                 self.dependent = True
-            elif kind == "EventsSummed":
+            elif kind.name == "EventsSummed":
                 for key in list(event["emerged"])[:MOST_NAMELESS]:
                     self._announce(track, whole(key, "emerged"))
+            if kind.signal is not None:
+                self.signals[kind.signal] += 1
         except UNUSABLE as error:
             self.refuse("event", error)
             return
         self.changes += 1
 
-    def _status(self, track: Track, event: Mapping[str, Any], status: str) -> None:
-        held = self._announce(track, whole(event["subclass_id"], "subclass_id"))
-        held.told(event)
-        if event["type"] in ("SubclassEmerged", "SubclassRecurred"):
-            held.told_at = whole(event["seq"], "seq")
-        if event["type"] == "SubclassEmerged":
-            self.signals["novelty"] += 1
-        if event["type"] == "SubclassGrew" and held.status == "recurred":
-            return
-        held.status = status
-        held.label = str(event["label"]) if status == "named" else None
+    def _status(self, track: Track, event: Mapping[str, Any], kind: EventKind) -> None:
+        summary = self._announce(track, whole(event["subclass_id"], "subclass_id"))
+        summary.reported(event)
+        if kind.name in ("SubclassEmerged", "SubclassRecurred"):
+            summary.told_at = whole(event["seq"], "seq")
+        if kind.name != "SubclassGrew" or summary.status != "recurred":
+            summary.status = kind.status or ""
+            summary.label = str(event["label"]) if summary.status == "named" else None
 
-    def _announce(self, track: Track, key: int) -> Subclass:
-        held = track.subclasses.get(key)
-        if held is None:
-            held = track.nameless.pop(key, None) or Subclass(f"{track.prefix}{key}", key, track.number)
-            track.subclasses[key] = held
-            held.announced, held.told_at = True, track.seq
+    def _announce(self, track: Track, key: int) -> SubclassSummary:
+        summary = track.subclasses.get(key)
+        if summary is None:
+            summary = track.nameless.pop(key, None) or SubclassSummary(f"{track.prefix}{key}", key, track.number)
+            track.subclasses[key] = summary
+            summary.announced, summary.told_at = True, track.seq
             if sum(len(each.subclasses) for each in self.tracks) > MOST_SUBCLASSES:
-                self._forget_some(held)
-        return held
+                self._forget_some(summary)
+        return summary
 
-    def _forget_some(self, but: Subclass) -> None:
+    def _forget_some(self, but: SubclassSummary) -> None:
         """Forget a tenth of the subclasses: those that have ended, then those that are gone for longest."""
-        others = sorted(self.every_subclass(), key=lambda each: (each.status != "gone", each.last or -1))
-        for held in others[: MOST_SUBCLASSES // 10]:
-            if held is not but:
-                del self.tracks[held.track].subclasses[held.key]
+        others = sorted(self.every_subclass(), key=lambda each: (each.status != GONE, each.last or -1))
+        for summary in others[: MOST_SUBCLASSES // 10]:
+            if summary is not but:
+                del self.tracks[summary.track].subclasses[summary.key]
                 self.forgotten += 1
 
     def _end(self, track: Track, event: Mapping[str, Any]) -> None:
         key = whole(event["subclass_id"], "subclass_id")
-        held = track.subclasses.get(key)
+        summary = track.subclasses.get(key)
         if event["type"] == "SubclassMerged":
             into, size = whole(event["into"], "into"), whole(event["size"], "size")
             end = into
@@ -347,7 +337,7 @@ class State:
                 end = track.into[end]
             if end == key:
                 raise ValueError(f"subclass {key} cannot merge into {into}, which has merged into it")
-            source = held or track.nameless.pop(key, None)
+            source = summary or track.nameless.pop(key, None)
             track.into[key] = into
             if len(track.into) > MOST_SUBCLASSES:
                 del track.into[next(iter(track.into))]
@@ -358,13 +348,13 @@ class State:
                 goal.size = max(goal.size, size)
             if source is not None:
                 track.subclasses.pop(key, None)
-        elif held is not None:
-            held.status = "gone"
+        elif summary is not None:
+            summary.status = GONE
 
     def _split(self, track: Track, event: Mapping[str, Any]) -> None:
         sizes = [whole(size, "sizes") for size in event["sizes"]]
-        held = self._announce(track, whole(event["subclass_id"], "subclass_id"))
-        held.size = sizes[0]
+        summary = self._announce(track, whole(event["subclass_id"], "subclass_id"))
+        summary.size = sizes[0]
         new = self._announce(track, whole(event["new_id"], "new_id"))
         new.explained(event["explanation"])
         new.size = sizes[1]
@@ -379,12 +369,12 @@ class State:
         self.why.setdefault(kind, why)
         self.changes += 1
 
-    def find_all(self, ids: str) -> list[Held]:
+    def find_all(self, ids: str) -> list[ClassSummary]:
         """Find a class, or the subclasses of a candidate by their names with commas between."""
         names = [ids] if ids.startswith("class:") else ids.split(",")[:MOST_SUBCLASSES]
-        return [held for name in names if (held := self.find(name)) is not None]
+        return [summary for name in names if (summary := self.find(name)) is not None]
 
-    def find(self, id: str) -> Held | None:
+    def find(self, id: str) -> ClassSummary | None:
         """Find a class (``class:LABEL``) or a subclass by the name that the page has for it."""
         if id.startswith("class:"):
             return self.classes.get(id.removeprefix("class:"))

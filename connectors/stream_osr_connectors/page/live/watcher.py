@@ -15,12 +15,12 @@ import orjson
 
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.page.live.acts import Acts
-from stream_osr_connectors.page.live.blocks import newest_first
-from stream_osr_connectors.page.live.examples import Examples
-from stream_osr_connectors.page.live.feeds.seam import ORDINARY, CutBack, Feed, Found
-from stream_osr_connectors.page.live.inside import Inside
-from stream_osr_connectors.page.live.shown import shown
+from stream_osr_connectors.page.live.checkpoint_view import ModelView
+from stream_osr_connectors.page.live.class_summary import newest_first
+from stream_osr_connectors.page.live.examples import ExampleChooser
+from stream_osr_connectors.page.live.feeds import ORDINARY, CutBack, Feed, FoundDecision
 from stream_osr_connectors.page.live.state import State
+from stream_osr_connectors.page.live.view_model import view_model
 
 logger = logging.getLogger("stream_osr")
 
@@ -40,8 +40,8 @@ MOST_BLOCKS = 64
 """Blocks that are read for them."""
 
 
-class Seen(NamedTuple):
-    """What the page shows: as JSON, its number, and the parts that others need."""
+class PageState(NamedTuple):
+    """State of the page: as JSON, its number, and the parts that others need."""
 
     seq: int
     body: bytes
@@ -56,13 +56,13 @@ class Stale(NamedTuple):
 
 
 class Watcher:
-    """What is seen of a stream, kept up to date by a thread.
+    """View of a stream, kept up to date by a thread.
 
     Parameters
     ----------
     feed
         What is followed.
-    inside
+    view
         What a checkpoint or the service's metrics tell.
     acts
         What people ask.
@@ -70,13 +70,13 @@ class Watcher:
         Who chooses examples.
     """
 
-    def __init__(self, feed: Feed, inside: Inside, acts: Acts, examples: Examples) -> None:
-        self.feed, self.inside, self.acts, self.examples = feed, inside, acts, examples
+    def __init__(self, feed: Feed, view: ModelView, acts: Acts, examples: ExampleChooser) -> None:
+        self.feed, self.view, self.acts, self.examples = feed, view, acts, examples
         self.lock = threading.Lock()
         self.state = State(feed.prefixes, events=feed.has_events)
-        self.seen = Seen(0, b"", ())
+        self.seen = PageState(0, b"", ())
         self._stop = threading.Event()
-        self._told: Callable[[], None] = lambda: None
+        self._notify: Callable[[], None] = lambda: None
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
         self._again = 0
@@ -85,9 +85,9 @@ class Watcher:
         self._good: dict[str, float] = {}
         self._began = self._turned = time.time()
 
-    def start(self, told: Callable[[], None]) -> None:
-        """Begin; ``told`` is called, in the thread, whenever there is something new to see."""
-        self._told = told
+    def start(self, notify: Callable[[], None]) -> None:
+        """Begin; ``notify`` is called, in the thread, whenever there is something new to see."""
+        self._notify = notify
         self.examples.start(self.remembered)
         self._tell()
         self._thread.start()
@@ -113,7 +113,7 @@ class Watcher:
         return Stale(_moment(self._turned), "the thread that reads does not answer") if silent else None
 
     def _run(self) -> None:
-        told_at, told, again_at, wait = 0.0, None, 0.0, FIRST_WAIT
+        told_at, last_mark, again_at, wait = 0.0, None, 0.0, FIRST_WAIT
         while not self._stop.is_set():
             self._turned, more = time.time(), False
             if time.monotonic() >= again_at:
@@ -125,10 +125,10 @@ class Watcher:
             if hurried or now - told_at >= PACE:
                 self._wanted.clear()
                 self._try("What was asked cannot be read", self.acts.look)
-                aside = self.inside.version, self.acts.version, self.examples.version, self._try_running()
-                mark = self.state.changes, self._again, self.stale, aside
-                if mark != told or hurried:
-                    told = mark
+                others = self.view.version, self.acts.version, self.examples.version, self._try_running()
+                mark = self.state.changes, self._again, self.stale, others
+                if mark != last_mark or hurried:
+                    last_mark = mark
                     self._tell()
                 told_at = time.monotonic()
             if not more:
@@ -190,19 +190,19 @@ class Watcher:
         if made is None:
             made = self._written({**(self._last or self._blank())})
         self._last, body = made
-        self.seen = Seen(self._last["seq"], body, self._last["inbox"])
+        self.seen = PageState(self._last["seq"], body, self._last["inbox"])
         self.examples.want(self._last["inbox"])
-        self._told()
+        self._notify()
 
     def _page(self) -> tuple[dict[str, Any], bytes]:
-        notes = [*self.feed.notes(), *self.inside.notes(), *self.acts.notes(), *self.examples.notes()]
+        notes = [*self.feed.notes(), *self.view.notes(), *self.acts.notes(), *self.examples.notes()]
         if self._again:
             notes.append(
                 "The decisions were cut back by a run that went on from its checkpoint; they were read again."
             )
         stream = {**self._stream(), "running": self.feed.running(), "behind": self.feed.behind()}
         with self.lock:
-            page = shown(self.state, stream, self.inside.told(), self.acts.named(), notes)
+            page = view_model(self.state, stream, self.view.facts(), self.acts.named(), notes)
         for card in page["inbox"]:
             card["examples"] = self.examples.of(card)
         page["history"] = self.acts.history()
@@ -222,12 +222,12 @@ class Watcher:
     def _blank(self) -> dict[str, Any]:
         """Make a page of nothing, for the time until there is one that can be shown."""
         stream = {**self._stream(), "running": False, "behind": None}
-        page = shown(State(self.feed.prefixes, events=self.feed.has_events), stream, {}, {}, [])
+        page = view_model(State(self.feed.prefixes, events=self.feed.has_events), stream, {}, {}, [])
         return {**page, "history": [], "commands": {"allowed": self.acts.allowed, "labels": []}}
 
     # Looking up.
 
-    def instances(self, id: str, before: int | None, most: int = PAGE) -> tuple[list[Found], bool] | None:
+    def instances(self, id: str, before: int | None, most: int = PAGE) -> tuple[list[FoundDecision], bool] | None:
         """Find the latest instances of a class or a subclass, before one if that is given; None: there is no such.
 
         Returns
@@ -240,18 +240,18 @@ class Watcher:
                 return None
             tracks = self.state.tracks
             spans = []
-            for track in dict.fromkeys(track for held in some for track in held.blocks):
+            for track in dict.fromkeys(track for summary in some for track in summary.blocks):
                 blocks, bits = tracks[track].blocks, 0
-                for held in some:
-                    bits |= held.blocks.get(track, 0)
+                for summary in some:
+                    bits |= summary.blocks.get(track, 0)
                 for block in newest_first(bits):
                     number, place, after = blocks.span(block)
                     first = number * len(tracks) + track
                     if before is None or first < before:
                         spans.append((first, track, number, place, after))
-            keys = {key for held in some for key in (getattr(held, "key", None), *getattr(held, "also", ()))}
+            keys = {key for summary in some for key in (getattr(summary, "key", None), *getattr(summary, "also", ()))}
         spans.sort(reverse=True)
-        out: list[Found] = []
+        out: list[FoundDecision] = []
         for done, (_, track, number, place, after) in enumerate(spans):
             if len(out) > most or done >= MOST_BLOCKS:
                 return out[:most], True
@@ -261,10 +261,10 @@ class Watcher:
                     continue
                 own = str(decision.get("label")) == some[0].id if id.startswith("class:") else None
                 if own or (own is None and decision.get("subclass_id") in keys):
-                    out.append(Found(n, decision))
+                    out.append(FoundDecision(n, decision))
         return out[:most], len(out) > most
 
-    def instance(self, n: int) -> Found | None:
+    def instance(self, n: int) -> FoundDecision | None:
         """Find a decision by its number."""
         with self.lock:
             count = len(self.state.tracks)
@@ -276,17 +276,17 @@ class Watcher:
             span = blocks.span(block)
         for found in self.feed.block(track, *span):
             if found.n == number:
-                return Found(n, found.decision)
+                return FoundDecision(n, found.decision)
         return None
 
-    def remembered(self, id: str) -> list[Found]:
+    def remembered(self, id: str) -> list[FoundDecision]:
         """Find a sample of the instances of a class or a subclass, and its latest one."""
         wanted: dict[tuple[int, int, int, int | None], set[int]] = {}
         with self.lock:
             some = self.state.find_all(id)
             tracks = self.state.tracks
-            last = [held.last for held in some if held.last is not None]
-            for n in {*chain.from_iterable(held.kept for held in some), *last}:
+            last = [summary.last for summary in some if summary.last is not None]
+            for n in {*chain.from_iterable(summary.kept for summary in some), *last}:
                 number, track = divmod(n, len(tracks))
                 block = tracks[track].blocks.holding(number)
                 if block is not None:
@@ -294,7 +294,7 @@ class Watcher:
         out = []
         for (track, number, place, after), numbers in sorted(wanted.items(), key=lambda each: each[0][:3]):
             for found in self.feed.block(track, number, place, after, only=numbers):
-                out.append(Found(found.n * len(tracks) + track, found.decision))
+                out.append(FoundDecision(found.n * len(tracks) + track, found.decision))
         return out
 
 

@@ -1,8 +1,7 @@
-"""A run in pictures: one page that a browser shows without a network (extra ``plot``).
+"""A run in pictures: one page that a browser shows without a network (extra `plot`).
 
-``records``, ``told``, ``happened`` and ``files`` read; ``axes``, ``timeline``, ``emerged``, ``tables``,
-``candidates`` (with ``pool`` and ``features``) and ``lookout`` work out what is shown; ``content`` puts it together;
-``charts`` draws it; ``page`` writes it.
+``files``, ``decisions_table`` and ``events_section`` read; ``class_summary``, ``candidates``, ``timeline`` and
+``axes`` work out what is shown; ``content`` puts it together; ``charts`` draws it; ``page`` writes it.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from typing import Any
 
 from stream_osr.errors import MissingExtra
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr_connectors.page.report.candidates import in_python
+from stream_osr_connectors.page.report.candidates import Instances, in_python
 from stream_osr_connectors.page.report.content import collect
-from stream_osr_connectors.page.report.features import Instances
 
 __all__ = ["report_page"]
 

@@ -14,9 +14,9 @@ from scipy.linalg import solve_triangular
 
 from stream_osr.model.nearest import means_and_scales
 from stream_osr.stream import Stream
-from stream_osr_connectors.page.report.emerged import emerged_slots
+from stream_osr_connectors.page.report.class_summary import emerged_slots
 
-HELD = 0.9
+INSIDE = 0.9
 """Share of a subclass that its ellipse holds."""
 CORNERS = 36
 """Points of an outline."""
@@ -165,5 +165,5 @@ def _ellipse(
     centre = mean @ axes
     power, turned = np.linalg.eigh(axes.T @ covariance @ axes)
     angle = np.linspace(0.0, 2.0 * np.pi, CORNERS, endpoint=False)
-    circle = np.sqrt(-2.0 * np.log1p(-HELD)) * np.column_stack([np.cos(angle), np.sin(angle)])
+    circle = np.sqrt(-2.0 * np.log1p(-INSIDE)) * np.column_stack([np.cos(angle), np.sin(angle)])
     return centre, centre + circle * np.sqrt(np.maximum(power, 0.0)) @ turned.T

@@ -1,19 +1,143 @@
-"""What somebody should look at: candidate new classes, with instances that show what they are."""
+"""Candidate new classes, instances that show what they are, and the highlights of a report."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.discovery.exemplars import choose
+from stream_osr.discovery.explain import values_of
 from stream_osr.discovery.new_classes import NewClasses, name_of
-from stream_osr_connectors.page.report.emerged import Emerged
-from stream_osr_connectors.page.report.features import NOTHING, Features
-from stream_osr_connectors.page.report.pool import KNOWN, Pool, latest, some, to_look_at
+from stream_osr.errors import ConnectorError
+from stream_osr.showing import counted
+from stream_osr.stream import Stream
+from stream_osr.trained import TrainedModel
+from stream_osr_connectors.page.formatting import percent
+from stream_osr_connectors.page.report.class_summary import EmergedSubclass
+from stream_osr_connectors.page.report.decisions_table import (
+    KNOWN_PLACES,
+    DecisionsTable,
+    evenly_spaced,
+    example_places,
+    latest,
+)
+from stream_osr_connectors.page.report.events_section import RecallSection
+
+Instances: TypeAlias = Iterable[tuple[Any, Mapping[Any, Any]]]
+"""Key, ``None`` without one, and features of each instance."""
+
+
+class FeatureTable(NamedTuple):
+    """Features of some instances of a table of decisions.
+
+    Attributes
+    ----------
+    names
+        Names of their features.
+    values
+        Their values, by place in the pool.
+    table
+        The same as numbers to measure with, shape (d,) each; nan: none.
+    """
+
+    names: tuple[str, ...]
+    values: Mapping[int, tuple[Any, ...]]
+    table: Mapping[int, NDArray[np.float64]]
+
+
+NO_FEATURES = FeatureTable((), {}, {})
+
+
+def remembered_places(decided: DecisionsTable, stream: Stream) -> NDArray[np.bool_]:
+    """Say which instances of a pool a model remembers, shape (n,)."""
+    at = decided.seq - stream.recent.seq
+    return np.asarray((at >= 0) & (at < len(stream.recent.keys)))
+
+
+def remembered_features(
+    decided: DecisionsTable, wanted: NDArray[np.int64], trained: TrainedModel, stream: Stream
+) -> FeatureTable:
+    """Take what a model remembers of these places of a pool."""
+    wanted = wanted[remembered_places(decided, stream)[wanted]]
+    rows = stream.recent.rows[decided.seq[wanted] - stream.recent.seq]
+    columns = values_of(rows, trained.space, trained.names, trained.categories)
+    values = dict(zip(wanted.tolist(), zip(*columns.values(), strict=True), strict=True)) if columns else {}
+    measured = rows[:, len(trained.space.places) :]  # whitened numbers: distances are those of the model
+    return FeatureTable(
+        tuple(str(name) for name in columns), values, dict(zip(wanted.tolist(), measured, strict=True))
+    )
+
+
+def given_features(decided: DecisionsTable, wanted: NDArray[np.int64], instances: Instances) -> FeatureTable:
+    """Find these places of a pool among records: by key, or, where they have none, one record for each instance.
+
+    Records of one key belong to the instances of that key in their order.
+
+    Raises
+    ------
+    ConnectorError
+        If records without keys are not as many as instances, or none with a key is one of them.
+    """
+    by_key = _occurrences(decided, wanted)
+    places = set(wanted.tolist())
+    found: dict[int, Mapping[Any, Any]] = {}
+    seen: Counter[str] = Counter()
+    keyed, count = False, 0
+    for count, (key, features) in enumerate(instances, start=1):  # counted
+        if key is None:
+            if count - 1 in places:
+                found[count - 1] = features
+            continue
+        keyed, text = True, str(key)
+        if text in by_key:
+            at = seen[text]
+            seen[text] += 1
+            if at < len(by_key[text]) and (place := by_key[text][at]) in places:
+                found[place] = features
+    if not keyed and count != len(decided):
+        raise ConnectorError(
+            f"found {counted(len(decided), 'decision')} and {counted(count, 'record')} of --input; "
+            "say --key COLUMN, so that each record is found by the key of its decision"
+        )
+    for text, own in by_key.items():
+        if keyed and seen[text] != len(own):  # some were not decided, and nobody knows which
+            for place in own:
+                found.pop(place, None)
+    if keyed and len(places) and not found:
+        raise ConnectorError(
+            f"none of the {count} records of --input has the key of an instance that is shown; say --key and the "
+            "column that `run` took the keys from, or leave it out if there was none"
+        )
+    names = tuple(dict.fromkeys(name for features in found.values() for name in features))
+    values = {place: tuple(features.get(name) for name in names) for place, features in found.items()}
+    return FeatureTable(
+        tuple(str(name) for name in names),
+        values,
+        {place: np.array([_number(value) for value in row], float) for place, row in values.items()},
+    )
+
+
+def _occurrences(decided: DecisionsTable, wanted: NDArray[np.int64]) -> dict[str, list[int]]:
+    """Find all places of the keys of some places."""
+    out: dict[str, list[int]] = {text: [] for place in wanted.tolist() if (text := decided.name(place))}
+    if out:
+        for place in range(len(decided)):
+            if (own := out.get(decided.name(place))) is not None:
+                own.append(place)
+    return out
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
 
 LISTED, LISTED_OF_SMALL = 30, 6
 """Instances listed of each of the largest candidates, and of each of the others."""
@@ -23,7 +147,7 @@ FEATURES = 8
 """Features shown of an example."""
 
 
-class Instance(NamedTuple):
+class ShownInstance(NamedTuple):
     """An instance: its place in the stream, key, label, probability of unknown, subclass (-1: none), and values."""
 
     seq: int
@@ -34,7 +158,7 @@ class Instance(NamedTuple):
     values: tuple[Any, ...] = ()
 
 
-class Examples(NamedTuple):
+class ExampleSet(NamedTuple):
     """Instances that show what a candidate is.
 
     Attributes
@@ -49,12 +173,12 @@ class Examples(NamedTuple):
 
     features: tuple[str, ...]
     more: int
-    core: tuple[Instance, ...]
-    boundary: tuple[Instance, ...]
-    known: tuple[Instance, ...]
+    core: tuple[ShownInstance, ...]
+    boundary: tuple[ShownInstance, ...]
+    known: tuple[ShownInstance, ...]
 
 
-class Candidate(NamedTuple):
+class CandidateSection(NamedTuple):
     """A candidate new class.
 
     Attributes
@@ -81,22 +205,22 @@ class Candidate(NamedTuple):
 
     number: int
     ids: tuple[int, ...]
-    subclasses: tuple[Emerged, ...]
+    subclasses: tuple[EmergedSubclass, ...]
     size: int
     share: float | None
     truth: tuple[tuple[str, int], ...]
-    examples: Examples | None
-    listed: tuple[Instance, ...]
+    examples: ExampleSet | None
+    listed: tuple[ShownInstance, ...]
     instances: int
     command: str
 
     @property
     def name(self) -> str:
-        """What it is called everywhere."""
+        """Name of the candidate on the page."""
         return name_of(self.ids)
 
     @property
-    def main(self) -> Emerged:
+    def main(self) -> EmergedSubclass:
         """Its largest announced subclass."""
         return self.subclasses[0]
 
@@ -106,14 +230,14 @@ def in_python(ids: Sequence[int]) -> str:
     return f'model.promote([{", ".join(map(str, ids))}], "NAME")'
 
 
-def gather(
+def candidate_sections(
     found: NewClasses | None,
-    emerged: Mapping[int, Emerged],
-    pool: Pool,
-    looked_up: Callable[[NDArray[np.int64]], Features],
+    emerged: Mapping[int, EmergedSubclass],
+    decided: DecisionsTable,
+    looked_up: Callable[[NDArray[np.int64]], FeatureTable],
     remembered: NDArray[np.bool_] | None,
     command: Callable[[Sequence[int]], str],
-) -> tuple[Candidate, ...]:
+) -> tuple[CandidateSection, ...]:
     """Put the candidates together, the largest first.
 
     Parameters
@@ -122,7 +246,7 @@ def gather(
         What a model says; ``None``: each subclass that somebody has to look at is a candidate.
     emerged
         The emerged subclasses.
-    pool
+    decided
         Instances.
     looked_up
         Gives the features of instances, by their places.
@@ -133,40 +257,30 @@ def gather(
     """
     groups = _groups(found, emerged)
     groups.sort(key=lambda group: (-group[1], group[0]))
-    members = [pool.members(ids) for ids, _ in groups]
-    known = np.flatnonzero(~pool.unknown)
+    members = [decided.members(ids) for ids, _ in groups]
+    known = np.flatnonzero(~decided.unknown)
     usable = [_where(remembered, own) for own in members]
-    near, tried = some(_where(remembered, known), KNOWN), [to_look_at(pool.p_unknown, own) for own in usable]
-    features = looked_up(np.unique(np.concatenate([near, *tried]))) if groups else NOTHING
+    near = evenly_spaced(_where(remembered, known), KNOWN_PLACES)
+    tried = [example_places(decided.p_unknown, own) for own in usable]
+    features = looked_up(np.unique(np.concatenate([near, *tried]))) if groups else NO_FEATURES
     out = []
     for number, ((ids, size), own, looked) in enumerate(zip(groups, members, tried, strict=True), start=1):
         own_subclasses = tuple(emerged[key] for key in ids if key in emerged)
-        examples = _examples(pool, looked, near, features, own_subclasses[0])
+        examples = _examples(decided, looked, near, features, own_subclasses[0])
         most = LISTED if number <= LARGEST else LISTED_OF_SMALL
-        places = latest(own, most, [] if examples is None else _places(pool, (*examples.core, *examples.boundary)))
-        truth = Counter[str]()
-        for subclass in own_subclasses:
-            truth.update(dict(subclass.truth))
-        out.append(
-            Candidate(
-                number=number,
-                ids=ids,
-                subclasses=own_subclasses,
-                size=size,
-                share=size / len(pool.seq) if len(pool.seq) else None,
-                truth=tuple(truth.most_common()),
-                examples=examples,
-                listed=tuple(_instance(pool, place) for place in places.tolist()),
-                instances=len(own),
-                command=command(ids),
-            )
-        )
+        picked = [] if examples is None else [each.seq for each in (*examples.core, *examples.boundary)]
+        places = latest(own, most, np.searchsorted(decided.seq, picked).tolist())
+        truth = sum((Counter(dict(subclass.truth)) for subclass in own_subclasses), Counter[str]()).most_common()
+        share = size / len(decided) if len(decided) else None
+        listed = tuple(_instance(decided, place) for place in places.tolist())
+        described = number, ids, own_subclasses, size, share, tuple(truth), examples, listed, len(own), command(ids)
+        out.append(CandidateSection(*described))
     return tuple(out)
 
 
-def _groups(found: NewClasses | None, emerged: Mapping[int, Emerged]) -> list[tuple[tuple[int, ...], int]]:
+def _groups(found: NewClasses | None, emerged: Mapping[int, EmergedSubclass]) -> list[tuple[tuple[int, ...], int]]:
     if found is None:
-        return [((key,), each.size) for key, each in emerged.items() if not each.standing]
+        return [((key,), each.size) for key, each in emerged.items() if not each.settlement]
     groups = [(each.subclasses, each.size) for each in found.candidates]
     return [group for group in groups if any(key in emerged for key in group[0])]
 
@@ -177,48 +291,122 @@ def _where(remembered: NDArray[np.bool_] | None, places: NDArray[np.int64]) -> N
     return kept if len(kept) else places
 
 
-def _places(pool: Pool, instances: Sequence[Instance]) -> list[int]:
-    places: list[int] = np.searchsorted(pool.seq, [each.seq for each in instances]).tolist()
-    return places
-
-
 def _examples(
-    pool: Pool, own: NDArray[np.int64], near: NDArray[np.int64], features: Features, main: Emerged
-) -> Examples | None:
+    decided: DecisionsTable,
+    own: NDArray[np.int64],
+    near: NDArray[np.int64],
+    features: FeatureTable,
+    main: EmergedSubclass,
+) -> ExampleSet | None:
     if not len(own):
         return None
     here, there = ([place for place in places.tolist() if place in features.table] for places in (own, near))
     if here:
-        table, p = [features.table[place] for place in here], pool.p_unknown[here]
+        table, p = [features.table[place] for place in here], decided.p_unknown[here]
         core, boundary, known = choose(table, p, [features.table[place] for place in there])
     else:  # by their probability alone
-        here, p = own.tolist(), pool.p_unknown[own]
+        here, p = own.tolist(), decided.p_unknown[own]
         core, boundary, known = choose(np.empty((len(here), 0)), p, [])
     moved = [shift.feature for shift in main.shifts if shift.feature in features.names]
     ordered = list(dict.fromkeys([*moved, *features.names]))
-    shown = [features.names.index(name) for name in ordered[:FEATURES]]
+    picked = [features.names.index(name) for name in ordered[:FEATURES]]
 
-    def told(places: list[int], chosen: NDArray[np.int64]) -> tuple[Instance, ...]:
-        return tuple(_instance(pool, places[at], features, shown) for at in chosen.tolist())
+    def reported(places: list[int], chosen: NDArray[np.int64]) -> tuple[ShownInstance, ...]:
+        return tuple(_instance(decided, places[at], features, picked) for at in chosen.tolist())
 
-    names = tuple(features.names[at] for at in shown) if any(place in features.values for place in here) else ()
-    return Examples(
-        names,
-        len(features.names) - len(names) if names else 0,
-        told(here, core),
-        told(here, boundary),
-        told(there, known),
-    )
+    names = tuple(features.names[at] for at in picked) if any(place in features.values for place in here) else ()
+    more = len(features.names) - len(names) if names else 0
+    return ExampleSet(names, more, reported(here, core), reported(here, boundary), reported(there, known))
 
 
-def _instance(pool: Pool, place: int, features: Features = NOTHING, shown: Sequence[int] = ()) -> Instance:
+def _instance(
+    decided: DecisionsTable, place: int, features: FeatureTable = NO_FEATURES, picked: Sequence[int] = ()
+) -> ShownInstance:
     values = features.values.get(place, (None,) * len(features.names))
-    unknown = bool(pool.unknown[place])
-    return Instance(
-        seq=int(pool.seq[place]),
-        key=pool.name(place),
-        label=pool.names[int(pool.label[place])],
-        p_unknown=float(pool.p_unknown[place]),
-        subclass=int(pool.subclass[place]) if unknown else -1,
-        values=tuple(values[at] for at in shown),
+    unknown = bool(decided.unknown[place])
+    return ShownInstance(
+        seq=int(decided.seq[place]),
+        key=decided.name(place),
+        label=decided.names[int(decided.label[place])],
+        p_unknown=float(decided.p_unknown[place]),
+        subclass=int(decided.subclass[place]) if unknown else -1,
+        values=tuple(values[at] for at in picked),
     )
+
+
+MOST_HIGHLIGHTS = 3
+"""Things to look at first."""
+PLENTY = 0.05
+"""Share of the stream from which on unknown instances in no candidate are worth a look."""
+
+
+class Highlight(NamedTuple):
+    """Something to look at: its name, the rest of the sentence, and the part of the page that shows it."""
+
+    name: str
+    reported: str
+    where: str
+
+
+class Highlights(NamedTuple):
+    """Things to look at first.
+
+    Attributes
+    ----------
+    things
+        The first of what there is to look at.
+    more
+        How many candidates are left.
+    """
+
+    things: tuple[Highlight, ...]
+    more: int
+
+
+def choose_highlights(
+    candidates: Sequence[CandidateSection], recall: RecallSection, events: Iterable[Mapping[str, Any]], loose: float
+) -> Highlights:
+    """Choose what to look at first.
+
+    Parameters
+    ----------
+    candidates
+        The candidates, the largest first.
+    recall
+        Whether the known classes held.
+    events
+        Events, read and checked.
+    loose
+        Share of the stream that is unknown and in none of the candidates.
+    """
+    things = []
+    if recall.below and recall.expected is not None:
+        reported = f"of the known are labelled right now, where {percent(recall.promised)} were promised"
+        things.append(Highlight(f"{percent(recall.expected.recall)}", reported, "held"))
+    elif recall.drops:
+        last = recall.drops[-1]
+        shares = f"{percent(last.recall.recall)} at {last.seq:,}, where {percent(last.promised)} were promised"
+        things.append(Highlight("The recall of the known", f"fell to {shares}", "held"))
+    drifted = [str(event["label"]) for event in events if event.get("type") == "ClassDrifted" and "label" in event]
+    if drifted:
+        named = list(dict.fromkeys(drifted))
+        reported = f"{'has' if len(named) == 1 else 'have'} moved since training: are they still what they were?"
+        name = " and ".join(named[:2]) if len(named) < 3 else f"{len(named)} known classes"
+        things.append(Highlight(name, reported, "others"))
+    room = MOST_HIGHLIGHTS - len(things)
+    picked = candidates[: room - 1 if loose >= PLENTY and room > 1 else room]
+    things += [Highlight(each.name, _described(each), f"candidate-{each.number}") for each in picked]
+    if loose >= PLENTY and len(things) < MOST_HIGHLIGHTS:
+        reported = "of the stream is unknown and in no candidate: noise, or too few yet to be a class"
+        things.append(Highlight(percent(loose), reported, "when"))
+    return Highlights(tuple(things), len(candidates) - len(picked))
+
+
+def _described(candidate: CandidateSection) -> str:
+    share = "" if candidate.share is None else f" ({percent(candidate.share)} of the stream)"
+    reported = f"{counted(candidate.size, 'instance', form=',')}{share}"
+    main = candidate.main
+    if main.nearest:
+        reported += f", nearest to {main.nearest} and {main.distance:.0f} standard deviations off"
+    moved = [f"{'higher' if s.shift > 0 else 'lower'} {s.feature}" for s in main.shifts[:2] if s.shift == s.shift]
+    return reported + (f", with {' and '.join(moved)}" if moved else f": {main.values[0]}" if main.values else "")

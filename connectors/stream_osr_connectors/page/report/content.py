@@ -1,4 +1,4 @@
-"""What a report tells, put together from a model, decisions, events and true labels: whichever there are."""
+"""Content of a report, put together from a model, decisions, events and true labels: whichever there are."""
 
 from __future__ import annotations
 
@@ -11,29 +11,39 @@ from numpy.typing import NDArray
 from stream_osr.discovery.new_classes import Estimate
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr_connectors.page.report import candidates, features
 from stream_osr_connectors.page.report.axes import Plane, planes
-from stream_osr_connectors.page.report.candidates import Candidate
-from stream_osr_connectors.page.report.emerged import (
-    Emerged,
+from stream_osr_connectors.page.report.candidates import (
+    NO_FEATURES,
+    CandidateSection,
+    FeatureTable,
+    Highlights,
+    Instances,
+    candidate_sections,
+    choose_highlights,
+    given_features,
+    in_python,
+    remembered_features,
+    remembered_places,
+)
+from stream_osr_connectors.page.report.class_summary import (
+    EmergedSubclass,
+    GroupRow,
+    TruthComparison,
+    compare_with_truth,
+    discovery_table,
     from_decisions,
     from_events,
     from_model,
     told_by_sums,
     with_truth,
 )
-from stream_osr_connectors.page.report.features import Instances
-from stream_osr_connectors.page.report.happened import Happened, sort_out
-from stream_osr_connectors.page.report.held import Held, how_it_held
-from stream_osr_connectors.page.report.lookout import Lookout, look_out
-from stream_osr_connectors.page.report.pool import Pool, pool
-from stream_osr_connectors.page.report.tables import Group, Judged, discovery, judge
+from stream_osr_connectors.page.report.decisions_table import DecisionsTable, read_decisions, remembered_decisions
+from stream_osr_connectors.page.report.events_section import EventsSection, RecallSection, recall_section, sort_events
 from stream_osr_connectors.page.report.timeline import Timeline, lay_out
-from stream_osr_connectors.page.report.told import Decided, gather
 
 
 class Content(NamedTuple):
-    """What a report tells.
+    """Content of a report.
 
     Attributes
     ----------
@@ -57,17 +67,17 @@ class Content(NamedTuple):
         The discovery table.
     judged
         Decisions against true labels.
-    told
+    table
         Decisions.
     fingerprint
         Of the model.
-    held
+    recall
         Whether the known classes held.
     summed
         Events that were summed up instead of told one by one, by type.
-    happened
+    section
         Events.
-    lookout
+    highlights
         What to look at first.
     candidates
         Candidate new classes, the largest first.
@@ -82,24 +92,24 @@ class Content(NamedTuple):
     unknown_share: float | None
     new_classes: Estimate | None
     delta: int | None
-    emerged: tuple[Emerged, ...]
+    emerged: tuple[EmergedSubclass, ...]
     planes: tuple[Plane, ...]
     timeline: Timeline | None
-    groups: tuple[Group, ...]
-    judged: Judged | None
-    told: Decided
+    groups: tuple[GroupRow, ...]
+    judged: TruthComparison | None
+    table: DecisionsTable
     fingerprint: str | None
-    held: Held
+    recall: RecallSection
     summed: Mapping[str, int]
-    happened: Happened
-    lookout: Lookout
-    candidates: tuple[Candidate, ...]
+    section: EventsSection
+    highlights: Highlights
+    candidates: tuple[CandidateSection, ...]
     given: bool
     notes: tuple[str, ...] = ()
 
     @property
-    def others(self) -> tuple[Emerged, ...]:
-        """Subclasses that are in no candidate: they are gone, named, muted or not new."""
+    def others(self) -> tuple[EmergedSubclass, ...]:
+        """Subclasses that are in no candidate: they are gone, settled or not new."""
         there = {key for candidate in self.candidates for key in candidate.ids}
         return tuple(each for each in self.emerged if each.id not in there)
 
@@ -112,7 +122,7 @@ def collect(
     title: str = "What the stream held",
     notes: Sequence[str] = (),
     instances: Instances | None = None,
-    command: Callable[[Sequence[int]], str] = candidates.in_python,
+    command: Callable[[Sequence[int]], str] = in_python,
 ) -> Content:
     """Put a report together.
 
@@ -140,10 +150,10 @@ def collect(
     NotTrained
         If training of the model has not ended.
     """
-    told = gather(decisions or (), truth)
-    happened = sort_out(events)
-    events = happened.events
-    emerged, held = from_events(events), how_it_held(model, events)
+    table = read_decisions(decisions or (), truth)
+    section = sort_events(events)
+    events = section.events
+    emerged, recall = from_events(events), recall_section(model, events)
     summed, silent = told_by_sums(events)
     summary, fingerprint = None, None
     drawn: tuple[Plane, ...] = ()
@@ -157,22 +167,22 @@ def collect(
                 "give the model, or the checkpoint, of that run"
             )
         emerged |= from_model(trained, stream)
-    found = from_decisions(told)
+    found = from_decisions(table)
     emerged = {key: found[key] for key in sorted(silent & found.keys())} | emerged or found
     if truth is not None:
-        emerged = with_truth(emerged, told)
+        emerged = with_truth(emerged, table)
     ordered = tuple(sorted(emerged.values(), key=lambda s: (-s.size, s.id)))
     deltas = [event["delta"] for event in events if event.get("type") == "NewClassesChanged"]
     n, share, estimate, delta = 0, None, None, deltas[-1] if deltas else None
     if summary is not None and summary.stream_size:
         n, share, estimate, delta = summary.stream_size, summary.unknown_share, summary.new_classes, summary.delta
-    if len(told.seq):
-        n, share = len(told.seq), float(told.unknown.mean())
-    repeated = {"decisions": told.repeated, "events": happened.repeated}
-    kept = pool(told, None if model is None else model.value.stream)
-    looked = _candidates(model, emerged, kept, instances, command)
-    within = np.isin(kept.subclass, [key for each in looked for key in each.ids])
-    loose = float((kept.unknown & ~within).mean()) if n and len(kept.seq) else 0.0
+    if len(table):
+        n, share = len(table), float(table.unknown.mean())
+    repeated = {"decisions": table.repeated, "events": section.repeated}
+    known_instances = table if len(table) or model is None else remembered_decisions(model.value.running[1])
+    looked = _candidates(model, emerged, known_instances, instances, command)
+    within = np.isin(known_instances.subclass, [key for each in looked for key in each.ids])
+    loose = float((known_instances.unknown & ~within).mean()) if n and len(known_instances) else 0.0
     again = [f"{what} that came more than once count once: {n:,} are left out" for what, n in repeated.items() if n]
     return Content(
         title=title,
@@ -182,15 +192,15 @@ def collect(
         delta=delta,
         emerged=ordered,
         planes=drawn,
-        timeline=lay_out(told, [s.id for s in ordered], events) if len(told.seq) else None,
-        groups=discovery(summary, told, emerged),
-        judged=judge(told),
-        told=told,
+        timeline=lay_out(table, [s.id for s in ordered], events) if len(table) else None,
+        groups=discovery_table(summary, table, emerged),
+        judged=compare_with_truth(table),
+        table=table,
         fingerprint=fingerprint,
-        held=held,
+        recall=recall,
         summed=summed,
-        happened=happened,
-        lookout=look_out(looked, held, events, loose),
+        section=section,
+        highlights=choose_highlights(looked, recall, events, loose),
         candidates=looked,
         given=instances is not None,
         notes=(*notes, *again),
@@ -199,22 +209,23 @@ def collect(
 
 def _candidates(
     model: OpenSetRecognizer | None,
-    emerged: Mapping[int, Emerged],
-    kept: Pool,
+    emerged: Mapping[int, EmergedSubclass],
+    known_instances: DecisionsTable,
     instances: Instances | None,
     command: Callable[[Sequence[int]], str],
-) -> tuple[Candidate, ...]:
+) -> tuple[CandidateSection, ...]:
     """Find the candidates, and what their instances are like."""
     if model is None:
         found, remembered = None, None
     else:
         trained, stream = model.value.running
         found = model.new_classes() if stream.state.seen else None
-        remembered = features.remembered(kept, stream)
+        remembered = remembered_places(known_instances, stream)
 
-    def looked_up(places: NDArray[np.int64]) -> features.Features:
+    def looked_up(places: NDArray[np.int64]) -> FeatureTable:
         if instances is not None:
-            return features.from_instances(kept, places, instances)
-        return features.NOTHING if model is None else features.from_model(kept, places, trained, stream)
+            return given_features(known_instances, places, instances)
+        return NO_FEATURES if model is None else remembered_features(known_instances, places, trained, stream)
 
-    return candidates.gather(found, emerged, kept, looked_up, None if instances is not None else remembered, command)
+    usable = None if instances is not None else remembered
+    return candidate_sections(found, emerged, known_instances, looked_up, usable, command)

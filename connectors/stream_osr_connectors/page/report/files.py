@@ -1,9 +1,10 @@
-"""Reading what a report is made of: which file is what is told by what is in it."""
+"""Reading the files of a report: the contents of a file tell its kind."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,15 +13,15 @@ from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.showing import counted, shown
 from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
 from stream_osr_connectors.files.checkpoint import load_checkpoint, load_model
-from stream_osr_connectors.page.records import Read, read_records
+from stream_osr_connectors.page.records import read_records
 from stream_osr_connectors.page.report.candidates import in_python
 
 ARCHIVE = b"PK"
 """How an archive begins."""
 
 
-class Inputs(NamedTuple):
-    """What the given files hold.
+class ReportFiles(NamedTuple):
+    """Contents of the given files.
 
     Attributes
     ----------
@@ -43,7 +44,7 @@ class Inputs(NamedTuple):
     checkpoint: Path | None = None
 
 
-def read_inputs(paths: Sequence[Path]) -> Inputs:
+def read_files(paths: Sequence[Path]) -> ReportFiles:
     """Open a model or checkpoint, a file of decisions and a file of events, whichever are given, in any order.
 
     Raises
@@ -63,7 +64,7 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
         found[kind] = content
         if kind == "a model" and not isinstance(content, OpenSetRecognizer):
             found[kind], checkpoint = content.model, path
-    return Inputs(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes, checkpoint)
+    return ReportFiles(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes, checkpoint)
 
 
 def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
@@ -83,7 +84,7 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
     first = next(records, None)
     if first is None:
         return "nothing", None  # a run without events leaves an empty file
-    records = _after(first, records)
+    records = chain([first], records)
     if "p_unknown" in first:
         return "decisions", records
     if "type" in first:
@@ -92,11 +93,6 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
         f"{path} is no model, and its first line is neither a decision nor an event; give a saved model, "
         "a checkpoint, or what `stream-osr run` wrote"
     )
-
-
-def _after(first: Read, rest: Iterator[Read]) -> Iterator[Read]:
-    yield first
-    yield from rest
 
 
 def read_instances(
@@ -139,7 +135,7 @@ def naming(checkpoint: Path | None) -> Callable[[Sequence[int]], str]:
     return lambda ids: f"stream-osr promote {','.join(map(str, ids))} NAME --checkpoint {where}"
 
 
-class Truth(NamedTuple):
+class TrueLabels(NamedTuple):
     """True labels.
 
     Attributes
@@ -182,7 +178,7 @@ class Truth(NamedTuple):
             )
 
 
-def read_truth(path: Path, label: str, key: str | None = None, format: Format | None = None) -> Truth:
+def read_truth(path: Path, label: str, key: str | None = None, format: Format | None = None) -> TrueLabels:
     """Read true labels: by key, or, without one, in the order of the decisions.
 
     Parameters
@@ -217,6 +213,6 @@ def read_truth(path: Path, label: str, key: str | None = None, format: Format | 
     if not any(text is not None for text in in_order):
         raise ConnectorError(f"{path} holds no label in column {label!r}; name the column that has them")
     if key is not None:
-        return Truth(lambda name, number: by_key.get(str(name)), None, str(path), first)
+        return TrueLabels(lambda name, number: by_key.get(str(name)), None, str(path), first)
     rows = len(in_order)
-    return Truth(lambda name, number: in_order[number] if number < rows else None, rows, str(path))
+    return TrueLabels(lambda name, number: in_order[number] if number < rows else None, rows, str(path))

@@ -27,13 +27,11 @@ from markupsafe import Markup, escape
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.evaluation.composition import main_class
 from stream_osr.showing import counted, printable
+from stream_osr_connectors.page.formatting import page_text, percent, plain, subclass_name
 from stream_osr_connectors.page.glossary import WORDS
-from stream_osr_connectors.page.report.candidates import LARGEST, Instance
-from stream_osr_connectors.page.report.charts import plane, shifts, stream, truth
+from stream_osr_connectors.page.report import charts
+from stream_osr_connectors.page.report.candidates import LARGEST, MOST_HIGHLIGHTS, ShownInstance
 from stream_osr_connectors.page.report.content import Content
-from stream_osr_connectors.page.report.lookout import MOST
-from stream_osr_connectors.page.report.plain import page_text, plain
-from stream_osr_connectors.page.report.timeline import subclass_name
 
 CARDS = 12
 """New subclasses that get a drawing of their own."""
@@ -54,20 +52,20 @@ def render(content: Content) -> str:
     """Write the page."""
     specs: dict[str, Any] = {}
     for drawn, (_, name) in zip(content.planes, AXES, strict=False):
-        specs[f"plane-{name}"] = plane.plane(drawn)
+        specs[f"plane-{name}"] = charts.plane(drawn)
     if content.timeline is not None:
-        specs["share"] = stream.unknown_share(content.timeline)
-        specs["arrivals"] = stream.arrivals(content.timeline)
+        specs["share"] = charts.unknown_share(content.timeline)
+        specs["arrivals"] = charts.arrivals(content.timeline)
         if len(content.timeline.estimates) > IN_WORDS:
-            specs["estimates"] = stream.estimates(content.timeline)
+            specs["estimates"] = charts.estimates(content.timeline)
     drawn_ones = [each for candidate in content.candidates for each in candidate.subclasses if each.shifts][:CARDS]
     for subclass in drawn_ones:
-        specs[f"shifts-{subclass.id}"] = shifts.shifts(subclass.shifts)
+        specs[f"shifts-{subclass.id}"] = charts.shifts(subclass.shifts)
     if content.judged is not None:
-        judged = content.told.judged
-        p, unknown = content.told.p_unknown[judged], content.told.truly_unknown[judged]
-        specs["calibration"] = truth.calibration(reliability_curve(p, unknown))
-        specs["spread"] = truth.spread(p, unknown)
+        judged = content.table.judged
+        p, unknown = content.table.p_unknown[judged], content.table.truly_unknown[judged]
+        specs["calibration"] = charts.calibration(reliability_curve(p, unknown))
+        specs["spread"] = charts.spread(p, unknown)
     style, draw = _template("page.css"), _template("page.js")
     page = _environment().get_template("page.html.j2")
     return page.render(
@@ -75,7 +73,7 @@ def render(content: Content) -> str:
         specs=plain(specs),
         parts=_parts(content),
         large=LARGEST,
-        first=MOST,
+        first=MOST_HIGHLIGHTS,
         most_others=OTHERS,
         linked=_linked(content),
         listed=[candidate for candidate in content.candidates if candidate.listed],
@@ -83,7 +81,7 @@ def render(content: Content) -> str:
         judged_columns=() if content.judged is None else (content.judged.columns[-1], *content.judged.columns[:-1]),
         words=WORDS,
         axes=AXES,
-        signs={} if content.timeline is None else stream.signs(content.timeline),
+        signs={} if content.timeline is None else charts.signs(content.timeline),
         name=subclass_name,
         style=Markup(style),
         scripts=[Markup(_libraries()), Markup(draw)],
@@ -94,16 +92,16 @@ def render(content: Content) -> str:
 
 def _parts(content: Content) -> dict[str, str]:
     """Name the parts of the page that there are, in their order, by the identity of each; some have no heading."""
-    held = content.held
+    recall = content.recall
     there = {
         "candidates": ("What is new, and what it is like", content.candidates or content.others),
         "when": ("When it came", content.timeline),
-        "held": ("Whether the known classes held", held.promised is not None or held.drops or held.refuted),
+        "held": ("Whether the known classes held", recall.promised is not None or recall.drops or recall.refuted),
         "where": ("Where it lies", content.planes),
         "parts": ("What everything is made of", content.groups),
         "right": ("How right it was", content.judged),
         "instances": ("Instances", any(candidate.listed for candidate in content.candidates)),
-        "others": ("What else was told", content.happened.others),
+        "others": ("What else was told", content.section.others),
         "left-out": ("What was left out", content.notes),
         "words": ("Words", True),
     }
@@ -118,9 +116,9 @@ def _linked(content: Content) -> set[int]:
     return {each.id for each in (*some, *content.others[:OTHERS])}
 
 
-def _near(content: Content) -> list[tuple[Instance, list[int]]]:
+def _near(content: Content) -> list[tuple[ShownInstance, list[int]]]:
     """Return the known instances among the examples, in the order of the stream, and whose examples they are."""
-    found: dict[int, tuple[Instance, list[int]]] = {}
+    found: dict[int, tuple[ShownInstance, list[int]]] = {}
     for candidate in content.candidates[:LARGEST]:
         for one in () if candidate.examples is None else candidate.examples.known:
             found.setdefault(one.seq, (one, []))[1].append(candidate.number)
@@ -184,7 +182,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["percent"] = lambda share: "n/a" if share is None or share != share else f"{100 * share:.1f} %"
+    made.filters["percent"] = percent
     made.filters["count"] = lambda number: f"{number:,}"
     made.filters["counted"] = partial(counted, form=",")
     made.filters["slug"] = lambda word: word.replace(" ", "-")

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr_connectors.page.report.told import Decided
+from stream_osr.discovery.signal_table import EVENT_TABLE
+from stream_osr_connectors.page.formatting import subclass_name
+from stream_osr_connectors.page.report.decisions_table import DecisionsTable
+from stream_osr_connectors.page.report.events_section import signal_of
 
 BINS = 100
 """Bins of the stream, at most."""
 ROWS = 30
 """Rows of new subclasses, and of known classes, at most."""
 
-MARKS = {"SubclassEmerged": "announced", "SubclassGrew": "doubled", "SubclassForgotten": "forgotten"}
-"""What events are called; others by the end of their name."""
 
-
-class Row(NamedTuple):
+class TimelineRow(NamedTuple):
     """A row of the timeline: its name, whether it is of something new, and its arrivals in each bin."""
 
     name: str
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     arrivals: NDArray[np.int64]
 
 
-class Mark(NamedTuple):
+class TimelineMark(NamedTuple):
     """An event on a row."""
 
     name: str
@@ -60,61 +60,58 @@ class Timeline(NamedTuple):
     """
 
     edges: NDArray[np.int64]
-    rows: tuple[Row, ...]
+    rows: tuple[TimelineRow, ...]
     left_out: tuple[int, int]
     total: NDArray[np.int64]
     unknown: NDArray[np.int64]
     judged: NDArray[np.int64]
     truly_unknown: NDArray[np.int64]
-    marks: tuple[Mark, ...]
+    marks: tuple[TimelineMark, ...]
     estimates: tuple[tuple[int, int], ...]
     drops: tuple[int, ...] = ()
 
 
-def subclass_name(key: int) -> str:
-    """Name a subclass as the paper does."""
-    return f"S{key}"
+def _mark(kind: str) -> str:
+    return EVENT_TABLE[kind].mark if kind in EVENT_TABLE else kind.removeprefix("Subclass").lower()
 
 
-def _called(kind: str) -> str:
-    return MARKS.get(kind, kind.removeprefix("Subclass").lower())
-
-
-def lay_out(told: Decided, emerged: Sequence[int], events: Sequence[Mapping[str, Any]]) -> Timeline:
+def lay_out(table: DecisionsTable, emerged: Sequence[int], events: Sequence[Mapping[str, Any]]) -> Timeline:
     """Lay decisions and events out along the stream.
 
     Parameters
     ----------
-    told
+    table
         At least one decision.
     emerged
         Identities of the subclasses that have emerged.
     events
         Events, as :func:`.happened.sort_out` gives them.
     """
-    begin, end = int(told.seq.min()), int(told.seq.max()) + 1
+    begin, end = int(table.seq.min()), int(table.seq.max()) + 1
     edges = np.unique(np.linspace(begin, end, min(BINS, end - begin) + 1).astype(np.int64))
-    bins = np.searchsorted(edges, told.seq, side="right") - 1
+    bins = np.searchsorted(edges, table.seq, side="right") - 1
 
     def count(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         return np.bincount(bins[chosen], minlength=len(edges) - 1)
 
     def seated(key: int) -> NDArray[np.bool_]:
-        return np.asarray(told.unknown & (told.subclass == key))
+        return np.asarray(table.unknown & (table.subclass == key))
 
-    sizes = dict(zip(*np.unique(told.subclass[told.unknown], return_counts=True), strict=True))
+    sizes = dict(zip(*np.unique(table.subclass[table.unknown], return_counts=True), strict=True))
     largest = sorted((key for key in emerged if key in sizes), key=lambda key: -int(sizes[key]))
-    shown = sorted(largest[:ROWS], key=lambda key: int(told.seq[seated(key)].min()))
-    rows = [Row(subclass_name(key), True, count(seated(key))) for key in shown]
-    loose = told.unknown & ~np.isin(told.subclass, list(emerged))
+    shown = sorted(largest[:ROWS], key=lambda key: int(table.seq[seated(key)].min()))
+    rows = [TimelineRow(subclass_name(key), True, count(seated(key))) for key in shown]
+    loose = table.unknown & ~np.isin(table.subclass, list(emerged))
     if loose.any():
-        rows.append(Row("not grouped", True, count(loose)))
-    of_class = np.bincount(told.label[~told.unknown], minlength=len(told.names)).tolist()
+        rows.append(TimelineRow("not grouped", True, count(loose)))
+    of_class = np.bincount(table.label[~table.unknown], minlength=len(table.names)).tolist()
     common = sorted((code for code, n in enumerate(of_class) if n), key=lambda code: -of_class[code])
-    taken, codes = {row.name for row in rows}, {told.names[code]: code for code in common[:ROWS]}
+    taken, codes = {row.name for row in rows}, {table.names[code]: code for code in common[:ROWS]}
     rows += [
-        Row(f"class {name}" if name in taken else name, False, count(~told.unknown & (told.label == codes[name])))
-        for name in told.known
+        TimelineRow(
+            f"class {name}" if name in taken else name, False, count(~table.unknown & (table.label == codes[name]))
+        )
+        for name in table.known
         if name in codes
     ]
     return Timeline(
@@ -122,16 +119,16 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Sequence[Mapping[str,
         rows=tuple(rows),
         left_out=(len(largest[ROWS:]), len(common[ROWS:])),
         total=count(np.ones(len(bins), dtype=bool)),
-        unknown=count(told.unknown),
-        judged=count(told.judged),
-        truly_unknown=count(told.truly_unknown),
+        unknown=count(table.unknown),
+        judged=count(table.judged),
+        truly_unknown=count(table.truly_unknown),
         marks=tuple(
-            Mark(subclass_name(event["subclass_id"]), event["seq"], _called(event["type"]), event.get("size"))
+            TimelineMark(subclass_name(event["subclass_id"]), event["seq"], _mark(event["type"]), event.get("size"))
             for event in events
             if event.get("subclass_id") in shown and "seq" in event
         ),
         estimates=tuple(
             (event["seq"], event["delta"]) for event in events if event.get("type") == "NewClassesChanged"
         ),
-        drops=tuple(event["seq"] for event in events if event.get("type") == "RecallDropped"),
+        drops=tuple(event["seq"] for event in events if signal_of(event) == "recall_drops"),
     )

@@ -1,4 +1,4 @@
-"""What only the model knows, from the checkpoint of a run: recall, signals, how many new classes, where they lie."""
+"""Facts beside decisions and events: recall, signals, candidates and the plane, from the checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,41 +27,62 @@ REST = 4.0
 Z = 1.96
 
 
-class Inside(Protocol):
-    """What is known beside decisions and events."""
+class ModelView:
+    """Facts beside decisions and events; this one has none.
 
-    version: int
-    """Grows with what is known."""
+    Attributes
+    ----------
+    version
+        Grows with what is known.
+    """
 
-    def told(self) -> Mapping[str, Any]:
-        """Tell what is known, as :func:`stream_osr_connectors.page.live.shown.shown` takes it."""
+    def __init__(self) -> None:
+        self.version = 0
+        self._facts: Mapping[str, Any] = {}
+        self._trouble = ""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Give the facts, as :func:`stream_osr_connectors.page.live.view_model.view_model` takes them."""
+        return self._facts
 
     def notes(self) -> Sequence[str]:
-        """Say what could not be read."""
+        """Say why nothing is known."""
+        return [self._trouble] if self._trouble else []
+
+    def note(self, facts: Mapping[str, Any], trouble: str) -> None:
+        """Take in facts, or why there are none."""
+        self.version += (facts, trouble) != (self._facts, self._trouble)
+        self._facts, self._trouble = facts, trouble
 
     def stop(self) -> None:
         """Let go."""
 
 
-class Nothing:
-    """Nothing is known."""
+class PolledView(ModelView):
+    """Facts that a thread looks up now and then, by :meth:`look`."""
 
-    version = 0
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
-    def told(self) -> Mapping[str, Any]:
-        """Nothing."""
-        return {}
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._stop.wait(self.look())
 
-    def notes(self) -> Sequence[str]:
-        """Nothing."""
-        return []
+    def look(self) -> float:
+        """Look once, and give the seconds until the next look."""
+        raise NotImplementedError
 
     def stop(self) -> None:
-        """Nothing."""
+        """End the thread."""
+        self._stop.set()
+        self._thread.join(10)
 
 
-class FromCheckpoint(Nothing):
-    """What a checkpoint tells, read again by a thread whenever it has changed.
+class CheckpointView(PolledView):
+    """Facts from a checkpoint, read again whenever it has changed.
 
     Parameters
     ----------
@@ -70,65 +91,40 @@ class FromCheckpoint(Nothing):
     """
 
     def __init__(self, checkpoint: Path) -> None:
-        self._path = checkpoint
-        self.version = 0
-        self._told: Mapping[str, Any] = {}
-        self._trouble = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        self._thread.start()
+        self._path, self._seen = checkpoint, object()
+        super().__init__("checkpoint")
 
-    def _run(self) -> None:
-        seen: object = None
-        while not self._stop.is_set():
-            began, rest = time.monotonic(), TURN
-            try:
-                found = self._path.stat()
-                mark = found.st_ino, found.st_size, found.st_mtime_ns
-                if mark != seen:
-                    self._read()
-                    seen, self._trouble = mark, ""
-                    self.version += 1
-                    rest = max(TURN, REST * (time.monotonic() - began))
-            except FileNotFoundError:
-                self._note(f"There is no checkpoint {self._path.name}: recall and signals are not known.")
-            except (StreamOSRError, OSError) as error:
-                self._note(f"Recall and signals are not known: {error}")
-            except Exception:  # a page without them is better than none
-                logger.exception("the checkpoint %s was not read", self._path)
-                self._note(f"Recall and signals are not known: the checkpoint {self._path.name} was not read.")
-            self._stop.wait(rest)
-
-    def _note(self, trouble: str) -> None:
-        self.version += trouble != self._trouble
-        self._trouble = trouble
-
-    def _read(self) -> None:
-        self._told = what_it_knows(load_checkpoint(self._path).model)
-
-    def told(self) -> Mapping[str, Any]:
-        """Tell what the model knows."""
-        return self._told
-
-    def notes(self) -> Sequence[str]:
-        """Say why nothing is known."""
-        return [self._trouble] if self._trouble else []
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        self._thread.join(10)
+    def look(self) -> float:
+        """Read the checkpoint if it has changed."""
+        began, trouble = time.monotonic(), ""
+        try:
+            found = self._path.stat()
+            mark = found.st_ino, found.st_size, found.st_mtime_ns
+            if mark != self._seen:
+                self.note(model_view(load_checkpoint(self._path).model), "")
+                self._seen = mark
+                return max(TURN, REST * (time.monotonic() - began))
+            return TURN
+        except FileNotFoundError:
+            trouble = f"There is no checkpoint {self._path.name}: recall and signals are not known."
+        except (StreamOSRError, OSError) as error:
+            trouble = f"Recall and signals are not known: {error}"
+        except Exception:  # a page without them is better than none
+            logger.exception("the checkpoint %s was not read", self._path)
+            trouble = f"Recall and signals are not known: the checkpoint {self._path.name} was not read."
+        self.note(self._facts, trouble)
+        return TURN
 
 
-def what_it_knows(model: OpenSetRecognizer) -> dict[str, Any]:
+def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
     """Ask a model for what decisions and events do not tell."""
     signals, found, stream = model.signals, model.new_classes(), model.value.stream
     expected = signals.expected_recall
     recall = None
     if expected is not None:
         promised = model.trained.report.known_recall
-        told = {"value": expected.recall, "low": expected.low, "high": expected.high}
-        recall = {**told, "promised": promised if promised is not None and math.isfinite(promised) else None}
+        facts = {"value": expected.recall, "low": expected.low, "high": expected.high}
+        recall = {**facts, "promised": promised if promised is not None and math.isfinite(promised) else None}
     return {
         "recall": recall,
         "dependent": signals.dependent,

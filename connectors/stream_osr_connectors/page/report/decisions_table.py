@@ -1,17 +1,52 @@
-"""What a run decided, as columns: a million decisions take some sixty megabytes."""
+"""The decisions of a run as columns, and the index of the instances that a report can show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import shown
+from stream_osr.stream import Stream
 from stream_osr_connectors.page.records import reading, real, whole
-from stream_osr_connectors.page.report.texts import Texts
+
+
+class PackedTexts:
+    """PackedTexts, one after the other in one buffer: nine bytes and their own for each.
+
+    Examples
+    --------
+    >>> texts = PackedTexts(["one", "", "zwölf"])
+    >>> len(texts), texts[2], list(texts)
+    (3, 'zwölf', ['one', '', 'zwölf'])
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._bytes, self._ends = bytearray(), array("q")
+        for text in texts:
+            self.append(text)
+
+    def append(self, text: str) -> None:
+        """Add a text; half of a pair of surrogates is one, too."""
+        self._bytes += text.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._bytes))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, at: int) -> str:
+        begin = self._ends[at - 1] if at else 0
+        return self._bytes[begin : self._ends[at]].decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[at] for at in range(len(self)))
+
 
 NO_SUBCLASS = -1
 NO_LABEL = -1
@@ -28,8 +63,9 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-class Decided(NamedTuple):
-    """Decisions as columns, in the order in which they were read.
+@dataclass(frozen=True, eq=False)
+class DecisionsTable:
+    """Decisions as columns, in the order of the stream.
 
     Attributes
     ----------
@@ -69,16 +105,39 @@ class Decided(NamedTuple):
     truth: NDArray[np.int64]
     truly_unknown: NDArray[np.bool_]
     number: NDArray[np.int64]
-    keys: Texts
+    keys: PackedTexts
     repeated: int = 0
 
     @property
     def judged(self) -> NDArray[np.bool_]:
-        """Which decisions have a true label to be held against, shape (n,)."""
+        """Decisions that have a true label, shape (n,)."""
         return np.asarray(self.truth != NO_LABEL)
 
+    def __len__(self) -> int:
+        return len(self.seq)
 
-def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], str | None] | None = None) -> Decided:
+    @cached_property
+    def _by_subclass(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places of the unknown instances, sorted by subclass, and the subclass of each."""
+        places = np.flatnonzero(self.unknown)
+        order = places[np.argsort(self.subclass[places], kind="stable")]
+        return order, self.subclass[order]
+
+    def members(self, subclasses: Iterable[int]) -> NDArray[np.int64]:
+        """Find the unknown instances of some subclasses: their places, in the order of the stream."""
+        order, subclass = self._by_subclass
+        ends = [np.searchsorted(subclass, key, side) for key in subclasses for side in ("left", "right")]
+        parts = [order[begin:end] for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
+
+    def name(self, place: int) -> str:
+        """Return the key of an instance; empty if it has none."""
+        return self.keys[int(self.number[place])]
+
+
+def read_decisions(
+    decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], str | None] | None = None
+) -> DecisionsTable:
     """Read decisions (as `stream_osr.Decision.as_dict` makes them) into columns.
 
     Parameters
@@ -97,13 +156,13 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     --------
     >>> one = {"key": 4, "seq": 0, "label": "red", "subclass_id": 2, "p_unknown": 0.1}
     >>> one["probabilities"] = {"red": 0.9, "unknown": 0.1}
-    >>> told = gather([one], lambda key, number: "blue")
+    >>> told = read_decisions([one], lambda key, number: "blue")
     >>> told.known, told.unknown.tolist(), told.truly_unknown.tolist()
     (('red',), [False], [True])
     """
     codes: dict[str, int] = {}
     known: list[str] = []
-    keys = Texts()
+    keys = PackedTexts()
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for number, decision in enumerate(decisions):
@@ -129,9 +188,10 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
 
     table = np.fromiter(rows(), np.dtype(list(_COLUMNS.items())))
     once = table[_first_times(*(table[name] for name in ("seq", "key", "label", "subclass", "p_unknown")))]
+    once = once[np.argsort(once["seq"], kind="stable")]
     parts: list[Any] = [once[name] for name in _COLUMNS if name != "key"]
     parts += [keys, len(table) - len(once)]
-    return Decided(tuple(codes), tuple(known), *parts)
+    return DecisionsTable(tuple(codes), tuple(known), *parts)
 
 
 def _classes(probabilities: object) -> list[str]:
@@ -157,3 +217,45 @@ def _first_times(*columns: NDArray[Any]) -> NDArray[np.int64]:
     new = np.ones(n, dtype=bool)
     new[1:] = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
     return np.sort(order[new])
+
+
+LOOKED_AT = 200
+"""Instances of a candidate, at most, among which examples are chosen."""
+KNOWN_PLACES = 2000
+"""Instances of known classes, at most, among which those near a candidate are."""
+UNSURE = 50
+"""So many of a candidate's are its least sure ones."""
+
+
+def remembered_decisions(stream: Stream) -> DecisionsTable:
+    """Take the instances that a model remembers as decisions: known, or unknown."""
+    past, count = stream.recent, len(stream.recent.keys)
+    unknown, number, nothing = past.p_unknown >= 0.5, np.arange(count), np.full(count, NO_LABEL)
+    columns = (
+        unknown.astype(np.int64),
+        unknown,
+        past.subclass[0].copy(),
+        past.p_unknown,
+        nothing,
+        nothing >= 0,
+        number,
+    )
+    keys = PackedTexts("" if key is None else str(key) for key in past.keys.tolist())
+    return DecisionsTable(("known", "unknown"), ("known",), past.seq + number, *columns, keys)
+
+
+def evenly_spaced(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Take so many at most, evenly spaced."""
+    at = np.linspace(0, len(places) - 1, min(most, len(places))).astype(np.int64)
+    return places[np.unique(at)]
+
+
+def example_places(p_unknown: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Take those of a candidate among which examples are chosen: the least sure ones, and others evenly spaced."""
+    unsure = places[np.argsort(p_unknown[places], kind="stable")[:UNSURE]]
+    return np.union1d(unsure, evenly_spaced(places, LOOKED_AT - UNSURE))
+
+
+def latest(places: NDArray[np.int64], most: int, also: Sequence[int]) -> NDArray[np.int64]:
+    """Take the latest of some places, the latest first, and a few others among them."""
+    return np.union1d(places[max(0, len(places) - most) :], np.array(also, np.int64))[::-1]

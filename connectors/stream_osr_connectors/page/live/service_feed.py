@@ -5,16 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
 
 import orjson
+from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.kafka.client import ClientError, Place, TopicFollower, explained, start_explained
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.client import ClientError, Place, TopicFollower, explained, quieten, start_explained
+from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
 from stream_osr_connectors.kafka.wire.messages import Received
-from stream_osr_connectors.page.live.feeds.seam import Found, Told
+from stream_osr_connectors.page.live.checkpoint_view import ModelView, PolledView
+from stream_osr_connectors.page.live.feeds import FoundDecision, NewRecords, json_object
+from stream_osr_connectors.page.live.service_acts import ServiceActs
 from stream_osr_connectors.values import DecodeError
 
 WAIT = 0.05
@@ -27,6 +33,10 @@ SILENT = 60.0
 """Seconds without a decision after which the service counts as idle."""
 ANSWER = 10.0
 """Seconds that looking up may take."""
+METRICS_TURN = 2.0
+"""Seconds between two looks at the metrics."""
+MOST_BYTES = 1 << 24
+_opener = build_opener(ProxyHandler({}))
 NOT_JSON = "the value is not JSON; was the service run with another encoder than json?"
 
 
@@ -93,7 +103,7 @@ class ServiceFeed:
                     "the page tells partitions apart by those of the outputs: give these as many"
                 )
 
-    def poll(self, refuse: Callable[[str, BaseException], None]) -> Told:
+    def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
         """Read what has come."""
         try:
             events = self._events.poll(0.01, MOST)
@@ -115,11 +125,11 @@ class ServiceFeed:
             (self._numbers[Place(one["topic"], one["partition"])], record.offset, record.offset, one)
             for record, one in self._parsed(records, "decision", refuse)
         ]
-        told = [
+        facts = [
             (self._numbers[Place(one["topic"], one["partition"])], one)
             for _, one in self._parsed(events, "event", refuse)
         ]
-        return Told(decisions, told, len(records) >= MOST // 4 or len(events) >= MOST // 4)
+        return NewRecords(decisions, facts, len(records) >= MOST // 4 or len(events) >= MOST // 4)
 
     def _parsed(
         self, records: Sequence[Received], kind: str, refuse: Callable[[str, BaseException], None]
@@ -155,7 +165,7 @@ class ServiceFeed:
 
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
-    ) -> list[Found]:
+    ) -> list[FoundDecision]:
         """Read a block of decisions again, or some of it."""
         source = self._places[track]
         at = Place(self._settings.output, source.partition)
@@ -167,12 +177,9 @@ class ServiceFeed:
                 self._old = self._follower(self._settings.output)
             for record in self._range(self._old, at, begin, end):
                 if only is None or record.offset in only:
-                    try:
-                        one = orjson.loads(record.value or b"")
-                    except orjson.JSONDecodeError:
-                        continue
-                    if isinstance(one, dict) and (one.get("topic"), one.get("partition")) == source:
-                        out.append(Found(record.offset, one))
+                    one = json_object(record.value or b"")
+                    if one is not None and (one.get("topic"), one.get("partition")) == source:
+                        out.append(FoundDecision(record.offset, one))
         return out
 
     def _follower(self, topic: str) -> TopicFollower:
@@ -191,7 +198,7 @@ class ServiceFeed:
             raise explained(self._settings, error) from None
         return out
 
-    def features(self, found: Sequence[Found]) -> list[dict[str, Any] | None]:
+    def features(self, found: Sequence[FoundDecision]) -> list[dict[str, Any] | None]:
         """Find the features in the input topic."""
         out: list[dict[str, Any] | None] = [None] * len(found)
         places: dict[Place, dict[int, int]] = {}
@@ -252,3 +259,73 @@ def _runs(offsets: Sequence[int], gap: int = 64) -> list[tuple[int, int]]:
         else:
             out.append((offset, offset + 1))
     return out
+
+
+class MetricsView(PolledView):
+    """Facts that a service tells at its port for metrics.
+
+    Parameters
+    ----------
+    settings
+        Of the service, which name the port.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        host = settings.metrics_host if settings.metrics_host not in ("0.0.0.0", "::", "") else "127.0.0.1"
+        self._address = f"http://{f'[{host}]' if ':' in host else host}:{settings.metrics_port}/metrics"
+        super().__init__("metrics")
+
+    def look(self) -> float:
+        """Ask the service."""
+        try:
+            with _opener.open(self._address, timeout=5) as answer:
+                self.note(metrics_view(answer.read(MOST_BYTES).decode()), "")
+        except (URLError, OSError, ValueError) as error:
+            self.note({}, f"The recall is not known: {self._address} does not answer ({error}).")
+        return METRICS_TURN
+
+
+def metrics_view(text: str) -> dict[str, Any]:
+    """Read metrics: the recall of the partition with the lowest, which is the one to look at.
+
+    >>> metrics_view('stream_osr_expected_recall{partition="0"} 0.5')
+    {'recall': {'value': 0.5, 'low': 0.0, 'high': 1.0, 'promised': None}}
+    """
+    by_name: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            place = f"{sample.labels.get('topic')}/{sample.labels.get('partition')}"
+            by_name.setdefault(sample.name.removeprefix("stream_osr_"), {})[place] = sample.value
+    recall = by_name.get("expected_recall")
+    if not recall:
+        return {}
+    place = min(recall, key=lambda each: recall[each])
+    value, low = recall[place], by_name.get("expected_recall_low", {}).get(place, 0.0)
+    high = min(1.0, value + (value - low))
+    promised = by_name.get("promised_recall", {}).get(place)
+    facts: dict[str, Any] = {"value": value, "low": low, "high": round(high, 6), "promised": promised}
+    return {"recall": facts} | ({"dependent": any(by_name["dependent"].values())} if "dependent" in by_name else {})
+
+
+def parts(config: Path | None, last: int, allowed: bool) -> tuple[ServiceFeed, ModelView, ServiceActs]:
+    """Read the settings, and follow the service.
+
+    Parameters
+    ----------
+    config
+        Its settings.
+    last
+        How many of the latest decisions are read.
+    allowed
+        Whether anything may be asked of it.
+
+    Raises
+    ------
+    StreamOSRError
+        If a setting is wrong, or the topics cannot be read.
+    """
+    quieten()
+    settings = load_settings(config, [], model=Path())
+    feed = ServiceFeed(settings, last)
+    view: ModelView = ModelView() if settings.metrics_port is None else MetricsView(settings)
+    return feed, view, ServiceActs(settings, allowed=allowed)

@@ -1,4 +1,4 @@
-"""Who may look, and who may act: names of hosts, origins, tokens; and what browsers are told to keep to."""
+"""Access to the page: names of hosts, origins, tokens, and security headers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Tokens:
-    """Who may act, by token; compared in constant time.
+    """Tokens of the people who may act; compared in constant time.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def read_tokens(path: Path | None, environment: Mapping[str, str]) -> Tokens:
     )
 
 
-class Doors:
-    """Which names of this host, and which pages, are answered.
+class KnownHosts:
+    """Names of this host, and origins, that are answered.
 
     A page of another site can have its name lead to this address (DNS rebinding): its requests then name that host,
     and are refused. A form of another site sends that site as its origin, and is refused.
@@ -118,7 +118,7 @@ class Doors:
 
     Examples
     --------
-    >>> doors = Doors("127.0.0.1", 8700)
+    >>> doors = KnownHosts("127.0.0.1", 8700)
     >>> doors.knows("localhost:8700"), doors.knows("evil.example:8700"), doors.knows(None)
     (True, False, False)
     >>> doors.same("http://localhost:8700", "localhost:8700"), doors.same("http://evil.example", "localhost:8700")
@@ -158,7 +158,7 @@ def is_local(bound: str) -> bool:
         return bound.lower() == "localhost"
 
 
-def headers(image_origins: Collection[str]) -> dict[str, str]:
+def security_headers(image_origins: Collection[str]) -> dict[str, str]:
     """Make what browsers are told with each answer.
 
     Parameters

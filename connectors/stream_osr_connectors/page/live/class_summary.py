@@ -1,0 +1,359 @@
+"""Classes and subclasses in bounded memory: counts in bins, samples of instances, blocks that find the others."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from stream_osr_connectors.page.formatting import number_of
+from stream_osr_connectors.page.records import real, whole
+
+MOST_BINS = 120
+"""Bins; an even number."""
+
+
+def empty_row() -> array[int]:
+    """Make a row without counts."""
+    return array("q", bytes(8 * MOST_BINS))
+
+
+class Bins:
+    """The axis that rows of counts share.
+
+    Attributes
+    ----------
+    width
+        Instances of a bin.
+    n
+        Instances so far.
+    times
+        Time of the first instance of each bin that has begun, ``None`` where it has none.
+
+    Examples
+    --------
+    >>> bins, row = Bins(), empty_row()
+    >>> for i in range(121):
+    ...     if bins.is_full():
+    ...         bins.merge([row])
+    ...     row[bins.begin(None)] += 1
+    >>> bins.width, bins.edges()[:3], row.tolist()[:2], row.tolist()[58:62]
+    (2, [0, 2, 4], [2, 2], [2, 2, 1, 0])
+    """
+
+    def __init__(self) -> None:
+        self.width = 1
+        self.n = 0
+        self.times: list[float | None] = []
+
+    def is_full(self) -> bool:
+        """Say whether there is no bin for the next instance: rows have to be merged first."""
+        return self.n >= MOST_BINS * self.width
+
+    def begin(self, t: float | None) -> int:
+        """Count an instance, and say in which bin it is."""
+        at = self.n // self.width
+        if at == len(self.times):
+            self.times.append(t)
+        self.n += 1
+        return at
+
+    def merge(self, rows: Iterable[array[int]]) -> None:
+        """Make one bin of each two, in all rows."""
+        half = MOST_BINS // 2
+        for row in rows:
+            row[:half] = array("q", [row[i] + row[i + 1] for i in range(0, MOST_BINS, 2)])
+            row[half:] = array("q", bytes(8 * half))
+        self.times = self.times[::2]
+        self.width *= 2
+
+    def edges(self) -> list[int]:
+        """Give the number of the first instance of each bin that has begun, and of the instance that comes next."""
+        return [i * self.width for i in range(len(self.times))] + [self.n]
+
+
+MOST_BLOCKS = 2048
+"""Blocks."""
+LEAST_STRIDE = 256
+"""Instances of a block in the beginning."""
+
+
+class Blocks:
+    """Marks in one partition of a stream.
+
+    Attributes
+    ----------
+    stride
+        Instances of a block.
+
+    Examples
+    --------
+    >>> blocks = Blocks()
+    >>> for number in range(600):
+    ...     block = blocks.note(number, 50 * number)
+    >>> block, blocks.span(2), blocks.holding(300), blocks.holding(599)
+    (2, (512, 25600, None), 1, 2)
+    """
+
+    def __init__(self) -> None:
+        self.stride = LEAST_STRIDE
+        self._n = 0
+        self._numbers: list[int] = []
+        self._places: list[int] = []
+
+    def note(self, number: int, place: int) -> int:
+        """Take in an instance, and say in which block it is.
+
+        Parameters
+        ----------
+        number
+            Its number in the partition: larger than the one before.
+        place
+            Where it is read.
+        """
+        block, into = divmod(self._n, self.stride)
+        if into == 0:
+            self._numbers.append(number)
+            self._places.append(place)
+        self._n += 1
+        return block
+
+    def is_full(self) -> bool:
+        """Say whether the next instance has no block: blocks have to be merged first."""
+        return self._n >= MOST_BLOCKS * self.stride
+
+    def merge(self) -> None:
+        """Make one block of each two."""
+        del self._numbers[1::2], self._places[1::2]
+        self.stride *= 2
+
+    def span(self, block: int) -> tuple[int, int, int | None]:
+        """Tell number and place of the first instance of a block, and the place of the next one, if it has begun."""
+        after = self._places[block + 1] if block + 1 < len(self._places) else None
+        return self._numbers[block], self._places[block], after
+
+    def holding(self, number: int) -> int | None:
+        """Say which block an instance is in, if it is in one."""
+        block = bisect_right(self._numbers, number) - 1
+        return None if block < 0 else block
+
+
+def halved(bits: int) -> int:
+    """Say which blocks hold something, when each two have become one.
+
+    >>> bin(halved(0b10_00_01_11))
+    '0b1011'
+    """
+    digits = f"{bits:b}"[::-1]
+    pairs = (digits[i : i + 2] for i in range(0, len(digits), 2))
+    return int("".join("1" if "1" in pair else "0" for pair in pairs)[::-1] or "0", 2)
+
+
+def newest_first(bits: int) -> Iterator[int]:
+    """Give the blocks that hold something, the newest first.
+
+    >>> list(newest_first(0b1010))
+    [3, 1]
+    """
+    while bits:
+        last = bits.bit_length() - 1
+        yield last
+        bits ^= 1 << last
+
+
+KEPT = 32
+"""Instances that are remembered of each: a sample of all of them."""
+DIFFERS = 6
+"""Features that are told of, by which a subclass differs from the nearest known one."""
+MOST_FEATURES = 256
+"""Of a subclass whose mean is kept, for the plane."""
+
+_random = Random(0)
+_draw = _random.random
+
+
+@dataclass(slots=True, eq=False)
+class ClassSummary:
+    """Summary of a class, or of a subclass.
+
+    Attributes
+    ----------
+    id
+        As the page names it.
+    row
+        Its instances in the bins of the time line.
+    blocks
+        Bits: the blocks of its partition that hold instances of it.
+    kept
+        Numbers of a sample of its instances.
+    n
+        Instances decided to be of it.
+    last
+        Number of the latest of them.
+    last_t
+        Its time.
+    recent
+        How many of the latest instances of the stream are of it.
+    """
+
+    id: str
+    row: array[int] = field(init=False, default_factory=empty_row)
+    blocks: dict[int, int] = field(init=False, default_factory=dict)
+    kept: array[int] = field(init=False, default_factory=lambda: array("q"))
+    n: int = field(init=False, default=0)
+    last: int | None = field(init=False, default=None)
+    last_t: float | None = field(init=False, default=None)
+    recent: int = field(init=False, default=0)
+
+    def take(self, number: int, track: int, block: int, bin: int, t: float | None) -> None:
+        """Count an instance."""
+        self.row[bin] += 1
+        bit = 1 << block
+        before = self.blocks.get(track, 0)
+        if not before & bit:
+            self.blocks[track] = before | bit
+        n = self.n = self.n + 1
+        if n <= KEPT:
+            self.kept.append(number)
+        elif (place := int(_draw() * n)) < KEPT:
+            self.kept[place] = number
+        self.last = number
+        self.last_t = t
+
+    def join(self, other: ClassSummary) -> None:
+        """Take in the instances of another: those that are remembered are a sample of all, as before."""
+        self.row = array("q", map(sum, zip(self.row, other.row, strict=True)))
+        for track, bits in other.blocks.items():
+            self.blocks[track] = self.blocks.get(track, 0) | bits
+        sizes, samples = [self.n, other.n], [list(self.kept), list(other.kept)]
+        self.n += other.n
+        self.kept = array("q")
+        for _ in range(min(self.n, KEPT)):
+            which = int(_draw() * sum(sizes) >= sizes[0])
+            sizes[which] -= 1
+            self.kept.append(samples[which].pop(int(_draw() * len(samples[which]))))
+
+
+@dataclass(slots=True, eq=False)
+class SubclassSummary(ClassSummary):
+    """Summary of a subclass that was unknown once.
+
+    Attributes
+    ----------
+    key
+        Its identity in its partition.
+    track
+        Its partition.
+    announced
+        An event told of it.
+    status
+        That of its latest event (`EVENT_TABLE`), ``emerging`` before.
+    label
+        What it was named.
+    size
+        Instances in it when it was last told of, and how many came since.
+    since, since_t
+        Position and time of its first instance.
+    like
+        What an event told of it, as the page shows it.
+    mean, scale, known_mean
+        Means of its features, standard deviations of the nearest known subclass, and the mean of that.
+    also
+        Identities that were merged into it.
+    told_at
+        Position at which it was announced, or came back, last.
+    """
+
+    key: int
+    track: int
+    announced: bool = False
+    status: str = "emerging"
+    label: str | None = None
+    size: int = 0
+    since: int | None = None
+    since_t: float | None = None
+    like: dict[str, Any] = field(default_factory=lambda: {"nearest_class": None, "distance": None, "differs": []})
+    mean: dict[str, float] | None = None
+    scale: dict[str, float] | None = None
+    known_mean: dict[str, float] | None = None
+    also: set[int] = field(default_factory=set)
+    told_at: int = -1
+
+    def reported(self, event: Mapping[str, Any]) -> None:
+        """Take in what an event tells of it.
+
+        Raises
+        ------
+        LookupError, TypeError, ValueError
+            If the event is none.
+        """
+        size = whole(event["size"], "size")
+        first = event["first_seen"]
+        since = whole(first["seq"], "first_seen")
+        self.explained(event["explanation"])
+        self.size, self.since, self.since_t = size, since, number_of(first.get("t"))
+        self.announced = True
+
+    def explained(self, why: Mapping[str, Any]) -> None:
+        """Take in what it is like."""
+        mean, difference, shift = why["mean"], why["difference"], why["shift"]
+        differs: list[dict[str, Any]] = []
+        for name in list(why["most_moved"])[:DIFFERS]:
+            here, apart = number_of(mean[str(name)]), number_of(difference[str(name)])
+            there = None if here is None or apart is None else here - apart
+            deviations = number_of(shift[str(name)])
+            differs.append({"feature": str(name), "here": here, "there": there, "deviations": deviations})
+        for name, its in list((why.get("values") or {}).items())[:DIFFERS]:
+            here, there = its["value"], its["usual"]
+            reported = {"here": None if here is None else str(here), "there": None if there is None else str(there)}
+            differs.append({"feature": str(name), **reported, "deviations": None, "share": number_of(its["share"])})
+        nearest = str(why["nearest_class"])
+        self.like = {"nearest_class": nearest, "distance": number_of(why["distance"]), "differs": differs}
+        if len(mean) <= MOST_FEATURES:
+            self.mean = {str(name): real(value, "mean") for name, value in mean.items() if value is not None}
+            self.known_mean = {
+                name: value - real(difference[name], "difference")
+                for name, value in self.mean.items()
+                if difference.get(name) is not None
+            }
+            self.scale = {
+                name: abs(real(difference[name], "difference") / real(shift[name], "shift"))
+                for name in self.known_mean
+                if shift.get(name)
+            }
+
+
+@dataclass(slots=True, eq=False)
+class Track:
+    """A partition of a stream.
+
+    Attributes
+    ----------
+    number
+        Which one, from 0.
+    prefix
+        What stands before the identities of its subclasses on the page.
+    seq
+        Position of the latest decision.
+    blocks
+        Where old decisions are found.
+    subclasses
+        Those that an event told of, by identity.
+    nameless
+        The others; the latest ones.
+    waiting
+        Events that are of later instances than the latest decision.
+    """
+
+    number: int
+    prefix: str
+    seq: int = -1
+    blocks: Blocks = field(default_factory=Blocks)
+    subclasses: dict[int, SubclassSummary] = field(default_factory=dict)
+    nameless: OrderedDict[int, SubclassSummary] = field(default_factory=OrderedDict)
+    waiting: deque[Mapping[str, Any]] = field(default_factory=deque)
+    into: dict[int, int] = field(default_factory=dict)

@@ -1,1 +1,0 @@
-"""The drawings, as Vega-Lite specifications made with Altair."""
