@@ -20,10 +20,10 @@ from stream_osr_connectors.kafka.client import (
     explained,
     quieten,
 )
+from stream_osr_connectors.kafka.client.consumers import unpack_all
 from stream_osr_connectors.kafka.client.errors import KINDS, kind_of, told, translated
 from stream_osr_connectors.kafka.client.options import connection
 from stream_osr_connectors.kafka.client.seam import Sent
-from stream_osr_connectors.kafka.client.unpacking import unpack_all
 from stream_osr_connectors.kafka.command_topic import Commands, CommandTopic, ask, named
 from stream_osr_connectors.kafka.exits import (
     AGAIN,
@@ -69,13 +69,12 @@ from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, Order, Work, Workers, pause
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run import models, partition, snapshot_policy, snapshots
-from stream_osr_connectors.kafka.run.counting import begin_counts, count_decisions, count_events
 from stream_osr_connectors.kafka.run.fencing import Rivalry, Strikes
 from stream_osr_connectors.kafka.run.finding import Finder
 from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile, ModelName
 from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Cut, Partition, begin, ready, replayed, seed_of, step
 from stream_osr_connectors.kafka.run.partition_position import Found, Incarnations
-from stream_osr_connectors.kafka.run.publishing import Batch, account
+from stream_osr_connectors.kafka.run.publishing import Batch, account, begin_counts, count_decisions, count_events
 from stream_osr_connectors.kafka.run.recovery import LaterModelError, Recovery
 from stream_osr_connectors.kafka.run.snapshot_policy import Owned
 from stream_osr_connectors.kafka.run.snapshots import OLD_SECONDS, Snapshots, find_orphans, name_of, remove_orphans
@@ -91,7 +90,7 @@ from stream_osr_connectors.kafka.wire.boundaries import (
     Progress,
 )
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain, make_decoder
-from stream_osr_connectors.kafka.wire.encoding import IN_A_ROW, EncodeError, Encoding
+from stream_osr_connectors.kafka.wire.encoding import IN_A_ROW, EncodeError, Encoding, Publisher
 from stream_osr_connectors.kafka.wire.messages import (
     Decoder,
     Encoded,
@@ -107,7 +106,6 @@ from stream_osr_connectors.kafka.wire.messages import (
     Taken,
     origin_of,
 )
-from stream_osr_connectors.kafka.wire.publisher import Publisher
 from stream_osr_connectors.kafka.wire.subclasses import (
     Links,
     Stamp,

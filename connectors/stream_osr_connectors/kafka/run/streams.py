@@ -24,18 +24,16 @@ from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
 from ..wire.decoding import make_decoder
-from ..wire.encoding import Encoding
+from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import Decoder, Received
-from ..wire.publisher import Publisher
 from ..wire.subclasses import largest_summary
 from .bounds import Bounds
-from .counting import begin_counts
 from .finding import Finder
 from .job import Group, Job, Loaded, Waiting
 from .models import ModelFile
 from .partition import Cut, ready, replayed, step
 from .partition_position import Change, Found, last_published
-from .publishing import Batch, Publishing, account
+from .publishing import Batch, Publishing, account, begin_counts
 from .recovery import LaterModelError, Recovery
 from .snapshot_policy import Keeper, Owned
 from .snapshots import Snapshots, remove_orphans

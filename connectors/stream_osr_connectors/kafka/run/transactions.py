@@ -1,7 +1,14 @@
-"""Which messages a topic refuses, and whether the topic itself is at fault.
+"""Transactions that end: each runs in a thread of its own with a deadline, and a stuck one costs a producer.
 
-The brokers refuse a batch as a whole, and the client then gives up the transaction: messages to other topics count
-as refused with the same error. So nothing that was refused together with others is known to be at fault.
+kafka-python waits without a limit for the end of a transaction, and loses the request when the broker goes away in
+the middle of one: nothing would ever wake the caller. So the thread is given up when its time is over. A new producer
+with the same transactional id makes the broker end what the old one had begun, one way or the other; which way, the
+committed offsets tell.
+
+The invariant: before offsets are sent, every topic has acknowledged as many messages as it was sent. Anything else
+undoes the transaction. The brokers refuse a batch as a whole, and the client then gives up the transaction: messages
+to other topics count as refused with the same error. So nothing that was refused together with others is known to be
+at fault.
 """
 
 from __future__ import annotations
