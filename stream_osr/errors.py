@@ -9,7 +9,7 @@
     ├── InvalidSubclass        an id that names no subclass of which this can be asked
     ├── InvalidParameter       a constructor argument or option out of its range
     ├── NotTrained             the model was asked for something that needs training first
-    ├── NothingToUndo          no promotion, mute or late label is left to be taken back
+    ├── NothingToUndo          no command is left to be taken back
     ├── ConcurrentChange       two threads change one recognizer at once
     ├── PersistenceError       a saved model is missing, damaged, or of another version
     │   └── RefusedState       ... or would be refused when it is read: it is not written
@@ -78,7 +78,7 @@ class NotTrained(StreamOSRError, RuntimeError):
 
 
 class NothingToUndo(StreamOSRError, RuntimeError):
-    """No promotion, mute or late label is left to be taken back."""
+    """No command is left to be taken back."""
 
 
 class ConcurrentChange(StreamOSRError, RuntimeError):

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from stream_osr_connectors.cli import is_service
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings
 
 ROOT = Path(__file__).parents[1]
 TEXT = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)

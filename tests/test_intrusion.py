@@ -16,13 +16,8 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.models import ModelFile
-from stream_osr_connectors.kafka.run.partition import begin, step
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.boundaries import Boundary
-from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
-from stream_osr_connectors.kafka.wire.messages import Message
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import Boundary, JsonDecoder, Message, ModelFile, Place, begin, step
 from tests.test_cli import call, lines_of
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "intrusion.py"

@@ -30,10 +30,10 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
     ("commands",),
     (
         "files",
-        "kafka.log kafka.places kafka.exits kafka.figures kafka.findings kafka.class_names kafka.setting_names",
+        "kafka.log kafka.places kafka.exits kafka.figures kafka.findings kafka.class_names",
     ),
     ("kafka.settings",),
-    ("kafka.patience",),
+    ("kafka.backoff",),
     ("kafka.wire",),
     ("kafka.client",),
     ("kafka.command_topic", "kafka.source kafka.sink"),

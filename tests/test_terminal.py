@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka.ops.logs import JsonLines
 from stream_osr_connectors.terminal import OneLine
 from tests.doors.archive import write_archive
+from tests.doors.kafka import JsonLines
 from tests.test_cli import call
 from tests.test_showing import ANY, harmless
 

@@ -34,7 +34,7 @@ from stream_osr_connectors.kafka.run.transactions import Transactions
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
 from stream_osr_connectors.kafka.wire.messages import Origin, Outgoing, origin_of
-from stream_osr_connectors.kafka.wire.publisher import Publisher
+from stream_osr_connectors.kafka.wire.encoding import Publisher
 
 PASS = "pass-through"
 LEFT_OUT = 0.2

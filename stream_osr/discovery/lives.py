@@ -192,6 +192,11 @@ class Lifecycle(NamedTuple):
         return self.lives["owned"]
 
     @property
+    def asleep(self) -> np.ndarray:
+        """Which are dormant and not muted, shape (K,)."""
+        return np.asarray(self.dormant & ~self.muted)
+
+    @property
     def noticed(self) -> Array:
         """Which have been announced or muted, shape (K,)."""
         return np.asarray(self.emerged | self.muted)

@@ -186,7 +186,7 @@ def _join_same(followed: LifecycleUpdate, key: int) -> LifecycleUpdate:
     life = united(life, older, younger)
     life = noted(life, [older], dormant=False)
     changes = left_out(followed.changes, {younger})
-    if older in chain.life.ids[chain.life.dormant & ~chain.life.muted]:
+    if older in chain.life.ids[chain.life.asleep]:
         changes = changes._replace(recurred=(*changes.recurred, older))
     chain = chain._replace(state=state, aside=aside, life=life)
     return followed.then(IdentityChanges({younger: older}), chain)._replace(changes=changes)

@@ -19,12 +19,7 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import save_trained
 from stream_osr.config import grouped
 from stream_osr_connectors.files import MemorySink
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.models import ModelFile
-from stream_osr_connectors.kafka.run.partition import begin, step
-from stream_osr_connectors.kafka.run.snapshots import Snapshots
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.archives.golden import machine
 from tests.archives.story import (
     ARGUMENTS,
@@ -45,6 +40,7 @@ from tests.archives.story import (
     trained,
 )
 from tests.doors.files import Sinks, load_checkpoint, run
+from tests.doors.kafka import Boundary, ModelFile, Place, Snapshots, begin, step
 
 LINEAGE = "77aa00bb"
 STOPPED_AFTER = 75

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer
-from stream_osr.config import Arguments, archived, grouped
+from stream_osr.config import archived, grouped
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tests.archives.changes import Change, changed, changes, read
@@ -243,7 +243,7 @@ def test_changes_of_what_is_known_of_the_order(
 def test_what_is_free_is_a_field() -> None:
     """The list may name no more than there is."""
     fields = {f"{name}.{field}" for name, entry in RECORDS.items() for field in entry.rules}
-    others = (*archived(Arguments()), *OpenSetRecognizer().as_state(), *Checkpoint._fields, "index")
+    others = (*archived(OpenSetRecognizer()), *OpenSetRecognizer().as_state(), *Checkpoint._fields, "index")
     assert not set(FREE) - fields - {f"dict.{name}" for name in others}
 
 

@@ -15,11 +15,6 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr_connectors.files.checkpoint import load_checkpoint
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.models import ModelFile
-from stream_osr_connectors.kafka.run.partition import Partition
-from stream_osr_connectors.kafka.run.snapshots import Snapshots, name_of
-from stream_osr_connectors.kafka.wire.boundaries import Boundary, History
 from tests.archives.golden import VERSIONS, beside, machine, unpacked
 from tests.archives.story import (
     ARGUMENTS,
@@ -30,6 +25,7 @@ from tests.archives.story import (
     go_on_with_files,
 )
 from tests.doors.archive import load_trained
+from tests.doors.kafka import Boundary, History, ModelFile, Partition, Place, Snapshots, name_of
 
 CLOSE = 1e-9
 

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from stream_osr_connectors.cli.app import app
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings
 
 ROOT = Path(__file__).parents[2]
 RUNNERS = ("stream-osr", "make", "python", "pytest")

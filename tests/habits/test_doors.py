@@ -20,8 +20,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
-from stream_osr_connectors.kafka.wire.messages import Message
+from tests.doors.kafka import JsonDecoder, Message
 from tests.habits.command import command
 
 LABELS: dict[str, tuple[Any, Any]] = {"text": ("idle", "running"), "whole": (1, 2), "truth": (True, False)}

@@ -10,11 +10,20 @@ import pytest
 
 from stream_osr_connectors.commands import Command
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Partition, begin, step
-from stream_osr_connectors.kafka.wire.boundaries import Boundary, FailedEnd, History, Progress
-from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
-from stream_osr_connectors.kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
+from tests.doors.kafka import (
+    ATTEMPTS,
+    Boundary,
+    FailedEnd,
+    History,
+    JsonDecoder,
+    Message,
+    Outcome,
+    Partition,
+    Progress,
+    begin,
+    step,
+)
 from tests.doors.stream import recognizer_state
 
 DECODE = JsonDecoder(JsonFields(features=["a", "b"]), 1000)

@@ -6,9 +6,8 @@ import time
 
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
-from stream_osr_connectors.kafka.wire.messages import Decoder, Received
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import Decoder, JsonDecoder, Received
 
 HANG = b"hang"
 

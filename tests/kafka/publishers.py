@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.publisher import Publisher
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import Publisher
 
 
 def publisher(largest: int) -> Publisher:

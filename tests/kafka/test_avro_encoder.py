@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.cli.app import app
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.encoding import Encoding
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import Encoding
 from tests.doors.page import ServiceFeed
 from tests.kafka.brokers import Broker
 from tests.kafka.registries import Registry, registry

@@ -10,10 +10,9 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.decoding import make_decoder
-from stream_osr_connectors.kafka.wire.messages import Message
+from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.values import DecodeError
+from tests.doors.kafka import Message, make_decoder
 from tests.kafka.registries import Registry, registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kafka"

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka.client import ClientError, Kind, TransactionalProducer
-from stream_osr_connectors.kafka.figures import LOST
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.service import Service
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import Service, ServiceSettings
+from tests.doors.kafka import LOST, ClientError, Kind, Place, TransactionalProducer
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import delete_records
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model

@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.kafka.wire.boundaries import (
-    MOST_CHARACTERS,
-    Boundary,
-    History,
-    LaterReleaseError,
-    Progress,
-)
+from tests.doors.kafka import MOST_CHARACTERS, Boundary, History, LaterReleaseError, Progress
 
 steps = st.lists(
     st.tuples(st.sampled_from([0, 1, 7, 256]), st.sampled_from([0, 0, 0, 1, 3])).filter(lambda step: step != (0, 0)),

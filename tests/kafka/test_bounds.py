@@ -18,20 +18,27 @@ from stream_osr import EventsSummed, Limits, OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka import command_topic
-from stream_osr_connectors.kafka.command_topic import Commands, CommandTopic, ask
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.ops.metrics import Overview
-from stream_osr_connectors.kafka.run.models import ModelFile
-from stream_osr_connectors.kafka.run.partition import Partition, begin, step
-from stream_osr_connectors.kafka.run.publishing import Batch, account
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.boundaries import Boundary
-from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
-from stream_osr_connectors.kafka.wire.messages import Message
+from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted
 from tests.doors.commands import MOST_COMMAND_BYTES, Command, parse_record
+from tests.doors.kafka import (
+    Batch,
+    Boundary,
+    Commands,
+    CommandTopic,
+    Figures,
+    JsonDecoder,
+    Message,
+    ModelFile,
+    Overview,
+    Partition,
+    account,
+    ask,
+    begin,
+    command_topic,
+    step,
+)
 from tests.kafka.brokers import Broker
 from tests.kafka.publishers import publisher
 from tests.kafka.streams import Stream, Worker, instances, small_model

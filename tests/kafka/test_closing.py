@@ -10,14 +10,10 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run import closing
-from stream_osr_connectors.kafka.run.partition import Partition, begin, step
-from stream_osr_connectors.kafka.wire.boundaries import Boundary
-from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
-from stream_osr_connectors.kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
 from tests.doors.commands import parse_record
+from tests.doors.kafka import Boundary, JsonDecoder, Message, Outcome, Partition, Place, begin, step
+from tests.doors.kafka import partition as closing
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = Place("in", 3)

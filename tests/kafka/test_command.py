@@ -16,9 +16,8 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
 from stream_osr_connectors.cli.app import app
 from stream_osr_connectors.kafka import ServiceSettings
-from stream_osr_connectors.kafka.exits import NO_BROKER, NO_TOPIC
-from stream_osr_connectors.kafka.ops.command import serve
 from tests.blobs import fitted
+from tests.doors.kafka import NO_BROKER, NO_TOPIC, serve
 from tests.kafka.brokers import Broker
 from tests.processes import COMMAND, run
 

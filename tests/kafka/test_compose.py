@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.documents.commands import RUNNERS, problem
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_osr_connectors.kafka.exits import NO_BROKER
+from tests.doors.kafka import NO_BROKER
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
 

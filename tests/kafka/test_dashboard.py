@@ -13,12 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from stream_osr_connectors.kafka.class_names import class_names
-from stream_osr_connectors.kafka.figures import Figures, PartitionFigures
-from stream_osr_connectors.kafka.findings import find
-from stream_osr_connectors.kafka.ops.metrics import Overview
-from stream_osr_connectors.kafka.ops.monitor import Monitor
-from stream_osr_connectors.kafka.places import Place
+from tests.doors.kafka import Figures, Monitor, Overview, PartitionFigures, Place, class_names, find
 from tests.kafka.brokers import Broker
 from tests.kafka.prometheus import EXAMPLE, Prometheus, program, until, watching, webhook
 from tests.kafka.scraping import address, metrics, total

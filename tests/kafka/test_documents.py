@@ -12,7 +12,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr.stream import Menu, Stages
-from stream_osr_connectors.kafka.figures import (
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.documents.reading import blocks
+from tests.doors.discovery import Estimate, Signals
+from tests.doors.kafka import (
     DRIFTED,
     KNOWN_OF,
     LOST,
@@ -20,16 +23,14 @@ from stream_osr_connectors.kafka.figures import (
     REPEATED,
     SUMMED,
     Figures,
+    Findings,
+    Monitor,
+    OfClass,
+    Overview,
     PartitionFigures,
+    Place,
     Recall,
 )
-from stream_osr_connectors.kafka.findings import Findings, OfClass
-from stream_osr_connectors.kafka.ops.metrics import Overview
-from stream_osr_connectors.kafka.ops.monitor import Monitor
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from tests.documents.reading import blocks
-from tests.doors.discovery import Estimate, Signals
 from tests.doors.trust import ExpectedRecall
 from tests.kafka.prometheus import promtool
 from tests.kafka.test_monitor import get

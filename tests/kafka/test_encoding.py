@@ -10,11 +10,20 @@ import orjson
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.encoding import IN_A_ROW, EncodeError, Encoding
-from stream_osr_connectors.kafka.wire.messages import Encoded, EncodedKind, Origin, Outcome, Outgoing, Taken
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted, stream_part
+from tests.doors.kafka import (
+    IN_A_ROW,
+    Encoded,
+    EncodedKind,
+    EncodeError,
+    Encoding,
+    Origin,
+    Outcome,
+    Outgoing,
+    Place,
+    Taken,
+)
 from tests.kafka.publishers import publisher
 
 PUBLISHER = publisher(10_000)

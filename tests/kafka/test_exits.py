@@ -10,30 +10,33 @@ import time
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr_connectors.kafka.exits import (
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import (
     AGAIN,
+    FIRST_DELAY,
     HUNG,
+    LONGEST_DELAY,
     NO_BROKER,
     NO_RIGHT,
     NO_TOPIC,
     REFUSED,
     TAKEN,
     EndedError,
+    Figures,
+    LaterModelError,
+    ModelName,
     NoBrokerError,
     NoRightError,
     NoTopicError,
+    Order,
     StartAgainError,
     TakenError,
+    _errors_logged,
     ends_service,
     exit_code,
     passes,
+    pause,
 )
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.ops.command import _errors_logged
-from stream_osr_connectors.kafka.ops.slots import FIRST_DELAY, LONGEST_DELAY, Order, pause
-from stream_osr_connectors.kafka.run.models import ModelName
-from stream_osr_connectors.kafka.run.recovery import LaterModelError
-from stream_osr_connectors.kafka.settings import ServiceSettings
 
 SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in")
 MODEL = ModelName("m", 32, 0.0, None)

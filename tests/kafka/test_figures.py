@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from stream_osr.stream import Menu
-from stream_osr_connectors.kafka.figures import BOUNDS, Figures, Histogram, PartitionFigures
-from stream_osr_connectors.kafka.places import Place
+from tests.doors.kafka import BOUNDS, Figures, Histogram, PartitionFigures, Place
 
 
 def test_a_worker_that_has_said_nothing_is_neither_ready_nor_getting_on() -> None:

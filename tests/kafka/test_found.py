@@ -13,26 +13,32 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
 from stream_osr.discovery.signal_table import EVENT_TABLE
 from stream_osr.stream import Stages
-from stream_osr_connectors.kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
-from stream_osr_connectors.kafka.figures import (
+from tests.blobs import KNOWN, NEW, around, fitted, stream_part
+from tests.doors.discovery import Estimate, Movement, Signals
+from tests.doors.kafka import (
     DRIFTED,
     KNOWN_OF,
+    LONGEST_NAME,
+    MOST_CLASSES,
     OF_TYPE,
     SUMMED,
     UNKNOWN_OF,
+    Boundary,
     Figures,
+    Finder,
+    Findings,
+    OfClass,
+    Owned,
     PartitionFigures,
+    Place,
     Recall,
+    begin,
+    begin_counts,
+    class_names,
+    count_decisions,
+    count_events,
+    find,
 )
-from stream_osr_connectors.kafka.findings import Findings, OfClass, find
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.counting import begin_counts, count_decisions, count_events
-from stream_osr_connectors.kafka.run.finding import Finder
-from stream_osr_connectors.kafka.run.keeping import Owned
-from stream_osr_connectors.kafka.run.partition import begin
-from stream_osr_connectors.kafka.wire.boundaries import Boundary
-from tests.blobs import KNOWN, NEW, around, fitted, stream_part
-from tests.doors.discovery import Estimate, Movement, Signals
 from tests.doors.trust import ExpectedRecall
 from tests.kafka.scraping import total
 from tests.kafka.test_monitor import get, live, port, scrape

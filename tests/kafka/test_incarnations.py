@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.standing import Incarnations
+from tests.doors.kafka import Incarnations, Place
 
 
 def seen(folder: Path, topic_id: str, partitions: int = 2, *, keep: bool = True) -> tuple[Incarnations, bool]:

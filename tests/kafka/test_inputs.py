@@ -14,7 +14,7 @@ import yaml
 from kafka import KafkaAdminClient, KafkaProducer
 
 from stream_osr.errors import InvalidParameter
-from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
+from stream_osr_connectors.kafka import ServiceSettings, load_settings
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import records_of
 from tests.kafka.scraping import metrics, total

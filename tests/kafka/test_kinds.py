@@ -11,8 +11,7 @@ import pytest
 from kafka import errors
 from kafka.producer import transaction_manager
 
-from stream_osr_connectors.kafka.client.kinds import KINDS, kind_of, told, translated
-from stream_osr_connectors.kafka.client.seam import ClientError, Kind
+from tests.doors.kafka import KINDS, ClientError, Kind, kind_of, told, translated
 
 FOLDER = Path(inspect.getfile(ClientError)).parents[1]
 

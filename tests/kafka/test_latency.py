@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr_connectors.kafka.figures import BOUNDS, LATENCY_BOUNDS, Figures, Histogram
+from tests.doors.kafka import BOUNDS, LATENCY_BOUNDS, Figures, Histogram
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, total
 from tests.kafka.streams import Sent, Stream, Worker, instances, small_model

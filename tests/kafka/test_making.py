@@ -9,15 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka.client import (
-    ClientError,
-    GroupConsumer,
-    TopicAdmin,
-    TopicFollower,
-    TransactionalProducer,
-    quieten,
-)
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import ClientError, GroupConsumer, TopicAdmin, TopicFollower, TransactionalProducer, quieten
 
 SETTINGS = ServiceSettings(model="m", brokers="127.0.0.1:1", input="in", transaction_deadline=1.0)
 

@@ -27,13 +27,22 @@ from stream_osr import (
     UnknownRateJumped,
 )
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.client import ClientError, Kind
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
-from stream_osr_connectors.kafka.wire.messages import Message, Outcome, Outgoing, Received, Refusal, Taken, origin_of
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import KNOWN, around, fitted, stream_part
 from tests.doors.discovery import Moment
+from tests.doors.kafka import (
+    ClientError,
+    JsonDecoder,
+    Kind,
+    Message,
+    Outcome,
+    Outgoing,
+    Place,
+    Received,
+    Refusal,
+    Taken,
+    origin_of,
+)
 from tests.kafka.publishers import publisher
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "ab" * 32}

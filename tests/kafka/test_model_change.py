@@ -12,18 +12,26 @@ import pytest
 from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.kafka.client.seam import Committed
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.gaps import Found
-from stream_osr_connectors.kafka.run.models import Journal, ModelFile
-from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
-from stream_osr_connectors.kafka.run.recovery import LaterModelError, Recovery
-from stream_osr_connectors.kafka.run.snapshots import Snapshots
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress
-from stream_osr_connectors.kafka.wire.messages import Outcome
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted, learn_all, stream_part, training_part
 from tests.doors.commands import parse_record
+from tests.doors.kafka import (
+    Boundary,
+    Committed,
+    Found,
+    Journal,
+    LaterModelError,
+    ModelFile,
+    Outcome,
+    Partition,
+    Place,
+    Progress,
+    Recovery,
+    Snapshots,
+    begin,
+    seed_of,
+    step,
+)
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, instances, small_model
 from tests.kafka.test_partition import DECODE, PLACE, advance, records

@@ -12,11 +12,10 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import WITHOUT_END
 from stream_osr.errors import NotTrained, PersistenceError
-from stream_osr_connectors.kafka.run import current_model
-from stream_osr_connectors.kafka.run.current_model import CurrentModel
-from stream_osr_connectors.kafka.run.models import Journal, ModelFile
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted, learn_all, training_part
+from tests.doors.kafka import CurrentModel, Journal, ModelFile
+from tests.doors.kafka import models as current_model
 
 X, Y, Z = ("0" * 15 + last for last in "abc")
 

@@ -12,10 +12,7 @@ from urllib.request import Request, urlopen
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from stream_osr.stream import Menu
-from stream_osr_connectors.kafka.figures import BOUNDS, Figures, PartitionFigures, Recall
-from stream_osr_connectors.kafka.ops.metrics import Overview
-from stream_osr_connectors.kafka.ops.monitor import Monitor
-from stream_osr_connectors.kafka.places import Place
+from tests.doors.kafka import BOUNDS, Figures, Monitor, Overview, PartitionFigures, Place, Recall
 from tests.doors.trust import ExpectedRecall
 from tests.kafka.scraping import samples_of, total
 

@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.kafka.client import Committed
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.models import Journal
-from stream_osr_connectors.kafka.run.orphans import OLD_SECONDS, find_orphans, remove_orphans
-from stream_osr_connectors.kafka.wire.boundaries import Boundary, History, Progress
+from tests.doors.kafka import (
+    OLD_SECONDS,
+    Boundary,
+    Committed,
+    History,
+    Journal,
+    Place,
+    Progress,
+    find_orphans,
+    remove_orphans,
+)
 
 OURS, EARLIER, GIVEN, OLD = ("0" * 15 + last for last in "abcd")
 COMMITTED = {

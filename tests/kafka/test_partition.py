@@ -14,19 +14,26 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.client.seam import Committed
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.models import ModelFile
-from stream_osr_connectors.kafka.run.partition import Partition, begin, seed_of, step
-from stream_osr_connectors.kafka.run.recovery import Recovery
-from stream_osr_connectors.kafka.run.snapshots import Snapshots
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.boundaries import Boundary, Progress
-from stream_osr_connectors.kafka.wire.decoding import JsonDecoder
-from stream_osr_connectors.kafka.wire.messages import Message, Outcome
+from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import around, fitted, stream_part
 from tests.doors.commands import parse_record
+from tests.doors.kafka import (
+    Boundary,
+    Committed,
+    JsonDecoder,
+    Message,
+    ModelFile,
+    Outcome,
+    Partition,
+    Place,
+    Progress,
+    Recovery,
+    Snapshots,
+    begin,
+    seed_of,
+    step,
+)
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = Place("in", 3)

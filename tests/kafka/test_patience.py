@@ -8,13 +8,21 @@ import re
 
 import pytest
 
-from stream_osr_connectors.kafka import patience
-from stream_osr_connectors.kafka.client import Kind
-from stream_osr_connectors.kafka.exits import TAKEN, TakenError
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.patience import CALM_SECONDS, FEW_LINES, LONGEST_SILENCE, Backoff, Seldom
-from stream_osr_connectors.kafka.run.fencing import Rivalry, Strikes
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import (
+    CALM_SECONDS,
+    FEW_LINES,
+    LONGEST_SILENCE,
+    TAKEN,
+    Backoff,
+    Figures,
+    Kind,
+    Rivalry,
+    Seldom,
+    Strikes,
+    TakenError,
+    log,
+)
 
 
 class Clock:
@@ -22,7 +30,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(patience.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(log.time, "monotonic", lambda: self.now)
 
 
 def test_waits_double_up_to_the_longest_and_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +50,7 @@ def test_waits_double_up_to_the_longest_and_begin_again(monkeypatch: pytest.Monk
 def test_an_outage_of_an_hour_is_a_handful_of_lines(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock, seldom = Clock(monkeypatch), Seldom(logging.getLogger("test"))
+    clock, seldom = Clock(monkeypatch), Seldom()
     with caplog.at_level(logging.INFO):
         for _ in range(36_000):
             seldom.say("brokers", "no broker")
@@ -65,7 +73,7 @@ def test_a_condition_has_at_most_20_lines_an_hour(
     step: float, ends: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In every hour of three, whatever the time between two attempts; none of them is silent for long."""
-    clock, seldom = Clock(monkeypatch), Seldom(logging.getLogger("test"))
+    clock, seldom = Clock(monkeypatch), Seldom()
     moments = []
     with caplog.at_level(logging.INFO):
         begun = clock.now
@@ -88,7 +96,7 @@ def test_a_condition_has_at_most_20_lines_an_hour(
 def test_what_ends_and_comes_again_is_said_at_once_a_few_times(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock, seldom = Clock(monkeypatch), Seldom(logging.getLogger("test"))
+    clock, seldom = Clock(monkeypatch), Seldom()
     with caplog.at_level(logging.INFO):
         for incident in range(FEW_LINES):
             assert seldom.say("ready", f"not ready {incident}")
@@ -103,7 +111,7 @@ def test_what_comes_again_after_a_calm_is_new(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ten incidents in months must not make the eleventh a line too late."""
-    clock, seldom = Clock(monkeypatch), Seldom(logging.getLogger("test"))
+    clock, seldom = Clock(monkeypatch), Seldom()
     with caplog.at_level(logging.INFO):
         for incident in range(20):
             seldom.say("ready", f"not ready {incident}")
@@ -114,7 +122,7 @@ def test_what_comes_again_after_a_calm_is_new(
 def test_a_calm_of_an_hour_ends_the_longest_silence(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock, seldom = Clock(monkeypatch), Seldom(logging.getLogger("test"))
+    clock, seldom = Clock(monkeypatch), Seldom()
     for _ in range(2000):
         seldom.say("brokers", "no broker")
         clock.now += 5

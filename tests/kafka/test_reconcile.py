@@ -15,10 +15,10 @@ from stream_osr.discovery.reconcile import Local, Reconciled, reconcile
 from stream_osr.errors import InvalidParameter
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.cli.app import app
-from stream_osr_connectors.kafka.command_topic import named as named_by
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.subclasses import parse_summary
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.commands import Command
+from tests.doors.kafka import named as named_by
+from tests.doors.kafka import parse_summary
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, status, total
 from tests.kafka.streams import (

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.wire.timestamps import Limits
+from tests.doors.kafka import Limits, Place
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import configure
 from tests.kafka.faults.test_broker_killed import running

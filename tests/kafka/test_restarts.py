@@ -14,14 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka.exits import MAY_COME_BACK
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.ops.metrics import Overview
-from stream_osr_connectors.kafka.ops.slots import Order
-from stream_osr_connectors.kafka.ops.workers import Work, Workers
-from stream_osr_connectors.kafka.run.current_model import CurrentModel
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted
+from tests.doors.kafka import MAY_COME_BACK, CurrentModel, Figures, Order, Overview, Work, Workers
 
 LONGEST = 60.0
 AGO = 3600.0
@@ -70,7 +65,7 @@ def test_a_place_that_waits_for_something_is_not_a_loop_that_is_stuck(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker may die, be tried again and wait for longer than `watchdog`; its siblings must live on."""
-    monkeypatch.setattr("stream_osr_connectors.kafka.ops.slots.FIRST_DELAY", 0.1)
+    monkeypatch.setattr("stream_osr_connectors.kafka.ops.workers.FIRST_DELAY", 0.1)
     workers = workers_of(tmp_path, opened_and_ended, 1)
     overview = Overview(workers.figures, LONGEST, workers.restarts)
     (slot,) = workers._slots

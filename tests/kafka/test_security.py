@@ -12,10 +12,8 @@ from kafka.errors import KafkaTimeoutError
 from typer.testing import CliRunner
 
 from stream_osr_connectors.cli.app import app
-from stream_osr_connectors.kafka.client.explaining import explained
-from stream_osr_connectors.kafka.client.kinds import told
-from stream_osr_connectors.kafka.exits import NO_BROKER, NO_RIGHT, REFUSED
-from stream_osr_connectors.kafka.settings import load_settings
+from stream_osr_connectors.kafka import load_settings
+from tests.doors.kafka import NO_BROKER, NO_RIGHT, REFUSED, explained, told
 from tests.kafka.brokers import Broker
 from tests.kafka.security import KEY_PASSWORD, PASSWORD, USER, add_user, token
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model

@@ -16,9 +16,14 @@ from jsonschema import Draft202012Validator
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.stream.summaries import SubclassSums
-from stream_osr_connectors.kafka.wire.messages import Message, Outgoing
-from stream_osr_connectors.kafka.wire.subclasses import (
+from stream_osr_connectors.values import DecodeError
+from tests.blobs import fitted, stream_part
+from tests.doors.discovery import Local, Reconciled, Summary, reconcile
+from tests.doors.discovery import ReconcileChanges as Changes
+from tests.doors.kafka import (
     Links,
+    Message,
+    Outgoing,
     Stamp,
     alive,
     changes_told,
@@ -26,10 +31,6 @@ from stream_osr_connectors.kafka.wire.subclasses import (
     parse_summary,
     summary,
 )
-from stream_osr_connectors.values import DecodeError
-from tests.blobs import fitted, stream_part
-from tests.doors.discovery import Local, Reconciled, Summary, reconcile
-from tests.doors.discovery import ReconcileChanges as Changes
 
 LOCAL = Local("in/3", "77aa", 0)
 

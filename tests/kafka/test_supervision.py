@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka.exits import NO_BROKER
 from tests.blobs import fitted
+from tests.doors.kafka import NO_BROKER
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import status
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model

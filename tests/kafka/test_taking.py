@@ -18,13 +18,22 @@ from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.partition import Partition, begin, step
-from stream_osr_connectors.kafka.wire.boundaries import Boundary
-from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain
-from stream_osr_connectors.kafka.wire.messages import Message, Outcome, Outgoing, RawName, Received
 from tests.blobs import around, fitted, stream_part
 from tests.doors.archive import BY_TYPE, Form, form_of
+from tests.doors.kafka import (
+    Boundary,
+    JsonDecoder,
+    Message,
+    Outcome,
+    Outgoing,
+    Partition,
+    Place,
+    Plain,
+    RawName,
+    Received,
+    begin,
+    step,
+)
 from tests.kafka.publishers import publisher
 
 PLACE = Place("in", 3)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr_connectors.kafka.wire.messages import Outgoing
-from stream_osr_connectors.kafka.wire.timestamps import HEADER, Limits, clamped
+from tests.doors.kafka import HEADER, Limits, Outgoing, clamped
 
 NOW = 1_760_000_000_000
 HOUR = 3_600_000

@@ -9,13 +9,20 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.kafka.client import ClientError, Offset, Place, Topic, TopicAdmin
-from stream_osr_connectors.kafka.client.seam import Kind
-from stream_osr_connectors.kafka.exits import NoRightError
-from stream_osr_connectors.kafka.ops.topic_setup import _found
-from stream_osr_connectors.kafka.run.topics import Takes, takes_of
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.timestamps import Limits
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import (
+    ClientError,
+    Kind,
+    Limits,
+    NoRightError,
+    Offset,
+    Place,
+    Takes,
+    Topic,
+    TopicAdmin,
+    _found,
+    takes_of,
+)
 
 TOLD = {"max.message.bytes": "2000000", "retention.ms": "604800000", "cleanup.policy": "delete"}
 KNOWN = Takes(2_000_000, Limits(keeps_ms=604_740_000))

@@ -8,12 +8,20 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.kafka.client.seam import ClientError, Kind, Offset, Refused, Sent
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run.transactions import InDoubtError, Transactions, UnpublishableError
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.messages import Outgoing
+from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.kafka import (
+    ClientError,
+    Figures,
+    InDoubtError,
+    Kind,
+    Offset,
+    Outgoing,
+    Place,
+    Refused,
+    Sent,
+    Transactions,
+    UnpublishableError,
+)
 
 SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in", transaction_deadline=5.0, transaction_timeout=10.0)
 MESSAGES = [Outgoing("out", 0, b"%d" % number, b"", [], None, number) for number in range(20)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka.exits import HUNG, NO_TOPIC
+from tests.doors.kafka import HUNG, NO_TOPIC
 from tests.kafka.brokers import Broker
 from tests.kafka.decoders import HANG
 from tests.kafka.scraping import metrics, status, total

@@ -50,7 +50,7 @@ class WatchOptions:
         list[str] | None, typer.Option("--name", help="HOST or HOST:PORT under which browsers reach it, if another.")
     ] = None
     allow_commands: Annotated[
-        bool, typer.Option("--allow-commands", help="Let people with a token name, mute and undo.")
+        bool, typer.Option("--allow-commands", help="Let people with a token give commands.")
     ] = False
     tokens: Annotated[
         Path | None, typer.Option(help="File of tokens, name:token on each line; else STREAM_OSR_TOKENS.")

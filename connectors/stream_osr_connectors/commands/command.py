@@ -21,6 +21,8 @@ logger = logging.getLogger("stream_osr")
 
 Action: TypeAlias = Literal["promote", "mute", "undo", "label"]
 """Kinds of commands; :class:`Command` says what each does."""
+NAMED_ACTIONS = "Promotions, mutes, late labels and undos"
+"""All kinds, in a sentence."""
 Result: TypeAlias = Literal["done", "refused", "left"]
 """Done, impossible, or asked of an earlier run and no longer of interest."""
 Partition: TypeAlias = tuple[str, int]

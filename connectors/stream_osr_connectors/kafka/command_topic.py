@@ -22,10 +22,10 @@ from stream_osr_connectors.values import DecodeError
 
 from ..commands.command import Command, CommandReceipt, Partition, parse_name, parse_record
 from ..commands.history import CommandEntry
+from .backoff import Backoff
 from .client import ClientError, PlainProducer, TopicFollower, read_all, start_explained
 from .figures import Figures
-from .log import logger
-from .patience import Backoff, Seldom
+from .log import Seldom, logger
 from .settings import ServiceSettings
 from .wire.messages import Outgoing, Received
 from .wire.subclasses import Links, alive
@@ -95,7 +95,7 @@ class CommandTopic:
         self._settings, self._figures = settings, figures
         self._commands = Commands()
         self._backoff = Backoff()
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self._looked = 0.0
         self._first = self.end = 0
         self._follower: TopicFollower | None = None

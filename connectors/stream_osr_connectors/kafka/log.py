@@ -1,7 +1,92 @@
-"""The service's log; what its lines look like is for `ops.logs` to say."""
+"""The service's log, and the one rule for lines about what is seen again and again.
+
+What the lines look like is for `ops.logs` to say.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
 
 logger = logging.getLogger("stream_osr.kafka")
+
+FIRST_SILENCE, LONGEST_SILENCE = 1.0, 600.0
+"""Seconds between two lines about one condition: doubled with each line, up to the longer of them."""
+
+CALM_SECONDS = 3600.0
+"""A condition that was not seen for so long is new when it comes again, and older lines about it do not count."""
+
+FEW_LINES = 8
+"""Lines within `CALM_SECONDS` after which the end of a condition no longer ends the silence: it comes and goes."""
+
+
+@dataclass(slots=True)
+class _Condition:
+    """One condition: when its lines were logged, when it was last seen, and how often since the latest line."""
+
+    lines: deque[float] = field(default_factory=deque)
+    silence: float = 0.0
+    seen: float = -math.inf
+    repeats: int = 0
+    stands: bool = False
+
+    def begin(self, now: float) -> None:
+        """Take note that it is seen; after a calm it is a new one."""
+        if now - self.seen > CALM_SECONDS:
+            self.silence, self.repeats = 0.0, 0
+        self.seen = now
+        while self.lines and now - self.lines[0] >= CALM_SECONDS:
+            self.lines.popleft()
+
+    @property
+    def due(self) -> float:
+        """Moment from which the next line may be logged."""
+        return self.lines[-1] + self.silence if self.lines else -math.inf
+
+
+class Seldom:
+    """A logger of conditions that are seen again and again. It is the one rule of the service for such lines.
+
+    The first line about a condition is logged at once. After each line the condition is silent: for one second, then
+    twice as long each time, up to ten minutes. The next line carries the number of repeats since the one before. The
+    end of a condition (:meth:`forget`) ends its silence, unless eight lines about it were logged within the hour. A
+    condition has at most 20 lines an hour, whatever the time between its repeats. Repeats in between go to the log at
+    the level DEBUG.
+    """
+
+    def __init__(self) -> None:
+        self._conditions: defaultdict[str, _Condition] = defaultdict(_Condition)
+
+    def say(self, about: str, message: str, level: int = logging.WARNING) -> bool:
+        """Log a line about a condition, unless it is silent; return whether the line was logged."""
+        now, condition = time.monotonic(), self._conditions[about]
+        condition.begin(now)
+        if now < condition.due:
+            condition.repeats += 1
+            logger.debug("%s", message)
+            return False
+        condition.lines.append(now)
+        grown = FIRST_SILENCE * 2.0 ** (len(condition.lines) - 1)
+        condition.silence = min(LONGEST_SILENCE, max(2 * condition.silence, grown))
+        more = f" ({condition.repeats} times more since it was last said)" if condition.repeats else ""
+        condition.repeats, condition.stands = 0, True
+        logger.log(level, "%s%s", message, more)
+        return True
+
+    def forget(self, about: str) -> bool:
+        """Take note of the end of a condition; return whether a line was logged since it began."""
+        condition = self._conditions.get(about)
+        if condition is None:
+            return False
+        stood, condition.stands = condition.stands, False
+        if len(condition.lines) < FEW_LINES:
+            condition.silence, condition.repeats = 0.0, 0
+        return stood
+
+    def due(self, about: str) -> float:
+        """Return the moment from which the next line about a condition may be logged."""
+        condition = self._conditions.get(about)
+        return -math.inf if condition is None else condition.due

@@ -61,9 +61,7 @@ def test_the_group_is_deleted(site: Site) -> None:
     trial.worker.process.send_signal(signal.SIGCONT)
     trial.feed(60)
     trial.await_line("WARNING", f"{trial.stream.topic}/0", f"{2 * DONE} records are decided again", seconds=60)
-    trial.settle()
-    trial.await_ready()
-    trial.end()
+    trial.finish()
     audit(trial.stream, again=[(0, offset) for offset in range(2 * DONE)])
 
 

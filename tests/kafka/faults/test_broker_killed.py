@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.kafka import Service, load_settings
-from stream_osr_connectors.kafka.client.producer import TransactionalProducer
-from stream_osr_connectors.kafka.client.seam import Offset
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import Service, ServiceSettings, load_settings
+from tests.doors.kafka import Offset, Place, TransactionalProducer
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
 from tests.kafka.faults.trials import Site

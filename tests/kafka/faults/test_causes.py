@@ -9,11 +9,9 @@ import pytest
 from kafka.admin import ACLOperation, ResourceType
 
 from tests.kafka.brokers import Broker, SecondBroker
-from tests.kafka.faults.auditing import audit
 from tests.kafka.faults.doing import Rights, replicate, set_configs, set_quota
 from tests.kafka.faults.trials import SOON, Site, Trial
 from tests.kafka.security import PASSWORD, REAUTH_SECONDS, add_user
-from tests.kafka.streams import check_exactly_once
 
 
 def login(broker: Broker, user: str, password: Path) -> dict[str, str]:
@@ -29,15 +27,6 @@ def login(broker: Broker, user: str, password: Path) -> dict[str, str]:
     }
 
 
-def goes_on(trial: Trial) -> None:
-    """Check that it goes on by itself, and that nothing is lost or doubled."""
-    trial.settle()
-    trial.await_ready()
-    trial.end()
-    audit(trial.stream)
-    check_exactly_once(trial.stream)
-
-
 @pytest.mark.beside
 @pytest.mark.fault("a quota of the brokers throttles the service")
 def test_a_quota(site: Site) -> None:
@@ -51,7 +40,7 @@ def test_a_quota(site: Site) -> None:
     trial.await_line("a transaction failed", "throttles us by a quota, for", client)
     trial.feed(20)
     set_quota(site.broker.address, client, None)
-    goes_on(trial)
+    trial.goes_on()
 
 
 @pytest.mark.fault("a topic has fewer replicas in sync than its min.insync.replicas")
@@ -74,7 +63,7 @@ def test_too_few_replicas(site: Site) -> None:
     trial.await_line(few)
     trial.check_committed()
     set_configs(site.broker.address, topic, min_insync_replicas="1")
-    goes_on(trial)
+    trial.goes_on()
 
 
 @pytest.mark.beside
@@ -93,7 +82,7 @@ def test_another_password(site: Site) -> None:
     trial.feed(10)
     trial.check_committed()
     password.write_text("another-horse-battery")
-    goes_on(trial)
+    trial.goes_on()
     assert "horse-battery" not in trial.worker.log.read_text()
 
 
@@ -119,7 +108,7 @@ def test_a_long_refusal_has_few_lines(site: Site, seconds: float, most: int) -> 
     assert len(trial.lines("WARNING")) + len(trial.lines("ERROR")) <= 4 * most, trial.tail()
     add_user(site.broker.address, user)
     trial.feed(100)
-    goes_on(trial)
+    trial.goes_on()
 
 
 RIGHTS = [
@@ -147,4 +136,4 @@ def test_a_right_is_taken_away(
     trial.await_not_ready(right, name)
     trial.await_line("the user lacks the right", right, name)
     rights.give_back("denied")
-    goes_on(trial)
+    trial.goes_on()

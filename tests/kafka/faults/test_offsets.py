@@ -25,28 +25,21 @@ def stopped(site: Site, **settings: object) -> tuple[Trial, Offsets]:
 
 @pytest.mark.beside
 @pytest.mark.fault("the group's offsets are set back")
-@pytest.mark.parametrize("tool", ["move", pytest.param("reset", marks=pytest.mark.long)])
-def test_offsets_are_set_back(site: Site, tool: str) -> None:
-    trial, offsets = stopped(site)
-    assert getattr(offsets, tool)(0, DONE - MOVE)
-    trial.start()
-    last = trial.await_exit(1)
-    assert f"{trial.stream.topic}/0" in last
-    assert "on_lost_state" in last
-    trial.stream.settings["on_lost_state"] = "cold"
-    trial.begin(60)
-    assert trial.lines(f"{trial.stream.topic}/0", str(MOVE)), trial.tail()
-    trial.end()
-    audit(trial.stream, again=[(0, offset) for offset in range(DONE - MOVE, DONE)])
-
-
-@pytest.mark.beside
 @pytest.mark.fault("the group's offsets are set forward")
-@pytest.mark.parametrize("tool", ["reset", pytest.param("move", marks=pytest.mark.long)])
-def test_offsets_are_set_forward(site: Site, tool: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "by"),
+    [
+        ("move", -MOVE),
+        ("reset", MOVE),
+        pytest.param("reset", -MOVE, marks=pytest.mark.long),
+        pytest.param("move", MOVE, marks=pytest.mark.long),
+    ],
+)
+def test_offsets_are_moved(site: Site, tool: str, by: int) -> None:
     trial, offsets = stopped(site)
-    trial.stream.send(instances(100, 1, seed=3, begin=DONE))
-    assert getattr(offsets, tool)(0, DONE + MOVE)
+    if by > 0:
+        trial.stream.send(instances(100, 1, seed=3, begin=DONE))
+    assert getattr(offsets, tool)(0, DONE + by)
     trial.start()
     last = trial.await_exit(1)
     assert f"{trial.stream.topic}/0" in last
@@ -55,7 +48,8 @@ def test_offsets_are_set_forward(site: Site, tool: str) -> None:
     trial.begin(60)
     assert trial.lines(f"{trial.stream.topic}/0", str(MOVE)), trial.tail()
     trial.end()
-    audit(trial.stream, left_out=[(0, offset) for offset in range(DONE, DONE + MOVE)])
+    moved = [(0, offset) for offset in range(*sorted((DONE, DONE + by)))]
+    audit(trial.stream, **{"again" if by < 0 else "left_out": moved})
 
 
 @pytest.mark.beside

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.kafka.run import keeping
-from stream_osr_connectors.kafka.run.service import Service
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka import Service, ServiceSettings
+from tests.doors.kafka import snapshot_policy as keeping
 from tests.kafka.decoders import SECONDS
 from tests.kafka.faults.trials import Site, Trial, Watch
 from tests.kafka.streams import check_exactly_once, instances
@@ -36,9 +35,7 @@ def test_a_service_is_ready_when_it_has_committed(site: Site) -> None:
     assert len(early) > 5
     assert {code for code, _ in early[:-1]} == {503}, early
     assert "no micro-batch is committed yet" in early[-2][1]
-    trial.settle()
-    trial.await_ready()
-    trial.end()
+    trial.finish()
     check_exactly_once(trial.stream)
 
 

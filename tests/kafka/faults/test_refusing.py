@@ -36,9 +36,7 @@ def test_a_topic_takes_no_decision(site: Site, cause: str) -> None:
     assert trial.figure("dead_letters_total") == 0
     assert len(trial.lines(topic)) < 12, "it says so over and over"
     configure(site.broker.address, topic, {"max.message.bytes": str(LARGEST), **DELETED})
-    trial.settle()
-    trial.await_ready()
-    trial.end()
+    trial.finish()
     assert audit(trial.stream) == 181
     if not keyless:  # the recognizer of the check has no instances without keys
         check_exactly_once(trial.stream)

@@ -47,9 +47,7 @@ def test_the_input_is_deleted_and_made_again(site: Site, lost: str) -> None:
         trial.start()
     else:
         trial.await_line(topic, "70")  # as far as the group was in the topic that has gone
-    trial.settle()
-    trial.await_ready()
-    trial.end()
+    trial.finish()
     audit(trial.stream, name=f"{topic}+1")
     assert decisions(trial.stream) == before, "an id that was used before"
 
@@ -73,9 +71,7 @@ def test_an_output_is_deleted_and_made_again(site: Site, output: str) -> None:
     trial.await_line(topic)
     trial.check_accounts()
     make_topics(site.broker.address, 2, {topic: TOPIC_CONFIGS})
-    trial.settle()
-    trial.await_ready()
-    trial.end()
+    trial.finish()
     audit(trial.stream, gone=all_places(trial.stream, [range(end) for end in done]))
 
 
@@ -116,9 +112,7 @@ def test_the_input_gets_another_partition(site: Site, start: str) -> None:
     trial.stream.send([(2, each) for each in POISON])
     trial.feed(60)
     trial.await_line(trial.stream.topic, "3")
-    trial.settle()
-    trial.await_ready()
-    trial.end()
+    trial.finish()
     assert audit(trial.stream) == 252
 
 

@@ -43,7 +43,5 @@ def test_one_of_two_twins_ends(site: Site, workers: int, state: str) -> None:
     assert "has the name w" in said[-1]
     time.sleep(2)
     trial.feed(200)
-    trial.settle()
-    trial.await_ready()
-    trial.end()
+    trial.finish()
     check_exactly_once(trial.stream)

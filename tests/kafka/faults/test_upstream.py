@@ -10,8 +10,7 @@ import pytest
 from kafka import KafkaProducer
 
 from stream_osr_connectors.kafka import Service
-from stream_osr_connectors.kafka.log import logger
-from stream_osr_connectors.kafka.ops.metrics import Overview
+from tests.doors.kafka import Overview, logger
 from tests.kafka.faults.test_broker_killed import running
 from tests.kafka.faults.trials import Site, until
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
@@ -28,7 +27,7 @@ def test_a_transaction_upstream_stays_open(site: Site) -> None:
     producer = KafkaProducer(bootstrap_servers=stream.address, transactional_id=own, transaction_timeout_ms=120_000)
     place = f"{stream.topic}/0"
     with pytest.MonkeyPatch.context() as patch, hearing() as lines, running(stream) as service:
-        patch.setattr("stream_osr_connectors.kafka.run.unstable.OPEN_SECONDS", 3.0)
+        patch.setattr("stream_osr_connectors.kafka.run.topic_monitor.OPEN_SECONDS", 3.0)
         figures = service.figures
         overview = Overview(lambda: {"w": figures}, 60.0)
         stream.wait()

@@ -21,7 +21,7 @@ from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
 from tests.kafka.scraping import address, metrics, total
 from tests.kafka.security import GUARDED_USER, PASSWORD
-from tests.kafka.streams import Sent, Stream, Worker, instances, small_model
+from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model
 
 SHORT = {
     "transaction_deadline": 3.0,
@@ -133,6 +133,18 @@ class Trial:
         self.count()
         self.worker.process.send_signal(signal.SIGTERM)
         assert self.worker.process.wait(40) == 0, self.tail()
+
+    def finish(self) -> None:
+        """Wait until all is done and it is ready, and stop it."""
+        self.settle()
+        self.await_ready()
+        self.end()
+
+    def goes_on(self) -> None:
+        """Check that it goes on by itself, and that nothing is lost or doubled."""
+        self.finish()
+        audit(self.stream)
+        check_exactly_once(self.stream)
 
     def count(self) -> None:
         """Add what this process counts as lost and as repeated to what the processes before it have counted."""

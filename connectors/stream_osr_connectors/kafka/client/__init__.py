@@ -8,10 +8,8 @@ from __future__ import annotations
 from stream_osr_connectors.kafka.places import Place
 
 from .admin import TopicAdmin
-from .causes import causes, explain, too_few_replicas
-from .explaining import explained, quieten, remedy_of, said_of, start_explained
-from .group import GroupConsumer
-from .plain import TopicFollower, read_all
+from .consumers import GroupConsumer, TopicFollower, read_all
+from .errors import causes, explain, explained, quieten, remedy_of, said_of, start_explained, too_few_replicas
 from .producer import BY_KEY, PlainProducer, TransactionalProducer, packed_size, transactional_id
 from .seam import ClientError, Committed, Kind, Offset, OpenTransaction, Refused, Topic, Unreadable
 

@@ -22,7 +22,7 @@ from kafka.errors import (
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
-from .kinds import Needs, told, translated
+from .errors import Needs, told, translated
 from .options import connection, made
 from .seam import ClientError, Offset, OpenTransaction, Topic
 
@@ -80,28 +80,25 @@ class TopicAdmin:
             Ask for the last stable offset: what is committed ends there. Otherwise for the offset after the last
             record.
         """
-        isolation = "read_committed" if stable else "read_uncommitted"
-        asked = {TopicPartition(*place): OffsetSpec.LATEST for place in places}
+        return self._offsets(places, OffsetSpec.LATEST, "read_committed" if stable else "read_uncommitted")
+
+    def firsts(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Return the offset of the first record of partitions."""
+        return self._offsets(places, OffsetSpec.EARLIEST, "read_uncommitted")
+
+    def since(self, places: Iterable[Place], milliseconds: int) -> dict[Place, int]:
+        """Return the offset of the first record of each partition at or after a time, or of its end."""
+        places = list(places)
+        ends, found = self.ends(places), self._offsets(places, milliseconds, "read_committed")
+        return {place: offset if offset >= 0 else ends[place] for place, offset in found.items()}
+
+    def _offsets(self, places: Iterable[Place], spec: Any, isolation: str) -> dict[Place, int]:
+        asked = {TopicPartition(*place): spec for place in places}
         if not asked:
             return {}
         with translated(DESCRIBE):
             found = self._client.list_partition_offsets(asked, isolation_level=isolation, timeout_ms=2000)
         return {Place(*place): its.offset for place, its in found.items()}
-
-    def firsts(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Return the offset of the first record of partitions."""
-        asked = {TopicPartition(*place): OffsetSpec.EARLIEST for place in places}
-        with translated(DESCRIBE):
-            found = self._client.list_partition_offsets(asked, timeout_ms=2000)
-        return {Place(*place): its.offset for place, its in found.items()}
-
-    def since(self, places: Iterable[Place], milliseconds: int) -> dict[Place, int]:
-        """Return the offset of the first record of each partition at or after a time, or of its end."""
-        asked = {TopicPartition(*place): milliseconds for place in places}
-        ends = self.ends(Place(*place) for place in asked)
-        with translated(DESCRIBE):
-            found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
-        return {Place(*place): its.offset if its.offset >= 0 else ends[Place(*place)] for place, its in found.items()}
 
     def open_transaction(self, place: Place, begin: int) -> OpenTransaction | None:
         """Ask whose transaction is open that begins at an offset; None: there is none.

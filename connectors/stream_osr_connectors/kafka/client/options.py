@@ -14,8 +14,7 @@ from typing import Any
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from stream_osr.errors import InvalidParameter
-from stream_osr_connectors.kafka.setting_names import read_secret
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.settings import ServiceSettings, read_secret
 
 BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""

@@ -17,7 +17,7 @@ from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.messages import Outgoing
 
-from .kinds import Needs, told, translated
+from .errors import Needs, told, translated
 from .options import BOOTSTRAP_SECONDS, begin_at, connection, made
 from .seam import ClientError, Kind, Offset, Refused, Sent
 

@@ -23,19 +23,16 @@ from ..client import quieten
 from ..exits import AGAIN, REFUSED, ends_service, exit_code, passes
 from ..figures import Figures
 from ..log import logger
-from ..run.current_model import CurrentModel
-from ..run.models import ModelFile
+from ..run.models import CurrentModel, ModelFile
 from ..run.service import Reconciler, Service
 from ..run.snapshots import open_folder
-from ..setting_names import unknown_variables
-from ..settings import ServiceSettings, load_settings
+from ..run.topics import Line, Wanted, look_after
+from ..settings import ServiceSettings, load_settings, unknown_variables
 from .logs import begin_logging
 from .metrics import Overview
 from .monitor import Monitor
-from .slots import Order
-from .topic_setup import Line, Wanted, look_after
 from .watchdog import Watchdog
-from .workers import MAKE_ROOM, Workers, report
+from .workers import MAKE_ROOM, Order, Workers, report
 
 Make = type[Service] | type[Reconciler]
 """What makes the loop of a process, over a model; it tells how it goes by figures."""
@@ -106,7 +103,7 @@ def reconcile(config: Path | None, flags: Sequence[str]) -> None:
 
 
 def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
-    """Look after the topics of a service; see :class:`.topic_setup.Wanted`."""
+    """Look after the topics of a service; see :class:`.topics.Wanted`."""
     quieten()
     return look_after(load_settings(config, flags, model=Path()), None if wanted is None else Wanted(**wanted))
 

@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from stream_osr.discovery.signal_table import COUNTED
 
+from ...commands.command import NAMED_ACTIONS
 from ..figures import (
     DRIFTED,
     KNOWN_OF,
@@ -169,8 +170,8 @@ METRICS: tuple[MetricRow, ...] = (
     ),
     _count(
         "commands_left",
-        "Promotions, mutes, late labels and undos that could not be done; the log says why. A label that "
-        "cannot be one counts in each partition.",
+        f"{NAMED_ACTIONS} that could not be done; the log says why. A label that cannot be one counts in each "
+        "partition.",
     ),
     _count(
         "features_missing",

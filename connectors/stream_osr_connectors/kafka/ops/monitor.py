@@ -1,31 +1,52 @@
-"""What the port tells operators: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for whoever starts it."""
+"""The port for operators: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for whoever starts the service.
+
+`http.server` speaks HTTP, and `prometheus_client` writes the metrics. Neither has an end for a client that hangs or
+trickles, nor a bound on their number, and health has to be told all the same: so each connection has a deadline for
+the whole of it, and where there are too many the oldest one goes.
+"""
 
 from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterator
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import printable
 
-from ..log import logger
-from ..patience import Seldom
-from .metrics import PREFIX, Health, Overview
-from .port import Answer, Port
+from ..log import Seldom, logger
+from .metrics import Health, Overview
+
+CONNECTION_SECONDS = 10.0
+"""Deadline of a connection, from its beginning to its end."""
+
+MOST_CONNECTIONS = 64
+"""Connections at a time, each with a thread."""
+
+LOOK_SECONDS = 0.1
+"""Interval between two looks for connections past their deadline, and for the word to stop."""
 
 LONGEST = 100_000
 """Characters of what is said about health."""
 
+_Answer = tuple[HTTPStatus, str, bytes]
+"""Status, type of the content, content."""
 
-class Monitor(Collector):
-    """The port for operators, in a thread of its own.
+
+class Monitor:
+    """The port for operators, in threads of its own.
 
     Parameters
     ----------
@@ -41,52 +62,121 @@ class Monitor(Collector):
     """
 
     def __init__(self, host: str, port: int, overview: Overview) -> None:
-        self._overview, self._seldom = overview, Seldom(logger)
+        self._overview, self._seldom = overview, Seldom()
         self._registry = CollectorRegistry()
         self._registry.register(overview)
         try:
-            self._port = Port(host, port, self._answer, self._tell)
+            self._server = _Server(host, port, self._answer, self._fail)
         except OSError as error:
             why = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
             raise ConnectorError(
                 f"metrics_port: cannot listen at {host}:{port} ({why}); give another port or metrics_host, "
                 "or leave it out"
             ) from None
-        self._registry.register(self)
-        self.address = f"{f'[{host}]' if ':' in host else host}:{self._port.number}"
+        self.address = f"{f'[{host}]' if ':' in host else host}:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(LOOK_SECONDS,), name="monitor", daemon=True).start()
         logger.info("metrics at http://%s/metrics", self.address)
 
     def close(self) -> None:
-        """Stop listening."""
-        self._port.close()
+        """Stop listening, and let go whoever is there."""
+        self._server.shutdown()
+        self._server.server_close()
 
-    def collect(self) -> Iterator[Metric]:
-        """Give the figures of the port itself."""
-        refused = CounterMetricFamily(
-            PREFIX + "port_refused", "Connections to this port that were let go, by the reason.", labels=["reason"]
-        )
-        for reason, count in self._port.refused.items():
-            refused.add_metric([reason], count)
-        yield refused
-
-    def _answer(self, path: str, accept: str) -> Answer:
+    def _answer(self, path: str, accept: str) -> _Answer:
         if path == "/metrics":
             encode, kind = choose_encoder(accept)
-            return Answer(HTTPStatus.OK, kind, encode(self._registry))
+            return HTTPStatus.OK, kind, encode(self._registry)
         if path == "/healthz":
             return _health(self._overview.healthy())
         if path == "/readyz":
             return _health(self._overview.ready())
-        return Answer(HTTPStatus.NOT_FOUND, "text/plain", b"/metrics, /healthz, /readyz\n")
+        return HTTPStatus.NOT_FOUND, "text/plain", b"/metrics, /healthz, /readyz\n"
 
-    def _tell(self, about: str, what: str) -> None:
-        if about == "refused":
-            self._seldom.say(about, f"connections to the metrics port were let go, in all: {what}")
-        else:
-            self._seldom.say(about, f"the metrics port cannot answer: {what}", logging.ERROR)
+    def _fail(self, error: BaseException) -> None:
+        self._seldom.say("error", f"the metrics port cannot answer: {type(error).__name__}: {error}", logging.ERROR)
 
 
-def _health(health: Health) -> Answer:
+class _Server(ThreadingMixIn, TCPServer):
+    """The server, with a deadline for each connection and a bound on their number."""
+
+    allow_reuse_address = daemon_threads = True
+    block_on_close = False
+    request_queue_size = 2 * MOST_CONNECTIONS
+
+    def __init__(
+        self, host: str, port: int, answer: Callable[[str, str], _Answer], failed: Callable[[BaseException], None]
+    ) -> None:
+        self.answer, self.failed = answer, failed
+        self._deadlines: dict[socket.socket, float] = {}  # of the connections, in the order of coming
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Request)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; where there are too many, the oldest connection goes."""
+        for oldest in list(self._deadlines)[: -(MOST_CONNECTIONS - 1)]:
+            self._let_go(oldest)
+        self._deadlines[request] = time.monotonic() + CONNECTION_SECONDS
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Let go of the connections that are past their deadlines; called again and again."""
+        now = time.monotonic()
+        for request in [request for request, ends in list(self._deadlines.items()) if now > ends]:
+            self._let_go(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        self._deadlines.pop(request, None)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Stop listening, and let go whoever is there."""
+        super().server_close()
+        for request in list(self._deadlines):
+            self._let_go(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Leave clients alone that hang up."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            self.failed(error)
+
+    def _let_go(self, request: socket.socket) -> None:
+        """Shut a connection down; its thread ends by that."""
+        self._deadlines.pop(request, None)
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+
+
+class _Request(BaseHTTPRequestHandler):
+    """One request, with one answer."""
+
+    server: _Server
+    server_version, sys_version = "stream-osr", ""
+    default_request_version = "HTTP/1.0"  # an answer without headers is for nobody
+
+    def do_GET(self) -> None:
+        """Answer; a defect of ours is an answer, too."""
+        try:
+            status, kind, content = self.server.answer(self.path.partition("?")[0], self.headers.get("Accept", ""))
+        except Exception as error:
+            self.server.failed(error)
+            status, kind, content = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", b"Internal Server Error\n"
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    do_HEAD = do_GET  # noqa: N815  # the name is http.server's
+
+    def log_message(self, format: str, *what: Any) -> None:
+        """Log nothing: probes come every few seconds."""
+
+
+def _health(health: Health) -> _Answer:
     status = HTTPStatus.OK if health.well else HTTPStatus.SERVICE_UNAVAILABLE
     said = printable(health.said, LONGEST)
-    return Answer(status, "text/plain; charset=utf-8", f"{said}\n".encode())
+    return status, "text/plain; charset=utf-8", f"{said}\n".encode()

@@ -1,7 +1,8 @@
 """Ends a process that hangs: some calls of the client have no time limit, and who waits in one cannot help itself.
 
 Whatever starts the service (its parent under ``--workers``, systemd, Kubernetes) then starts it again, and it goes on
-as after any crash.
+as after any crash. Those alone cannot do it: their probes see the service as a whole, and would end all its workers
+for one that hangs, and none of them says where it hung.
 """
 
 from __future__ import annotations

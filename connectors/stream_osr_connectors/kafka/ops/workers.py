@@ -1,13 +1,15 @@
 """Several workers under one parent: it starts them, starts those again that die, and stops them all.
 
-The parent reads no topic and holds no client. It gives each worker the model to run, and leads a restart one by one
-when there is another. Each worker tells it its figures through a pipe, and ends when the pipe breaks: no worker
-outlives its parent.
+The parent reads no topic and holds no client. Each worker tells it its figures through a pipe, and ends when the pipe
+breaks: no worker outlives its parent. systemd and Kubernetes start again what has died, too; what they cannot do is
+to give all workers one model while its file changes, to lead a restart one by one when there is another, to tell of
+all workers by one port, and to end the service for an end that no restart mends.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import multiprocessing
 import os
 import random
@@ -15,21 +17,117 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import NamedTuple
 
 from stream_osr.errors import PersistenceError
 
 from ..exits import HUNG, EndedError, ends_service
 from ..figures import Figures
-from ..log import logger
-from ..patience import Seldom
-from ..run.current_model import CurrentModel
+from ..log import Seldom, logger
+from ..run.models import CurrentModel, ModelName
 from ..settings import ServiceSettings
-from .slots import LONGEST_DELAY, Order, Slot, ending, of_worker, pause
 from .watchdog import STARTING_SECONDS
+
+FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
+"""Seconds before a worker is started again: doubled each time, until one has lived for the longer of them."""
+
+
+class Order(NamedTuple):
+    """What a worker is to do.
+
+    Attributes
+    ----------
+    settings
+        Its own.
+    model
+        To be read from beside the snapshots.
+    first
+        It is the first worker of the service.
+    silent
+        Moment until which its last line is not logged: there was one about such an end a short time ago. A line that
+        says why the service ends is always logged.
+    """
+
+    settings: ServiceSettings
+    model: ModelName
+    first: bool = True
+    silent: float = -math.inf
+
+
+@dataclass(slots=True)
+class Slot:
+    """The place of one worker, whose processes come and go.
+
+    Attributes
+    ----------
+    settings
+        Of the worker.
+    process, pipe
+        Of the one that runs; None: none does.
+    model
+        What the latest one was given.
+    figures
+        As last told, perhaps by one that has died.
+    started
+        When the process was started.
+    leaving
+        When it was told to stop, to make room for another model; 0: it was not.
+    failures
+        Processes in a row that did not live long.
+    restarts
+        How often one was started again because it had died.
+    due
+        When the next one is to be started.
+    finished
+        A bounded run has reached its end: no other process follows.
+    """
+
+    settings: ServiceSettings
+    process: BaseProcess | None = None
+    pipe: Connection | None = None
+    model: ModelName | None = None
+    figures: Figures = field(default_factory=Figures)
+    started: float = 0.0
+    leaving: float = 0.0
+    failures: int = 0
+    restarts: int = 0
+    due: float = 0.0
+    finished: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the worker."""
+        return self.settings.instance
+
+
+def of_worker(settings: ServiceSettings, number: int) -> ServiceSettings:
+    """Give a worker its name; the settings are passed on as they are, secrets too, and not read again."""
+    return ServiceSettings.model_construct(
+        **{**dict(settings), "instance": f"{settings.instance}-{number}", "workers": 1, "metrics_port": None}
+    )
+
+
+def ending(code: int | None) -> str:
+    """Say how a process ended.
+
+    >>> ending(70), ending(-9)
+    ('exit code 70', 'signal 9')
+    """
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def pause(failures: int, share: float) -> float:
+    """Say how many seconds to wait after so many failures in a row; ``share`` of [0, 1) spreads them.
+
+    >>> [round(pause(failures, 0.5), 1) for failures in (0, 1, 2, 3, 7, 100)]
+    [1.0, 1.0, 2.0, 4.0, 60.0, 60.0]
+    """
+    return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(max(0, failures - 1), 10)) * (0.75 + share / 2)
+
 
 REPORT_SECONDS = 0.5
 SPARE_SECONDS = 2.0
@@ -67,7 +165,7 @@ class Workers:
         self._settings, self._current, self._work = settings, current, work
         self._context = multiprocessing.get_context("spawn")  # clients do not survive a fork
         self._slots = [Slot(of_worker(settings, number)) for number in range(settings.workers)]
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self._opened = False  # one of them has got through to the brokers
         self._changing: Slot | None = None  # the one that is given another model now
         self._since = 0.0

@@ -11,7 +11,7 @@ from stream_osr.discovery.new_classes import Measured
 from ..figures import Figures
 from ..findings import find
 from ..places import Place
-from .keeping import Owned
+from .snapshot_policy import Owned
 
 SHARE = 200
 """After each look nothing is looked at for so many times as long as it took, in any partition of the worker."""

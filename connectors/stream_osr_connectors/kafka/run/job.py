@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..client import Committed, Offset, Place, Refused
 from ..wire.messages import Outgoing, Received
-from .watching import Watch
+from .topic_monitor import Watch
 
 
 class Group(NamedTuple):
@@ -59,7 +59,7 @@ class Loaded(NamedTuple):
 
 
 class Job(Protocol):
-    """What is done with what is read."""
+    """What is done with what is read; a method with a default is there for those who have something to do then."""
 
     def check(self, watch: Watch) -> None:
         """Make sure, at the start, that everything is there."""
@@ -68,16 +68,19 @@ class Job(Protocol):
         """Bring a partition back to where the broker says that it is."""
 
     def begun(self, place: Place) -> None:
-        """Note that the beginning of a partition is committed, and that it is read."""
+        """Note that the beginning of a partition is committed, and that it is read; by default nothing is done."""
+        return
 
     def let_go(self, place: Place) -> None:
         """Drop a partition: it is another's, or is to be loaded again."""
 
     def broken(self) -> Mapping[Place, str]:
-        """Partitions that cannot go on, and the reasons, since this was last called."""
+        """Partitions that cannot go on, and the reasons, since this was last called; by default none."""
+        return {}
 
     def finished(self, where: Callable[[Place], Committed]) -> bool:
-        """Whether the group has reached the end of a bounded run, in all partitions."""
+        """Whether the group has reached the end of a bounded run, in all partitions; by default there is no end."""
+        return False
 
     @property
     def owned(self) -> Sequence[Place]:
@@ -88,6 +91,7 @@ class Job(Protocol):
 
     def turn(self) -> None:
         """Do what comes with each turn."""
+        return
 
     def prepare(self) -> Group | None:
         """Make the next transaction's content, and go on from it; None: there is nothing yet."""
@@ -106,18 +110,22 @@ class Job(Protocol):
 
     def rest(self) -> None:
         """Do what is due when all is committed: snapshots."""
+        return
 
     def look(self, place: Place) -> int:
         """Update the figures of a partition; return how many records wait."""
 
     def obstacles(self) -> list[str]:
-        """Say why it is not ready, as far as the job is concerned."""
+        """Say why it is not ready, as far as the job is concerned; by default nothing is in the way."""
+        return []
 
     def renewed(self, topic: str, topic_id: str) -> None:
         """Go on with an input that was deleted and made again, or end."""
 
     def leave(self) -> None:
         """Do what is left before the end, with all committed."""
+        return
 
     def close(self) -> None:
         """Let go of everything."""
+        return

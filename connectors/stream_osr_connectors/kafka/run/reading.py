@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
+from ..backoff import CLOSE_SECONDS, Backoff, close
 from ..client import ClientError, GroupConsumer, Kind, remedy_of
 from ..figures import Figures
-from ..log import logger
-from ..patience import CLOSE_SECONDS, Backoff, Seldom, close
+from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.messages import Received
@@ -72,7 +72,7 @@ class Reader:
         self._waiting = False
         self._strikes = Strikes(settings, figures)
         self._backoff = Backoff()
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self.trouble = ""
         self._swept = self._opened = time.monotonic()
 

@@ -13,17 +13,16 @@ from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, Pe
 
 from ..client import Committed
 from ..exits import StartAgainError
-from ..log import logger
-from ..patience import Seldom
+from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import Outcome
-from .gaps import Found, Gaps
+from .incarnations import Incarnations
 from .models import Journal, ModelFile
 from .partition import Partition, begin, beginning, ended
+from .partition_position import Change, Found, LostError, Standing
 from .snapshots import Snapshots
-from .standing import Change, Incarnations, LostError, Standing
 
 
 class LaterModelError(StartAgainError):
@@ -46,7 +45,7 @@ class Recovery:
     snapshots
         The folder of the snapshots.
     published
-        See :class:`.standing.Standing`.
+        See :class:`.partition_position.Standing`.
 
     Attributes
     ----------
@@ -64,11 +63,10 @@ class Recovery:
         self._settings, self._model, self._snapshots = settings, model, snapshots
         self.lives = {topic: Incarnations(snapshots.folder, topic) for topic in settings.inputs}
         self._standing = Standing(settings, snapshots, self.lives, published)
-        self._gaps = Gaps(settings, snapshots, self.lives)
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
         self._carries: set[str] = set()
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self._journal = Journal(snapshots.folder)
 
     def progress(self, partition: Partition) -> Progress:
@@ -165,7 +163,9 @@ class Recovery:
                 return self._anew(place, Boundary(self._standing.beginning(place, committed), labels))
             if progress.model == self._model.identity:
                 found = self._go_on(self._model, place, progress, committed, parted)
-                return self._gaps.behind(place, found, committed, lambda at: self._anew(place, Boundary(at, labels)))
+                return self._standing.behind(
+                    place, found, committed, lambda at: self._anew(place, Boundary(at, labels))
+                )
             self._check_order(place, progress)
             earlier = self._of_earlier(place, progress, committed)
             if earlier is not None:
@@ -176,7 +176,7 @@ class Recovery:
             change = self._standing.change(place, committed, self._standing.restart(place, committed))
             return self._anew(place, Boundary(change.begin, labels), change._replace(why=str(error)))
         begin = Boundary(self._standing.restart(place, committed), labels)
-        return self._anew(place, begin, self._gaps.missed(place, committed))
+        return self._anew(place, begin, self._standing.missed(place, committed))
 
     def is_earlier(self, partition: Partition) -> bool:
         """Say whether a partition is still the earlier model's: at its end it is to be handed over."""

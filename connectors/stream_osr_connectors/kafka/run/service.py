@@ -1,24 +1,311 @@
-"""Put together of their parts: one worker of the service, and what joins the subclasses of all partitions."""
+"""The loop of a worker: read, prepare, publish with the offsets in one transaction, again.
+
+What is done with what is read is a :class:`.job.Job`: the service's own, or that of the reconciliation. A job
+moves forward by values; a transaction that fails is undone, and the committed offsets tell what is true.
+"""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 
 from stream_osr.errors import ConnectorError
 
-from ..client import TransactionalProducer
-from ..figures import Figures
+from ..backoff import CLOSE_SECONDS, Backoff
+from ..client import (
+    ClientError,
+    Committed,
+    Kind,
+    TransactionalProducer,
+    quieten,
+    start_explained,
+    transactional_id,
+)
+from ..exits import NoBrokerError, NoRightError, NoTopicError
+from ..figures import STARTING, Figures
+from ..log import Seldom, logger
+from ..places import Place
 from ..settings import ServiceSettings
-from .current_model import CurrentModel
-from .joining import MOST_RECORDS, Joining
-from .loop import Loop
-from .models import ModelFile
-from .reading import Reader
+from .assignment import Loading
+from .job import Group, Job
+from .models import CurrentModel, ModelFile
+from .progress_log import Telling
+from .reading import POLL_SECONDS, Reader
+from .reconcile import MOST_RECORDS, Joining
 from .snapshots import open_folder
 from .streams import Streams
+from .topic_monitor import Watch
 from .topics import topics_of
-from .transactions import Transactions
-from .watching import Watch
+from .transactions import InDoubtError, Running, Transactions, UnpublishableError
+
+
+class Loop:
+    """A job, fed and published.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    job
+        What is done.
+    reader
+        What it reads.
+    transactions
+        How it publishes.
+    watch
+        What is seen of the topics meanwhile.
+    figures
+        Where it tells how it goes.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        job: Job,
+        reader: Reader,
+        transactions: Transactions,
+        watch: Watch,
+        figures: Figures,
+    ) -> None:
+        self._settings, self._job, self._reader = settings, job, reader
+        self._transactions, self._watch, self.figures = transactions, watch, figures
+        self._backoff = Backoff()
+        self._loading = Loading(job, reader, transactions, watch, figures, settings.start_time)
+        self._seldom = Seldom()
+        self._doubtful: Group | None = None
+        self._trouble = ""
+        self._telling = Telling(job, reader, watch, figures, settings.max_wait)
+
+    def run(self, stop: Callable[[], bool], stay: Callable[[], bool] = lambda: False) -> None:
+        """Work until told to stop.
+
+        Parameters
+        ----------
+        stop
+            Says whether to stop.
+        stay
+            Says whether a successor starts at once: then the group keeps the membership, whatever `on_stop` says.
+
+        Raises
+        ------
+        ConnectorError
+            If it cannot go on without a person, or should be started again.
+        """
+        quieten()
+        self.figures.obstacles = (STARTING,)
+        leave = False
+        try:
+            while not stop() and not self._is_open():
+                self.figures.turn()
+                time.sleep(POLL_SECONDS)
+            finished = False
+            while not stop() and not (finished := self._is_finished()):
+                self.figures.turn()
+                self._read()
+                if self._doubtful is None:
+                    self._loading.load()
+                self._job.turn()
+                self._publish()
+                self._suspend()
+                if self._doubtful is None:
+                    self._job.rest()
+                self._telling.look(self._loading.waiting, self._trouble)
+            if self._doubtful is None:
+                self._job.leave()
+            leave = self._settings.on_stop == "leave" and (finished or not stay())
+        finally:
+            self._close(leave=leave)
+
+    def _suspend(self) -> None:
+        """Suspend the partitions that cannot go on."""
+        for place, why in self._job.broken().items():
+            at = self.figures.partitions.get(place)
+            self._job.let_go(place)
+            self._reader.put_off(place)
+            self._loading.suspend(place, why, 0 if at is None else at.position)
+
+    # Beginning and end.
+
+    def _is_finished(self) -> bool:
+        """Whether a bounded run has reached its end in all partitions of the group."""
+        if self._settings.stop is None or self._doubtful is not None or not self._reader.joined:
+            return False
+        if self._loading.waiting or not self._telling.has_its_share or not self._job.finished(self._where):
+            return False
+        logger.info("the end that the setting stop names is reached")
+        return True
+
+    def _where(self, place: Place) -> Committed:
+        return self._reader.client.where(place, self._settings.start_time)
+
+    def _is_open(self) -> bool:
+        """Connect. The first time an answer is wanted; a process that has had one before is patient."""
+        if not self._backoff.due:
+            return False
+        try:
+            self._open()
+        except (NoBrokerError, NoTopicError, NoRightError) as error:
+            if not self.figures.opened:
+                raise
+            self._close()
+            self._backoff.fail()
+            self._seldom.say("open", str(error))
+            return False
+        self._backoff.succeed()
+        return True
+
+    def _open(self) -> None:
+        """Make sure that all is there, and connect."""
+        with start_explained(self._settings):
+            self._watch.open()
+            self._job.check(self._watch)
+            self._reader.open()
+            self._check_group()
+            try:
+                self._transactions.open()
+            except InDoubtError as error:
+                cause = error.__cause__
+                if isinstance(cause, ClientError) and cause.kind is Kind.RIGHT:
+                    raise NoRightError(
+                        f"cannot begin transactions at {self._settings.brokers}: {error}; the user lacks a right "
+                        f"(WRITE on the transactional id {transactional_id(self._settings)})"
+                    ) from None
+                logger.warning("no transaction can be begun yet: %s", error)
+        self._watch.start()
+        self.figures.opened = True
+
+    def _check_group(self) -> None:
+        """Make sure of the right to be of the group. An open transaction hides what is committed until it ends."""
+        try:
+            self._reader.client.committed(Place(self._watch.inputs[0], 0))
+        except ClientError as error:
+            if error.kind is not Kind.AGAIN:
+                raise
+            logger.warning("%s", error)
+
+    def _close(self, *, leave: bool = False) -> None:
+        self._watch.close()
+        self._reader.close(leave=leave)
+        self._job.close()
+        self._transactions.close(CLOSE_SECONDS)
+
+    # Reading.
+
+    def _read(self) -> None:
+        """Take what was read of partitions that are ours, after letting go of those that are not any more."""
+        polled = self._reader.poll(wait=self._doubtful is not None or not self._backoff.due)
+        gone = self._reader.gone()
+        for place in gone:
+            self._job.let_go(place)
+            reason = "is dropped until the brokers answer" if self._reader.trouble else "is another worker's now"
+            self._seldom.say(f"dropped {place}", f"{place} {reason}", logging.INFO)
+        if gone:
+            self._loading.forget(*gone)
+            self.figures.add("rebalances", by=not self._reader.trouble)
+        for topic in self._watch.inputs:
+            renewed = self._watch.renewed(topic, self._reader.topic_id(topic))
+            if renewed:
+                self._start_over(topic, renewed)
+                return
+        for place, records in polled.items():
+            self._job.take(place, records)
+
+    def _start_over(self, topic: str, topic_id: str) -> None:
+        """Forget what was read of an input that was deleted and made again."""
+        self._job.renewed(topic, topic_id)
+        self._watch.accept(topic, topic_id)
+        for place in self._job.owned:
+            self._job.let_go(place)
+        self._doubtful, self._trouble = None, ""
+        self._loading.forget(*self._loading.waiting)
+        self._reader.renew()
+        self._reader.gone()
+
+    # Publishing.
+
+    def _publish(self) -> None:
+        """Publish whatever is ready; while one transaction is under way, the next is prepared."""
+        if not self._backoff.due or (self._doubtful is not None and not self._clear_up(self._doubtful)):
+            return
+        if self._trouble and not any(self._job.look(place) for place in self._job.owned):
+            self._trouble = ""  # what failed is another's now; whether the next one would fail nobody knows
+        running: tuple[Group, Running] | None = None
+        ahead: Group | None = None
+        try:
+            while True:
+                ahead = self._job.prepare()
+                while running is not None:
+                    running = self._finished(*running)
+                if ahead is None:
+                    break
+                running = ahead, self._begin(ahead)
+                ahead = None
+        except (InDoubtError, ClientError) as error:
+            if ahead is not None:
+                self._job.undo(ahead)
+            self._doubtful = None if running is None else running[0]
+            self._trouble = str(error)
+            self._backoff.fail()
+            self._seldom.say("failed", f"a transaction failed and is tried again: {error}")
+            self.figures.add("transactions_failed")
+            self.figures.counts["transactions_abandoned", None] = self._transactions.stuck
+
+    def _begin(self, group: Group) -> Running:
+        self._transactions.open()
+        return self._transactions.begin(group.messages, group.offsets, self._reader.client.membership)
+
+    def _finished(self, group: Group, running: Running) -> tuple[Group, Running] | None:
+        """Wait for a transaction; what a topic does not take is replaced, and another transaction follows."""
+        try:
+            self._transactions.finish(running)
+        except UnpublishableError as error:
+            self.figures.add("transactions_retried")
+            refused = self._transactions.culprits(group.messages, error.refused, self.figures.turn)
+            group = self._job.instead(group, refused)
+            return group, self._begin(group)
+        self.figures.observe("transaction", running.seconds)
+        self._note_commit(group, running.ended)
+        return None
+
+    def _note_commit(self, group: Group, at: float) -> None:
+        self.figures.add("transactions")
+        self._telling.committed = time.monotonic()
+        self._backoff.succeed()
+        if self._trouble:
+            self._trouble = ""
+            if self._seldom.forget("failed"):
+                logger.info("transactions are committed again")
+        self._job.done(group, at)
+
+    def _clear_up(self, group: Group) -> bool:
+        """Find out what became of a transaction, and put back what has not been committed; False: not known yet.
+
+        The next producer makes the broker end it one way or the other. Then the committed offsets tell the truth:
+        the state before it, the state after it, or something else, when the partition has gone to another worker.
+        """
+        try:
+            self._transactions.open()
+            truth = {place: self._reader.client.committed(place) for place in group.offsets}
+        except (ClientError, InDoubtError) as error:
+            self._trouble = str(error)
+            self._backoff.fail()
+            self._seldom.say("failed", f"waiting for the brokers: {error}")
+            return False
+        self._doubtful = None
+        if any(truth[place] == offset for place, offset in group.offsets.items()):
+            # as a whole: a partition with another offset is another worker's since, which has gone on
+            logger.info("the transaction was committed after all")
+            self._note_commit(group, time.time())
+        else:
+            self._job.undo(group)
+            self.figures.add("transactions_retried")
+        for place in group.offsets:
+            if place in self._job.owned and not self._job.stands_at(place, truth[place]):
+                logger.warning("%s was committed elsewhere than by us, and is loaded again", place)
+                self._job.let_go(place)
+                self._reader.put_off(place)
+        return True
 
 
 class Service(Loop):

@@ -7,7 +7,8 @@ the trained part, and the records whose decisions are still held back.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,19 +16,20 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive import check_content, read_archive, write_archive
 from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_of, whole
-from stream_osr.errors import PersistenceError
+from stream_osr.errors import ConnectorError, PersistenceError
 
-from ..log import logger
-from ..patience import Seldom
+from ..client import Committed
+from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
-from ..wire.boundaries import Boundary
+from ..wire.boundaries import Boundary, Progress
 from ..wire.messages import Origin
+from .models import Journal
 from .partition import Partition
 
 VERSION = 1
 
-_seldom = Seldom(logger)
+_seldom = Seldom()
 
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)-(?P<lineage>[0-9a-f]+)\.osr")
 
@@ -205,3 +207,110 @@ def _text(value: bytes | None) -> str | None:
 
 def _bytes(value: str | None) -> bytes | None:
     return None if value is None else value.encode("latin-1")
+
+
+OLD_SECONDS = 3600.0
+
+_MODEL = re.compile(r"(?P<identity>[0-9a-f]{16})\.model")
+_LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.writable")
+"""Written halfway when a process died; what the folder is tried with."""
+
+
+class Orphans(NamedTuple):
+    """What may go.
+
+    Attributes
+    ----------
+    snapshots, models, leftovers
+        Paths of files of each kind.
+    """
+
+    snapshots: list[Path]
+    models: list[Path]
+    leftovers: list[Path]
+
+
+def find_orphans(
+    folder: Path,
+    topics: Collection[str],
+    model: str,
+    committed: Mapping[Place, Committed],
+    now: float | None = None,
+) -> Orphans:
+    """Find the files that nothing refers to.
+
+    Parameters
+    ----------
+    folder
+        Of the group.
+    topics
+        The inputs.
+    model
+        Identity of the model that runs.
+    committed
+        What the brokers say about every partition of the inputs. Where nothing is committed, and its
+        snapshots stay, because they are what tells that something was. One that cannot be read may refer to anything:
+        nothing goes then.
+    now
+        Seconds since 1970; the clock's if not given.
+    """
+    found = Orphans([], [], [])
+    try:
+        progress = [Progress.parse(its.metadata) for its in committed.values() if its.offset is not None]
+        given = Journal(folder).read()[-1:]
+    except (ConnectorError, PersistenceError):
+        return found
+    before = (time.time() if now is None else now) - OLD_SECONDS
+    lineages = {each.lineage for each in progress}
+    models = {model, *given, *(each.model for each in progress)}
+    others = False
+    for path in sorted(folder.iterdir()):
+        name = name_of(path)
+        if name is not None and (name.place.topic not in topics or _is_unknown(committed, name.place)):
+            # another service of this group, whose partitions we do not know; or offsets that were deleted
+            others = True
+        elif not _is_older(path, before):
+            continue
+        elif name is not None and (name.place not in committed or name.lineage not in lineages):
+            found.snapshots.append(path)
+        elif (kept := _MODEL.fullmatch(path.name)) and kept["identity"] not in models:
+            found.models.append(path)
+        elif _LEFT.fullmatch(path.name):
+            found.leftovers.append(path)
+    return found._replace(models=[]) if others else found
+
+
+def remove_orphans(folder: Path, topics: Collection[str], model: str, committed: Mapping[Place, Committed]) -> int:
+    """Remove the files that nothing refers to, and say in a line how many there were; see :func:`find_orphans`."""
+    try:
+        found = find_orphans(folder, topics, model, committed)
+    except OSError as error:
+        logger.warning("cannot look for files that nothing refers to in %s: %s", folder, error.strerror)
+        return 0
+    gone = [_remove(paths) for paths in found]
+    if any(gone):
+        logger.info(
+            "removed from %s, for nothing refers to them: %d snapshots, %d models, %d leftovers", folder, *gone
+        )
+    return sum(gone)
+
+
+def _remove(paths: Collection[Path]) -> int:
+    gone = 0
+    for path in paths:
+        with suppress(OSError):  # another worker was first, or it is not ours to remove
+            path.unlink()
+            gone += 1
+    return gone
+
+
+def _is_unknown(committed: Mapping[Place, Committed], place: Place) -> bool:
+    """Whether nothing is committed of a partition that there is."""
+    return place in committed and committed[place].offset is None
+
+
+def _is_older(path: Path, moment: float) -> bool:
+    try:
+        return path.is_file() and path.stat().st_mtime < moment
+    except OSError:
+        return False

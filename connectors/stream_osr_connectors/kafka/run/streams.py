@@ -14,36 +14,31 @@ from typing import Literal
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
+from ..backoff import CLOSE_SECONDS, Grace, close
 from ..client import Committed, Offset, Refused
 from ..command_topic import CommandTopic
 from ..exits import StartAgainError
 from ..figures import LOST, REPEATED, Figures, PartitionFigures
-from ..log import logger
-from ..patience import CLOSE_SECONDS, Grace, Seldom, close
+from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
 from ..wire.decoding import make_decoder
-from ..wire.encoding import Encoding
+from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import Decoder, Received
-from ..wire.publisher import Publisher
 from ..wire.subclasses import largest_summary
 from .bounds import Bounds
-from .counting import begin_counts
 from .finding import Finder
-from .gaps import Found
-from .job import Group, Loaded, Waiting
-from .keeping import Keeper, Owned
+from .job import Group, Job, Loaded, Waiting
 from .models import ModelFile
-from .orphans import remove_orphans
 from .partition import Cut, ready, replayed, step
-from .published import last_published
-from .publishing import Batch, Publishing, account
+from .partition_position import Change, Found, last_published
+from .publishing import Batch, Publishing, account, begin_counts
 from .recovery import LaterModelError, Recovery
-from .snapshots import Snapshots
-from .standing import Change
+from .snapshot_policy import Keeper, Owned
+from .snapshots import Snapshots, remove_orphans
+from .topic_monitor import Watch
 from .topics import Takes, check_sizes
-from .watching import Watch
 
 READ_AHEAD = 4
 """A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""
@@ -55,7 +50,7 @@ BEHIND_SECONDS = 60.0
 """How long a partition, or the labels, may end before what was committed until that counts as lost."""
 
 
-class Streams:
+class Streams(Job):
     """The partitions of a worker: the service's :class:`.job.Job`.
 
     State moves forward by values: what a transaction that fails had advanced is forgotten, and the records go back
@@ -91,7 +86,7 @@ class Streams:
         self._broken: dict[Place, str] = {}
         self._held_up: dict[Place, str] = {}
         self._bounds = Bounds(settings, figures)
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self._behind = Grace(BEHIND_SECONDS)
         self._publishing: Publishing  # both from the check on
         self._watch: Watch

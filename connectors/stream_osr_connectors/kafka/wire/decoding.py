@@ -18,8 +18,7 @@ from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 
-from ..settings import ServiceSettings
-from .functions import function_of
+from ..settings import ServiceSettings, function_of
 from .messages import Decoder, Received, check_envelope
 
 

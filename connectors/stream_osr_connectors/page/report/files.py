@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.showing import counted, shown
 from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
 from stream_osr_connectors.files.checkpoint import load_checkpoint, load_model
-from stream_osr_connectors.page.records import read_records
+from stream_osr_connectors.page.records import ReadRecord, read_records
 from stream_osr_connectors.page.report.candidates import in_python
 
 ARCHIVE = b"PK"
@@ -84,7 +83,7 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
     first = next(records, None)
     if first is None:
         return "nothing", None  # a run without events leaves an empty file
-    records = chain([first], records)
+    records = _after(first, records)
     if "p_unknown" in first:
         return "decisions", records
     if "type" in first:
@@ -93,6 +92,11 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
         f"{path} is no model, and its first line is neither a decision nor an event; give a saved model, "
         "a checkpoint, or what `stream-osr run` wrote"
     )
+
+
+def _after(first: ReadRecord, rest: Iterator[ReadRecord]) -> Iterator[ReadRecord]:
+    yield first  # a generator, which whoever stops early can close
+    yield from rest
 
 
 def read_instances(

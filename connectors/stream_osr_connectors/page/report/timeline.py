@@ -85,7 +85,7 @@ def lay_out(table: DecisionsTable, emerged: Sequence[int], events: Sequence[Mapp
     emerged
         Identities of the subclasses that have emerged.
     events
-        Events, as :func:`.happened.sort_out` gives them.
+        Events, as :func:`.events_section.sort_events` gives them.
     """
     begin, end = int(table.seq.min()), int(table.seq.max()) + 1
     edges = np.unique(np.linspace(begin, end, min(BINS, end - begin) + 1).astype(np.int64))

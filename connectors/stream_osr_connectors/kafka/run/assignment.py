@@ -7,15 +7,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..backoff import Backoff
 from ..client import ClientError
 from ..figures import Figures, PartitionFigures
-from ..log import logger
-from ..patience import Backoff, Seldom
+from ..log import Seldom
 from ..places import Place
 from .job import Job, Waiting
 from .reading import Reader
+from .topic_monitor import Watch
 from .transactions import InDoubtError, Transactions
-from .watching import Watch
 
 AGAIN_SECONDS = 1.0
 """Pause before a partition that waits for something is tried again."""
@@ -85,7 +85,7 @@ class Loading:
         self._assigned: dict[Place, Assigned] = {}
         self._pauses: dict[Place, Backoff] = {}
         self._loaded: dict[Place, float] = {}
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
 
     @property
     def waiting(self) -> Mapping[Place, str]:

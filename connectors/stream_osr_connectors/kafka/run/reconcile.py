@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stream_osr.discovery.reconcile import Reconciled, Summary
@@ -24,9 +24,9 @@ from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing, Received
 from ..wire.subclasses import Links, Stamp, changes_told, name_of, parse_summary
-from .job import Group, Loaded, Waiting
+from .job import Group, Job, Loaded, Waiting
 from .models import ModelFile
-from .watching import Watch
+from .topic_monitor import Watch
 
 VERSION = "1"
 MOST_RECORDS = 100
@@ -41,7 +41,7 @@ class Step(NamedTuple):
     left: Sequence[Summary]
 
 
-class Joining:
+class Joining(Job):
     """The summaries, and the global subclasses that they make: the reconciliation's :class:`.job.Job`.
 
     Parameters
@@ -78,39 +78,12 @@ class Joining:
         """Go on with the summaries that were made again: they are joined to what the links hold."""
         logger.warning("subclasses: topic %s was deleted and made again; it is read from its beginning", self._topic)
 
-    def turn(self) -> None:
-        """Do nothing."""
-
-    def rest(self) -> None:
-        """Do nothing: there is nothing to snapshot."""
-
-    def leave(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def obstacles(self) -> list[str]:
-        """There are none of its own."""
-        return []
-
     # Where it stands.
 
     @property
     def owned(self) -> Sequence[Place]:
         """The one partition, once it is loaded."""
         return () if self._state is None else (self._place,)
-
-    def finished(self, where: Callable[[Place], Committed]) -> bool:
-        """Return False: there is no bounded run."""
-        return False
-
-    def broken(self) -> Mapping[Place, str]:
-        """Return nothing: there is one partition, and an error of it ends the process."""
-        return {}
-
-    def begun(self, place: Place) -> None:
-        """Do nothing."""
 
     def load(self, place: Place, where: Committed) -> Loaded | Waiting:
         """Read what is stored, up to where it stands; what was left out for want of the model is taken in first."""

@@ -1,24 +1,116 @@
-"""kafka-python's consumer as a member of a group: one topic, positions set by hand, nothing that ends it for good."""
+"""kafka-python's consumer, as a member of a group and for whole topics without one; no record ends it.
+
+kafka-python takes the names of headers for UTF-8 while it unpacks a batch, which brokers do not check, and after an
+error in there a consumer is of no use any more. So the client's own unpacking is overridden in two places, and no
+more: names that are no text keep their bytes, and an error is told without ending the consumer.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, SupportsIndex
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import Fetcher
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import FencedInstanceIdError, KafkaTimeoutError, UnsupportedCodecError
+from kafka.record.default_records import DefaultRecordBatch
 
+from stream_osr_connectors.kafka.exits import NoTopicError
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.wire.messages import Received
+from stream_osr_connectors.kafka.wire.messages import RawName, Received
 
-from .kinds import Needs, told, translated
-from .options import closed_on_error, made, reading
+from .errors import Needs, told, translated
+from .options import READ_COMMITTED, begin_at, closed_on_error, made, reading
 from .seam import Committed, Offset, Unreadable
-from .unpacking import unpack_all
+
+TellUnreadable = Callable[[TopicPartition, int, Exception], None]
+"""Told of a partition whose records cannot be read on from an offset, and why."""
+
+
+class _Buffer(bytearray):
+    """Bytes of which every part can be decoded."""
+
+    def __getitem__(self, place: SupportsIndex | slice) -> Any:
+        found = super().__getitem__(place)
+        return _Buffer(found) if isinstance(found, bytearray) else found
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        try:
+            return super().decode(encoding)
+        except UnicodeDecodeError:
+            return RawName(super().decode(encoding, "surrogateescape"))
+
+
+class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python carries no types
+    """Records of one batch."""
+
+    _buffer: bytearray
+
+    def _read_msg(self) -> Any:
+        try:
+            return super()._read_msg()
+        except UnicodeDecodeError:  # nothing has moved: the record is read again
+            self._buffer = _Buffer(self._buffer)
+            return super()._read_msg()
+
+
+class _Batches:
+    """Batches of one fetch."""
+
+    def __init__(self, records: Any) -> None:
+        self._records = records
+
+    def next_batch(self) -> Any:
+        batch = self._records.next_batch()
+        return _Batch(batch._buffer) if isinstance(batch, DefaultRecordBatch) else batch
+
+
+class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
+    """Records of one fetch of one partition."""
+
+    def __init__(self, *told: Any, unreadable: TellUnreadable | None, **named: Any) -> None:
+        self._unreadable = unreadable
+        super().__init__(*told, **named)
+
+    def _unpack_records(self, place: TopicPartition, records: Any, *deserializers: Any) -> Any:
+        return super()._unpack_records(place, _Batches(records), *deserializers)
+
+    def take(self, n: int | None = None) -> Any:
+        if self._unreadable is None:
+            return super().take(n)
+        try:
+            return super().take(n)
+        except MemoryError:
+            raise
+        except Exception as error:  # a checksum, the structure, a codec: what follows it cannot be had now
+            self.drain()
+            self._unreadable(self.topic_partition, self.next_fetch_offset, error)
+            return []
+
+
+def unpack_all(consumer: KafkaConsumer, unreadable: TellUnreadable | None = None) -> KafkaConsumer:
+    """Make a consumer take names of headers as they are.
+
+    Those that are no text become a :class:`stream_osr_connectors.kafka.wire.messages.RawName`.
+
+    Parameters
+    ----------
+    consumer
+        A new one, which has not read yet.
+    unreadable
+        Called in `poll`, in its thread, when the next record of a partition cannot be read; the consumer stays
+        usable, and tries again at once unless the partition is paused. None: `poll` raises, and the consumer is to
+        be closed.
+    """
+    consumer._fetcher.PartitionRecords = partial(_Records, unreadable=unreadable)
+    return consumer
+
 
 ANSWER_SECONDS = 2.0
 """How long one question to the brokers may take."""
@@ -261,3 +353,120 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
             self._lost.add(Place(*place))
 
     on_partitions_lost = on_partitions_revoked
+
+
+SILENCE_SECONDS = 30.0
+"""How long records that are there may take to come."""
+
+READ = Needs("READ")
+
+
+class TopicFollower:
+    """A reader of all partitions of a topic, which belongs to no group.
+
+    Parameters
+    ----------
+    topic
+        What it reads.
+    brokers
+        For the message when there is no such topic.
+    options
+        Of kafka-python's consumer.
+
+    Raises
+    ------
+    NoTopicError
+        If there is no such topic.
+    ClientError
+        If no broker answers.
+    """
+
+    def __init__(self, topic: str, brokers: str, **options: Any) -> None:
+        with translated(READ):
+            self._client: KafkaConsumer = unpack_all(made(KafkaConsumer, **options, group_id=None))
+            with closed_on_error(self._client):
+                numbers = self._client.partitions_for_topic(topic)
+        if not numbers:
+            self.close()
+            raise NoTopicError(f"topic {topic} does not exist at {brokers}; create it, or correct the name")
+        self.places: Sequence[Place] = [Place(topic, number) for number in sorted(numbers)]
+        with translated(READ):
+            self._client.assign([TopicPartition(*place) for place in self.places])
+
+    @classmethod
+    def at(cls, brokers: str, topic: str, **options: Any) -> TopicFollower:
+        """Read a topic of some brokers, with further options of kafka-python's consumer."""
+        return cls(topic, brokers, **{**begin_at(brokers), **READ_COMMITTED, **options})
+
+    @classmethod
+    def of(cls, settings: ServiceSettings, topic: str) -> TopicFollower:
+        """Read a topic of the service."""
+        with translated():  # a file of a token or a certificate may just be written
+            options = reading(settings)
+        return cls(topic, settings.brokers, **options)
+
+    def poll(self, seconds: float, most: int | None = None) -> Sequence[Received]:
+        """Read what is there."""
+        with translated(READ):
+            polled = self._client.poll(timeout_ms=int(1000 * seconds), max_records=most)
+        return [record for records in polled.values() for record in records]
+
+    def only(self, place: Place, offset: int) -> None:
+        """Read one partition alone, from an offset on."""
+        with translated(READ):
+            self._client.assign([TopicPartition(*place)])
+            self._client.seek(TopicPartition(*place), offset)
+
+    def position(self, place: Place) -> int:
+        """Say which offset is read next."""
+        with translated(READ):
+            return int(self._client.position(TopicPartition(*place), timeout_ms=5000) or 0)
+
+    def seek(self, offsets: Mapping[Place, int]) -> None:
+        """Go somewhere in some partitions."""
+        with translated(READ):
+            for place, offset in offsets.items():
+                self._client.seek(TopicPartition(*place), offset)
+
+    def bounds(self) -> tuple[dict[Place, int], dict[Place, int]]:
+        """Ask for the first offset of each partition, and the one after the last."""
+        places = [TopicPartition(*place) for place in self.places]
+        with translated(READ):
+            first, end = self._client.beginning_offsets(places), self._client.end_offsets(places)
+        return _by_place(first), _by_place(end)
+
+    def close(self) -> None:
+        """Let go of the topic."""
+        with translated(READ):
+            self._client.close()
+
+
+def _by_place(offsets: Mapping[TopicPartition, int]) -> dict[Place, int]:
+    return {Place(*place): offset for place, offset in offsets.items()}
+
+
+def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> Iterator[Received]:
+    """Read the committed records of a topic, or of its one partition up to an offset.
+
+    Raises
+    ------
+    NoTopicError
+        If there is no such topic.
+    ClientError
+        If the brokers do not answer, or nothing comes for half a minute.
+    """
+    follower = TopicFollower.of(settings, topic)
+    try:
+        first, ends = follower.bounds()
+        ends = ends if end is None else dict.fromkeys(ends, end)
+        follower.seek(first)
+        heard = time.monotonic()
+        while any(follower.position(place) < ends[place] for place in follower.places):
+            for record in follower.poll(0.2):
+                heard = time.monotonic()
+                if record.offset < ends[Place(topic, record.partition)]:
+                    yield record
+            if time.monotonic() - heard > SILENCE_SECONDS:
+                raise told(KafkaTimeoutError(f"nothing came from {topic} for {SILENCE_SECONDS:g} s"))
+    finally:
+        follower.close()

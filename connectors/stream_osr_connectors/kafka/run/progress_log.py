@@ -9,12 +9,11 @@ from collections.abc import Mapping
 
 from ..client import explain
 from ..figures import Figures
-from ..log import logger
-from ..patience import Seldom
+from ..log import Seldom
 from ..places import Place
 from .job import Job
 from .reading import Reader
-from .watching import Watch
+from .topic_monitor import Watch
 
 LOOK_SECONDS = 0.5
 ALONE_SECONDS = 3.0
@@ -46,7 +45,7 @@ class Telling:
         self._job, self._reader, self._watch, self._figures = job, reader, watch, figures
         self._longest = math.inf if max_wait is None else STILL_SECONDS + max_wait
         self._patience = 0.0 if max_wait is not None and max_wait <= STILL_SECONDS else self._longest
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
         self._looked = self.committed = self._idle = time.monotonic()
         self._joined = math.inf
         self._loaded: frozenset[Place] = frozenset()

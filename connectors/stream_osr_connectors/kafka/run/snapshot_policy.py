@@ -15,8 +15,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..client import Offset
 from ..figures import Figures
-from ..log import logger
-from ..patience import Seldom
+from ..log import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import MOST_CHARACTERS, Boundary
@@ -93,7 +92,7 @@ class Keeper:
 
     def __init__(self, settings: ServiceSettings, snapshots: Snapshots, recovery: Recovery, figures: Figures) -> None:
         self._settings, self._snapshots, self._recovery, self._figures = settings, snapshots, recovery, figures
-        self._seldom = Seldom(logger)
+        self._seldom = Seldom()
 
     def keep(self, partitions: Mapping[Place, Owned]) -> None:
         """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""

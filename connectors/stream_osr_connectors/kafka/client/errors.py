@@ -1,0 +1,383 @@
+"""What each exception of kafka-python asks for, why the brokers keep a client waiting, and what a person can do.
+
+The client retries a login that was refused, a request that a quota delays and a batch that too few replicas hold,
+until a deadline passes, and raises a timeout. Its log names the cause. So the log's handler keeps the newest causes,
+and whoever turns an error of the client into a text asks for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from kafka import TopicPartition, errors
+from kafka.errors import (
+    AuthorizationError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+)
+from kafka.protocol.sasl import SaslAuthenticateRequest
+
+from stream_osr.errors import ConnectorError, StreamOSRError
+from stream_osr_connectors.kafka.exits import NoBrokerError, NoRightError
+from stream_osr_connectors.kafka.settings import ServiceSettings
+
+from .options import BOOTSTRAP_SECONDS, begin_at, tls_context, why
+from .seam import ClientError, Kind
+
+FRESH_SECONDS = 10.0
+"""A cause explains what fails within this time after it was last seen."""
+
+LONGEST_SECONDS = 30.0
+"""How much longer a delay by a quota explains failures: the quota may have been raised meanwhile."""
+
+REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
+
+LATE = (KafkaTimeoutError, KafkaConnectionError, NodeNotReadyError, TimeoutError, *REFUSALS)
+"""Errors behind which there may be another cause."""
+
+TOO_FEW = {each.__name__ for each in (NotEnoughReplicasError, NotEnoughReplicasAfterAppendError)}
+
+
+class Causes(logging.Handler):
+    """The newest cause of each kind. It is the handler of the client's log, in all threads of the client."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._guard = threading.Lock()
+        self._found: dict[str, tuple[str, float]] = {}  # a text, and the moment until which it explains a failure
+
+    def clear(self) -> None:
+        """Forget all causes."""
+        with self._guard:
+            self._found.clear()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look for a cause in a message of the client."""
+        args = record.args if isinstance(record.args, tuple) else ()
+        if len(args) == 3 and "throttled by broker" in str(record.msg):
+            connection, response, milliseconds = args
+            seconds = float(str(milliseconds)) / 1000
+            self.note("quota", _throttled(connection, str(response), seconds), min(seconds, LONGEST_SECONDS))
+        elif TOO_FEW & {arg for arg in args if isinstance(arg, str)}:
+            for place in args:
+                if isinstance(place, TopicPartition):
+                    self.note(f"replicas of {place.topic}", too_few_replicas(place.topic))
+        elif len(args) == 2 and _config(args[0]).get("sasl_mechanism") is not None and _is_refusal(*args):
+            self.note("login", refused_login(*map(_config(args[0]).get, ("sasl_plain_username", "sasl_mechanism"))))
+
+    def text(self) -> str:
+        """Return the causes that hold now, as one text; empty: none is known."""
+        now = time.monotonic()
+        with self._guard:
+            self._found = {kind: cause for kind, cause in self._found.items() if now < cause[1]}
+            return "; ".join(text for text, _ in self._found.values())
+
+    def is_refused(self) -> bool:
+        """Return whether a broker has just refused a login."""
+        return bool(self.text()) and "login" in self._found
+
+    def note(self, kind: str, text: str, lasts: float = 0.0) -> None:
+        """Take note of a cause that lasts for so many seconds, as far as is known."""
+        with self._guard:
+            self._found[kind] = text, time.monotonic() + lasts + FRESH_SECONDS
+
+
+causes = Causes()
+"""Of this process: all its clients have one user, and share the quotas."""
+
+
+def explain(text: str) -> str:
+    """Add the causes that hold now to a text about something that has failed or is late."""
+    found = causes.text()
+    return f"{text}; {found}" if found and found not in text else text
+
+
+def refused_login(user: str | None, mechanism: str | None) -> str:
+    """Say that a login was refused, and what to check."""
+    who = f" as {user}" if user is not None else ""
+    return (
+        f"the broker refuses to let us in{who} by {mechanism}; check sasl_mechanism, sasl_username, the password (or "
+        "token), and security_protocol"
+    )
+
+
+def _throttled(connection: Any, response: str, seconds: float) -> str:
+    client, user = (_config(connection).get(key) for key in ("client_id", "sasl_plain_username"))
+    whose = f"the client {client}" + ("" if user is None else f" or the user {user}")
+    return (
+        f"the broker throttles us by a quota, for {seconds:.1f} s ({response}); raise the quota of "
+        f"{whose} (kafka-configs.sh --describe --entity-type clients, users)"
+    )
+
+
+def too_few_replicas(topic: str) -> str:
+    """Say that a topic takes nothing, and what to do."""
+    return (
+        f"topic {topic} has fewer replicas in sync than its min.insync.replicas, and takes nothing; bring brokers "
+        "back, or lower min.insync.replicas of the topic"
+    )
+
+
+def _is_refusal(connection: Any, error: Any) -> bool:
+    """Say whether a login has failed: the broker says so, or hangs up during it, which is the same without words."""
+    if isinstance(error, REFUSALS):
+        return True
+    hung_up = isinstance(error, KafkaConnectionError) and "socket disconnected" in str(error)
+    waiting = getattr(getattr(connection, "parser", None), "in_flight_requests", ())
+    return hung_up and any(header.request_api_key == SaslAuthenticateRequest.API_KEY for header in waiting)
+
+
+def _config(connection: Any) -> dict[str, Any]:
+    return getattr(connection, "config", None) or {}
+
+
+_OF_THE_CLIENT = {
+    # One message: too large, a time that the topic does not take, bytes that cannot be packed.
+    Kind.RECORD: "MessageSizeTooLargeError RecordListTooLargeError InvalidTimestampError InvalidRecordError",
+    # A right, or a topic: somebody took it away and may give it back.
+    Kind.RIGHT: "AuthorizationError SaslAuthenticationFailedError "
+    "UnknownTopicOrPartitionError UnknownTopicIdError InconsistentTopicIdError",
+    # Another member of the group with our name; another producer with our transactional id.
+    Kind.TAKEN: "FencedInstanceIdError",
+    Kind.FENCED: "ProducerFencedError InvalidProducerEpochError",
+    # No patience helps.
+    Kind.FATAL: "InvalidTopicError InvalidGroupIdError InvalidSessionTimeoutError InvalidTransactionTimeoutError "
+    "InvalidRequiredAcksError InconsistentGroupProtocolError GroupMaxSizeReachedError OffsetMetadataTooLargeError "
+    "InvalidCommitOffsetSizeError UnsupportedVersionError UnsupportedForMessageFormatError "
+    "UnsupportedCompressionTypeError UnsupportedCodecError UnsupportedSaslMechanismError IllegalSaslStateError "
+    "SecurityDisabledError KafkaConfigurationError IllegalArgumentError UnrecognizedBrokerVersion",
+    # All else of it.
+    Kind.AGAIN: "KafkaError",
+}
+
+KINDS: dict[type[BaseException], Kind] = {
+    **{getattr(errors, name): kind for kind, names in _OF_THE_CLIENT.items() for name in names.split()},
+    **dict.fromkeys((TypeError, ValueError, OverflowError, struct.error), Kind.RECORD),
+    # Ours: a file of a password, a token or a certificate that cannot be read now; and the system below the client.
+    **dict.fromkeys((StreamOSRError, OSError), Kind.AGAIN),
+}
+"""By class; what is not in it is what its nearest base is, and what has none there asks for patience."""
+
+
+class Needs(NamedTuple):
+    """The right that a call needs, for the text of an error that does not name it.
+
+    Attributes
+    ----------
+    right
+        The right on a topic: ``READ``, ``WRITE`` or ``DESCRIBE``.
+    topic, transactional_id
+        What it is a right on, where the client's errors do not say.
+    """
+
+    right: str = ""
+    topic: str = ""
+    transactional_id: str = ""
+
+
+NOTHING = Needs()
+
+
+def kind_of(error: BaseException) -> Kind:
+    """Look up what an exception asks for.
+
+    >>> kind_of(errors.TopicAuthorizationFailedError()), kind_of(errors.KafkaTimeoutError())
+    (<Kind.RIGHT: 'right'>, <Kind.AGAIN: 'again'>)
+    """
+    return next((KINDS[each] for each in type(error).__mro__ if each in KINDS), Kind.AGAIN)
+
+
+def told(error: BaseException, needs: Needs = NOTHING) -> ClientError:
+    """Turn an exception of the client into one of ours.
+
+    The client wraps what a broker has answered into an exception of no kind, or names it in the text of one; what it
+    wraps decides then.
+
+    Parameters
+    ----------
+    error
+        What the client has raised.
+    needs
+        What was needed for it.
+    """
+    kind, inner = kind_of(error), error
+    while type(inner) is errors.KafkaError:
+        wrapped = [arg for arg in inner.args if isinstance(arg, BaseException)]
+        if not wrapped:
+            named = (getattr(errors, word, None) for word in re.findall(r"\w+", str(inner))[1:])
+            found = [each for each in named if isinstance(each, type) and issubclass(each, errors.KafkaError)]
+            kind = kind_of(found[0]()) if found else kind
+            if found and issubclass(found[0], errors.AuthorizationError):
+                inner = found[0]()
+            break
+        inner = wrapped[0]
+        kind = kind_of(inner)
+    said = _said(inner, needs)
+    too_large = kind is Kind.RECORD and "TooLarge" in said
+    made = ClientError(kind, explain(said) if isinstance(inner, LATE) else said, too_large=too_large)
+    made.__cause__ = inner
+    return made
+
+
+@contextmanager
+def translated(needs: Needs = NOTHING) -> Iterator[None]:
+    """Let nothing of the client's own exceptions out."""
+    try:
+        yield
+    except (ClientError, MemoryError):
+        raise
+    except Exception as error:
+        raise told(error, needs) from error
+
+
+def _said(error: BaseException, needs: Needs) -> str:
+    """Name and message, in one line; of a right that is missing, which one it is."""
+    if isinstance(error, errors.AuthorizationError):
+        return f"{type(error).__name__}: the user lacks {_lacked(error, needs)}, which the brokers' ACLs grant"
+    name, text = type(error).__name__, " ".join(str(error).split())
+    return text if text.startswith(name) else f"{name}: {text}" if text else name
+
+
+def _lacked(error: errors.AuthorizationError, needs: Needs) -> str:
+    """Name the right that an error is about, and what it is a right on."""
+    found = error.args[0] if error.args else ""
+    names = ", ".join(sorted(map(str, found))) if isinstance(found, set | frozenset | list | tuple) else str(found)
+    if isinstance(error, errors.TopicAuthorizationFailedError):
+        lacked = f"the right {needs.right or 'READ or WRITE'} on the topic {names or needs.topic}"
+    elif isinstance(error, errors.GroupAuthorizationFailedError):
+        lacked = f"the right READ on the group {names}"
+    elif isinstance(error, errors.TransactionalIdAuthorizationFailedError):
+        lacked = f"the right WRITE on the transactional id {needs.transactional_id}"
+    else:
+        lacked = f"a right on the cluster {names}"
+    return lacked.rstrip()
+
+
+ALERT_SECONDS = 1.0
+"""How long a broker may take to refuse our certificate: with TLS 1.3 it says so after the handshake."""
+
+
+@contextmanager
+def start_explained(settings: ServiceSettings) -> Iterator[None]:
+    """Say in a line why it cannot start; later any patience with the brokers is right.
+
+    Raises
+    ------
+    ConnectorError
+        In place of what the client raises, with the exit code that fits.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise explained(settings, error) from None
+
+
+@contextmanager
+def said_of(what: str) -> Iterator[None]:
+    """Say what cannot be done when the client raises.
+
+    Raises
+    ------
+    ConnectorError
+        In place of what the client raises.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise ConnectorError(f"cannot {what}: {error}") from None
+
+
+def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
+    """Say in a line, without secrets, why the brokers cannot be talked to, and what to look at."""
+    place, cause = f"cannot connect to {settings.brokers}", error.__cause__
+    if isinstance(cause, StreamOSRError):  # a file that the settings name
+        return ConnectorError(str(cause))
+    if isinstance(cause, AuthorizationError):
+        return NoRightError(f"{place}: {error}")
+    late = isinstance(cause, KafkaTimeoutError | TimeoutError)
+    problem = _tls_problem(settings) if late and settings.uses_tls else None
+    if problem is not None:
+        return ConnectorError(f"{place}: {problem}")
+    if isinstance(cause, REFUSALS) or (late and causes.is_refused()):
+        return NoRightError(f"{place}: {refused_login(settings.sasl_username, settings.sasl_mechanism)}")
+    if late:
+        return NoBrokerError(
+            explain(
+                f"{place}: no broker answered as {settings.security_protocol} within {BOOTSTRAP_SECONDS:g} s; check "
+                "that it runs, the port, and security_protocol"
+            )
+        )
+    return (NoBrokerError if error.kind is Kind.AGAIN else ConnectorError)(f"{place}: {error}")
+
+
+REMEDIES = {
+    "InvalidTransactionTimeoutError": "set transaction_timeout to less (transaction.max.timeout.ms)",
+    "InvalidSessionTimeoutError": "set session_timeout to what the brokers allow (group.max.session.timeout.ms)",
+    "OffsetMetadataTooLargeError": "the brokers have to take 4096 bytes beside an offset (offset.metadata.max.bytes)",
+    "InvalidCommitOffsetSizeError": "the topic __consumer_offsets has to take larger messages",
+    "InconsistentGroupProtocolError": "something else is a member of the group: take another group",
+    "GroupMaxSizeReachedError": "the group is full (group.max.size): run fewer workers",
+    "UnsupportedVersionError": "the brokers are too old: transactions with offsets need Kafka 2.5",
+    "UnsupportedCompressionTypeError": "set another compression",
+}
+
+
+def remedy_of(error: ClientError) -> str:
+    """Say what a person can do about an error that no patience will mend."""
+    return REMEDIES.get(type(error.__cause__).__name__, "mend the settings or the brokers, and start again")
+
+
+def quieten() -> None:
+    """Keep the client's log to ourselves: it has a line for each step of every reconnection.
+
+    What counts is raised, or is one of the :data:`causes`.
+    """
+    logger = logging.getLogger("kafka")
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    logger.handlers = [causes]
+    causes.clear()
+
+
+def _tls_problem(settings: ServiceSettings) -> str | None:
+    """Find out why a broker cannot be talked to by TLS; the client does not tell."""
+    context = tls_context(settings)
+    for server in begin_at(settings.brokers)["bootstrap_servers"]:
+        host, _, port = server.rpartition(":")
+        try:
+            connection = socket.create_connection((host.strip("[]"), int(port)), timeout=BOOTSTRAP_SECONDS)
+        except (OSError, ValueError):
+            continue
+        try:
+            with (
+                connection,
+                context.wrap_socket(connection, server_hostname=host.strip("[]")) as wrapped,
+                suppress(TimeoutError),
+            ):
+                wrapped.settimeout(ALERT_SECONDS)
+                wrapped.recv(1)
+        except ssl.SSLCertVerificationError as error:
+            return (
+                f"the certificate of {server} is not trusted ({error.verify_message}); give the certificate of its "
+                "authority as tls_ca, and name the host as the certificate does"
+            )
+        except OSError as error:
+            reason = why(error)
+            if "alert" in reason and "certificate" in reason:
+                return f"{server} asks for a certificate of ours that it trusts ({reason}); give tls_certificate"
+            return f"{server} does not speak TLS as we do ({reason}); check the port and security_protocol"
+    return None

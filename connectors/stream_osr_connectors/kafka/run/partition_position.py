@@ -1,0 +1,359 @@
+"""Where a partition goes on: what the brokers say of it, beside what snapshots, outputs and this process remember.
+
+The outputs are read only where no other record of it is left. Records that the input deleted before they were read
+are a gap, behind which the partition goes on as the settings say.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import NamedTuple
+
+from stream_osr.errors import ConnectorError
+
+from ..client import ClientError, Committed, TopicFollower
+from ..log import logger
+from ..places import Place
+from ..settings import ServiceSettings
+from ..wire.boundaries import Boundary, LaterReleaseError, Progress
+from ..wire.messages import Received
+from .incarnations import Incarnations
+from .partition import Partition, begin
+from .snapshots import Snapshots
+
+
+class LostError(Exception):
+    """No state leads to the committed offset; the message says why."""
+
+
+class Change(NamedTuple):
+    """A jump of the position of a partition, and what it does to records.
+
+    Attributes
+    ----------
+    reason
+        ``retention``: the input deleted records that were not read. ``offsets``: somebody moved or deleted the
+        committed offsets.
+    begin
+        Offset at which the partition goes on.
+    lost
+        Records that are not decided, counted by offsets.
+    repeated
+        Records that are decided again, counted by offsets.
+    exact
+        The counts are exact; otherwise they are lower bounds.
+    why
+        The cause.
+    carried
+        The state goes on; otherwise the stream begins anew.
+    held_back
+        Decisions that were held back and are lost with the state.
+    """
+
+    reason: str
+    begin: int
+    lost: int = 0
+    repeated: int = 0
+    exact: bool = True
+    why: str = ""
+    carried: bool = False
+    held_back: int = 0
+
+    @property
+    def level(self) -> int:
+        """Severity of the line that states it."""
+        return logging.ERROR if self.lost or self.held_back else logging.WARNING
+
+    def __str__(self) -> str:
+        least = "" if self.exact else "at least "
+        how = "goes on with what has emerged" if self.carried else "begins anew"
+        numbers = "no record is lost or decided again"
+        if self.lost:
+            gap = f"{self.begin - self.lost} to {self.begin - 1}"
+            numbers = f"{least}{self.lost} records are not decided (offsets {gap})"
+        elif self.repeated:
+            again = f"{self.begin} to {self.begin + self.repeated - 1}"
+            numbers = f"{least}{self.repeated} records are decided again (offsets {again})"
+        held_back = f"; {self.held_back} decisions that were held back are lost" if self.held_back else ""
+        return f"{self.why}; the stream {how} at {self.begin}: {numbers}{held_back}"
+
+
+class Standing:
+    """Reads what is committed.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    snapshots
+        A lower bound of how far each partition was decided.
+    lives
+        Which topic each input is, by its name.
+    published
+        Returns the offset after the last record of a partition that the outputs hold a decision or a dead letter of;
+        None: unknown.
+
+    Attributes
+    ----------
+    progress_here
+        How far this process has decided partitions, the ones included that went to other workers.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        snapshots: Snapshots,
+        lives: Mapping[str, Incarnations],
+        published: Callable[[Place], int | None],
+    ) -> None:
+        self._settings, self._snapshots, self._lives, self._published = settings, snapshots, lives, published
+        self.progress_here: dict[Place, int] = {}
+
+    def progress(self, place: Place, committed: Committed) -> Progress | None:
+        """Read what was committed with the offset; None: nothing yet, of this topic.
+
+        Raises
+        ------
+        LostError
+            If it is not what the service has committed.
+        LaterReleaseError
+            If a later release has committed it.
+        """
+        if committed.offset is None:
+            reached = self.reached(place)
+            if reached is not None:
+                raise LostError(
+                    f"the group has committed nothing, and records up to {reached} were decided: its offsets were "
+                    "deleted, or have expired (offsets.retention.minutes)"
+                )
+            return None
+        if not committed.metadata:
+            raise LostError(
+                f"offset {committed.offset} was committed by something else, and no micro-batches lead to it"
+            )
+        try:
+            progress = Progress.parse(committed.metadata)
+        except LaterReleaseError:
+            raise
+        except ConnectorError as error:
+            raise LostError(str(error)) from None
+        return progress if self._lives[place.topic].is_of_now(progress.lineage) else None
+
+    def reached(self, place: Place) -> int | None:
+        """Return how far a partition was decided at least, by snapshots and this process; None: not at all."""
+        snapshot = self._snapshots.reached(place.topic, self._lives[place.topic].is_of_now).get(place)
+        known = [each for each in (snapshot, self.progress_here.get(place)) if each is not None]
+        return max(known, default=None)
+
+    def beginning(self, place: Place, committed: Committed) -> int:
+        """Return where a partition begins of which nothing is committed; a later one begins with its first record."""
+        known = self._lives[place.topic].partitions
+        later = (known and place.partition >= known) or self._lives[place.topic].now > 0
+        if later or self._settings.start == "earliest":
+            return committed.first
+        return committed.end if committed.begin is None else committed.begin
+
+    def restart(self, place: Place, committed: Committed) -> int:
+        """Return where a partition begins anew whose state is lost."""
+        if committed.offset is None:
+            return self.beginning(place, committed)
+        return min(max(committed.offset, committed.first), committed.end)
+
+    def change(self, place: Place, committed: Committed, begin: int) -> Change:
+        """Compare where a partition begins anew with how far it was decided.
+
+        The latter is the largest of the newest snapshot, the progress of this process, the boundary that is committed
+        with the offset, and what the outputs hold.
+        """
+        reached, exact = self._furthest(place, committed)
+        if reached is None:
+            return Change("offsets", begin)
+        if begin >= reached and committed.offset is not None and committed.offset < committed.first:
+            return Change("retention", begin, lost=begin - reached, exact=exact)
+        return Change("offsets", begin, max(0, begin - reached), max(0, reached - begin), exact)
+
+    def behind(self, place: Place, found: Found, committed: Committed, anew: Callable[[int], Found]) -> Found:
+        """Go on behind the gap that lies between the committed offset and the first record, if there is one.
+
+        A state that goes on is a snapshot first: the records that lead to it are gone.
+
+        Parameters
+        ----------
+        place
+            The partition.
+        found
+            Its state at the committed offset.
+        committed
+            What the broker says.
+        anew
+            Begins the stream anew at an offset.
+
+        Raises
+        ------
+        ConnectorError
+            If the setting is ``fail``.
+        PersistenceError
+            If the snapshot cannot be written.
+        """
+        change, state, first = self.missed(place, committed), found.state, committed.first
+        if change is None:
+            return found
+        if self._settings.on_gap == "cold":
+            return anew(first)._replace(change=change._replace(held_back=len(state.waiting)))
+        at = Boundary(first, state.history.last.labels)
+        begun = begin(state.model, at, fresh=False, mark=self._lives[place.topic].mark)
+        carried = begun._replace(waiting=state.waiting)
+        self._snapshots.write(place, carried)
+        return Found(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
+
+    def missed(self, place: Place, committed: Committed) -> Change | None:
+        """Return the gap between the committed offset and the first record; None: there is none.
+
+        Raises
+        ------
+        ConnectorError
+            If the setting is ``fail``.
+        """
+        offset, first = committed.offset, committed.first
+        if offset is None or offset >= first:
+            return None
+        gap = "the input deleted records before they were read (retention)"
+        if self._settings.on_gap == "fail":
+            raise ConnectorError(
+                f"{place}: {gap}, offsets {offset} to {first - 1}; nothing brings them back. Set on_gap to carry, to "
+                "go on with what has emerged, or to cold, to begin anew"
+            )
+        return Change("retention", first, lost=first - offset, why=gap)
+
+    def _furthest(self, place: Place, committed: Committed) -> tuple[int | None, bool]:
+        """Return the offset up to which records were decided, and whether it is exact."""
+        published = self._published(place)
+        known = [each for each in (self.reached(place), published) if each is not None]
+        boundary = self._boundary(place, committed)
+        if boundary is not None:
+            known.append(boundary)
+        return max(known, default=None), published is not None or boundary is not None
+
+    def _boundary(self, place: Place, committed: Committed) -> int | None:
+        try:
+            progress = Progress.parse(committed.metadata)
+        except ConnectorError:
+            return None
+        return progress.history.last.offset if self._lives[place.topic].is_of_now(progress.lineage) else None
+
+
+class Found(NamedTuple):
+    """Where a partition goes on.
+
+    Attributes
+    ----------
+    state
+        As of its last boundary.
+    replay
+        Boundaries after it, of micro-batches that have been published before.
+    snapshots
+        Boundaries at which there are snapshots, the newest last.
+    new
+        It begins anew, and its beginning has to be committed.
+    change
+        What the beginning does to records; None: nothing.
+    """
+
+    state: Partition
+    replay: tuple[Boundary, ...] = ()
+    snapshots: tuple[Boundary, ...] = ()
+    new: bool = False
+    change: Change | None = None
+
+
+BLOCK = 500
+"""Records that are read first, backwards from the end; four times as many while none is of the partition."""
+
+MOST_SECONDS = 1.5
+"""Time that this may take: all partitions of the worker wait."""
+
+
+def last_published(settings: ServiceSettings, place: Place, name: str) -> int | None:
+    """Return the offset after the last record of which the outputs hold a decision or a dead letter.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    place
+        Partition of the input.
+    name
+        Name of the input in the ids of decisions.
+
+    Returns
+    -------
+    None if they hold nothing of the partition, or cannot be read: the right READ on them is not needed otherwise.
+    """
+    ends = time.monotonic() + MOST_SECONDS
+    found: list[int | None] = []
+    failed: list[str] = []
+
+    def look() -> None:
+        topics = [settings.output, settings.dead_letters]
+        if name != place.topic:  # dead letters of an earlier life of the topic look like those of this one
+            topics = topics[:1]
+        try:
+            for topic in topics:
+                with closing(TopicFollower.of(settings, topic)) as follower:
+                    found.append(_last_in(follower, place, name, settings.group, ends))
+        except (ClientError, ConnectorError, TimeoutError) as error:
+            failed.append(str(error))
+
+    thread = threading.Thread(target=look, name="published", daemon=True)
+    thread.start()
+    thread.join(MOST_SECONDS)
+    if failed or thread.is_alive():
+        why = failed[0] if failed else f"they were not read within {MOST_SECONDS:g} s"
+        logger.info("%s: the outputs do not show how far it was decided: %s", place, why)
+        return None
+    return max((each for each in found if each is not None), default=None)
+
+
+def _last_in(follower: TopicFollower, place: Place, name: str, group: str, ends: float) -> int | None:
+    own = follower.places[place.partition % len(follower.places)]
+    first, end = (bounds[own] for bounds in follower.bounds())
+    size, until = BLOCK, end
+    while until > first:
+        begin = max(first, until - size)
+        follower.only(own, begin)
+        found: int | None = None
+        while follower.position(own) < until:
+            if time.monotonic() > ends:
+                raise TimeoutError(f"topic {own.topic} was not read within {MOST_SECONDS:g} s")
+            offsets = [
+                offset_of(record, place, name, group) for record in follower.poll(0.1) if record.offset < until
+            ]
+            found = max((each for each in (found, *offsets) if each is not None), default=None)
+        if found is not None:
+            return found + 1
+        until, size = begin, 4 * size
+    return None
+
+
+def offset_of(record: Received, place: Place, name: str, group: str) -> int | None:
+    """Return the offset of the record that a decision or a dead letter is about; None: it is of something else.
+
+    >>> headers = [("ce_id", b"sensors-3-17"), ("ce_source", b"/g/sensors/3")]
+    >>> record = Received("sensors.decisions", 3, 2, -1, None, b"{}", headers)
+    >>> offset_of(record, Place("sensors", 3), "sensors", "g"), offset_of(record, Place("sensors", 3), "sensors", "h")
+    (17, None)
+    """
+    headers = dict(record.headers)
+    fields = ("connector.name", "topic", "partition", "offset")
+    letter = [headers.get(f"__connect.errors.{field}") for field in fields]
+    if letter[:3] == [group.encode(), place.topic.encode(), b"%d" % place.partition]:
+        return int(letter[3] or b"-1")
+    if headers.get("ce_source") != f"/{group}/{place}".encode():
+        return None
+    text = (headers.get("ce_id") or b"").decode("utf-8", "replace")
+    offset = text.removeprefix(f"{name}-{place.partition}-")
+    return int(offset) if offset != text and offset.isdecimal() else None

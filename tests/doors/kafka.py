@@ -1,0 +1,118 @@
+"""Names inside `stream_osr_connectors.kafka` that its tests use."""
+
+from __future__ import annotations
+
+from stream_osr_connectors.kafka import command_topic, exits, log
+from stream_osr_connectors.kafka.backoff import Backoff
+from stream_osr_connectors.kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
+from stream_osr_connectors.kafka.client import (
+    ClientError,
+    Committed,
+    GroupConsumer,
+    Kind,
+    Offset,
+    PlainProducer,
+    Refused,
+    Topic,
+    TopicAdmin,
+    TopicFollower,
+    TransactionalProducer,
+    explained,
+    quieten,
+)
+from stream_osr_connectors.kafka.client.consumers import unpack_all
+from stream_osr_connectors.kafka.client.errors import KINDS, kind_of, told, translated
+from stream_osr_connectors.kafka.client.options import connection
+from stream_osr_connectors.kafka.client.seam import Sent
+from stream_osr_connectors.kafka.command_topic import Commands, CommandTopic, ask, named
+from stream_osr_connectors.kafka.exits import (
+    AGAIN,
+    HUNG,
+    MAY_COME_BACK,
+    NO_BROKER,
+    NO_RIGHT,
+    NO_TOPIC,
+    REFUSED,
+    TAKEN,
+    EndedError,
+    NoBrokerError,
+    NoRightError,
+    NoTopicError,
+    StartAgainError,
+    TakenError,
+    ends_service,
+    exit_code,
+    passes,
+)
+from stream_osr_connectors.kafka.figures import (
+    BOUNDS,
+    DRIFTED,
+    KNOWN_OF,
+    LATENCY_BOUNDS,
+    LOST,
+    OF_TYPE,
+    REPEATED,
+    SUMMED,
+    UNKNOWN_OF,
+    Figures,
+    Histogram,
+    PartitionFigures,
+    Recall,
+)
+from stream_osr_connectors.kafka.findings import Findings, OfClass, find
+from stream_osr_connectors.kafka.log import CALM_SECONDS, FEW_LINES, LONGEST_SILENCE, Seldom, logger
+from stream_osr_connectors.kafka.ops import monitor
+from stream_osr_connectors.kafka.ops.command import _errors_logged, serve
+from stream_osr_connectors.kafka.ops.logs import JsonLines, begin_logging
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, Order, Work, Workers, pause
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run import models, partition, snapshot_policy, snapshots
+from stream_osr_connectors.kafka.run.fencing import Rivalry, Strikes
+from stream_osr_connectors.kafka.run.finding import Finder
+from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile, ModelName
+from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Cut, Partition, begin, ready, replayed, seed_of, step
+from stream_osr_connectors.kafka.run.partition_position import Found, Incarnations
+from stream_osr_connectors.kafka.run.publishing import Batch, account, begin_counts, count_decisions, count_events
+from stream_osr_connectors.kafka.run.recovery import LaterModelError, Recovery
+from stream_osr_connectors.kafka.run.snapshot_policy import Owned
+from stream_osr_connectors.kafka.run.snapshots import OLD_SECONDS, Snapshots, find_orphans, name_of, remove_orphans
+from stream_osr_connectors.kafka.run.topics import Takes, _found, takes_of
+from stream_osr_connectors.kafka.run.transactions import InDoubtError, Transactions, UnpublishableError
+from stream_osr_connectors.kafka.settings import unknown_variables
+from stream_osr_connectors.kafka.wire.boundaries import (
+    MOST_CHARACTERS,
+    Boundary,
+    FailedEnd,
+    History,
+    LaterReleaseError,
+    Progress,
+)
+from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain, make_decoder
+from stream_osr_connectors.kafka.wire.encoding import IN_A_ROW, EncodeError, Encoding, Publisher
+from stream_osr_connectors.kafka.wire.messages import (
+    Decoder,
+    Encoded,
+    EncodedKind,
+    Encoder,
+    Message,
+    Origin,
+    Outcome,
+    Outgoing,
+    RawName,
+    Received,
+    Refusal,
+    Taken,
+    origin_of,
+)
+from stream_osr_connectors.kafka.wire.subclasses import (
+    Links,
+    Stamp,
+    alive,
+    changes_told,
+    largest_summary,
+    parse_summary,
+    summary,
+)
+from stream_osr_connectors.kafka.wire.timestamps import HEADER, Limits, clamped
