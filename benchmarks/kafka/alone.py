@@ -33,8 +33,8 @@ from stream_osr_connectors.kafka.run.streams import READ_AHEAD
 from stream_osr_connectors.kafka.run.transactions import Transactions
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
-from stream_osr_connectors.kafka.wire.messages import Origin, Outgoing, origin_of
 from stream_osr_connectors.kafka.wire.encoding import Publisher
+from stream_osr_connectors.kafka.wire.messages import Origin, Outgoing, origin_of
 
 PASS = "pass-through"
 LEFT_OUT = 0.2
