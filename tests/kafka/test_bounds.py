@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from stream_osr import EventsSummed, Limits, OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
+from stream_osr_connectors.commands import Action
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.values import DecodeError
@@ -181,11 +182,17 @@ subclasses = st.tuples(st.integers(0, 10**18 - 1))
 said = {name: st.one_of(st.none(), st.just(text)) for name, text in (("by", "ann"), ("reason", "a lamp"))}
 runs = st.one_of(st.none(), st.just("77aa"))
 labels_given = st.one_of(keys.filter(lambda key: key != ""), st.booleans())
+
+
+def made(action: Action, **given: st.SearchStrategy[Any]) -> st.SearchStrategy[Command]:
+    return st.fixed_dictionaries({**said, **given}).map(lambda fields: Command(action, **fields))
+
+
 asked_for = st.one_of(
-    st.builds(Command, st.just("label"), label=labels_given, key=keys, **said),
-    st.builds(Command, st.just("promote"), subclasses, labels_given, partition=places, run=runs, **said),
-    st.builds(Command, st.just("mute"), subclasses, partition=places, run=runs, **said),
-    st.builds(Command, st.just("undo"), partition=places, **said),
+    made("label", label=labels_given, key=keys),
+    made("promote", subclasses=subclasses, label=labels_given, partition=places, run=runs),
+    made("mute", subclasses=subclasses, partition=places, run=runs),
+    made("undo", partition=places),
 )
 
 
