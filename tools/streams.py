@@ -130,6 +130,7 @@ RUNS = (
             "follow_drift": True,
             "references": 200,
             "max_wait": 15.0,
+            "seed": 6,
         },
         timed=True,
         missing=0.01,
