@@ -1,6 +1,6 @@
 """What a whole stream costs through the class, and a prediction after it; the rows of ``speed`` and of ``before``.
 
-It imports nothing of this repository but the public interface, and runs by itself: ``python streams.py ROW
+It imports the public interface and the data sets, and runs by itself: ``python streams.py ROW
 [INSTANCES]`` prints the figures of a row as JSON. :mod:`benchmarks.before` has the tree of an earlier commit run it.
 """
 
@@ -15,10 +15,18 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from benchmarks.paper.datasets import KNOWN_CLASSES, UNKNOWN_CLASSES, load
-from benchmarks.paper.protocol import split
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
+
+try:
+    from benchmarks.paper.datasets import KNOWN_CLASSES, UNKNOWN_CLASSES, load
+    from benchmarks.paper.protocol import split
+except ImportError:  # a script beside the tree of an earlier commit
+    from paper.datasets import KNOWN_CLASSES, UNKNOWN_CLASSES, load
+    from paper.protocol import split
+try:
+    from stream_osr.config import grouped
+except ImportError:  # an earlier commit: no arguments are in groups
+    grouped = dict
 
 SEED = 0
 ASKED = 3000

@@ -30,7 +30,9 @@ def test_one_place_is_named_and_is_there(what: str, where: str) -> None:
     (place,) = [ROOT / name for name in names if "/" in name]
     assert place.is_dir() if names[0].endswith("/") else place.is_file(), what
     for name in names[1:]:
-        assert re.search(rf"^ *(def|class) {name}\b", place.read_text(), re.MULTILINE), f"{name} of {what}"
+        assert re.search(rf"^ *((def|class) {name}\b|{name}\b.* = )", place.read_text(), re.MULTILINE), (
+            f"{name} of {what}"
+        )
 
 
 def test_a_column_of_the_decisions_is_added_in_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from tests.doors.model import MOST, empty_dishes, make_prior
 
 def test_much_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "stream_osr"):
-        tell_of_memory(30, 30, 10, 4, full=True)
+        tell_of_memory(30, 30, 10, 4)
         assert not caplog.records
-        tell_of_memory(1500, 1500, 10, 4, full=True)
+        tell_of_memory(1500, 1500, 10, 4)
     (record,) = caplog.records
     assert "1500 features" in record.message
     assert "GiB: pca=0.99" in record.message
@@ -28,7 +28,7 @@ def test_much_is_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_more_than_there_is_is_refused_before_the_work() -> None:
     parameters, kept = Parameters(), MOST + 1
     many = kept
-    while least_bytes(many, kept, 3, parameters.chains, full=True) < physical_bytes():
+    while least_bytes(many, kept, 3, parameters.chains) < physical_bytes():
         many *= 2
     X, group = np.zeros((3, many)), np.arange(3)
     expected = rf"{many} features.* GiB, and the machine has .*: pca=0.99"

@@ -148,7 +148,6 @@ def test_arguments_in_groups():
         "references": 1000,
     }
     assert defaults(ModelOptions) == {
-        "covariance": "full",
         "nu": None,
         "scale": None,
         "beta": None,

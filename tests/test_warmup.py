@@ -11,8 +11,6 @@ WATCH = """
 import gc
 
 from stream_osr_connectors.cli.warmup import warm_up
-from stream_osr.model.jit import Kernel
-from stream_osr.cli.warmup import warm_up
 from stream_osr.model.compiler import Kernel
 
 

@@ -318,9 +318,10 @@ def test_the_library_of_another_checkout_is_measured_by_the_path_of_this_script(
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()
     (tmp_path / "stream_osr" / "__init__.py").write_text("OpenSetRecognizer = None\n")
-    (tmp_path / "stream_osr" / "evaluation.py").write_text(
-        "OpenSetReport = auroc = data_directory = None\nprint('another')\n"
+    (tmp_path / "stream_osr" / "errors.py").write_text(
+        "class ConnectorError(Exception): ...\nInvalidParameter = ConnectorError\n"
     )
+    (tmp_path / "stream_osr" / "evaluation.py").write_text("OpenSetReport = auroc = None\nprint('another')\n")
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "order"), "--list"],
         env=os.environ | {"PYTHONPATH": str(tmp_path)},

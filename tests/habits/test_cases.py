@@ -13,8 +13,11 @@ from tests import processes
 
 CASES = Path(os.environ.get("STREAM_OSR_CASES") or data_directory().parent / "cases").resolve()
 CHAINS = os.environ.get("CASES_CHAINS", "1")
-RUN = "import runpy, sys; runpy.run_path(sys.argv[1], {'CHAINS': sys.argv[2]}, '__main__')"
-"""Run a script whole. One of them (65) uses ``CHAINS`` without defining it."""
+LAYOUT = Path(__file__).parent / "first_layout"
+RUN = f"""import runpy, sys
+runpy.run_path({str(LAYOUT / "sitecustomize.py")!r})
+runpy.run_path(sys.argv[1], {{'CHAINS': sys.argv[2]}}, '__main__')"""
+"""Run a script whole. One (65) uses ``CHAINS`` without defining it; three name modules of the first layout."""
 
 
 SHORT = {"61_river_wrappers": "river's BaggingClassifier: 71 of 79 right; instances that are drawn twice count twice"}
@@ -31,6 +34,7 @@ def marked(case: Path) -> Any:
 @pytest.mark.parametrize("case", [marked(path) for path in sorted(CASES.glob("*.py"))])
 def test_case(case: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "CASES_CHAINS": CHAINS, "TMPDIR": str(tmp_path)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(LAYOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = processes.run("-W", "default", "-c", RUN, case, CHAINS, cwd=tmp_path, env=environment)
     assert done.returncode == 0, f"{done.stdout}{done.stderr[-2000:]}"
 

@@ -428,7 +428,7 @@ MUTATIONS = [
     Mutation(
         "forms not computed afresh with the inverse",
         "model/moves/likelihood.py",
-        "        if left < full.LOSES_DIGITS:\n",
+        "        if left < gaussian.LOSES_DIGITS:\n",
         "        if left < -1.0:\n",
     ),
     # the books and the concentrations
@@ -678,13 +678,13 @@ MUTATIONS = [
     Mutation(
         "owner not kept",
         "stream/reference_check.py",
-        "    owner, part = owners_of(guard.owner, ",
-        "    owner, part = owners_of(np.full_like(guard.owner, NOBODY), ",
+        "    owner, part = owners_of(check.owner, ",
+        "    owner, part = owners_of(np.full_like(check.owner, NOBODY), ",
     ),
     Mutation(
         "owner not kept when subclasses come and go",
         "stream/reference_check.py",
-        "            owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY\n",
+        "            owner[k] = check.owner[slot] if check.owner[slot] < n_classes else NOBODY\n",
         "            owner[k] = NOBODY\n",
     ),
     Mutation(
@@ -708,7 +708,7 @@ MUTATIONS = [
     Mutation(
         "openings of owned subclasses not forgotten",
         "stream/reference_check.py",
-        "        state=without_openings(state, guard, n_classes),\n",
+        "        state=without_openings(state, check, n_classes),\n",
         "        state=state,\n",
     ),
     Mutation(
@@ -766,8 +766,8 @@ MUTATIONS = [
     Mutation(
         "evidence with an instance too few in its exponent",
         "model/moves/hyperparameters.py",
-        "        total -= 0.5 * (nu_0 + n)[:, None, None] * determinant\n",
-        "        total -= 0.5 * (nu_0 + n - 1)[:, None, None] * determinant\n",
+        "        total -= 0.5 * (nu + n)[:, None, None] * determinant\n",
+        "        total -= 0.5 * (nu + n - 1)[:, None, None] * determinant\n",
     ),
     Mutation(
         "evidence of beta by one feature of all",

@@ -36,9 +36,9 @@ def counts(members):
     return bounded_scatter(members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1))[2]
 
 
-def summary(kind="full", d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, heavy=False):
+def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, heavy=False):
     """Classes of one large subclass, and as many instances each in subclasses of one."""
-    prior, base = make_base(kind, d, nu=nu)
+    prior, base = make_base(d, nu=nu)
     rng = np.random.default_rng(d)
     group = np.repeat(np.arange(len(sizes)), sizes)
     centres = rng.normal(scale=6.0, size=(len(sizes), d))

@@ -93,7 +93,7 @@ def test_inverse_is_recomputed_on_schedule():
 def test_million_updates_do_not_carry_the_statistics_away():
     # far-out rows now and then: they are what costs digits
     for far in (100.0, 1000.0):
-        found = drift.measure("full", far, scheduled=True)
+        found = drift.measure(far, scheduled=True)
         assert max(found) < 1e-8, (far, found)
 
 
@@ -105,15 +105,15 @@ def test_million_updates_without_the_schedule_do(d):
     every removal is an inversion anyway (`LOSES_DIGITS`), so there the schedule makes no difference. What remains is
     the rounding of the sums themselves: no inversion mends that.
     """
-    kept, lost = (drift.measure("full", 100.0, scheduled=s, d=d) for s in (True, False))
+    kept, lost = (drift.measure(100.0, scheduled=s, d=d) for s in (True, False))
     assert all(b > 30 * a for a, b in zip(kept, lost, strict=True)), (kept, lost)
-    kept, lost = (drift.measure("full", 0.0, scheduled=s, d=d) for s in (True, False))
+    kept, lost = (drift.measure(0.0, scheduled=s, d=d) for s in (True, False))
     assert all(b > 10 * a for a, b in zip(kept, lost, strict=True)), (kept, lost)
-    kept, lost = (drift.measure("full", 1000.0, scheduled=s, d=d) for s in (True, False))
+    kept, lost = (drift.measure(1000.0, scheduled=s, d=d) for s in (True, False))
     assert lost.inverse < 2 * kept.inverse
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("far", "limit"), [(0.0, 1e-10), (100.0, 1e-9), (1000.0, 1e-7)])
 def test_ten_million_updates_do_not_carry_the_statistics_away(far, limit):
-    assert max(drift.measure("full", far, scheduled=True, updates=10_000_000, d=16, looks=100)) < limit
+    assert max(drift.measure(far, scheduled=True, updates=10_000_000, d=16, looks=100)) < limit

@@ -193,20 +193,6 @@ def test_rows_beyond_the_horizon_are_drawn_in_along_their_ray():
         np.testing.assert_allclose(z / np.linalg.norm(z), direction / np.linalg.norm(direction), rtol=1e-5)
 
 
-def test_second_whitening_composes():
-    X, group = classes()
-    space = library.fit_space(X, group)
-    z = library.whiten(space, X)
-    rng = np.random.default_rng(1)
-    factor = rng.normal(size=(4, 4))
-    covariance = factor @ factor.T + np.eye(4)
-    moved = library.rewhiten(space, covariance)
-    again = library.whiten(moved, X)
-    inverse = np.linalg.inv(covariance)
-    np.testing.assert_allclose((again**2).sum(axis=1), np.einsum("na,ab,nb->n", z, inverse, z), rtol=1e-8)
-    np.testing.assert_allclose(library.unwhiten(moved, again), X, rtol=1e-8)
-
-
 def test_scale_in_raw_units():
     X, group = classes()
     space = library.fit_space(X, group)

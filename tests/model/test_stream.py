@@ -218,7 +218,7 @@ def run(world: World, how: Settings, batches=4, size=30, seed=0) -> tuple[Stream
 
 
 def test_step_is_a_function_of_state_rows_and_randomness():
-    world = make_world("full")
+    world = make_world()
     state, _ = run(world, Settings(window=20))
     before = copy_of(state)
     rows = draw_stream(50, 25)
@@ -280,7 +280,7 @@ def test_moved_instances_are_reported_with_where_they_went():
 
 @pytest.mark.parametrize("half_life", [np.inf, 30.0])
 def test_immediate_probabilities_are_the_predictive_rule(half_life):
-    world = make_world("full")
+    world = make_world()
     ledger = Ledger(world)
     for b in range(3):
         ledger.step(draw_stream(b, 20), b, Settings(window=15, half_life=half_life))
@@ -327,7 +327,7 @@ def test_densities_and_responsible_subclasses_are_reported():
 
 
 def test_known_instances_are_known_and_a_new_class_emerges_as_one():
-    world = make_world("full")
+    world = make_world()
     right = []
     for seed in range(5):
         ledger = Ledger(world)

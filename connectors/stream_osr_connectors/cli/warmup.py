@@ -56,8 +56,25 @@ def warm_up() -> None:
     model.undo()
     with TemporaryDirectory() as folder:
         model.save(Path(folder, "model.osr"))
-    _in_order(centres, np.random.default_rng(2))
     later.carry_over(model)
+    _rare(model)
+    _in_order(centres, np.random.default_rng(2))
+
+
+def _rare(model: OpenSetRecognizer) -> None:
+    """Do what happens in few streams: emerging subclasses merge, and come and go between two batches."""
+    import numpy as np
+
+    from stream_osr.model.marginal import log_ratios_together, statistics_of
+    from stream_osr.stream.reference_check import fit_check
+
+    stream = model.value.stream
+    assert stream is not None
+    chain = stream.chains[0]
+    assert chain.check is not None
+    fit_check(chain.check, chain.state.ids[:0], len(chain.known.size))
+    one = statistics_of(chain.known.dishes, np.arange(1))
+    log_ratios_together(one, one, chain.known.prior, chain.known.location)
 
 
 def _in_order(centres: np.ndarray, rng: np.random.Generator) -> None:

@@ -201,7 +201,7 @@ class FileRun:
         return cls(started.model, source, sinks, started=started, **options)
 
     def run(self) -> Counter[str]:
-        """Feed the source to the recognizer until it ends or ``stop`` says so; return :attr:`totals`.
+        """Feed the source to the recognizer until it ends or ``stop`` says so; return the counts.
 
         Raises
         ------
