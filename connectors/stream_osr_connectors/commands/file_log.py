@@ -23,7 +23,7 @@ from stream_osr.errors import ConnectorError, InvalidParameter, StreamOSRError
 from stream_osr.showing import printable
 
 from .command import Command, CommandResult, Result
-from .history import CommandEntry, pair_undos
+from .command_entry import CommandEntry, pair_undos
 
 logger = logging.getLogger("stream_osr")
 

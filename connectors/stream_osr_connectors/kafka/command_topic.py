@@ -21,7 +21,7 @@ from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, Inv
 from stream_osr_connectors.values import DecodeError
 
 from ..commands.command import Command, CommandReceipt, Partition, parse_name, parse_record
-from ..commands.history import CommandEntry
+from ..commands.command_entry import CommandEntry
 from .backoff import Backoff
 from .client import ClientError, PlainProducer, TopicFollower, read_all, start_explained
 from .figures import Figures

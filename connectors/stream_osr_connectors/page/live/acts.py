@@ -10,8 +10,8 @@ from typing import Any
 
 from stream_osr.errors import ConnectorError, NothingToUndo, StreamOSRError
 from stream_osr_connectors.commands import Command, CommandEntry, CommandReceipt, history
+from stream_osr_connectors.commands.command_entry import last_standing
 from stream_osr_connectors.commands.file_log import CommandLog, of_file
-from stream_osr_connectors.commands.history import last_standing
 from stream_osr_connectors.files.checkpoint import ask
 
 MOST_ENTRIES = 200

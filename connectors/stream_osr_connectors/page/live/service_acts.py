@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr_connectors.commands import Command, CommandEntry, CommandReceipt
-from stream_osr_connectors.commands.history import pair_undos
+from stream_osr_connectors.commands.command_entry import pair_undos
 from stream_osr_connectors.kafka.client import ClientError, TopicFollower, start_explained
 from stream_osr_connectors.kafka.command_topic import ask, entry_of
 from stream_osr_connectors.kafka.settings import ServiceSettings
