@@ -32,7 +32,11 @@ import stream_osr.recognizer, stream_osr_connectors
 assert stream_osr.__version__ == {__version__!r}, stream_osr.__version__
 for package in (stream_osr, stream_osr_connectors):
     assert pathlib.Path(package.__file__).is_relative_to(sys.prefix), package.__file__
-failed, tried = doctest.testmod(stream_osr.recognizer)
+runner = doctest.DocTestRunner()
+for each in doctest.DocTestFinder().find(stream_osr.recognizer):
+    if not each.name.endswith("to_frame"):  # needs an extra
+        runner.run(each)
+failed, tried = runner.summarize()
 assert tried and not failed, f"{{failed}} of {{tried}} examples failed"
 """
 TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
