@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-import orjson
-
 from stream_osr import OpenSetRecognizer, limits
 from stream_osr.config import Label
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter, InvalidSubclass, NothingToUndo
@@ -291,6 +289,8 @@ def parse_record(value: bytes | None) -> Command:
     >>> parse_record(b'{"key": "a7", "label": "leak"}').action, parse_record(b'{"undo": "sensors/3"}').action
     ('label', 'undo')
     """
+    import orjson  # an extra brings it, which those who read topics have
+
     if value is not None and len(value) > MOST_COMMAND_BYTES:
         raise DecodeError(f"it has {len(value)} bytes; {MOST_COMMAND_BYTES} are allowed")
     try:
