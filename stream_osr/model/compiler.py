@@ -24,7 +24,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
@@ -137,20 +137,24 @@ def _declared(described: Any) -> bytes:
     return code
 
 
+class _Index(IndexDataCacheFile):
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            index: dict[Any, str] = super()._load_index()
+        except (AttributeError, ImportError):  # it names a class of earlier sources
+            return {}
+        return index
+
+
 class KernelCache(FunctionCache):
-    """What is kept of a kernel on this machine."""
+    """Machine code of a kernel on this machine."""
 
     _impl_class = _MachineCode
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
-        self._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
-
-
-FOLDER = Path(__file__).parents[1] / "compiled"
-"""Where it is, by folders as in the package; absent in a checkout and in the plain wheel."""
-TARGET = "x86-64-v3"
-_NEEDED = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+        stamp = source_stamp(Path(function.__code__.co_filename))
+        self._cache_file = _Index(self._cache_path, self._impl.filename_base, stamp)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import pkgutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import llvmlite.binding as llvm
+import numba
 import pytest
 
 import stream_osr
@@ -132,6 +134,24 @@ def test_of_a_kernel_its_machine_code_is_kept_and_nothing_to_be_compiled_anew():
     module = llvm.parse_bitcode(intermediate)
     assert {function.name for function in module.functions} >= {compiled.fndesc.llvm_cpython_wrapper_name}
     assert all(len(list(block.instructions)) == 1 for function in module.functions for block in function.blocks)
+
+
+def test_an_index_of_sources_whose_classes_had_other_names_is_written_anew():
+    """A checkout and a package that are replaced in place keep the machine code of the sources before."""
+
+    @jit.kernel
+    def fourfold(x: float) -> float:
+        return 4.0 * x
+
+    stale = Path(fourfold._cache._cache_file._index_path)
+    try:
+        stale.write_bytes(pickle.dumps(numba.__version__) + b"cstream_osr.model.gone\nGamma\n.")
+        assert fourfold(2.0) == 8.0
+        (compiled,) = fourfold.overloads.values()
+        key = fourfold._cache._index_key(compiled.signature.args, compiled.target_context.codegen())
+        assert fourfold._cache._cache_file.load(key) is not None
+    finally:
+        stale.unlink()
 
 
 WITHOUT = """
