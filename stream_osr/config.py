@@ -272,7 +272,7 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
 
     @property
     def markers(self) -> frozenset[str]:
-        """What stands for a missing value beside the usual markers, as values are spelled."""
+        """Spellings of a missing value beside the usual ones."""
         return frozenset(map(spelled, self.missing or ()))
 
     @property
@@ -287,7 +287,7 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
 
     @property
     def chooses_coordinates(self) -> bool:
-        """Whether coordinates are chosen from the training part: no PCA is asked for."""
+        """True if coordinates are chosen from the training part: no PCA is asked for."""
         return self.pca is None
 
     def window_after(self, batch: int) -> int:

@@ -42,7 +42,7 @@ class Modelled(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """Where they are trained.
+    """Coordinates of training.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ from stream_osr.showing import printable, shown
 
 
 class Decision(NamedTuple):
-    """What the recognizer decided about one instance, and why.
+    """Decision about one instance, with its reasons.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Decision(NamedTuple):
 
 
 class FailedDecision(NamedTuple):
-    """What was to be decided in a micro-batch that could not be closed and was set aside.
+    """Input of a micro-batch that could not be closed and was given up.
 
     Attributes
     ----------

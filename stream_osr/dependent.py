@@ -19,7 +19,7 @@ FEWER_RIGHT = 0.005
 
 
 class Dependent(NamedTuple):
-    """What training says of n dependent instances.
+    """Result of training on n dependent instances.
 
     Attributes
     ----------

@@ -90,7 +90,7 @@ class PersistenceError(StreamOSRError, OSError):
 
 
 class RefusedState(PersistenceError):
-    """What was to be saved breaks a rule of archives: it is a defect, and could not be read again."""
+    """Failed check of a state before saving: a defect, since the archive could not be read again."""
 
 
 class ConnectorError(StreamOSRError, OSError):

@@ -1,4 +1,4 @@
-"""From what callers hand over (dicts, data frames) to rows of numbers."""
+"""Conversion of the callers' input (dicts, data frames) to rows of numbers."""
 
 from __future__ import annotations
 

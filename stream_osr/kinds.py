@@ -1,4 +1,4 @@
-"""Which features are numbers and which are categories, and the values of these as text and as numbers.
+"""Kinds of features, numeric or categorical, and the values of categories as text and as numbers.
 
 While training goes on, features whose first value is text or a boolean are kept as categories, with every value. When
 it ends, the whole training part decides which of them are numbers (:func:`decide`). What a caller has named is what
@@ -266,7 +266,7 @@ def numbers_of(code: np.ndarray, values: tuple[str, ...], comma: Comma) -> tuple
 
 
 class Decided(NamedTuple):
-    """What the features of the training part are.
+    """Final features of the training part.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How much of anything is taken from outside: the bounds, and one function that checks each at every door.
+"""Limits on outside input: the bounds, and one function that checks each at every entry point.
 
 ``docs/limits.md`` has them in one table, with those that connectors and engine keep where they use them.
 """

@@ -1,4 +1,4 @@
-"""What training is going to take, told before it is taken."""
+"""Estimate of the memory of training, reported before it is allocated."""
 
 from __future__ import annotations
 

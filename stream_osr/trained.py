@@ -155,17 +155,17 @@ class TrainedModel:
 
     @property
     def is_dependent(self) -> bool:
-        """Whether neighbouring training instances of a class depend on each other."""
+        """True if neighbouring training instances of a class depend on each other."""
         return self.order is not None and self.order.process is not None
 
     @cached_property
     def noise(self) -> Noise:
-        """How dense instances that resemble nothing are."""
+        """Noise model: density of instances that resemble no class."""
         return noise_of(self.background)
 
     @cached_property
     def unguarded(self) -> str:
-        """Why nothing guards the known classes, and what to do; empty: references do."""
+        """Reason for which the reference check is off, and what to do; empty: it is on."""
         if self.references is not None and len(self.references.group):
             return ""
         return (

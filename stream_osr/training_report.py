@@ -1,4 +1,4 @@
-"""What training found, for a person to act on."""
+"""Report of training, for a person to act on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """What training found, for a person to act on.
+    """Report of training, for a person to act on.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
 
 
 class DecodeError(ValueError):
-    """Why a record cannot be decoded, in plain words; becomes the reason of a `BadRecord`."""
+    """Reason for which a record cannot be decoded, in plain words; becomes the reason of a `BadRecord`."""
 
 
 def written(value: object) -> str:

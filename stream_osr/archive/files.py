@@ -38,7 +38,7 @@ PART = 1 << 20
 
 
 class Archive(NamedTuple):
-    """What is in a file: the manifest, and arrays by their names. The file is read no more."""
+    """Content of a file: the manifest, and arrays by their names. The file is read no more."""
 
     manifest: dict[str, Any]
     arrays: dict[str, Array]

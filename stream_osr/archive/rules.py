@@ -1,4 +1,4 @@
-"""What a record holds: small rules for its fields, and the table that has them.
+"""Rules for the fields of records, and their checks.
 
 A rule is a function of a value, the name of its place, and the sizes that are known by then (by their letters: ``K``
 dishes, ``J`` classes). It raises `Refused`. The first field of a record that has a letter sets it, the others have to

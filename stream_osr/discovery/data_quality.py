@@ -48,7 +48,7 @@ MIXER, LARGEST = 0x2545F4914F6CDD1D, (1 << 62) - 1
 
 
 class UsualCopies(NamedTuple):
-    """How rows repeat in training.
+    """Repetition of rows in training.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ STUCK, SCALE, SHIFTED = 1, 2, 3
 
 
 class Usual(NamedTuple):
-    """What training says of the p raw columns, and of rows that repeat.
+    """Usual values of the p raw columns and of repeated rows, from training.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class Usual(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """How the columns of a stream are doing.
+    """State of the columns of a stream.
 
     Attributes
     ----------

@@ -313,7 +313,7 @@ ALARM = math.log(1e6)
 
 
 class UnknownRate(NamedTuple):
-    """What is usual, and what has come since the share may have changed.
+    """Usual unknown rate, and the evidence that it has changed.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ NEW_VALUE = "a new value"
 
 
 class Explanation(NamedTuple):
-    """What a subclass is like, beside the known ones.
+    """Description of a subclass, beside the known ones.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ def told_of_value(name: Hashable, its: Mapping[str, Any]) -> str:
 
 
 class Movement(NamedTuple):
-    """How far the mean of a known class has moved, feature by feature.
+    """Movement of the mean of a known class, feature by feature.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ class OnMenu(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What a batch changed: identities of subclasses that emerged, doubled, fell asleep, came back."""
+    """Lifecycle changes of a batch: identities of subclasses that emerged, doubled, became dormant or recurred."""
 
     emerged: tuple[int, ...]
     grew: tuple[int, ...]

@@ -36,7 +36,7 @@ class Member(NamedTuple):
 
 
 class Subclass(NamedTuple):
-    """What is remembered of an emerging subclass beside its statistics.
+    """History of an emerging subclass beside its statistics.
 
     Attributes
     ----------
@@ -173,22 +173,22 @@ class Lifecycle(NamedTuple):
 
     @property
     def emerged(self) -> Array:
-        """Which have been announced, shape (K,)."""
+        """Mask of announced subclasses, shape (K,)."""
         return self.lives["emerged"]
 
     @property
     def dormant(self) -> Array:
-        """Which are asleep, shape (K,)."""
+        """Mask of dormant subclasses, shape (K,)."""
         return self.lives["dormant"]
 
     @property
     def muted(self) -> Array:
-        """Of which nothing is told any more, shape (K,)."""
+        """Mask of muted subclasses, shape (K,)."""
         return self.lives["muted"]
 
     @property
     def owned(self) -> Array:
-        """Which describe a known class anew, shape (K,)."""
+        """Mask of subclasses that describe a known class anew, shape (K,)."""
         return self.lives["owned"]
 
     @property
@@ -208,7 +208,7 @@ class Lifecycle(NamedTuple):
 
     @property
     def told_of(self) -> Array:
-        """Which have been announced and are not muted, shape (K,)."""
+        """Mask of subclasses that have been announced and are not muted, shape (K,)."""
         return np.asarray(self.emerged & ~self.muted)
 
 

@@ -306,7 +306,7 @@ def agreement(groups: Sequence[Array], seats: Array) -> Array:
 
 
 class Counts(NamedTuple):
-    """How many classes the emerging subclasses of one chain are, by two counts that err on opposite sides.
+    """Number of classes among the emerging subclasses of one chain, by two counts that err on opposite sides.
 
     Attributes
     ----------
@@ -436,7 +436,7 @@ class CandidateClass:
 
     @property
     def name(self) -> str:
-        """What reports and pages call it."""
+        """Name in reports and pages."""
         return name_of(self.subclasses)
 
     def __str__(self) -> str:
@@ -450,7 +450,7 @@ class CandidateClass:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NewClasses:
-    """What new classes the stream may hold; as text a line for each candidate.
+    """New classes that the stream may hold; as text a line for each candidate.
 
     Attributes
     ----------
@@ -506,7 +506,7 @@ def _listed(names: Iterable[str], most: int = 6) -> str:
 
 
 class Measured(NamedTuple):
-    """How far the subclasses of one chain are from each other; kept, it saves time in the next call.
+    """Distances between the subclasses of one chain; kept, they save time in the next call.
 
     Attributes
     ----------
@@ -522,7 +522,7 @@ class Measured(NamedTuple):
 
 
 class Emerging(NamedTuple):
-    """What one chain has found.
+    """Emerging subclasses of one chain.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ class Local(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a recognizer says of an emerged subclass; it replaces what was said before.
+    """Summary of an emerged subclass from one recognizer; it replaces the earlier one.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Summary(NamedTuple):
 
 
 class Reconciled(NamedTuple):
-    """What has been said, and the identities that have been given.
+    """Latest summaries, and the global identities given so far.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Reconciled(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What a summary has changed.
+    """Changes caused by a summary.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a stream amounts to: the discovery table of the paper, and what goes on beside the known, in counts.
+"""Summary of a stream: the discovery table of the paper, and counts of its signals.
 
 Which features and categories of training a stream has not had, and which columns it has besides.
 """
@@ -25,7 +25,7 @@ SHOWN = 6
 
 
 class Unmet(NamedTuple):
-    """Where the records of a stream and those of training do not meet.
+    """Mismatch between the records of a stream and those of training.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Unmet(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether every feature and category has been met: only ignored columns may still come."""
+        """True if every feature and category has been met: only ignored columns may still come."""
         return not self.features and not self.categories
 
     def met_by(self, x: Mapping[Any, Any], features: Features) -> Unmet:
@@ -267,7 +267,7 @@ class Signals(NamedTuple):
 
     @property
     def dependent(self) -> bool:
-        """Whether instances are treated as dependent on their neighbours now."""
+        """True if instances are treated as dependent on their neighbours now."""
         return self.dependent_since is not None
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How soon a new class was announced, and what was announced without need."""
+"""Time to detection of new classes, and false announcements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stream_osr.discovery.events import Event, SubclassEmerged, SubclassSplit
 
 
 class Detection(NamedTuple):
-    """When a new class came, and when it was announced.
+    """Arrival of a new class, and its announcement.
 
     Attributes
     ----------

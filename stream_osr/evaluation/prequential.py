@@ -44,7 +44,7 @@ class Instant(NamedTuple):
 
 @dataclass
 class Prequential:
-    """What a prequential run found.
+    """Result of a prequential run.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is done to emerging subclasses after a batch: held or set aside, joined, parted, gathered. A door for each.
+"""Moves of emerging subclasses between batches: dormant and back, merged, split and gathered. A door for each.
 
 Those that are set aside are off the menu, where they cost the sweeps nothing, and can be brought back.
 """

@@ -138,7 +138,7 @@ def _declared(described: Any) -> bytes:
 
 
 class KernelCache(FunctionCache):
-    """What is kept of a kernel on this machine."""
+    """Cache of a kernel on this machine."""
 
     _impl_class = _MachineCode
 
@@ -195,7 +195,7 @@ class _Impl(CompileResultCacheImpl):
 
 
 class _Shipped(FunctionCache):
-    """What came with the package for a kernel."""
+    """Machine code of a kernel that came with the package."""
 
     _impl_class = _Impl
 
@@ -231,7 +231,7 @@ class Kernel(CPUDispatcher):
 
     @cached_property
     def within(self) -> Any:
-        """What other kernels call."""
+        """Function that other kernels call."""
         return within(self.py_func, self.targetoptions)
 
     @property

@@ -69,7 +69,7 @@ RIDGE = 1e-6
 
 
 class Residuals(NamedTuple):
-    """How residuals of the J classes are whitened, in d numeric dimensions.
+    """Whitening of the residuals of the J classes, in d numeric dimensions.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Process(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What training found about the order of arrival.
+    """Dependence of neighbours in the order of arrival, from training.
 
     Attributes
     ----------
@@ -385,7 +385,7 @@ PREDICTED = 0.6
 
 
 class Tracked(NamedTuple):
-    """Where the J classes are lately, in the d directions of the process.
+    """Recent location of the J classes in the d directions of the process.
 
     Attributes
     ----------
@@ -501,7 +501,7 @@ def _predict(
 def training_in_order(
     process: Process, residuals: Residuals, rows: Array, order: Array, log_density: Array, known: Known
 ) -> Array:
-    """By how much more likely the training instances are given those before them, shape (n,).
+    """Log likelihood gain of the training instances given those before them, shape (n,).
 
     Parameters
     ----------

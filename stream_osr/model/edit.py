@@ -30,7 +30,7 @@ Arrays = TypeVar("Arrays", Franchise, Dishes)
 
 
 class Seat(NamedTuple):
-    """Where one instance of the stream sits.
+    """Seat of one instance of the stream.
 
     Attributes
     ----------

@@ -225,7 +225,7 @@ class Known(NamedTuple):
 
 
 class Densities(NamedTuple):
-    """What the frozen densities need, derived from :class:`Known` once per change.
+    """Terms of the frozen densities, derived from :class:`Known` once per change.
 
     Attributes
     ----------
@@ -362,7 +362,7 @@ def log_categories(known: Known, frozen: Densities, rows: Array) -> Array:
 
 
 class Holding(NamedTuple):
-    """What classes are left out of: fields of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
+    """Fields that leave classes out: those of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
 
     dishes: Dishes
     log_weight: Array

@@ -24,7 +24,7 @@ from stream_osr.model.student_t import CONJUGATE, Location, log_placed
 
 
 class Statistics(NamedTuple):
-    """What sums up the instances of K subclasses: all that is needed to go on with them.
+    """Sufficient statistics of the instances of K subclasses.
 
     Attributes
     ----------

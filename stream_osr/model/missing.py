@@ -37,7 +37,7 @@ OPEN = 1e-9
 
 
 class Gaps(NamedTuple):
-    """What is missing of n rows.
+    """Missing values of n rows.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ OWN_WIDTH = 1e-2
 
 
 class Background(NamedTuple):
-    """Where instances that resemble nothing come from, as training has it.
+    """Distribution of instances that resemble no class, from training.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class Strangers(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What strangers are held against: known classes, the sampler's state, and what resembles nothing."""
+    """Alternatives to a group of unassigned rows: known classes, the sampler's state, and noise."""
 
     known: Known
     state: StreamState

@@ -85,7 +85,7 @@ def cells_of(
 
 
 class Said(NamedTuple):
-    """What is said of the n rows that are asked about, state by state.
+    """Densities and seats of the n query rows, state by state.
 
     Attributes
     ----------

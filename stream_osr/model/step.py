@@ -30,7 +30,7 @@ GUESTS_PER_PROPOSAL = 16
 
 
 class Settings(NamedTuple):
-    """How the stream is sampled.
+    """Sampling settings of the stream.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """What a step found out about the b instances of its batch.
+    """Result of a step for the b instances of its batch.
 
     Attributes
     ----------

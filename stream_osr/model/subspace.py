@@ -1,4 +1,4 @@
-"""Which directions of the features carry the model: chosen from the training instances, whatever the units.
+"""Choice of the feature directions that carry the model, from the training instances, whatever the units.
 
 Three things a table can have too much of. Features that nearly always have the same value: their variance is an
 accident of few instances, and a Gaussian takes the next accident for something new. They share one coordinate, the
@@ -140,7 +140,7 @@ TIMED, LEAST_TIMED = 0.99, 16
 
 
 class Plan(NamedTuple):
-    """What becomes of each feature, and how many directions are kept.
+    """Treatment of each feature, and the number of directions kept.
 
     Attributes
     ----------

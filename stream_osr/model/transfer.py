@@ -36,14 +36,14 @@ NOTHING = np.zeros((0, 0))
 
 
 class Origin(NamedTuple):
-    """Where a category comes from: its number among those of another model, and what the values of that are here."""
+    """Origin of a category: its number in another model, and the numbers of its values in this one."""
 
     category: int
     numbers: Array
 
 
 class Bends(NamedTuple):
-    """What the maps of two models bend, and the way between: of features in the order of the second.
+    """Change between the transforms of two models, for features in the order of the second.
 
     Attributes
     ----------

@@ -121,7 +121,7 @@ ROUNDS = 100
 
 
 class Shares(NamedTuple):
-    """What the books say.
+    """Known shares estimated from the counts.
 
     Attributes
     ----------
@@ -401,7 +401,7 @@ def share_of_cells(
 
 @kernel
 def votes(log_density: Array) -> Array:
-    """How probable each class is by its density alone, shape (n, J)."""
+    """Probability of each class by its density alone, shape (n, J)."""
     n, n_classes = log_density.shape
     out = np.empty((n, n_classes))
     for i in range(n):

@@ -1,4 +1,4 @@
-"""How many known instances are labelled right: what training promises, what references tell while a stream runs.
+"""Recall of the known classes: as expected from training, and as estimated by references while a stream runs.
 
 Both come from training instances that the model judges unseen (:mod:`stream_osr.trust.references`). The promise is
 what the known classes alone do, at the shares of the training set; in a stream new classes compete with them,
@@ -60,7 +60,7 @@ class ExpectedRecall(NamedTuple):
 
 
 class Called(NamedTuple):
-    """What references were called lately.
+    """Recent decisions about references.
 
     Attributes
     ----------

@@ -101,7 +101,7 @@ class References(NamedTuple):
         return np.ones(len(self.group)) if self.weight is None else self.weight
 
     def distinct(self, n_classes: int) -> Array:
-        """How many evenly drawn references say as much of the mean of each class, shape (J,)."""
+        """Effective number of evenly drawn references for the mean of each class, shape (J,)."""
         sums = [np.bincount(self.group, weight, minlength=n_classes) for weight in (self.weights, self.weights**2)]
         return np.asarray(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny))
 

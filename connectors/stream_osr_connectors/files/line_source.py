@@ -350,12 +350,12 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
 
     @property
     def resumes(self) -> bool:
-        """Whether what was read can be read again: not of standard input or a pipe."""
+        """True if the input can be read again: not of standard input or a pipe."""
         return self._lines.resumes
 
     @property
     def cuts(self) -> int:
-        """How often a followed file was cut, or replaced, and reading began anew."""
+        """Number of times that a followed file was cut or replaced, and reading began anew."""
         return self._lines.cuts
 
     def while_waiting(self, call: Callable[[], None]) -> bool:

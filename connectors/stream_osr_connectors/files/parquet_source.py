@@ -249,7 +249,7 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
 
     @property
     def whole_keys(self) -> bool:
-        """Whether keys are whole numbers, all of them."""
+        """True if all keys are whole numbers."""
         kind = self._parquet.types.get(self._fields.key or "")
         return kind is not None and bool(arrow().types.is_integer(kind))
 

@@ -1,4 +1,4 @@
-"""How the service ends when it cannot go on: one line that says why and what to do, and an exit code of its own."""
+"""Exit codes of the service, each with one line that gives the reason and the remedy."""
 
 from __future__ import annotations
 

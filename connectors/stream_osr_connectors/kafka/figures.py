@@ -1,4 +1,4 @@
-"""What the service tells about itself while it runs: counts and moments, for metrics and health checks.
+"""Statistics of a running service, for metrics and health checks.
 
 Written by the loop's thread alone; others may read at any time. Moments are those of ``time.monotonic``, one clock
 for all processes of a machine. What is not known is not there: nothing looks well because nobody has looked.
@@ -45,7 +45,7 @@ STARTING = "starting"
 
 
 class Histogram(NamedTuple):
-    """How long something took, each time. A value: a reader never sees half of an observation.
+    """Histogram of durations. A value: a reader never sees half of an observation.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Histogram(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """Whether the known classes of a partition hold.
+    """Recall of the known classes of a partition.
 
     Attributes
     ----------
@@ -242,7 +242,7 @@ class Figures:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not ready, each reason once."""
+        """Reasons for which the worker is not ready, each once."""
         return tuple(dict.fromkeys((*self.outside, *self.obstacles)))
 
     def add(self, name: str, place: Place | None = None, by: int = 1) -> None:

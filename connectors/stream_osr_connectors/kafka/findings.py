@@ -1,4 +1,4 @@
-"""What has been found in the stream of a partition, in figures: asked of its recognizer now and then, for metrics.
+"""Statistics of the model of a partition, read from its recognizer now and then for metrics.
 
 All of it follows from the state, so it is what it was when a worker comes back.
 """
@@ -18,7 +18,7 @@ from .class_names import class_names
 
 
 class OfClass(NamedTuple):
-    """What is told of a known class, or of all that share a name.
+    """Statistics of a known class, or of all that share a name.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class OfClass(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What has been found, as of a micro-batch.
+    """Statistics of the model as of a micro-batch.
 
     Attributes
     ----------

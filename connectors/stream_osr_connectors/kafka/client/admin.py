@@ -35,7 +35,7 @@ DESCRIBE = Needs("DESCRIBE")
 
 
 class TopicAdmin:
-    """Who asks the brokers about topics.
+    """Administrative client: asks the brokers about topics.
 
     Parameters
     ----------

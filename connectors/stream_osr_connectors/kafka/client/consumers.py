@@ -276,7 +276,7 @@ class GroupConsumer:
 
     @property
     def membership(self) -> Any:
-        """What a producer needs so that offsets of a stale member are refused."""
+        """Metadata of the member, by which the brokers refuse offsets of a stale one."""
         with translated(self._needs):
             return self._client.group_metadata()
 

@@ -1,4 +1,4 @@
-"""What goes between the service and its Kafka client: places, offsets, topics, what was refused, and errors.
+"""Interface between the service and its Kafka client: places, offsets, topics, refused messages and errors.
 
 Nothing outside this folder knows which client it is; another one would have to bring what `group`, `producer`,
 `plain` and `admin` do. Whatever a client raises comes out as a :class:`ClientError` with its kind.
@@ -15,7 +15,7 @@ from stream_osr_connectors.kafka.places import Place
 
 
 class Kind(Enum):
-    """What an error asks for."""
+    """Kind of an error, by the reaction that it needs."""
 
     AGAIN = "again"
     """Nothing but patience: the brokers are away, busy or changing places. Also what nobody has thought of."""
@@ -37,7 +37,7 @@ class Kind(Enum):
 
 
 class ClientError(Exception):
-    """Whatever the client has raised.
+    """Error raised by the client.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class ClientError(Exception):
 
 
 class OpenTransaction(NamedTuple):
-    """Whose transaction is open in a partition.
+    """Producer whose transaction is open in a partition.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class OpenTransaction(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What the broker says about a partition: the committed offset with its metadata, and what it still holds.
+    """State of a partition at the broker: the committed offset with its metadata, and the range of its records.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class Refused(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What became of messages.
+    """Result of sending messages.
 
     Attributes
     ----------

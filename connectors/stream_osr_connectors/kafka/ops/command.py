@@ -39,7 +39,7 @@ Make = type[Service] | type[Reconciler]
 
 
 class Told(NamedTuple):
-    """What signals have told the process.
+    """Signals that the process has received.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the service logs: a line of text, or of JSON, for each thing that happened; never the content of a record."""
+"""Log format of the service: text or JSON lines, never the content of a record."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
 
 
 class Order(NamedTuple):
-    """What a worker is to do.
+    """Start order for a worker.
 
     Attributes
     ----------

@@ -175,7 +175,7 @@ class Loading:
         self._seldom.say(str(place), f"{place} cannot be loaded yet: {why}", logging.INFO)
 
     def _is_seen(self, place: Place, its: Assigned) -> bool:
-        """Whether the input was seen since the partition was assigned, and is the topic that it was."""
+        """Tell whether the input was seen since the partition was assigned, and is the topic that it was."""
         topic = place.topic
         return self._watch.has_looked_since(its.since) and not (
             self._watch.is_broken(topic) or self._watch.renewed(topic, self._reader.topic_id(topic))

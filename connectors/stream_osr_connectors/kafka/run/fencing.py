@@ -1,4 +1,4 @@
-"""Which of two processes ends when they have one name in the group, or one transactional id."""
+"""Resolution of two processes with one name in the group or one transactional id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When what has been found is asked of the recognizers: now and then, at a small share of the loop's time."""
+"""Schedule of the model statistics: now and then, at a small share of the loop's time."""
 
 from __future__ import annotations
 

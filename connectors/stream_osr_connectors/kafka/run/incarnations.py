@@ -114,7 +114,7 @@ class Incarnations:
 
     @property
     def mark(self) -> str:
-        """What the names of runs of micro-batches end with, so that one can tell in which life they began."""
+        """Suffix of the names of runs of micro-batches, one for each life of the topic."""
         return f"{self.now:x}" if self.now else ""
 
     def is_of_now(self, lineage: str) -> bool:

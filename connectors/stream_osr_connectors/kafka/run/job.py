@@ -1,4 +1,4 @@
-"""What is done with what is read, by the service's own streams or the reconciliation: the loop feeds it."""
+"""Interface of the work on records: the service's own streams or the reconciliation, fed by the loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .topic_monitor import Watch
 
 
 class Group(NamedTuple):
-    """What one transaction publishes.
+    """Content of one transaction.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Loaded(NamedTuple):
 
 
 class Job(Protocol):
-    """What is done with what is read; a method with a default is there for those who have something to do then."""
+    """Work on the records that are read."""
 
     def check(self, watch: Watch) -> None:
         """Make sure, at the start, that everything is there."""
@@ -79,7 +79,7 @@ class Job(Protocol):
         return {}
 
     def finished(self, where: Callable[[Place], Committed]) -> bool:
-        """Whether the group has reached the end of a bounded run, in all partitions; by default there is no end."""
+        """Tell whether the group has reached the end of a bounded run, in all partitions."""
         return False
 
     @property

@@ -26,7 +26,7 @@ _IDENTITY = re.compile(r"[0-9a-f]{16}")
 
 
 class ModelName(NamedTuple):
-    """What a worker has to be told to run the same model as its siblings.
+    """Name of a model: all that a worker needs to run the same model as its siblings.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class ModelFile(NamedTuple):
 
     @property
     def name(self) -> ModelName:
-        """What tells a worker to run this one."""
+        """Name by which a worker runs this model."""
         return ModelName(self.identity, self.batch_size, self.arguments["min_probability"], self.arguments["n_jobs"])
 
     @property

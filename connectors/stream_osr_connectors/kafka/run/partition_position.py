@@ -1,4 +1,4 @@
-"""Where a partition goes on: what the brokers say of it, beside what snapshots, outputs and this process remember.
+"""Position of a partition: the state at the brokers and the record in the snapshot folder.
 
 The outputs are read only where no other record of it is left. Records that the input deleted before they were read
 are a gap, behind which the partition goes on as the settings say.
@@ -247,7 +247,7 @@ class Standing:
 
 
 class Found(NamedTuple):
-    """Where a partition goes on.
+    """Starting point of a partition.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How it goes, told: lag, progress, and what stands between the records and the broker."""
+"""Progress in the log: lag, records, and obstacles between the records and the broker."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Telling:
 
     @property
     def has_its_share(self) -> bool:
-        """Whether the worker has partitions, or the group had the time to assign it some."""
+        """True if the worker has partitions, or the group had the time to assign it some."""
         return bool(self._figures.partitions) or time.monotonic() - self._joined >= ALONE_SECONDS
 
     def look(self, unloaded: Mapping[Place, str], trouble: str) -> None:

@@ -1,4 +1,4 @@
-"""What micro-batches publish, as messages, and in place of those that a topic does not take; and the audit of it."""
+"""Messages of micro-batches, replacements for those a topic refuses, and their audit."""
 
 from __future__ import annotations
 

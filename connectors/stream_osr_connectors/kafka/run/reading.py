@@ -1,4 +1,4 @@
-"""What a member of the group reads: its consumer, replaced whenever it fails, and the partitions that it has.
+"""Consumer of a member of the group, replaced whenever it fails, and the partitions assigned to it.
 
 Partitions come and go inside `poll` only. One that comes is held back until somebody says where it begins.
 """

@@ -1,4 +1,4 @@
-"""What joins the subclasses of all partitions under global identities, exactly once like the service's own.
+"""Reconciliation: subclasses of all partitions under global identities, exactly once like the service's own output.
 
 Its state is what the topics hold: the latest summary of each subclass before the committed offset, the links, and the
 next identity, which is committed with the offset. So there is nothing to snapshot, and a start is a reading of two
@@ -33,7 +33,7 @@ MOST_RECORDS = 100
 
 
 class Step(NamedTuple):
-    """What a transaction is made of: the state and the place before and after, and the summaries between."""
+    """One transaction of the reconciliation: the state and the place before and after, and the summaries between."""
 
     before: tuple[Reconciled, int]
     after: tuple[Reconciled, int]

@@ -128,7 +128,7 @@ class Loop:
     # Beginning and end.
 
     def _is_finished(self) -> bool:
-        """Whether a bounded run has reached its end in all partitions of the group."""
+        """Tell whether a bounded run has reached its end in all partitions of the group."""
         if self._settings.stop is None or self._doubtful is not None or not self._reader.joined:
             return False
         if self._loading.waiting or not self._telling.has_its_share or not self._job.finished(self._where):

@@ -40,7 +40,7 @@ _CONTENT = fields(version=whole(VERSION, VERSION), model=anything, waiting=many(
 
 
 class Name(NamedTuple):
-    """What the name of a snapshot says.
+    """Parsed name of a snapshot.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ _LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.writable")
 
 
 class Orphans(NamedTuple):
-    """What may go.
+    """Files that may be deleted.
 
     Attributes
     ----------
@@ -305,7 +305,7 @@ def _remove(paths: Collection[Path]) -> int:
 
 
 def _is_unknown(committed: Mapping[Place, Committed], place: Place) -> bool:
-    """Whether nothing is committed of a partition that there is."""
+    """Tell whether nothing is committed of a partition that there is."""
     return place in committed and committed[place].offset is None
 
 

@@ -189,7 +189,7 @@ class Streams(Job):
         return broken
 
     def finished(self, where: Callable[[Place], Committed]) -> bool:
-        """Whether the group has reached the end that the setting `stop` names, in all partitions."""
+        """Tell whether the group has reached the end that the setting `stop` names, in all partitions."""
         own = all(self._is_done(place, owned) and not owned.state.waiting for place, owned in self._owned.items())
         return own and self._bounds.are_reached(where)
 

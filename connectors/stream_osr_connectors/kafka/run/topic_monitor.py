@@ -50,7 +50,7 @@ OF_NEW_PARTITIONS = (
 
 
 class Seen(NamedTuple):
-    """What was seen in a look.
+    """Result of one look at the topics.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class Watch:
         }
 
     def is_broken(self, topic: str) -> bool:
-        """Whether an input is missing, or the user lacks a right on it."""
+        """Tell whether an input is missing, or the user lacks a right on it."""
         its = self.seen.topics[topic]
         return its.missing or self._lacking(self._topics[topic], its) is not None
 

@@ -33,7 +33,7 @@ READ_FROM: Rights = {"input": ("READ",), "labels": ("READ",)}
 
 
 class Takes(NamedTuple):
-    """What a topic takes.
+    """Limits of a topic.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ COMPACTED = ("subclasses", "links")
 
 
 class Line(NamedTuple):
-    """What is to be said of a topic.
+    """Check result of a topic.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class Line(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What topics that are made shall be like.
+    """Configuration wanted for topics that are made.
 
     Attributes
     ----------

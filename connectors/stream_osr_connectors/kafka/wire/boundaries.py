@@ -1,4 +1,4 @@
-"""Where micro-batches ended: what a replay needs beside the records, in the metadata of a committed offset.
+"""Ends of micro-batches in the metadata of a committed offset, as a replay needs them.
 
 Kafka keeps a text of at most 4 KiB with each committed offset and writes it in the same transaction. Into it goes
 every end of a micro-batch since an offset that a snapshot can be had of, as steps: how many offsets further, and
@@ -23,18 +23,18 @@ MOST_CHARACTERS = 4000
 
 
 class LaterReleaseError(ConnectorError):
-    """What a later release has committed: to begin anew would throw away what is there."""
+    """Offset committed by a later release: to begin anew would throw its content away."""
 
 
 class Boundary(NamedTuple):
-    """Where a micro-batch ends: the offset after its last record, and the place in the topic of labels before it."""
+    """End of a micro-batch: the offset after its last record, and the place in the topic of labels before it."""
 
     offset: int
     labels: int = 0
 
 
 class FailedEnd(Boundary):
-    """Where a micro-batch ends whose records are dead letters, for want of memory: a replay does not try it again."""
+    """End of a micro-batch whose records are dead letters, for want of memory: a replay does not try it again."""
 
 
 class Step(NamedTuple):
@@ -84,7 +84,7 @@ class History(NamedTuple):
 
     @property
     def last(self) -> Boundary:
-        """Where it ends."""
+        """Last boundary."""
         offset, labels = self.base
         for step in self.steps:
             offset, labels = offset + step.times * step.offsets, labels + step.times * step.labels
@@ -116,7 +116,7 @@ class History(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What the metadata of a committed offset says.
+    """Parsed metadata of a committed offset.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What goes over the wire, as types: instances in; decisions, events and dead letters out. And what may pass through.
+"""Types of messages: instances in; decisions, events and dead letters out. And what may pass through.
 
 Nothing here depends on the clock or on which worker does it: the same records give the same bytes.
 """
@@ -104,7 +104,7 @@ class Outgoing(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What is kept of a record until its decision is published: where it lay, and what is passed through."""
+    """Origin of a record, kept until its decision is published: its place, and the fields that pass through."""
 
     offset: int
     timestamp: int
@@ -113,7 +113,7 @@ class Origin(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a record is a dead letter.
+    """Reason for which a record is a dead letter.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class Taken:
-    """What became of records.
+    """Records by their further course.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Taken:
 
 
 class Outcome(NamedTuple):
-    """What a micro-batch gave.
+    """Output of a micro-batch.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ def name_of(local: Local) -> str:
 
 
 class Stamp(NamedTuple):
-    """What messages of one origin have in common: how their ids begin, their source, and their time (-1: none)."""
+    """Common fields of messages of one origin: prefix of their ids, their source, and their time (-1: none)."""
 
     id: str
     source: str
@@ -139,7 +139,7 @@ def alive(summaries: Iterable[Received]) -> set[Local]:
 
 
 class Links(NamedTuple):
-    """What the topic of links holds: global identities of subclasses, and those that have ended in others."""
+    """Content of the topic of links: global identities of subclasses, and those merged into others."""
 
     links: dict[Local, int]
     merged: dict[int, int]

@@ -26,7 +26,7 @@ _UNBOUNDED = 1 << 62
 
 
 class Limits(NamedTuple):
-    """How far the timestamps of a topic may be from now, in milliseconds; None: as far as they like.
+    """Largest distance of a topic's timestamps from now, in milliseconds; None: any.
 
     Attributes
     ----------
