@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.model.dependence import Order, effective_share, refit, training_in_order
+from stream_osr.model.dependence import ArrivalOrder, effective_share, refit, training_in_order
 from stream_osr.model.known import Known
 from stream_osr.model.training import Training, summarize
 from stream_osr.trust.recall import promise
@@ -37,7 +37,7 @@ class Dependent(NamedTuple):
         Statistics of the classes count as so many.
     """
 
-    order: Order
+    order: ArrivalOrder
     draws: list[Known]
     log_density: list[np.ndarray]
     gain: np.ndarray
@@ -46,7 +46,7 @@ class Dependent(NamedTuple):
 
 
 def judge_in_order(
-    found: Order,
+    found: ArrivalOrder,
     group: np.ndarray,
     order: np.ndarray,
     trainings: Sequence[Training],

@@ -10,9 +10,9 @@ from stream_osr.config import Parameters
 from stream_osr.model.categories import base_of, with_base
 from stream_osr.model.moves.hyperparameters import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
-from stream_osr.model.student_t import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
+from stream_osr.model.student_t import CONJUGATE, FLAT_BETA, Location, fit_location, share_among_neighbours
 from stream_osr.model.training import Training
-from stream_osr.model.whitening import Space, even_where_open
+from stream_osr.model.whitening import Whitening, even_where_open
 
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
@@ -59,11 +59,11 @@ def comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
     if seated[kept].sum() < LEAST_DESCRIBED * seated.sum():
         return True
     rows, prior, location = training.seating.guests.rows, training.prior, training.location
-    return share_in_company(rows, group, prior, location) < LEAST_IN_COMPANY
+    return share_among_neighbours(rows, group, prior, location) < LEAST_IN_COMPANY
 
 
 def base_measure(
-    member: Member, rows: np.ndarray, group: np.ndarray, space: Space, p: Parameters
+    member: Member, rows: np.ndarray, group: np.ndarray, space: Whitening, p: Parameters
 ) -> tuple[Prior, Grid | None, Location]:
     """Choose what one kind of model starts from; parameters that the user has set hold in every kind."""
     columns = len(space.places)

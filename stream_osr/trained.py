@@ -30,15 +30,15 @@ from stream_osr.members import (
     comes_apart,
 )
 from stream_osr.memory import tell_of_memory
-from stream_osr.model.dependence import Order, correlation_of, find_order
-from stream_osr.model.flags import texts_of
+from stream_osr.model.binary_features import texts_of
+from stream_osr.model.dependence import ArrivalOrder, correlation_of, find_order
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.noise_model import Background, Noise, fit_background, noise_of
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.student_t import share_in_company
+from stream_osr.model.student_t import share_among_neighbours
 from stream_osr.model.subspace import MOST
 from stream_osr.model.training import Training, summarize, train
-from stream_osr.model.whitening import Space, whiten
+from stream_osr.model.unassigned import Background, NoiseModel, fit_noise_range, noise_model_of
+from stream_osr.model.whitening import Whitening, whiten
 from stream_osr.parallel import each, one_thread
 from stream_osr.reading import Comma
 from stream_osr.training_report import TrainingReport, told_of_flags, told_of_plan
@@ -94,13 +94,13 @@ class TrainedModel:
 
     names: tuple[Name, ...]
     labels: tuple[Label, ...]
-    space: Space
+    space: Whitening
     draws: tuple[Known, ...]
     report: TrainingReport = field(compare=False)
     references: References | None
     background: Background
     categories: tuple[tuple[str, ...], ...] = ()
-    order: Order | None = None
+    order: ArrivalOrder | None = None
     usual: Usual | None = None
     absent_zero: tuple[Name, ...] = ()
     commas: tuple[str, ...] = ()
@@ -159,9 +159,9 @@ class TrainedModel:
         return self.order is not None and self.order.process is not None
 
     @cached_property
-    def noise(self) -> Noise:
+    def noise(self) -> NoiseModel:
         """Noise model: density of instances that resemble no class."""
-        return noise_of(self.background)
+        return noise_model_of(self.background)
 
     @cached_property
     def unguarded(self) -> str:
@@ -326,7 +326,7 @@ def train_model(
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
             prior, grid, location = base_measure(member, rows, group, space, p)
-            if share_in_company(homogeneous(rows), group, prior, location) < LEAST_IN_COMPANY:
+            if share_among_neighbours(homogeneous(rows), group, prior, location) < LEAST_IN_COMPANY:
                 prior, grid, location = base_measure(Member(member.drawn, placed=False), rows, group, space, p)
             training = swept(prior, rng, grid=grid, location=location, progress=tell)
             if location.freedom > 0.0 and comes_apart(training, group, p.epsilon):
@@ -360,7 +360,7 @@ def train_model(
                 wrong = mislabelled(log_density, group)
             unseen = unseen_rows(X, group, p, space, trainings, None if gain is None else order)
             references = choose_references(unseen, group, log_density, p, wrong, gain, effective, tempered)
-        space = trainings[0].space
+        space = trainings[0].whitening
         promised = promise([found[~wrong] for found in log_density], group[~wrong])
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(
@@ -381,7 +381,7 @@ def train_model(
         **told_of_flags(flags, features.names),
         correlation=None if among_neighbours is None or found_order is None else correlation_of(found_order.pairs)[0],
         recall_among_neighbours=among_neighbours,
-        bent_features=tuple(features.names[at] for at in space.powers.columns.tolist()),
+        bent_features=tuple(features.names[at] for at in space.yeo_johnson.columns.tolist()),
     )
     categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]
     categories += [texts for _, texts in texts_of(flags, features.names)]
@@ -389,7 +389,7 @@ def train_model(
     if draws is None:
         turn = np.arange(len(X)) if order is None else np.argsort(order, kind="stable")
         usual = usual_columns(modelled.X[turn], group[turn], places == 0)
-    found = tuple(draws_of), report, references, fit_background(X, space), tuple(categories), found_order, usual
+    found = tuple(draws_of), report, references, fit_noise_range(X, space), tuple(categories), found_order, usual
     commas = tuple(str(features.kinds.commas.get(name, "")) for name in features.names)
     read = commas if any(commas) else (), tuple(sorted(features.kinds.missing))
     return TrainedModel(features.names, labels, space, *found, report.absent_zero, *read)

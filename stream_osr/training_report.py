@@ -10,7 +10,7 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.kinds import Decided, Name
-from stream_osr.model.flags import Flags, each_flag
+from stream_osr.model.binary_features import BinaryFeatures, each_flag
 from stream_osr.model.subspace import Plan
 from stream_osr.reading import MISSING_NUMBERS, told_comma
 from stream_osr.showing import counted, shown
@@ -44,8 +44,8 @@ class TrainingReport:
     constant_features
         Features that did not vary: any value of theirs near the constant tells nothing.
     missing_values
-        Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
-        not full, the feature's mean.
+        Missing values in the training rows, completed class by class (`model/imputation.py`); with covariances that
+        are not full, the feature's mean.
     missing_numeric
         Share of the values of numeric features that were missing.
     absent_zero
@@ -268,7 +268,7 @@ def _doubts(labels: Sequence[str]) -> list[str]:
     ]
 
 
-def told_of_flags(flags: Flags, names: Sequence[Name]) -> dict[str, Any]:
+def told_of_flags(flags: BinaryFeatures, names: Sequence[Name]) -> dict[str, Any]:
     """Say what the report tells of categories that are given as numbers, by the names of all features."""
     own = sorted((sorted(members.tolist()), len(low)) for members, low, _ in each_flag(flags))
     kinds = [(tuple(names[at] for at in members), size) for members, size in own]

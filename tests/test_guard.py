@@ -18,7 +18,7 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, Trai
 from stream_osr.config import grouped
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.doors.archive import read_archive, write_archive
-from tests.doors.model import asked, cells_of, log_class_densities, menu_weights
+from tests.doors.model import log_class_densities, menu_weights, query_rows, responsibilities_of
 from tests.doors.stream import (
     ASKED,
     EXPECTED,
@@ -97,10 +97,10 @@ def test_cells_are_those_of_equation_10_without_the_row_itself() -> None:
     menu = dict(enumerate(menu_weights(franchise).tolist()))
     law = tables, menu
     subclass = np.where(dish >= n_classes, np.append(state.ids, -1)[dish - n_classes], -1)
-    who = asked(rows, known.prior)
-    found = cells_of(known, state, who, log_known, subclass=subclass, weight=window.weight)
+    who = query_rows(rows, known.prior)
+    found = responsibilities_of(known, state, who, log_known, subclass=subclass, weight=window.weight)
     np.testing.assert_allclose(found.sum(axis=1), 1)
-    as_references = cells_of(known, state, who, log_known)
+    as_references = responsibilities_of(known, state, who, log_known)
     alone = dish >= n_classes
     alone[alone] = [len(blocks[k]) == 1 for k in dish[alone].tolist()]
     assert (found[alone, dish[alone]] == 0).all(), "the only one of a subclass: without it there is none"

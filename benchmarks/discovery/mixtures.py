@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from benchmarks.discovery.streams import Problem, train
-from stream_osr.model.whitening import Space, unwhiten, whiten
+from stream_osr.model.whitening import Whitening, unwhiten, whiten
 
 COMPONENTS = (1, 2, 3, 5, 7, 10, 14)
 """Numbers of components that are tried."""
@@ -36,7 +36,7 @@ class Mixture(NamedTuple):
         Mean and lower Cholesky factor of the covariance, shapes (K, d) and (K, d, d).
     """
 
-    space: Space
+    space: Whitening
     label: np.ndarray
     weight: np.ndarray
     mean: np.ndarray

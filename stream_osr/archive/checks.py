@@ -150,7 +150,7 @@ def densities_fit(frozen: Form, known: Form) -> bool:
     """Check the frozen densities of known classes that have been checked."""
     found = densities(_memory(known))
     fits = near(frozen.log_weight, found.log_weight) and near(frozen.menu, found.menu)
-    for name, values in found.terms._asdict().items():
+    for name, values in found.student_terms._asdict().items():
         own = frozen.terms[name]
         if name == "values" and not values.shape[1]:
             fits &= own is None

@@ -15,13 +15,13 @@ import numpy as np
 from stream_osr.discovery.events import NEW_VALUE, Explanation, Movement
 from stream_osr.discovery.lifecycle import EXEMPLARS
 from stream_osr.discovery.reservoir import Reservoir
+from stream_osr.model.binary_features import texts_of
 from stream_osr.model.categories import log_table
 from stream_osr.model.dishes import Dishes, copy_slots
-from stream_osr.model.flags import texts_of
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import beside, by_distance, means_and_scales
-from stream_osr.model.whitening import Space, bent_scale, in_deviations, numeric, unwhiten
+from stream_osr.model.whitening import Whitening, bent_scale, in_deviations, numeric, unwhiten
 
 MOST_MOVED = 5
 """Features that are named as the ones that moved most."""
@@ -32,7 +32,7 @@ def explain(
     slot: int,
     known: Known,
     frozen: Densities,
-    space: Space,
+    space: Whitening,
     names: Sequence[Hashable],
     labels: Sequence[Any],
     categories: Sequence[Sequence[str]] = (),
@@ -48,7 +48,10 @@ def explain(
         counts = np.array([dishes.counts[slot], known.dishes.counts[near]])
         shares = np.split(np.exp(log_table(counts, known.prior)), known.prior.first[1:], axis=1)
         values = _values(
-            [*(names[at] for at in space.columns.tolist()), *(name for name, _ in texts_of(space.flags, names))],
+            [
+                *(names[at] for at in space.columns.tolist()),
+                *(name for name, _ in texts_of(space.binary_features, names)),
+            ],
             categories,
             shares,
         )
@@ -77,7 +80,7 @@ def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple
     return tuple(kept.keys[at] for at in by_distance(dishes, slot, kept.rows, known)[:EXEMPLARS])
 
 
-def explain_move(mean: Array, j: int, known: Known, space: Space, names: Sequence[Hashable]) -> Movement:
+def explain_move(mean: Array, j: int, known: Known, space: Whitening, names: Sequence[Hashable]) -> Movement:
     """Describe how known class ``j`` has moved to a mean of whitened rows, shape (d,) (see :class:`Movement`)."""
     members = np.flatnonzero(known.seated[j] > 0)
     share = known.seated[j, members] / known.seated[j, members].sum()
@@ -100,7 +103,7 @@ ROUNDING = 1e-9
 
 
 def values_of(
-    rows: Array, space: Space, names: Sequence[Hashable], categories: Sequence[Sequence[str]] = ()
+    rows: Array, space: Whitening, names: Sequence[Hashable], categories: Sequence[Sequence[str]] = ()
 ) -> dict[Hashable, list[Any]]:
     """Say what whitened rows were before, as far as the model keeps it.
 
@@ -136,7 +139,10 @@ def values_of(
     out: dict[Hashable, list[Any]] = {
         names[at]: raw[:, at].tolist() for at in np.flatnonzero(numeric(space)).tolist()
     }
-    given = [*(names[at] for at in space.columns.tolist()), *(name for name, _ in texts_of(space.flags, names))]
+    given = [
+        *(names[at] for at in space.columns.tolist()),
+        *(name for name, _ in texts_of(space.binary_features, names)),
+    ]
     begins = np.cumsum([0, *space.places.tolist()])
     for name, texts, begin, column in zip(given, categories, begins[:-1], rows.T[:count], strict=True):
         values = [None, *texts, NEW_VALUE]

@@ -12,7 +12,7 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
-from stream_osr.model.missing import NOTHING, Gaps, filled_in
+from stream_osr.model.missing import NOTHING, MissingPattern, filled_in
 from stream_osr.parallel import one_thread
 from stream_osr.stream import seating
 from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
@@ -55,7 +55,7 @@ class Arrivals(NamedTuple):
     rows: np.ndarray
     times: Sequence[float | None]
     keys: Sequence[Any]
-    gaps: Gaps | None = None
+    gaps: MissingPattern | None = None
     noticed: BatchFaults | None = None
 
 
@@ -65,7 +65,7 @@ def close_batch(
     arrived: Sequence[Arrived],
     evidence: Sequence[Evidence],
     parameters: Parameters,
-    gaps: Gaps | None = None,
+    gaps: MissingPattern | None = None,
     *,
     release: bool = False,
 ) -> tuple[Stream, BatchOutput]:
@@ -155,8 +155,8 @@ def _go_through(
 
 
 def without_repeats(
-    stream: Stream, rows: np.ndarray, gaps: Gaps, repeats: Sequence[int], parameters: Parameters
-) -> tuple[np.ndarray, Gaps]:
+    stream: Stream, rows: np.ndarray, gaps: MissingPattern, repeats: Sequence[int], parameters: Parameters
+) -> tuple[np.ndarray, MissingPattern]:
     """Put rows that the known classes draw in the place of those that repeat: no evidence of anything new."""
     rows, known, theirs = rows.copy(), range(len(stream.labels)), gaps._replace(pattern=gaps.pattern[repeats])
     rows[repeats] = seating.complete(stream.chains, rows[repeats], parameters, theirs, asked=-1, only=known)
@@ -172,7 +172,7 @@ def seat(
     stream: Stream,
     rows: np.ndarray,
     parameters: Parameters,
-    gaps: Gaps | None = None,
+    gaps: MissingPattern | None = None,
     repeats: Sequence[int] = (),
 ) -> tuple[list[ChainResult], Arrival | None]:
     """Let every chain seat the batch; references are asked beside it, and what is promised is kept.

@@ -16,12 +16,12 @@ from stream_osr.discovery.drift import start_drift
 from stream_osr.discovery.lives import Subclass, lifecycle
 from stream_osr.errors import InvalidParameter
 from stream_osr.kinds import recoded
-from stream_osr.model.between import Aside, nobody_aside, only_aside
 from stream_osr.model.franchise import CLOSED
+from stream_osr.model.lifecycle_moves import DormantSubclasses, no_dormant, only_dormant
 from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import width_of
-from stream_osr.model.transfer import Origin, Passage, class_of, move_in, origins, passage, restate
+from stream_osr.model.transfer import CategoryOrigin, CoordinateMap, class_of, move_in, origins, passage, restate
 from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import Chain
@@ -94,7 +94,7 @@ def carry_over(
         return with_estimate(trained, with_references(trained, stream._replace(decided=decided)), events)
 
 
-def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
+def find_way(its: TrainedModel, trained: TrainedModel) -> CoordinateMap:
     """Find the way from one model's coordinates to another's.
 
     Raises
@@ -113,7 +113,7 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
     return passage(its.space, trained.space, order, numbers)
 
 
-def _values_there(its: TrainedModel, trained: TrainedModel) -> list[Origin | None]:
+def _values_there(its: TrainedModel, trained: TrainedModel) -> list[CategoryOrigin | None]:
     """Say of each category of a model which of the earlier model's it was, and the numbers that values have there."""
     before, now = its.values, trained.values
     if before.keys() != now.keys():
@@ -123,8 +123,11 @@ def _values_there(its: TrainedModel, trained: TrainedModel) -> list[Origin | Non
             f"{differ}; {_REMEDY}"
         )
     numbers = [recoded(np.arange(float(len(before[name]))), before[name], own) for name, own in now.items()]
-    given = [Origin(list(before).index(name), number) for name, number in zip(now, numbers, strict=True)]
-    return [*given, *origins(its.space.flags, its.names, trained.space.flags, trained.names, len(before))]
+    given = [CategoryOrigin(list(before).index(name), number) for name, number in zip(now, numbers, strict=True)]
+    return [
+        *given,
+        *origins(its.space.binary_features, its.names, trained.space.binary_features, trained.names, len(before)),
+    ]
 
 
 def opened_since(its: TrainedModel, earlier: Stream, known: Sequence[Label]) -> tuple[Label, ...]:
@@ -155,7 +158,7 @@ def _carry(
     earlier: Stream,
     trained: TrainedModel,
     fresh: Chain,
-    way: Passage,
+    way: CoordinateMap,
     opened: Sequence[Label],
 ) -> tuple[Chain, list[list[int]], list[int]]:
     """Carry one chain over to a fresh one.
@@ -184,9 +187,9 @@ def _carry(
     known = fresh.known._replace(ids=fresh.known.ids + old.state.next_id)
     lives = {key: _with_rows(life, way, number) for key, life in old.life.subclasses.items()}
     here = restate(statistics_of(old.state.dishes, np.arange(len(old.state.ids))), way, prior, other)
-    aside = nobody_aside(other)
+    aside = no_dormant(other)
     if not number:
-        aside = Aside(old.aside.ids, restate(old.aside.statistics, way, prior, other))
+        aside = DormantSubclasses(old.aside.ids, restate(old.aside.statistics, way, prior, other))
     left: dict[int, int] = {}
     changed = its.fingerprint != trained.fingerprint  # other settings alone make no class known
     for ids, statistics in ((old.state.ids, here), aside) if changed else ():
@@ -198,7 +201,7 @@ def _carry(
             if owner is not None:
                 left[key] = owner
     kept = np.flatnonzero(~np.isin(old.state.ids, list(left)))
-    aside = only_aside(aside, set(aside.ids.tolist()) - set(left))
+    aside = only_dormant(aside, set(aside.ids.tolist()) - set(left))
     made = [_made_since(its, earlier, source, labels.index(label)) for label in opened]
     slots = np.concatenate([np.zeros(0, np.int64), *made])
     ids = np.append(old.state.ids[kept], old.known.ids[slots])
@@ -222,7 +225,7 @@ def _carry(
     return chain, [old.known.ids[own].tolist() for own in made], list(left)
 
 
-def _with_rows(life: Subclass, way: Passage, number: int) -> Subclass:
+def _with_rows(life: Subclass, way: CoordinateMap, number: int) -> Subclass:
     """Put the sample of a subclass into the new coordinates; only the leader keeps samples."""
     if life.kept is None or number:
         return life._replace(kept=None)

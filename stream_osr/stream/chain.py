@@ -11,9 +11,9 @@ from stream_osr.discovery.lifecycle import Changes
 from stream_osr.discovery.lives import Lifecycle, Subclass, lifecycle
 from stream_osr.model import edit
 from stream_osr.model import step as sampler
-from stream_osr.model.between import Aside, bring_back, nobody_aside
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Densities, Known, densities
+from stream_osr.model.lifecycle_moves import DormantSubclasses, bring_back, no_dormant
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.transfer import moved
 from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
@@ -75,7 +75,7 @@ class Chain(NamedTuple):
     frozen: Densities
     state: StreamState
     life: Lifecycle
-    aside: Aside
+    aside: DormantSubclasses
     check: ReferenceCheck | None = None
 
 
@@ -171,7 +171,7 @@ def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
 def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
     seats = known.size * min(1.0, lasting / known.size.sum())
     state = edit.seat_classes(sampler.open_stream(known, frozen), seats)
-    return Chain(known, frozen, state, lifecycle(), nobody_aside(known.prior))
+    return Chain(known, frozen, state, lifecycle(), no_dormant(known.prior))
 
 
 def opening_seats(known: Known, frozen: Densities) -> np.ndarray:

@@ -10,7 +10,7 @@ from stream_osr.config import Label
 from stream_osr.discovery.new_classes import NewClasses
 from stream_osr.discovery.summaries import ALL_MET, Group, Summary
 from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.marginal import of_slots, pour
+from stream_osr.model.marginal import add_statistics, of_slots
 from stream_osr.model.nearest import Nearest, nearest_known
 from stream_osr.stream.chain import sizes_of
 from stream_osr.stream.recognizer_state import RecognizerState
@@ -130,5 +130,5 @@ def _nearest(stream: Stream, key: int) -> Nearest:
 def _nearest_of_aside(stream: Stream, at: int) -> Nearest:
     chain = stream.chains[0]
     dishes = empty_dishes(1, chain.known.prior)
-    pour(dishes, 0, of_slots(chain.aside.statistics, [at]), chain.known.prior)
+    add_statistics(dishes, 0, of_slots(chain.aside.statistics, [at]), chain.known.prior)
     return nearest_known(dishes, 0, chain.known, chain.frozen)

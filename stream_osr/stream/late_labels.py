@@ -11,9 +11,9 @@ from stream_osr.config import Label, Parameters
 from stream_osr.discovery.lifecycle import without_row
 from stream_osr.discovery.lives import only, places_of
 from stream_osr.model import edit
-from stream_osr.model.between import withdraw_aside
 from stream_osr.model.edit import Seat
 from stream_osr.model.known import Known, learn_labelled
+from stream_osr.model.lifecycle_moves import withdraw_dormant
 from stream_osr.model.prior import homogeneous
 from stream_osr.stream.chain import Chain, refreshed
 from stream_osr.stream.class_shift import class_shifts
@@ -122,7 +122,7 @@ def _learn(
             state = edit.withdraw(state, row, seq, home, weight, before.prior)
             life = without_row(life, home, seq)
             if home in aside.ids:
-                aside = withdraw_aside(aside, home, row, before.prior)
+                aside = withdraw_dormant(aside, home, row, before.prior)
             if home in known.ids:  # it was named meanwhile
                 known = edit.take_out(known, home, row, edit.owner_of(known, home))
         old = known

@@ -12,11 +12,11 @@ from stream_osr.discovery import lifecycle
 from stream_osr.discovery.lifecycle import OnMenu
 from stream_osr.discovery.lives import Coming, Lifecycle, Members, Subclass, noted, places_of, united, with_lives
 from stream_osr.discovery.reservoir import Reservoir, exchange, keep
-from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
 from stream_osr.model.edit import slot_of, tables_of
-from stream_osr.model.noise_model import Noise
+from stream_osr.model.lifecycle_moves import LEAST_PART, bound, merge_if_same, only_dormant, split_if_two
 from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
+from stream_osr.model.unassigned import NoiseModel
 from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
@@ -61,7 +61,7 @@ class LifecycleTerms(NamedTuple):
 
     most: int
     most_aside: int
-    background: Noise
+    background: NoiseModel
     unknown_share: float
     announces: bool
 
@@ -178,7 +178,7 @@ def _join_same(followed: LifecycleUpdate, key: int) -> LifecycleUpdate:
         return followed  # it has been joined with another
     large = chain.state.dishes.size[slot_of(chain.state, key)] >= width_of(chain.known.prior)
     may_be = life.ids[life.noticed & (large | life.dormant)]
-    found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
+    found = merge_if_same(chain.known, chain.state, chain.aside, key, may_be)
     if found is None:
         return followed
     state, aside, other = found
@@ -219,7 +219,7 @@ def _part(followed: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
     if kept is not None:
         more = np.append(seqs, -1)[np.searchsorted(seqs, kept.seq)] != kept.seq
         seqs, rows = np.concatenate([seqs, kept.seq[more]]), np.concatenate([rows, kept.rows[more]])
-    found = part_if_two(chain.known, chain.state, key, rows, seqs)
+    found = split_if_two(chain.known, chain.state, key, rows, seqs)
     if found is None:
         return None
     keys = followed.recent.keys[at]
@@ -258,7 +258,7 @@ def _keep_within_bounds(followed: LifecycleUpdate, most: int, most_aside: int) -
     state, aside = bound(state, chain.aside, held, active)
     if len(aside.ids) > most_aside:
         sizes = aside.statistics.size
-        aside = only_aside(aside, lifecycle.best_supported(life, aside.ids, 0 * sizes, sizes, most_aside))
+        aside = only_dormant(aside, lifecycle.best_supported(life, aside.ids, 0 * sizes, sizes, most_aside))
     life, ended = lifecycle.forget(life, np.concatenate([state.ids, aside.ids]))
     after = chain._replace(state=state, aside=aside, life=life)
     return followed._replace(chain=after, ended=ended, seated=chain.state)

@@ -10,11 +10,26 @@ from stream_osr.config import Parameters
 from stream_osr.labels import unknown_label
 from stream_osr.model import step as sampler
 from stream_osr.model.known import log_class_densities
-from stream_osr.model.missing import NOTHING, Gaps, complete_rows, gaps_of, is_complete, opened
-from stream_osr.model.powers import bend
+from stream_osr.model.missing import (
+    NOTHING,
+    MissingPattern,
+    complete_rows,
+    is_complete,
+    missing_of,
+    with_open_directions,
+)
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.responsibilities import View, asked, cells_of, log_seats_of, look, look_closely, view
+from stream_osr.model.responsibilities import (
+    View,
+    log_seats_of,
+    look,
+    look_closely,
+    query_rows,
+    responsibilities_of,
+    view,
+)
 from stream_osr.model.whitening import whiten
+from stream_osr.model.yeo_johnson import bend
 from stream_osr.parallel import one_thread
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
@@ -66,10 +81,10 @@ class PredictiveCache:
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
         values = believable(self.stream, values)
-        if np.isnan(values).any() and not is_complete(gaps := gaps_of(self._space, values)):
+        if np.isnan(values).any() and not is_complete(gaps := missing_of(self._space, values)):
             found = self._with_gaps(values, gaps)
         else:
-            found = self._look(bend(self._space.powers, values), self._views)
+            found = self._look(bend(self._space.yeo_johnson, values), self._views)
         return found[0] if self._shifted else self._final(*found)
 
     def of_whitened(self, rows: np.ndarray) -> np.ndarray:
@@ -83,9 +98,9 @@ class PredictiveCache:
             mean = call_known(mean, plausible(self._references, log_density, self._max_false_unknown))
         return shift_odds(self.stream.odds, mean)
 
-    def _with_gaps(self, values: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray | None]:
+    def _with_gaps(self, values: np.ndarray, gaps: MissingPattern) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows of which something is missing, a pattern at a time."""
-        whole, parts, bent = self._views, [], bend(self._space.powers, values)
+        whole, parts, bent = self._views, [], bend(self._space.yeo_johnson, values)
         for pattern in range(NOTHING, len(gaps.rank)):
             at = np.flatnonzero(gaps.pattern == pattern)
             if pattern == NOTHING:
@@ -93,7 +108,7 @@ class PredictiveCache:
                 continue
             of = gaps._replace(pattern=gaps.pattern[at])
             middle = complete_rows(whole[0], whiten(self._space, values[at]), of, None)
-            views = [opened(each, gaps, pattern) for each in whole]
+            views = [with_open_directions(each, gaps, pattern) for each in whole]
             parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(gaps.rank[pattern]))))
         order = np.argsort(np.concatenate([at for at, _, _ in parts]))
         densities = [density for _, _, density in parts if density is not None]
@@ -122,11 +137,13 @@ class PredictiveCache:
         chains = self._chains
         if not self._closely:
             return mean_of([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
-        who = asked(rows, chains[0].known.prior)
+        who = query_rows(rows, chains[0].known.prior)
         densities = [log_class_densities(c.known, c.frozen, who.rows)[0] for c in chains]
         mean = np.asarray(np.mean(densities, axis=0))
         found = [
-            self._balanced(number, cells_of(chain.known, chain.state, who, density), density, density, mean)
+            self._balanced(
+                number, responsibilities_of(chain.known, chain.state, who, density), density, density, mean
+            )
             for number, (chain, density) in enumerate(zip(chains, densities, strict=True))
         ]
         return mean_of(found), mean

@@ -17,7 +17,7 @@ from stream_osr.discovery.summaries import Unmet, begin
 from stream_osr.errors import NotTrained
 from stream_osr.features import Features
 from stream_osr.kinds import Name
-from stream_osr.model.missing import gaps_of
+from stream_osr.model.missing import missing_of
 from stream_osr.model.whitening import whiten
 from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
 from stream_osr.stream.faults import believable, notice
@@ -155,7 +155,7 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
         if usual is not None:
             noticed = notice(usual, state.stream, values)
             values = noticed.values
-        gaps = gaps_of(space, values)
+        gaps = missing_of(space, values)
         arrived = Arrivals(whiten(space, values), times, keys, gaps, noticed)
     later, now = list[Evidence](), state.evidence
     if state.evidence:
@@ -196,7 +196,7 @@ def labelled(state: RecognizerState, values: np.ndarray, label: Label) -> Eviden
     trained, stream = state.running
     rows = believable(stream, values[None])
     row, asked = whiten(trained.space, rows), state.asked
-    gaps = gaps_of(trained.space, rows)
+    gaps = missing_of(trained.space, rows)
     known = None
     if label in stream.labels:
         known = range(at := stream.labels.index(label), at + 1)

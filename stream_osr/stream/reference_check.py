@@ -22,7 +22,7 @@ from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_densities, log_new
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.responsibilities import Asked, Said, asked, place_of, terms_of, weigh_into
+from stream_osr.model.responsibilities import QueryDensities, QueryRows, place_of, query_rows, terms_of, weigh_into
 from stream_osr.model.step import BatchResult
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
@@ -150,7 +150,7 @@ class ReferenceModel(NamedTuple):
     levels: ReferenceLevels
     theirs: Theirs
     log_new: dict[int, tuple[Known, np.ndarray]]
-    asked: list[Asked]
+    asked: list[QueryRows]
     rows: np.ndarray
 
     def new_of(self, known: Known) -> np.ndarray:
@@ -160,12 +160,12 @@ class ReferenceModel(NamedTuple):
             self.log_new[key] = (known, _twice(log_new(known, homogeneous(self.rows))))
         return self.log_new[key][1]
 
-    def asked_of(self, prior: Prior) -> Asked | None:
+    def asked_of(self, prior: Prior) -> QueryRows | None:
         """Rows of the references, prepared; ``None``: that would take too much room."""
         if (len(self.rows) + ASKED) * (prior.n_features + 1) * (prior.n_features + 2) // 2 > KEPT:
             return None
         if not self.asked:
-            self.asked.append(asked(_twice(self.rows), prior))
+            self.asked.append(query_rows(_twice(self.rows), prior))
         return self.asked[0]
 
     def levels_of(self, log_density: np.ndarray) -> np.ndarray:
@@ -278,11 +278,11 @@ def ask_references(
     if kept is None:
         number = np.arange(begin, begin + many) % count
         moved = 0.0 if shifts is None else shifts[references.group[number]]
-        theirs = asked(references.rows[number] + moved, prior)
+        theirs = query_rows(references.rows[number] + moved, prior)
     else:
-        theirs = Asked(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
+        theirs = QueryRows(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
     waiting = len(seated[0].result.window_seq) if parameters.decision_delay else 0
-    ours = asked(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
+    ours = query_rows(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
     level, tail = np.zeros(0, np.int64), np.zeros(0)
     if independent is not None:
         typical, of_references = typicality_of(references)
@@ -329,8 +329,8 @@ class _Turn(NamedTuple):
 
     at: slice
     stay: bool
-    theirs: Asked
-    ours: Asked
+    theirs: QueryRows
+    ours: QueryRows
     level: np.ndarray
     tail: np.ndarray
     independent: float
@@ -342,11 +342,11 @@ class _Sides(NamedTuple):
     Of the others ``unknown`` says how probable the sampler has it that they are unknown, shape (m,).
     """
 
-    references: Asked
-    of_references: Said
+    references: QueryRows
+    of_references: QueryDensities
     theirs: Theirs
-    others: Asked
-    of_others: Said
+    others: QueryRows
+    of_others: QueryDensities
     unknown: np.ndarray
 
 
@@ -361,15 +361,15 @@ def _follow_balance(
     theirs = Theirs(*(column[at] for column in model.theirs))
     fresh = model.new_of(known)[at] if stay else log_new(known, rows.rows)
     nobody = np.full(first, -1)
-    of_references = Said(theirs.log_density, fresh, nobody, np.zeros(first))
+    of_references = QueryDensities(theirs.log_density, fresh, nobody, np.zeros(first))
     weight = np.full(n + waiting, 0.5 ** (n / parameters.half_life))
-    said = Said(result.log_density, result.log_density_new, result.subclass, weight)
+    said = QueryDensities(result.log_density, result.log_density_new, result.subclass, weight)
     unknown = result.probabilities[:, -1]
     if waiting:
         weight[n:] *= chain.state.window.weight[:waiting]
         window = result.window_log_density, log_new(known, ours.rows[n:]), result.window_subclass
         columns = [np.concatenate([own, more[:waiting]]) for own, more in zip(said[:3], window, strict=True)]
-        said = Said(columns[0], columns[1], columns[2], weight)
+        said = QueryDensities(columns[0], columns[1], columns[2], weight)
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
     sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
     due = chain.check is None or chain.check.estimated_at < 0 or state.seen - chain.check.estimated_at >= ANEW
@@ -475,7 +475,7 @@ def recounted(chains: Chains, recent: RecentInstances, references: References) -
     rows = recent.rows[-RECOUNTED:]
     if not len(rows):
         return chains
-    who = asked(rows, chains[0].known.prior)
+    who = query_rows(rows, chains[0].known.prior)
     product = who.product if who.product.size else None
     density = np.mean([log_densities(c.known, c.frozen, who.rows, product)[0] for c in chains], axis=0)
     level = levels_within(density, np.zeros(len(rows)), typicality_of(references)[0].bounds)

@@ -13,7 +13,7 @@ from stream_osr.discovery.lives import places_of
 from stream_osr.model import edit
 from stream_osr.model import step as sampler
 from stream_osr.model.franchise import StreamState
-from stream_osr.model.missing import Gaps, complete_rows, is_complete
+from stream_osr.model.missing import MissingPattern, complete_rows, is_complete
 from stream_osr.model.responsibilities import nearby, view
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
@@ -92,7 +92,7 @@ def complete(
     chains: Chains,
     rows: np.ndarray,
     parameters: Parameters,
-    gaps: Gaps | None,
+    gaps: MissingPattern | None,
     *,
     asked: int = 0,
     only: range | None = None,
@@ -109,7 +109,11 @@ def complete(
 
 
 def seat(
-    chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None, gain: np.ndarray | None = None
+    chains: Chains,
+    rows: np.ndarray,
+    parameters: Parameters,
+    gaps: MissingPattern | None = None,
+    gain: np.ndarray | None = None,
 ) -> list[ChainResult]:
     """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
     settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)

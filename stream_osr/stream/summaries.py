@@ -13,7 +13,7 @@ from stream_osr.discovery.events import Explanation
 from stream_osr.discovery.explain import explain
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile, restore
 from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour, statistics_of
+from stream_osr.model.marginal import Statistics, add_statistics, of_nobody, of_slots, statistics_of
 from stream_osr.model.prior import Prior, statistics_shape
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
@@ -142,7 +142,7 @@ def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explan
     """Say what a subclass is like that is known by its statistics alone."""
     known = trained.known
     dishes = empty_dishes(1, known.prior)
-    pour(dishes, 0, statistics, known.prior)
+    add_statistics(dishes, 0, statistics, known.prior)
     return explain(
         dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels, trained.categories
     )

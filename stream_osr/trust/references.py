@@ -33,14 +33,14 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
+from stream_osr.model.binary_features import OF_FLAG
 from stream_osr.model.categories import base_of
-from stream_osr.model.flags import OF_FLAG
 from stream_osr.model.jit import Array
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
-from stream_osr.model.whitening import Space, even_where_open, fit_mixed, whiten
+from stream_osr.model.whitening import Whitening, even_where_open, fit_mixed, whiten
 
 FOLDS = 10
 NO_GAIN = np.zeros(0)
@@ -110,7 +110,7 @@ def unseen_densities(
     X: Array,
     group: Array,
     p: Parameters,
-    space: Space,
+    space: Whitening,
     trainings: Sequence[Training],
     left_out: Sequence[Array],
     plan: Plan | None = None,
@@ -166,7 +166,7 @@ def own_density(log_density: Sequence[Array], group: Array) -> float:
 
 
 def unseen_rows(
-    X: Array, group: Array, p: Parameters, space: Space, trainings: Sequence[Training], order: Array | None = None
+    X: Array, group: Array, p: Parameters, space: Whitening, trainings: Sequence[Training], order: Array | None = None
 ) -> Array:
     """Whitened training rows, shape (n, C + d), as the model would see them had they not been in training.
 
@@ -184,13 +184,13 @@ def unseen_rows(
 def _divided(group: Array, p: Parameters, training: Training, order: Array | None) -> Array | None:
     """Return the number of the fold of each instance, shape (n,); ``None``: each is left out alone."""
     freedom = len(group) - len(np.unique(group))
-    plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.space.columns)
+    plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.whitening.columns)
     if plenty and order is None:
         return None
     return _folds(group, p.seed) if order is None else _blocks(group, order)
 
 
-def _without_own_values(X: Array, space: Space, fold: Array) -> Array:
+def _without_own_values(X: Array, space: Whitening, fold: Array) -> Array:
     """Give raw rows whose value of a category occurs in their fold alone one that training did not have.
 
     Of very many values only the commonest have a place of their own: of the values that occur in the other rows as
@@ -243,7 +243,7 @@ def _without(
     seen: Array,
     group: Array,
     p: Parameters,
-    space: Space,
+    space: Whitening,
     trainings: Sequence[Training],
     plan: Plan | None,
     effective: float,
@@ -253,9 +253,13 @@ def _without(
     try:
         places = np.zeros(X.shape[1], np.int64)
         places[space.columns] = space.places[: len(space.columns)]
-        places[space.flags.members] = OF_FLAG
+        places[space.binary_features.members] = OF_FLAG
         pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-        kinds: dict[str, Any] = {"flags": space.flags, "powers": space.powers, "open_categories": space.open}
+        kinds: dict[str, Any] = {
+            "binary_features": space.binary_features,
+            "yeo_johnson": space.yeo_johnson,
+            "open_categories": space.open,
+        }
         other = fit_mixed(X[rest], group[rest], places, **kinds, plan=plan, **pca)
     except InvalidParameter:  # the others do not span the components of the PCA
         other = space
@@ -271,13 +275,16 @@ def _without(
         seating.franchise.alpha[:] = training.seating.franchise.alpha[0]
         seating.franchise.gamma[:] = training.seating.franchise.gamma[0]
         known, _ = summarize(
-            training._replace(space=other, prior=prior, seating=seating), p.epsilon, p.background_component, effective
+            training._replace(whitening=other, prior=prior, seating=seating),
+            p.epsilon,
+            p.background_component,
+            effective,
         )
         out.append(log_densities(known, densities(known), asked)[0] + volume)
     return out
 
 
-def _rebased(prior: Prior, rows: Array, group: Array, space: Space) -> Prior:
+def _rebased(prior: Prior, rows: Array, group: Array, space: Whitening) -> Prior:
     """Let the base measure of the categories be that of these instances; concentrations stay."""
     if not len(prior.first):
         return prior

@@ -20,7 +20,7 @@ from stream_osr import (
 )
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
 from tests.doors.discovery import Changes, exemplars, keep, lifecycle, with_lives, without_lives
-from tests.doors.model import between, both, edit, homogeneous, statistics_of, whiten
+from tests.doors.model import both, edit, homogeneous, lifecycle_moves, statistics_of, whiten
 from tests.doors.stream import (
     Chain,
     IdentityChanges,
@@ -236,23 +236,25 @@ def test_set_aside_and_brought_back(two):
     state = two.state
     at = edit.slot_of(state, older)
     statistics = statistics_of(state.dishes, np.array([at]))
-    aside = between.Aside(np.array([older, 900]), both(statistics, statistics_of(state.dishes, np.array([0]))))
+    aside = lifecycle_moves.DormantSubclasses(
+        np.array([older, 900]), both(statistics, statistics_of(state.dishes, np.array([0])))
+    )
     # as if it had been set aside, and came back into the younger one
     rest = edit.merge(state, younger, older, prior)
     before = int(rest.dishes.size[edit.slot_of(rest, younger)])
-    back, left = between.bring_back(rest, aside, older, younger, prior)
+    back, left = lifecycle_moves.bring_back(rest, aside, older, younger, prior)
     assert left.ids.tolist() == [900]
     assert int(back.dishes.size[edit.slot_of(back, older)]) == before + statistics.size[0]
     assert younger not in back.ids
     # and with nobody at a table
-    alone, left = between.bring_back(back, left, 900, None, prior)
+    alone, left = lifecycle_moves.bring_back(back, left, 900, None, prior)
     assert not len(left.ids)
     slot = edit.slot_of(alone, 900)
     assert edit.tables_of(alone)[slot] == 0
     assert alone.franchise.held[n_classes + slot] == 1
     assert alone.franchise.total[0] == pytest.approx(back.franchise.total[0] + 1)
     check_chain(two._replace(state=alone._replace(next_id=901), life=lifecycle()), n_classes)
-    away, kept = between.set_aside(alone, left, {900})
+    away, kept = lifecycle_moves.make_dormant(alone, left, {900})
     assert kept.ids.tolist() == [900]
     np.testing.assert_array_equal(kept.statistics.matrix[0], alone.dishes.matrix[slot])
     assert 900 not in away.ids
@@ -263,10 +265,10 @@ def test_a_row_taken_out_of_one_that_is_set_aside(two):
     key, _ = largest(two)
     prior = two.known.prior
     at = edit.slot_of(two.state, key)
-    aside = between.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
+    aside = lifecycle_moves.DormantSubclasses(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
     dish = two.state.franchise.table_dish[two.state.window.table] - len(two.known.size)
     row = two.state.window.rows[np.flatnonzero(dish == at)[0]]
-    less = between.withdraw_aside(aside, key, row[:-1], prior)
+    less = lifecycle_moves.withdraw_dormant(aside, key, row[:-1], prior)
     assert less.statistics.size[0] == aside.statistics.size[0] - 1
     np.testing.assert_allclose(less.statistics.matrix[0] + np.outer(row, row), aside.statistics.matrix[0], atol=1e-9)
     assert homogeneous(row[None, :-1])[0] == pytest.approx(row)
