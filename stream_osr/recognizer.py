@@ -30,8 +30,8 @@ from stream_osr.config import (
 )
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
-from stream_osr.discovery.new_classes import Measured, NewClasses
-from stream_osr.discovery.summaries import Signals, Summary, Unmet
+from stream_osr.discovery.new_classes import NewClasses, SubclassDistances
+from stream_osr.discovery.summaries import SchemaMismatch, Signals, Summary
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
 from stream_osr.features import check_mapping, check_rows, frame_matrix, frame_rows
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
@@ -148,7 +148,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     value: RecognizerState = field(init=False)
 
     _predictive_cache: PredictiveCache | None = field(init=False, default=None)
-    _measured: tuple[Measured, ...] | None = field(init=False, default=None)
+    _measured: tuple[SubclassDistances, ...] | None = field(init=False, default=None)
     _warned: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -689,7 +689,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         waits for its batch is dropped. A class that nothing is left of is removed, unless decisions have named it:
         then it stays, and nothing is recognized as it. The last 100 actions can be taken back.
 
-        A :class:`NamingUndone` event tells of promotions and mutes that are taken back; labels have no events.
+        A :class:`ActionUndone` event tells of promotions and mutes that are taken back; labels have no events.
 
         Raises
         ------
@@ -1159,7 +1159,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                 counters=Counter(state["counters"]),
                 decisions=deque(state["decisions"]),
                 events=deque(state["events"]),
-                unmet=unmet and Unmet(frozenset(unmet[0]), frozenset(unmet[1]), unmet[2]),
+                unmet=unmet and SchemaMismatch(frozenset(unmet[0]), frozenset(unmet[1]), unmet[2]),
             )
         except (LookupError, TypeError, ValueError) as error:
             why = printable(str(error), 300)

@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.dependent import judge_in_order
-from stream_osr.discovery.data_quality import Usual, usual_columns
+from stream_osr.discovery.data_quality import UsualColumns, usual_columns
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name, numbers_of, recoded
@@ -101,7 +101,7 @@ class TrainedModel:
     background: Background
     categories: tuple[tuple[str, ...], ...] = ()
     order: ArrivalOrder | None = None
-    usual: Usual | None = None
+    usual: UsualColumns | None = None
     absent_zero: tuple[Name, ...] = ()
     commas: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()

@@ -193,7 +193,7 @@ def test_explanations_say_which_values_are_new() -> None:
     assert first.explanation.values["way"]["share"] > 0.8
     assert first.explanation.values["way"]["usual_share"] < first.explanation.values["way"]["share"] - 0.01
     share = round(100 * first.explanation.values["way"]["share"])
-    assert first.explanation.told == (
+    assert first.explanation.category_texts == (
         f"way: a new value {share} %, {first.explanation.values['way']['usual']} usual",
     )
     assert set(first.explanation.mean) == set(first.explanation.shift) == {"a", "b"}

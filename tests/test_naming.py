@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.paper.protocol import split
 from stream_osr import (
+    ActionUndone,
     Decision,
     ModelOptions,
-    NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
     SubclassEmerged,
@@ -408,7 +408,7 @@ def test_undoing_a_promotion_at_once_leaves_nothing_behind(label, arguments):
     assert content(model) != before
     model.undo()
     assert content(model) == before
-    events = [e for e in told(model)[1] if isinstance(e, NamingUndone)]
+    events = [e for e in told(model)[1] if isinstance(e, ActionUndone)]
     assert [(e.action, e.label) for e in events] == [("promotion", label)]
 
 
@@ -678,7 +678,7 @@ def test_nothing_is_told_of_what_is_muted(trained):
         model.mute(ids)
     model.undo()
     assert ids[0] in model.new_classes().candidates[0].subclasses
-    undone = next(e for e in told(model)[1] if isinstance(e, NamingUndone))
+    undone = next(e for e in told(model)[1] if isinstance(e, ActionUndone))
     still = tuple(key for key in ids if key in model.value.stream.state.ids)
     assert (undone.action, undone.subclass_ids, undone.label) == ("mute", still, None)
 

@@ -17,7 +17,7 @@ from stream_osr.archive.form import Form, Refused, form_of, in_memory
 from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS, ROWS
 from stream_osr.archive.rules import Rule, Scope, need
 from stream_osr.config import Arguments, Parameters, archived
-from stream_osr.discovery.lives import RECENT
+from stream_osr.discovery.histories import RECENT
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
 from stream_osr.errors import PersistenceError
 from stream_osr.labels import check_label, unknown_label

@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_osr.archive.form import Kind
 from stream_osr.archive.rules import Row, read_table
-from stream_osr.discovery import events, lives, reservoir
+from stream_osr.discovery import events, histories, reservoir
 from stream_osr.model.binary_features import NO_BINARY_FEATURES, BinaryFeatures
 from stream_osr.model.jit import Array
 from stream_osr.model.prior import width_of
@@ -41,7 +41,12 @@ RENAMED = {
     "Terms": "StudentTerms",
     "Aside": "DormantSubclasses",
     "Order": "ArrivalOrder",
+    "Usual": "UsualColumns",
+    "Columns": "ColumnStates",
     "Tracked": "TrackedLocations",
+    "Member": "SubclassMember",
+    "Subclass": "SubclassHistory",
+    "NamingUndone": "ActionUndone",
 }
 """Records that have another name in memory than in archives."""
 
@@ -49,6 +54,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     "Known": {"broad": "background_components"},
     "Densities": {"terms": "student_terms"},
     "Space": {"flags": "binary_features", "powers": "yeo_johnson"},
+    "UsualCopies": {"told": "reported_from"},
 }
 """Fields that have another name in memory than in archives."""
 
@@ -136,7 +142,7 @@ OF: Mapping[str, Callable[..., Any]] = {
     "Stream": stream_of,
     "Chain": lambda guard, **fields: Chain(check=guard, **fields),
     "Reservoir": lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),
-    "Lifecycle": lives.lifecycle,
+    "Lifecycle": histories.lifecycle,
     "Called": lambda doubt, **fields: Called(
         **_to_memory("Called", fields), doubt=NO_DOUBT if doubt is None else doubt
     ),

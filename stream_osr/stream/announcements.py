@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from stream_osr.config import Label
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.explain import exemplars, explain
+from stream_osr.discovery.histories import trend
 from stream_osr.discovery.lifecycle import EXEMPLARS, estimate_new_classes, worth_telling
-from stream_osr.discovery.lives import trend
 from stream_osr.model.franchise import StreamState
 from stream_osr.stream.chain import Chain, LifecycleUpdate, sizes_of
 from stream_osr.trained import TrainedModel

@@ -13,7 +13,7 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import start_drift
-from stream_osr.discovery.lives import Subclass, lifecycle
+from stream_osr.discovery.histories import SubclassHistory, lifecycle
 from stream_osr.errors import InvalidParameter
 from stream_osr.kinds import recoded
 from stream_osr.model.franchise import CLOSED
@@ -85,7 +85,7 @@ def carry_over(
         counts = dict(zip(earlier.labels, earlier.decided, strict=False))
         decided = (*(counts.get(label, 0) for label in stream.labels), earlier.decided[-1])
         common, ended = about(trained, stream.state), earlier.life.subclasses
-        told_of = set(earlier.life.ids[earlier.life.told_of].tolist())
+        told_of = set(earlier.life.ids[earlier.life.announced_unmuted].tolist())
         events: list[ev.Event] = [
             ev.SubclassForgotten(subclass_id=key, last_seen=ended[key].last, **common)
             for key in carried[0][2]
@@ -225,14 +225,14 @@ def _carry(
     return chain, [old.known.ids[own].tolist() for own in made], list(left)
 
 
-def _with_rows(life: Subclass, way: CoordinateMap, number: int) -> Subclass:
+def _with_rows(life: SubclassHistory, way: CoordinateMap, number: int) -> SubclassHistory:
     """Put the sample of a subclass into the new coordinates; only the leader keeps samples."""
     if life.kept is None or number:
         return life._replace(kept=None)
     return life._replace(kept=life.kept._replace(rows=way.of(life.kept.rows)))
 
 
-def _rows_of(key: int, number: int, life: Subclass | None, recent: RecentInstances) -> np.ndarray:
+def _rows_of(key: int, number: int, life: SubclassHistory | None, recent: RecentInstances) -> np.ndarray:
     """Rows of a subclass that are there, in the new coordinates: the sample, or the latest that are remembered."""
     if life is not None and life.kept is not None and len(life.kept.rows):
         return np.ascontiguousarray(life.kept.rows)

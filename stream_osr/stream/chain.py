@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.lifecycle import Changes
-from stream_osr.discovery.lives import Lifecycle, Subclass, lifecycle
+from stream_osr.discovery.histories import Lifecycle, SubclassHistory, lifecycle
+from stream_osr.discovery.lifecycle import LifecycleChanges
 from stream_osr.model import edit
 from stream_osr.model import step as sampler
 from stream_osr.model.franchise import StreamState
@@ -143,8 +143,8 @@ class LifecycleUpdate(NamedTuple):
     chain: Chain
     recent: RecentInstances
     identities: IdentityChanges
-    changes: Changes
-    ended: dict[int, Subclass]
+    changes: LifecycleChanges
+    ended: dict[int, SubclassHistory]
     seated: StreamState
     refuted: tuple[int, ...] = ()
     regained: int = 0
@@ -157,9 +157,9 @@ class LifecycleUpdate(NamedTuple):
         return self._replace(chain=chain, recent=recent, identities=self.identities.then(later))
 
 
-def without(changes: Changes, gone: Collection[int]) -> Changes:
+def without(changes: LifecycleChanges, gone: Collection[int]) -> LifecycleChanges:
     """Leave some subclasses out of what is told."""
-    return Changes(*(tuple(key for key in kind if key not in gone) for kind in changes))
+    return LifecycleChanges(*(tuple(key for key in kind if key not in gone) for kind in changes))
 
 
 def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:

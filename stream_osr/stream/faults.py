@@ -11,9 +11,9 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.data_quality import (
     WINDOW,
-    Columns,
+    ColumnStates,
     Fault,
-    Usual,
+    UsualColumns,
     copies_of,
     fingerprints,
     follow_columns,
@@ -44,13 +44,13 @@ class BatchFaults(NamedTuple):
     """
 
     values: np.ndarray
-    columns: Columns
+    columns: ColumnStates
     begun: Sequence[Fault]
     rows: np.ndarray
     repeats: dict[int, int | Copy]
 
 
-def notice(usual: Usual, stream: Stream, values: np.ndarray) -> BatchFaults:
+def notice(usual: UsualColumns, stream: Stream, values: np.ndarray) -> BatchFaults:
     """Look at raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
 
     A row that repeats is missing altogether.
@@ -165,7 +165,7 @@ def settle_faults(
             copies[row] = Copy(row, raw[came[0]], decisions[came[0]])
     for row in {int(noticed.rows[at]) for at in noticed.repeats}:
         size = int((together == row).sum())
-        if size >= usual.rows.told and not copies[row].repeats:
+        if size >= usual.rows.reported_from and not copies[row].repeats:
             copies[row] = copies[row]._replace(repeats=True)
             first = copies[row].decision
             moment = ev.Moment(first.seq, first.t, first.key)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_osr.discovery.histories import leave, places_of, with_lives, without_lives
 from stream_osr.discovery.lifecycle import begin_emerged
-from stream_osr.discovery.lives import leave, places_of, with_lives, without_lives
 from stream_osr.model.lifecycle_moves import GatheredSubclass, gather
 from stream_osr.model.unassigned import Alternatives, NoiseModel, UnassignedRows, is_broad, outweighs_noise
 from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, without
@@ -93,7 +93,7 @@ def _settled(chain: Chain, noise: NoiseModel) -> np.ndarray:
     """
     state, life = chain.state, chain.life
     broad = places_of(state.ids[is_broad(state.dishes, chain.known.prior, noise)], life.ids) >= 0
-    return np.concatenate([life.ids[life.owned | (life.told_of & ~broad)], chain.aside.ids])
+    return np.concatenate([life.ids[life.owned | (life.announced_unmuted & ~broad)], chain.aside.ids])
 
 
 def _unknown(recent: RecentInstances, number: int, least: float) -> np.ndarray:

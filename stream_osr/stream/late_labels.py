@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label, Parameters
+from stream_osr.discovery.histories import only, places_of
 from stream_osr.discovery.lifecycle import without_row
-from stream_osr.discovery.lives import only, places_of
 from stream_osr.model import edit
 from stream_osr.model.edit import Seat
 from stream_osr.model.known import Known, learn_labelled
@@ -130,7 +130,7 @@ def _learn(
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
         done.append((*_grown(old, known), seat))
     left = places_of(np.concatenate([state.ids, aside.ids]), life.ids) < 0  # by their last instance
-    gone = left & ~life.told_of
+    gone = left & ~life.announced_unmuted
     life = only(life, ~gone) if gone.any() else life
     return refreshed(chain._replace(state=state, life=life, aside=aside), known), done
 

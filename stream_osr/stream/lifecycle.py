@@ -9,8 +9,17 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery import lifecycle
+from stream_osr.discovery.histories import (
+    Coming,
+    Lifecycle,
+    MemberColumns,
+    SubclassHistory,
+    noted,
+    places_of,
+    united,
+    with_lives,
+)
 from stream_osr.discovery.lifecycle import OnMenu
-from stream_osr.discovery.lives import Coming, Lifecycle, Members, Subclass, noted, places_of, united, with_lives
 from stream_osr.discovery.reservoir import Reservoir, exchange, keep
 from stream_osr.model.edit import slot_of, tables_of
 from stream_osr.model.lifecycle_moves import LEAST_PART, bound, merge_if_same, only_dormant, split_if_two
@@ -40,7 +49,7 @@ TRIED_AGAIN = 1.25
 """A subclass that stayed whole is tried again when it has grown by so much."""
 
 
-Came = tuple[Members, np.ndarray]
+Came = tuple[MemberColumns, np.ndarray]
 """What lives remember of some instances, and the times and keys of these."""
 
 
@@ -139,7 +148,7 @@ def _coming(result: BatchResult, recent: RecentInstances, came: Came) -> Coming:
     there = at >= 0
     moved = members(recent, at[there])
     seats = np.concatenate([result.moved_to[there], result.subclass])
-    both = Members(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
+    both = MemberColumns(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
     return Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
 
 
@@ -197,7 +206,7 @@ def _part_each(followed: LifecycleUpdate) -> LifecycleUpdate:
     life, state = followed.chain.life, followed.chain.state
     size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
     least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.lives["tried_size"])
-    grown = np.flatnonzero(life.told_of & (size >= least))
+    grown = np.flatnonzero(life.announced_unmuted & (size >= least))
     whole = []
     for at in grown[np.argsort(life.ids[grown])].tolist():
         parted = _part(followed, int(life.ids[at]))
@@ -239,7 +248,7 @@ def _part(followed: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
     return followed._replace(changes=followed.changes._replace(grew=grew))
 
 
-def _of_part(life: Subclass, share: float, size: int, kept: Reservoir) -> Subclass:
+def _of_part(life: SubclassHistory, share: float, size: int, kept: Reservoir) -> SubclassHistory:
     """Make the life of one part of a subclass, told of by the parting; it may be parted in turn."""
     life = life._replace(arrivals=life.arrivals * share, usual=life.usual * share)
     return life._replace(announced_size=size, tried_size=0, kept=kept)
@@ -249,7 +258,7 @@ def _keep_within_bounds(followed: LifecycleUpdate, most: int, most_aside: int) -
     """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
     chain = followed.chain
     life, state, sizes = chain.life, chain.state, chain.state.dishes.size
-    held = lifecycle.held_on_menu(life.ids, life.lives, state.ids, sizes)
+    held = lifecycle.kept_on_menu(life.ids, life.lives, state.ids, sizes)
     active = held
     if held.sum() > most:
         seats = state.franchise.seated[0, len(chain.known.size) :]

@@ -10,8 +10,8 @@ from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import Drift, UnknownRate, follow, follow_rate, start_rate
 from stream_osr.discovery.explain import explain_move
+from stream_osr.discovery.histories import places_of
 from stream_osr.discovery.lifecycle import comes_as_usual
-from stream_osr.discovery.lives import places_of
 from stream_osr.discovery.signal_table import count_signals
 from stream_osr.discovery.summaries import Signals
 from stream_osr.model.dependence import CORRELATED_STREAM, LEAST_STREAM_PAIRS, correlation_by_class, correlation_of

@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.lives import Subclass, with_lives, without_lives
+from stream_osr.discovery.histories import SubclassHistory, with_lives, without_lives
 from stream_osr.errors import InvalidSubclass
 from stream_osr.model import edit
 from stream_osr.model.dishes import log_predictives
@@ -169,7 +169,7 @@ def _describe(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]
     return describe(trained, stream.labels, first._replace(life=life), key)
 
 
-def _life_of(stream: Stream, number: int, key: int) -> Subclass:
+def _life_of(stream: Stream, number: int, key: int) -> SubclassHistory:
     """Life of a subclass; made of the remembered instances where nothing has arrived in it."""
     known, recent = stream.chains[number].life.subclasses.get(key), stream.recent
     if known is not None:
@@ -177,9 +177,9 @@ def _life_of(stream: Stream, number: int, key: int) -> Subclass:
     at = remembered(recent, number, key)
     if not len(at):
         now = Moment(stream.state.seen - 1, None, None)
-        return Subclass(now, now)
+        return SubclassHistory(now, now)
     first, last = (Moment(recent.seq + end, recent.times[end], recent.keys[end]) for end in at[[0, -1]].tolist())
-    return Subclass(first, last)
+    return SubclassHistory(first, last)
 
 
 def with_muted(stream: Stream, subclasses: Keys, *, muted: bool) -> Stream:

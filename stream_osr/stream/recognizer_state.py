@@ -13,7 +13,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
-from stream_osr.discovery.summaries import Unmet, begin
+from stream_osr.discovery.summaries import SchemaMismatch, begin
 from stream_osr.errors import NotTrained
 from stream_osr.features import Features
 from stream_osr.kinds import Name
@@ -64,7 +64,7 @@ class RecognizerState:
     counters: Counter[str] = field(default_factory=Counter)
     decisions: deque[Decision] = field(default_factory=deque)
     events: deque[Event] = field(default_factory=deque)
-    unmet: Unmet | None = None
+    unmet: SchemaMismatch | None = None
 
     def __copy__(self) -> RecognizerState:
         """Another one that nobody changes in place; all that never changes is shared, so that it costs nothing."""
@@ -112,12 +112,12 @@ class RecognizerState:
 _CHANGING = ("training", "buffer", "evidence", "counters", "decisions", "events")
 
 
-def noted(state: RecognizerState, unmet: Unmet) -> RecognizerState:
+def noted(state: RecognizerState, unmet: SchemaMismatch) -> RecognizerState:
     """Note what the stream has not met."""
     return state if unmet is state.unmet else replace(state, unmet=unmet)
 
 
-def unmet_of(state: RecognizerState) -> Unmet:
+def unmet_of(state: RecognizerState) -> SchemaMismatch:
     """Tell what the stream has not met so far."""
     return begin(state.running[0].features) if state.unmet is None else state.unmet
 
@@ -126,7 +126,7 @@ def all_met(state: RecognizerState) -> RecognizerState:
     """Note that a record of the stream has had every feature, with values that training had."""
     if state.unmet is not None and state.unmet.is_settled:
         return state
-    return replace(state, unmet=Unmet(ignored=unmet_of(state).ignored))
+    return replace(state, unmet=SchemaMismatch(ignored=unmet_of(state).ignored))
 
 
 def take(state: RecognizerState, arrived: Arrived) -> tuple[RecognizerState, BatchOutput]:

@@ -17,7 +17,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.discovery.lives import places_of
+from stream_osr.discovery.histories import places_of
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_densities, log_new

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.discovery.lifecycle import HELD_WITH, hardly_there
-from stream_osr.discovery.lives import places_of
+from stream_osr.discovery.histories import places_of
+from stream_osr.discovery.lifecycle import KEPT_WITH, hardly_there
 from stream_osr.model import edit
 from stream_osr.model import step as sampler
 from stream_osr.model.franchise import StreamState
@@ -238,7 +238,7 @@ def _keep_identities(seated: ChainResult) -> ChainResult:
     left = sorted({*result.moved_from[few].tolist()})
     sizes, before = (sizes_of(one) if left else {} for one in (state, chain.state))
     for key in left:
-        if sizes.get(key, 0) >= HELD_WITH:
+        if sizes.get(key, 0) >= KEPT_WITH:
             continue
         target, count = _destination(result, key)
         if target not in sizes or 2 * count <= before[key]:

@@ -11,10 +11,16 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
-from stream_osr.discovery.data_quality import Columns
+from stream_osr.discovery.data_quality import ColumnStates
 from stream_osr.discovery.drift import Drift, UnknownRate, start_drift
-from stream_osr.discovery.lives import Lifecycle
-from stream_osr.discovery.new_classes import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
+from stream_osr.discovery.histories import Lifecycle
+from stream_osr.discovery.new_classes import (
+    EmergingSubclasses,
+    NewClasses,
+    SubclassDistances,
+    find_new_classes,
+    measure_subclasses,
+)
 from stream_osr.discovery.summaries import Signals
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Known
@@ -166,7 +172,7 @@ class Faults(NamedTuple):
         First copies of those of them that came more than once.
     """
 
-    columns: Columns
+    columns: ColumnStates
     rows: np.ndarray = np.zeros(0, np.int64)
     copies: tuple[Copy, ...] = ()
 
@@ -314,7 +320,9 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     return stream._replace(chains=chains, recent=from_batches((), len(chains), width_of(trained.known.prior)))
 
 
-def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
+def new_classes(
+    stream: Stream, before: Sequence[SubclassDistances] | None = None
+) -> tuple[NewClasses, tuple[SubclassDistances, ...]]:
     """Find candidate new classes by what all chains say; the stream does not change.
 
     Parameters
@@ -331,5 +339,5 @@ def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tup
     with one_thread():
         chains, distances = stream.chains, repeat(None) if before is None else before
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, distances, strict=False))
-        emerging = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
+        emerging = [EmergingSubclasses(c.known, c.frozen, c.state, c.life) for c in chains]
         return find_new_classes(emerging, measured, stream.recent.subclass, stream.labels), measured

@@ -11,7 +11,7 @@ import numpy as np
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.events import Explanation
 from stream_osr.discovery.explain import explain
-from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile, restore
+from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, ReconciledSubclasses, reconcile, restore
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.marginal import Statistics, add_statistics, of_nobody, of_slots, statistics_of
 from stream_osr.model.prior import Prior, statistics_shape
@@ -171,18 +171,20 @@ def read_sums(trained: TrainedModel, size: int, sums: Sequence[Sequence[float]])
     return statistics if _possible(statistics, trained.known.prior) else None
 
 
-def take_in(trained: TrainedModel, state: Reconciled, summary: Summary) -> tuple[Reconciled, Changes]:
+def take_in(
+    trained: TrainedModel, state: ReconciledSubclasses, summary: LocalSummary
+) -> tuple[ReconciledSubclasses, LinkChanges]:
     """Take in one summary of a recognizer over a trained model; see :func:`.reconcile.reconcile`."""
     return reconcile(state, summary, trained.known.prior, trained.known.location)
 
 
 def taken_in(
     trained: TrainedModel,
-    said: Iterable[Summary],
+    said: Iterable[LocalSummary],
     links: Mapping[Local, int],
     merged: Mapping[int, int],
     next_id: int,
-) -> Reconciled:
+) -> ReconciledSubclasses:
     """Put together again what recognizers over a trained model have said; see :func:`.reconcile.restore`."""
     return restore(said, links, merged, next_id, trained.known.prior)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
-from stream_osr.discovery.lives import lifecycle
+from stream_osr.discovery.histories import lifecycle
 from stream_osr.errors import NothingToUndo
 from stream_osr.model import edit
 from stream_osr.model.edit import Seat
@@ -48,11 +48,11 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
             stream = _give_back(stream, action)
             stream = with_references(trained, _close_class(trained, stream, action.label))
             again = tuple(key for key in action.subclasses[0] if key in set(stream.state.ids.tolist()) - before)
-            event = ev.NamingUndone(action="promotion", subclass_ids=again, label=action.label, **common)
+            event = ev.ActionUndone(action="promotion", subclass_ids=again, label=action.label, **common)
         else:
             stream = with_muted(stream, action.subclasses, muted=False)
             again = tuple(key for key in action.subclasses[0] if key in before)
-            event = ev.NamingUndone(action="mute", subclass_ids=again, **common)
+            event = ev.ActionUndone(action="mute", subclass_ids=again, **common)
         return with_estimate(trained, stream, [event])
 
 

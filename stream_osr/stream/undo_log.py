@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.lives import Subclass
+from stream_osr.discovery.histories import SubclassHistory
 from stream_osr.model.edit import Seat
 
 MOST = 100
@@ -102,7 +102,7 @@ class Promotion(NamedTuple):
     label: Label
     subclasses: tuple[tuple[int, ...], ...]
     ranks: tuple[np.ndarray, ...]
-    lives: tuple[Mapping[int, Subclass], ...]
+    lives: tuple[Mapping[int, SubclassHistory], ...]
     tables: tuple[Tables, ...]
 
 

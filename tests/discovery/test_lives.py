@@ -19,7 +19,7 @@ from stream_osr import (
     SubclassSplit,
 )
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
-from tests.doors.discovery import Changes, exemplars, keep, lifecycle, with_lives, without_lives
+from tests.doors.discovery import LifecycleChanges, exemplars, keep, lifecycle, with_lives, without_lives
 from tests.doors.model import both, edit, homogeneous, lifecycle_moves, statistics_of, whiten
 from tests.doors.stream import (
     Chain,
@@ -306,10 +306,10 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     apart = chain._replace(state=state, life=with_lives(chain.life, parts))
     past = reseat(stream.recent, 0, seqs[half], new)
     check_statistics(stream._replace(chains=(apart,), recent=past))
-    grown = Changes((), (new,), (), ())
+    grown = LifecycleChanges((), (new,), (), ())
     followed = _join_same(LifecycleUpdate(apart, past, IdentityChanges(), grown, {}, state), new)
     assert followed.identities.joined == {new: key}
-    assert followed.changes == Changes((), (), (), ())
+    assert followed.changes == LifecycleChanges((), (), (), ())
     joined = stream._replace(chains=(followed.chain,), recent=followed.recent)
     check_stream(joined)
     check_statistics(joined)

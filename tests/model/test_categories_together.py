@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.doors.discovery import Local, Summary, restore
+from tests.doors.discovery import Local, LocalSummary, restore
 from tests.doors.model import (
     CONCENTRATION,
     CONJUGATE,
@@ -116,7 +116,7 @@ def test_noise_has_the_values_of_the_base_measure_each_by_itself():
 def test_subclasses_of_several_recognizers_are_added_up():
     prior, _, blocks, dishes = two()
     names = [Local("in/0", "0", 0), Local("in/1", "0", 0)]
-    said = [Summary(name, statistics_of(dishes, np.array([k])), ()) for k, name in enumerate(names)]
+    said = [LocalSummary(name, statistics_of(dishes, np.array([k])), ()) for k, name in enumerate(names)]
     state = restore(said, dict.fromkeys(names, 0), {}, 1, prior)
     np.testing.assert_array_equal(state.sums[0].counts[0], categories.counts_of(np.vstack(blocks), prior))
 

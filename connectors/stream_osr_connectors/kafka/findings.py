@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.new_classes import Estimate, Measured
+from stream_osr.discovery.new_classes import Estimate, SubclassDistances
 from stream_osr.discovery.summaries import Signals
 from stream_osr.stream import Stages, new_classes, rank_among, recall_among
 from stream_osr.trust.recall import ExpectedRecall
@@ -59,7 +59,9 @@ class Findings(NamedTuple):
     classes: Mapping[str, OfClass]
 
 
-def find(model: OpenSetRecognizer, before: Sequence[Measured] | None = None) -> tuple[Findings, Sequence[Measured]]:
+def find(
+    model: OpenSetRecognizer, before: Sequence[SubclassDistances] | None = None
+) -> tuple[Findings, Sequence[SubclassDistances]]:
     """Ask a recognizer, which does not change; None for ``before``, or what the call before returned, saves time."""
     trained, stream = model.trained, model.value.stream
     assert stream is not None  # the training of a service's model has ended

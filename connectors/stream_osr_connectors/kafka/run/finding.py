@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.new_classes import Measured
+from stream_osr.discovery.new_classes import SubclassDistances
 
 from ..figures import Figures
 from ..findings import find
@@ -30,7 +30,7 @@ class Finder:
         self._figures = figures
         self._due = 0.0
         self._seen: dict[Place, tuple[float, OpenSetRecognizer]] = {}
-        self._measured: dict[tuple[Place, str], Sequence[Measured]] = {}
+        self._measured: dict[tuple[Place, str], Sequence[SubclassDistances]] = {}
 
     def turn(self, partitions: Mapping[Place, Owned]) -> None:
         """Look at a partition as it is committed, if there is time; one that is replayed is not known yet.

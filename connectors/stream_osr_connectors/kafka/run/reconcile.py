@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stream_osr.discovery.reconcile import Reconciled, Summary
+from stream_osr.discovery.reconcile import LocalSummary, ReconciledSubclasses
 from stream_osr.errors import ConnectorError
 from stream_osr.stream.summaries import take_in, taken_in
 from stream_osr_connectors.values import DecodeError
@@ -35,10 +35,10 @@ MOST_RECORDS = 100
 class Step(NamedTuple):
     """One transaction of the reconciliation: the state and the place before and after, and the summaries between."""
 
-    before: tuple[Reconciled, int]
-    after: tuple[Reconciled, int]
+    before: tuple[ReconciledSubclasses, int]
+    after: tuple[ReconciledSubclasses, int]
     records: Sequence[Received]
-    left: Sequence[Summary]
+    left: Sequence[LocalSummary]
 
 
 class Joining(Job):
@@ -60,9 +60,9 @@ class Joining(Job):
         self._settings, self._topic, self._trained, self._figures = settings, topic, model.trained, figures
         self._place = Place(topic, 0)
         figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
-        self._state: tuple[Reconciled, int] | None = None
+        self._state: tuple[ReconciledSubclasses, int] | None = None
         self._buffer: deque[Received] = deque()
-        self._left: list[Summary] = []
+        self._left: list[LocalSummary] = []
         self._runs: dict[str, str] = {}
         self._uncommitted = 0
 
@@ -107,11 +107,11 @@ class Joining(Job):
         self._runs = {}
         summaries = [s for s in map(self._parse, read_all(self._settings, self._topic, at)) if s is not None]
         state = taken_in(self._trained, summaries, stored.links, stored.merged, next_id)
-        logger.info("%d subclasses alive in %d global ones at %d", len(state.said), len(state.sums), at)
-        left = sorted(local for local in state.said if local not in state.links)
+        logger.info("%d subclasses alive in %d global ones at %d", len(state.statistics), len(state.sums), at)
+        left = sorted(local for local in state.statistics if local not in state.links)
         if left:
             logger.info("%d summaries were left by another model and are taken in now", len(left))
-        self._left = [Summary(local, state.said[local]) for local in left]
+        self._left = [LocalSummary(local, state.statistics[local]) for local in left]
         self._state = state, at
         self._figures.partitions[place] = PartitionFigures(at)
         return Loaded(at)
@@ -193,7 +193,7 @@ class Joining(Job):
         if self._place in figures.partitions:
             figures.partitions[self._place].position = step.after[1]
 
-    def _parse(self, received: Received) -> Summary | None:
+    def _parse(self, received: Received) -> LocalSummary | None:
         """Read a summary; None: it cannot be used now, which the log says."""
         self._figures.turn()
         try:
@@ -208,8 +208,8 @@ class Joining(Job):
         return summary
 
     def _take_in(
-        self, state: Reconciled, summary: Summary, at: str, timestamp: int
-    ) -> tuple[Reconciled, list[Outgoing]]:
+        self, state: ReconciledSubclasses, summary: LocalSummary, at: str, timestamp: int
+    ) -> tuple[ReconciledSubclasses, list[Outgoing]]:
         state, changes = take_in(self._trained, state, summary)
         for key in changes.emerged:
             logger.info("global subclass %d emerged: %s", key, name_of(summary.local))
@@ -218,7 +218,7 @@ class Joining(Job):
         return state, changes_told(self._trained, topics, summary.local, state, changes, stamp)
 
 
-def _offset(state: tuple[Reconciled, int]) -> Offset:
+def _offset(state: tuple[ReconciledSubclasses, int]) -> Offset:
     """Make what is committed: how far it is, and the next identity."""
     return Offset(state[1], f"{VERSION} {state[0].next_id}")
 

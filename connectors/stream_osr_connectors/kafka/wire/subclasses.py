@@ -13,7 +13,7 @@ import orjson
 
 from stream_osr import TrainedModel
 from stream_osr.discovery.events import as_fields
-from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary
+from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, ReconciledSubclasses
 from stream_osr.showing import shown
 from stream_osr.stream.summaries import SubclassSums, describe_statistics, most_numbers, read_sums, written_sums
 from stream_osr_connectors.values import DecodeError
@@ -78,7 +78,7 @@ def summary(trained: TrainedModel, topic: str, local: Local, said: SubclassSums,
     return _outgoing(topic, name_of(local), value, SUMMARY, stamp)
 
 
-def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedModel) -> Summary | None:
+def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedModel) -> LocalSummary | None:
     """Read a summary; None: it is of another model.
 
     Parameters
@@ -99,7 +99,7 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
     if local is None:
         raise DecodeError("its key is not of the form topic/partition:id")
     if received.value is None:
-        return Summary(local._replace(run=runs.get(local.place, "")), None)
+        return LocalSummary(local._replace(run=runs.get(local.place, "")), None)
     parsed = _object(received.value)
     if parsed.get("model") != trained.fingerprint:
         return None
@@ -116,7 +116,7 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
         raise DecodeError(f"it is no summary: {error}") from None
     if statistics is None:
         raise DecodeError(f"its sums are not those of {size} rows")
-    return Summary(local._replace(run=run), statistics, ended)
+    return LocalSummary(local._replace(run=run), statistics, ended)
 
 
 def alive(summaries: Iterable[Received]) -> set[Local]:
@@ -181,7 +181,12 @@ class Links(NamedTuple):
 
 
 def changes_told(
-    trained: TrainedModel, topics: tuple[str, str], local: Local, state: Reconciled, changes: Changes, stamp: Stamp
+    trained: TrainedModel,
+    topics: tuple[str, str],
+    local: Local,
+    state: ReconciledSubclasses,
+    changes: LinkChanges,
+    stamp: Stamp,
 ) -> list[Outgoing]:
     """Publish what a summary has changed: links, and events of global subclasses.
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.events import told_of_value
+from stream_osr.discovery.events import category_text
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, QUIET
@@ -151,7 +151,7 @@ def emerged_slots(stream: Stream) -> dict[int, int]:
 def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubclass]:
     """Describe the emerged subclasses that a model holds now."""
     chain, dishes = stream.chains[0], stream.state.dishes
-    told_of = set(stream.life.ids[stream.life.told_of].tolist())
+    told_of = set(stream.life.ids[stream.life.announced_unmuted].tolist())
     out = {}
     for key, slot in emerged_slots(stream).items():
         life = stream.life.subclasses[key]
@@ -203,7 +203,7 @@ def _described(why: Mapping[str, Any], exemplars: Iterable[Any]) -> dict[str, An
         "distance": _number_of(why["distance"], "distance"),
         "shifts": tuple(shifts),
         "exemplars": tuple(str(key) for key in exemplars if key is not None),
-        "values": tuple(told_of_value(name, its) for name, its in why.get("values", {}).items()),
+        "values": tuple(category_text(name, its) for name, its in why.get("values", {}).items()),
     }
 
 
