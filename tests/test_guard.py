@@ -42,7 +42,7 @@ from tests.doors.stream import (
     start_check,
     without_openings,
 )
-from tests.doors.trust import N_LEVELS, Books, Shares, balance, votes
+from tests.doors.trust import N_LEVELS, KnownShares, ReferenceCounts, balance, votes
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 
@@ -146,10 +146,10 @@ def test_only_the_window_asks_for_more_when_decisions_wait(trained: TrainedModel
 # What is divided
 
 
-def drawn_shares(rng: np.random.Generator, n_classes: int, count: int) -> Shares:
+def drawn_shares(rng: np.random.Generator, n_classes: int, count: int) -> KnownShares:
     known = np.ones((n_classes + count, N_LEVELS))
     known[n_classes:] = rng.random((count, N_LEVELS))
-    return Shares(
+    return KnownShares(
         known, rng.dirichlet(np.ones(n_classes), size=count).T.copy(), rng.dirichlet(np.ones(n_classes)), rng.random()
     )
 
@@ -187,7 +187,7 @@ def test_what_is_new_stays_unknown_and_what_is_known_goes_to_its_owner() -> None
     known[2:] = 0.0
     known[3, 2] = 1.0
     owner = np.array([[0.5, 0.0, 0.5], [0.5, 1.0, 0.5]])
-    shares = Shares(known, owner, np.array([0.5, 0.5]), 0.5)
+    shares = KnownShares(known, owner, np.array([0.5, 0.5]), 0.5)
     p, even = np.full(3, 0.8), np.full((3, 2), 0.5)
     out = balance(shares, p, cells, np.array([2, 2, 2]), even)
     np.testing.assert_allclose(out, [[0.1, 0.1, 0.8], [0.1, 0.9, 0.0], [0.1, 0.5, 0.4]], atol=1e-12)
@@ -206,7 +206,7 @@ def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> ReferenceCheck
     """Make a guard with something in all its books."""
     rng = np.random.default_rng(seed)
     count = n_classes + len(ids) + 1
-    books = Books(
+    books = ReferenceCounts(
         rng.random((count, N_LEVELS)) * 20,
         rng.random(count) * 500,
         rng.random((n_classes, count, N_LEVELS)),
@@ -216,7 +216,7 @@ def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> ReferenceCheck
     known = np.ones((count, N_LEVELS))
     known[n_classes:] = rng.random((len(ids) + 1, N_LEVELS))
     even = np.full((n_classes, len(ids) + 1), 1 / n_classes)
-    shares = Shares(known, even, np.full(n_classes, 1 / n_classes), 0.7)
+    shares = KnownShares(known, even, np.full(n_classes, 1 / n_classes), 0.7)
     owner = np.array([j % (n_classes + 1) - 1 for j in range(len(ids))])
     return ReferenceCheck(np.array(ids, int), books, shares, owner, rng.random(len(ids)), 100)
 
@@ -226,7 +226,7 @@ def check_fits(guard: ReferenceCheck, n_classes: int) -> None:
     assert books.stream.shape == guard.shares.known.shape == (count, N_LEVELS)
     assert books.seen.shape == (count,)
     assert books.taken.shape == (n_classes, count, N_LEVELS)
-    assert books.asked.shape == (n_classes, count)
+    assert books.total.shape == (n_classes, count)
     assert books.votes.shape == guard.shares.classes.shape == (n_classes,)
     assert guard.shares.owner.shape == (n_classes, len(guard.ids) + 1)
     assert guard.owner.shape == guard.known.shape == (len(guard.ids),)
@@ -284,7 +284,7 @@ def test_every_cell_takes_its_own_counts_along(
         for j in range(n_classes):
             none = at is None or j >= before
             np.testing.assert_array_equal(after.books.taken[j, c], 0.0 if none else guard.books.taken[j, at])
-            assert after.books.asked[j, c] == (0.0 if none else guard.books.asked[j, at])
+            assert after.books.total[j, c] == (0.0 if none else guard.books.total[j, at])
     for k, at in enumerate(came):
         owner = NOBODY if at is None else guard.owner[at]
         assert after.owner[k] == (owner if owner < n_classes else NOBODY)
@@ -347,7 +347,7 @@ def test_an_owner_is_kept_until_most_is_new() -> None:
     def told_of(known: float, support: float, before: int) -> int:
         stream = np.zeros((4, N_LEVELS))
         stream[2, -1] = support
-        shares = Shares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
+        shares = KnownShares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
         owner, part = owners_of(np.array([before]), np.full(1, 0.7), stream, shares)
         assert part == pytest.approx(known if support >= LEAST_SUPPORT else 0.7)
         return int(owner[0])
@@ -454,12 +454,12 @@ def test_books_count_everybody_once(trained: TrainedModel) -> None:
         books = guard_of(model, number).books
         in_all = np.bincount(references.group, minlength=2)
         assert len(references.group) < ASKED, "all are asked with each batch"
-        np.testing.assert_allclose(books.asked[:, :2], np.tile(weight * in_all[:, None], 2))
+        np.testing.assert_allclose(books.total[:, :2], np.tile(weight * in_all[:, None], 2))
         np.testing.assert_allclose(books.seen[[0, 1, -1]], 32 * weight)
         assert books.stream.sum() <= 32 * weight + 1e-9
         assert books.stream.sum() > 0.9 * 32 * weight
-        assert (books.taken.sum(axis=2) <= books.asked * (1 + 1e-9)).all()
-        assert (books.asked <= books.asked[:, :1] * (1 + 1e-9)).all()
+        assert (books.taken.sum(axis=2) <= books.total * (1 + 1e-9)).all()
+        assert (books.total <= books.total[:, :1] * (1 + 1e-9)).all()
 
 
 def test_references_are_asked_in_turn() -> None:
@@ -473,7 +473,7 @@ def test_references_are_asked_in_turn() -> None:
     books = guard_of(whole).books
     fade = 0.5 ** (32 / REMEMBERED)
     asked = np.array([np.bincount(references.group[(b * ASKED + np.arange(ASKED)) % 600]) for b in range(3)])
-    np.testing.assert_allclose(books.asked[:, 0], asked.T @ fade ** np.arange(2, -1, -1))
+    np.testing.assert_allclose(books.total[:, 0], asked.T @ fade ** np.arange(2, -1, -1))
 
 
 def test_what_references_say_of_the_frozen_densities(trained: TrainedModel) -> None:

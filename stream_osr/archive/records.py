@@ -22,7 +22,7 @@ from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson
 from stream_osr.stream.chain import Chain
 from stream_osr.stream.recent_instances import as_batches, from_batches
 from stream_osr.stream.state import Stream
-from stream_osr.trust.recall import NO_DOUBT, Called
+from stream_osr.trust.recall import NO_DOUBT, ReferenceResults
 
 VERSION = 9
 """The format version that is written: one more with every change of what archives hold (``migrations``)."""
@@ -43,7 +43,11 @@ RENAMED = {
     "Order": "ArrivalOrder",
     "Usual": "UsualColumns",
     "Columns": "ColumnStates",
+    "Books": "ReferenceCounts",
+    "Shares": "KnownShares",
+    "Called": "ReferenceResults",
     "Tracked": "TrackedLocations",
+    "Odds": "PriorOdds",
     "Member": "SubclassMember",
     "Subclass": "SubclassHistory",
     "NamingUndone": "ActionUndone",
@@ -55,6 +59,8 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     "Densities": {"terms": "student_terms"},
     "Space": {"flags": "binary_features", "powers": "yeo_johnson"},
     "UsualCopies": {"told": "reported_from"},
+    "Books": {"asked": "total"},
+    "Called": {"asked": "total"},
 }
 """Fields that have another name in memory than in archives."""
 
@@ -143,7 +149,7 @@ OF: Mapping[str, Callable[..., Any]] = {
     "Chain": lambda guard, **fields: Chain(check=guard, **fields),
     "Reservoir": lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),
     "Lifecycle": histories.lifecycle,
-    "Called": lambda doubt, **fields: Called(
+    "Called": lambda doubt, **fields: ReferenceResults(
         **_to_memory("Called", fields), doubt=NO_DOUBT if doubt is None else doubt
     ),
 }

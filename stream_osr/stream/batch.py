@@ -29,7 +29,7 @@ from stream_osr.stream.reference_check import ask_references, keep_promise, reco
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Arrived, Stream
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.prior_odds import shift_odds
 
 
 class BatchOutput(NamedTuple):

@@ -18,7 +18,7 @@ from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.transfer import moved
 from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.balance import Books, Shares
+from stream_osr.trust.balance import KnownShares, ReferenceCounts
 
 PRIOR_SEATS = 50.0
 """Seats that the known classes hold when a stream begins; they fade like all others."""
@@ -46,8 +46,8 @@ class ReferenceCheck(NamedTuple):
     """
 
     ids: np.ndarray
-    books: Books
-    shares: Shares
+    books: ReferenceCounts
+    shares: KnownShares
     owner: np.ndarray
     known: np.ndarray
     estimated_at: int
@@ -214,7 +214,7 @@ def follow_identities(check: ReferenceCheck | None, changes: IdentityChanges) ->
     if check is None or not (changes.joined or changes.parted):
         return check
     n_classes = len(check.books.votes)
-    check = check._replace(books=Books(*(counts.copy() for counts in check.books)))
+    check = check._replace(books=ReferenceCounts(*(counts.copy() for counts in check.books)))
     for younger, older in changes.joined.items():
         check = _join(check, younger, older, n_classes)
     for new, (old, _) in changes.parted.items():
@@ -246,12 +246,12 @@ def _part(check: ReferenceCheck, new: int, old: int, n_classes: int) -> Referenc
         books.stream.take(cells, 0),
         books.seen.take(cells),
         books.taken.take(cells, 1),
-        books.asked.take(cells, 1),
+        books.total.take(cells, 1),
     )
     owner = shares.owner.take([*range(len(ids)), at, len(ids)], 1)
     return check._replace(
         ids=np.append(check.ids, new),
-        books=Books(*by_cell, books.votes),
+        books=ReferenceCounts(*by_cell, books.votes),
         shares=shares._replace(known=shares.known.take(cells, 0), owner=owner),
         owner=np.append(check.owner, check.owner[at]),
         known=np.append(check.known, check.known[at]),

@@ -15,7 +15,7 @@ from stream_osr.model.known import Known
 from stream_osr.stream.chain import IdentityChanges
 from stream_osr.stream.seating import BatchPosterior, window_together
 from stream_osr.stream.state import DelayedDecisions, Stream
-from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.prior_odds import shift_odds
 
 
 def decide(

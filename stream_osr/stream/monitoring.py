@@ -23,8 +23,8 @@ from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.levels import odds_of_new
-from stream_osr.trust.odds import shift_odds
-from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, nothing_called
+from stream_osr.trust.prior_odds import shift_odds
+from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, no_results
 from stream_osr.trust.references import References, call_known, plausible
 
 MOST_LABELS = 5
@@ -126,7 +126,7 @@ def follow_recall(
         density = np.mean(references.log_density, axis=0)[at]
         probabilities = call_known(probabilities, plausible(references, density, parameters.max_false_unknown))
     label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
-    called = nothing_called(len(shares)) if stream.called is None else stream.called
+    called = no_results(len(shares)) if stream.called is None else stream.called
     called = call(called, label, references.group[at], shares, len(judged.rows), references.weights[at])
     if stream.arrival is not None and stream.arrival.counts_typicality:
         called = doubt(called, *_doubts(stream, judged))

@@ -40,7 +40,7 @@ from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import balance, votes
 from stream_osr.trust.levels import levels_within, odds_of_new
-from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.references import call_known, plausible
 
 

@@ -28,7 +28,7 @@ from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.recent_instances import RecentInstances
 from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
-from stream_osr.trust.balance import Books, Shares, balance, class_shares, counted, share_of_cells, votes
+from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, cell_shares, class_shares, counted, votes
 from stream_osr.trust.levels import (
     N_LEVELS,
     Typical,
@@ -444,10 +444,10 @@ def _take_in(
     books = counted(check.books, cells, level, theirs.group, theirs.weight, n, fade)
     classes = class_shares(books.votes, levels.confusion, trained)
     kappa = np.nan if due else check.shares.kappa
-    shares = share_of_cells(books, classes, levels.many, levels.spread, kappa, check.known)
+    shares = cell_shares(books, classes, levels.many, levels.spread, kappa, check.known)
     if dependent:
         share = known_by_typicality(books.stream, tail, independent)
-        shares = Shares(share, shares.owner, shares.classes, shares.kappa)
+        shares = KnownShares(share, shares.owner, shares.classes, shares.kappa)
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown
     if dependent:
@@ -515,7 +515,7 @@ def keep_promise(
     return [one._replace(result=result) for one, result in zip(seated, results, strict=True)]
 
 
-def current_shares(chains: Chains) -> list[Shares | None]:
+def current_shares(chains: Chains) -> list[KnownShares | None]:
     """Say what the books of each chain make of the present state."""
     fitted = (chain.check and fit_check(chain.check, chain.state.ids, len(chain.known.size)) for chain in chains)
     return [check and check.shares for check in fitted]
@@ -558,9 +558,9 @@ def start_check(n_classes: int) -> ReferenceCheck:
     """Begin with nothing counted."""
     n_levels, cells = N_LEVELS, n_classes + 1
     shapes = (cells, n_levels), (cells,), (n_classes, cells, n_levels), (n_classes, cells), (n_classes,)
-    books = Books(*(np.zeros(shape) for shape in shapes))
+    books = ReferenceCounts(*(np.zeros(shape) for shape in shapes))
     even = np.full(n_classes, 1.0 / n_classes)
-    shares = Shares(np.ones((cells, n_levels)), even[:, None].copy(), even, 1.0)
+    shares = KnownShares(np.ones((cells, n_levels)), even[:, None].copy(), even, 1.0)
     return ReferenceCheck(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
 
 
@@ -600,7 +600,7 @@ def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
             stream[c], seen[c] = books.stream[place], books.seen[place]
         if c >= n_classes:
             known[c] = shares.known[place]  # one that has come is what new ones are
-    old_asked, old_taken, old_whose = books.asked, books.taken, shares.owner
+    old_asked, old_taken, old_whose = books.total, books.taken, shares.owner
     for j in range(old):
         for c in range(count):
             place = places[c]
@@ -614,8 +614,8 @@ def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
         classes[j] = classes[j] if classes[j] > 0.0 else 1.0 / n_classes
     return ReferenceCheck(
         ids,
-        Books(stream, seen, taken, asked_of, votes_of),
-        Shares(known, whose, classes / classes.sum(), shares.kappa),
+        ReferenceCounts(stream, seen, taken, asked_of, votes_of),
+        KnownShares(known, whose, classes / classes.sum(), shares.kappa),
         owner,
         share,
         check.estimated_at,
@@ -625,7 +625,7 @@ def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
 
 @kernel
 def owners_of(
-    owner: np.ndarray, known: np.ndarray, stream: np.ndarray, shares: Shares
+    owner: np.ndarray, known: np.ndarray, stream: np.ndarray, shares: KnownShares
 ) -> tuple[np.ndarray, np.ndarray]:
     """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new, and what share of it is known.
 

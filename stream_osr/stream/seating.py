@@ -18,7 +18,7 @@ from stream_osr.model.responsibilities import nearby, view
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
-from stream_osr.trust.odds import Odds, learn_odds, shift_odds
+from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds
 
 COMPLETING = 2**31
 """Number, beside those of the chains, of the generator that completes rows of which something is missing."""
@@ -134,8 +134,8 @@ def seat(
 
 
 def average(
-    seated: Sequence[ChainResult], rows: np.ndarray, odds: Odds, parameters: Parameters
-) -> tuple[BatchPosterior, Odds]:
+    seated: Sequence[ChainResult], rows: np.ndarray, odds: PriorOdds, parameters: Parameters
+) -> tuple[BatchPosterior, PriorOdds]:
     """Average what the chains say, learn the shift of the odds of unknown, and apply it."""
     found = [
         nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])

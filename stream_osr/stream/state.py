@@ -32,8 +32,8 @@ from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
 from stream_osr.stream.recent_instances import RecentInstances, from_batches
 from stream_osr.stream.undo_log import Action
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.odds import Odds, start_odds
-from stream_osr.trust.recall import Called
+from stream_osr.trust.prior_odds import PriorOdds, start_odds
+from stream_osr.trust.recall import ReferenceResults
 from stream_osr.trust.references import References
 
 
@@ -218,7 +218,7 @@ class Stream(NamedTuple):
 
     labels: tuple[Label, ...]
     chains: Chains
-    odds: Odds
+    odds: PriorOdds
     recent: RecentInstances
     waiting: DelayedDecisions
     decided: tuple[int, ...]
@@ -226,7 +226,7 @@ class Stream(NamedTuple):
     signals: Signals
     actions: tuple[Action, ...] = ()
     references: References | None = None
-    called: Called | None = None
+    called: ReferenceResults | None = None
     following: ClassShift | None = None
     unknown_rate: UnknownRate | None = None
     telling: EventBudget = EventBudget()
