@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.archive.form import Kind
-from stream_osr.archive.rules import Row, read_table
+from stream_osr.archive.record import RecordKind
+from stream_osr.archive.rules import RecordSpec, read_table
 from stream_osr.discovery import events, histories, reservoir
 from stream_osr.model.binary_features import NO_BINARY_FEATURES, BinaryFeatures
 from stream_osr.model.jit import Array
@@ -78,8 +78,8 @@ def _to_memory(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def stream_of(**fields: Any) -> Stream:
     """Make a stream of its fields, the past being one of batches."""
-    past, chains = fields.pop("past"), fields["chains"]
-    return Stream(recent=from_batches(past, len(chains), width_of(chains[0].known.prior)), **fields)
+    recent_instances, chains = fields.pop("past"), fields["chains"]
+    return Stream(recent=from_batches(recent_instances, len(chains), width_of(chains[0].known.prior)), **fields)
 
 
 def _written(record: Any, name: str, written: str) -> dict[str, Any]:
@@ -146,7 +146,7 @@ TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
 """Fields of a record that is something else in memory, by its name."""
 OF: Mapping[str, Callable[..., Any]] = {
     "Stream": stream_of,
-    "Chain": lambda guard, **fields: Chain(check=guard, **fields),
+    "Chain": lambda reference_check, **fields: Chain(check=reference_check, **fields),
     "Reservoir": lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),
     "Lifecycle": histories.lifecycle,
     "Called": lambda doubt, **fields: ReferenceResults(
@@ -156,7 +156,7 @@ OF: Mapping[str, Callable[..., Any]] = {
 """The record, of its fields."""
 
 
-def _kind(name: str, row: Row) -> Kind:
+def _kind(name: str, row: RecordSpec) -> RecordKind:
     to, of = _with_some(name) if name in OF_SOME else (TO.get(name), OF.get(name))
     kind = getattr(import_module(f"stream_osr.{row.module}"), RENAMED.get(name, name))
     if to is None and (names := FIELDS.get(name)) is not None:
@@ -167,7 +167,7 @@ def _kind(name: str, row: Row) -> Kind:
         def of(**values: Any) -> Any:
             return kind(**_to_memory(name, values))
 
-    return Kind(name, kind, row.rules, to, of, row.letters)
+    return RecordKind(name, kind, row.rules, to, of, row.letters)
 
 
 RECORDS = {name: _kind(name, row) for name, row in ROWS.items() if name[0].isupper()}

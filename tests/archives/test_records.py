@@ -20,7 +20,7 @@ from tests.doors.archive import (
     RECORDS,
     STEPS,
     VERSION,
-    Kind,
+    RecordKind,
     anything,
     form_of,
     in_memory,
@@ -123,7 +123,7 @@ class Point(typing.NamedTuple):
 
 def test_a_record_that_has_become_another_in_memory_is_the_same_in_archives() -> None:
     """As the table has two functions for: archives have two arrays, memory has one."""
-    kind = Kind(
+    kind = RecordKind(
         "Point",
         Point,
         {"x": anything, "y": anything},

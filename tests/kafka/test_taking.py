@@ -19,7 +19,7 @@ from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
 from tests.blobs import around, fitted, stream_part
-from tests.doors.archive import BY_TYPE, Form, form_of
+from tests.doors.archive import BY_TYPE, RecordForm, form_of
 from tests.doors.kafka import (
     Boundary,
     JsonDecoder,
@@ -68,7 +68,7 @@ def bits(value: Any) -> Any:
         return [type(value).__name__, *map(bits, value)]
     if isinstance(value, np.generic):
         return value.dtype.str, value.tobytes()
-    if isinstance(value, Form):
+    if isinstance(value, RecordForm):
         return [value.name, bits(value.values)]
     if is_dataclass(value):
         return [type(value).__name__, *(bits(getattr(value, field.name)) for field in fields_of(value))]
