@@ -33,7 +33,7 @@ from tests.doors.stream import (
     ReferenceCheck,
     SplitOff,
     Stream,
-    _take_in,
+    _count_references,
     fit_check,
     follow_identities,
     model_of,
@@ -121,7 +121,9 @@ def test_seats_are_left_with_the_weight_that_they_have(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
+    monkeypatch.setattr(
+        "stream_osr.stream.reference_check._count_references", lambda *a: seen.append(a) or _count_references(*a)
+    )
     play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 96)
     _, state, sides, *_ = seen[-1]
     assert len(sides.others.rows) == 32 < len(sides.references.rows)
@@ -406,13 +408,15 @@ def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_it_is_call
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
+    monkeypatch.setattr(
+        "stream_osr.stream.reference_check._count_references", lambda *a: seen.append(a) or _count_references(*a)
+    )
     play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 96)
     guard, state, sides, levels, *more = seen[-1]
     n = more[3]
     bounds = np.where(np.arange(N_LEVELS - 1) < level, -np.inf, np.inf)
     unknown, many = np.ones(len(sides.unknown)), np.full(2, 1e3)
-    after, probabilities = _take_in(
+    after, probabilities = _count_references(
         guard,
         state,
         sides._replace(unknown=unknown),

@@ -103,7 +103,7 @@ class Story:
         try:
             self.model.undo()
         except NothingToUndo:
-            assert not self.stream.actions
+            assert not self.stream.undo_log
 
     def save(self) -> None:
         with TemporaryDirectory() as folder:
@@ -178,7 +178,7 @@ def test_a_long_story(seed):
             case _:
                 follower.do("undo")
     assert len(follower.gone[0]) > 3
-    while follower.model.value.evidence or follower.stream.actions:
+    while follower.model.value.evidence or follower.stream.undo_log:
         follower.do("undo")
     follower.do("arrive", [0, 1, 2, 3], 24)
     follower.do("flush")

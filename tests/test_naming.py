@@ -64,7 +64,7 @@ def truth(decisions: list[Decision]) -> list[tuple[str, Decision]]:
 def content(model: OpenSetRecognizer) -> str:
     """Everything that the stream holds, to the last bit, but for what can be taken back."""
     assert model.value.stream is not None
-    return repr(model.value.stream._replace(actions=()))
+    return repr(model.value.stream._replace(undo_log=()))
 
 
 def outcome(model: OpenSetRecognizer) -> str:
@@ -260,7 +260,7 @@ def test_a_chain_without_a_counterpart_gets_one(trained):
     check_stream(model.value.stream)
     size = stream.state.dishes.size[stream.state.ids.tolist().index(key)]
     fresh = [chain.state.next_id for chain in stream.chains[1:]]
-    assert model.value.stream.actions[-1].subclasses == ((key,), *((each,) for each in fresh))
+    assert model.value.stream.undo_log[-1].subclasses == ((key,), *((each,) for each in fresh))
     for before, chain, own in zip(stream.chains[1:], model.value.stream.chains[1:], fresh, strict=True):
         assert chain.known.size[2] == size
         assert chain.state.next_id == own + 1
@@ -622,7 +622,7 @@ def test_every_instance_counts_once(trained):
                 assert chain.known.dishes.size[k] == members_of(model.value.stream.recent, number, key)
         for k, key in enumerate(chain.state.ids.tolist()):
             assert chain.state.dishes.size[k] == members_of(model.value.stream.recent, number, key)
-    while model.value.stream.actions:
+    while model.value.stream.undo_log:
         model.undo()
         check_stream(model.value.stream)
         for number, chain in enumerate(model.value.stream.chains):

@@ -24,7 +24,7 @@ from stream_osr import ClassDrifted
 from stream_osr.config import Parameters, parameters
 from stream_osr.features import Features
 from stream_osr.model.whitening import whiten
-from stream_osr.stream import Arrived, close_batch, open_stream
+from stream_osr.stream import BufferedInstance, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = ("PENDIGITS", "USPS", "LETTER")
@@ -58,7 +58,7 @@ def drifts(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> list[Cla
     rows = whiten(trained.space, X)
     out: list[ClassDrifted] = []
     for begin in range(0, len(rows), BATCH):
-        arrived = [Arrived(row, None, None) for row in rows[begin : begin + BATCH]]
+        arrived = [BufferedInstance(row, None, None) for row in rows[begin : begin + BATCH]]
         stream, batch = close_batch(trained, stream, arrived, [], chosen)
         out += [event for event in batch.events if isinstance(event, ClassDrifted)]
     return out

@@ -32,7 +32,7 @@ from stream_osr.config import Parameters, parameters
 from stream_osr.discovery.new_classes import LEAST_SIZE, SubclassDistances, gather, tree
 from stream_osr.features import Features
 from stream_osr.model.whitening import whiten
-from stream_osr.stream import Arrived, close_batch, new_classes, open_stream
+from stream_osr.stream import BufferedInstance, close_batch, new_classes, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = tuple(KNOWN_CLASSES)
@@ -63,7 +63,7 @@ def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passe
     seat = np.full(len(rows), IN_NO_SUBCLASS)
     for begin in range(0, len(rows), chosen.batch_size):
         chunk = rows[begin : begin + chosen.batch_size]
-        arrived = [Arrived(row, None, key) for key, row in enumerate(chunk, start=begin)]
+        arrived = [BufferedInstance(row, None, key) for key, row in enumerate(chunk, start=begin)]
         stream, batch = close_batch(trained, stream, arrived, [], chosen)
         decisions += batch.decisions
         past = stream.recent  # the latest are re-seated, the oldest forgotten

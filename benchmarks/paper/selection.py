@@ -20,7 +20,7 @@ from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.features import Features
 from stream_osr.model.whitening import whiten
 from stream_osr.parallel import one_thread
-from stream_osr.stream import Arrived, close_batch, open_stream
+from stream_osr.stream import BufferedInstance, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 NU_ABOVE_DIMENSION = tuple(range(21))
@@ -103,7 +103,7 @@ def _micro_f(
     rows = whiten(trained.space, np.array([trained.in_order(features, row) for row in X]))
     report = OpenSetReport(list(number.values()), UNKNOWN)
     for begin in range(0, len(rows), parameters.batch_size):
-        arrived = [Arrived(row, None, None) for row in rows[begin : begin + parameters.batch_size]]
+        arrived = [BufferedInstance(row, None, None) for row in rows[begin : begin + parameters.batch_size]]
         stream, batch = close_batch(trained, stream, arrived, [], parameters, release=True)
         told = [number.get(label, UNKNOWN - 1) for label in truth[begin : begin + len(arrived)]]
         report.update_many(told, [d.label for d in batch.decisions])

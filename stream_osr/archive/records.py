@@ -43,11 +43,14 @@ RENAMED = {
     "Order": "ArrivalOrder",
     "Usual": "UsualColumns",
     "Columns": "ColumnStates",
+    "Arrived": "BufferedInstance",
     "Books": "ReferenceCounts",
     "Shares": "KnownShares",
     "Called": "ReferenceResults",
     "Tracked": "TrackedLocations",
+    "Faults": "DataFaults",
     "Odds": "PriorOdds",
+    "Tables": "MovedTables",
     "Member": "SubclassMember",
     "Subclass": "SubclassHistory",
     "NamingUndone": "ActionUndone",
@@ -61,6 +64,9 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     "UsualCopies": {"told": "reported_from"},
     "Books": {"asked": "total"},
     "Called": {"asked": "total"},
+    "Stream": {"actions": "undo_log", "following": "class_shift", "telling": "event_budget"},
+    "Labelling": {"opened": "opened_table"},
+    "Tables": {"held_by": "owner_subclass"},
 }
 """Fields that have another name in memory than in archives."""
 

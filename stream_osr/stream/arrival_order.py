@@ -267,10 +267,10 @@ def _count_typical(
     fade = 0.5 ** (n / LATELY)
     typical = fade * arrival.typical
     np.add.at(typical, near, np.column_stack([np.ones(len(near)), unknown]))
-    judged = many & (typical[:, 0] >= LEAST_TYPICAL)
-    dissolved = judged & (typical[:, 1] > LOST * typical[:, 0])
+    posterior = many & (typical[:, 0] >= LEAST_TYPICAL)
+    dissolved = posterior & (typical[:, 1] > LOST * typical[:, 0])
     departed = arrival.departed
-    if dissolved.sum() >= AT_ONCE and 2 * dissolved.sum() > judged.sum():
+    if dissolved.sum() >= AT_ONCE and 2 * dissolved.sum() > posterior.sum():
         departed = now
     elif now - departed >= DEPARTED_FOR:
         departed = -1

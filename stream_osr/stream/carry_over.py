@@ -58,7 +58,7 @@ def carry_over(
         If the models do not fit together.
     """
     with one_thread():
-        way, opened = find_way(its, trained), opened_since(its, earlier, trained.labels)
+        way, new_classes = find_way(its, trained), opened_since(its, earlier, trained.labels)
         count = len(stream.chains)
         source = np.arange(count) % len(earlier.chains)
         batches = [
@@ -68,7 +68,8 @@ def carry_over(
         recent = from_batches(batches, count, width_of(trained.known.prior))
         earlier = earlier._replace(recent=recent)
         carried = [
-            _carry(number, its, earlier, trained, fresh, way, opened) for number, fresh in enumerate(stream.chains)
+            _carry(number, its, earlier, trained, fresh, way, new_classes)
+            for number, fresh in enumerate(stream.chains)
         ]
         alive = [
             [*c.state.ids.tolist(), *c.aside.ids.tolist(), *chain.from_iterable(named)] for c, named, _ in carried
@@ -80,7 +81,7 @@ def carry_over(
             signals=earlier.signals,
             drift=start_drift(0, trained.known.prior.n_features),  # positions begin with the next batch
         )
-        for at, label in enumerate(opened):
+        for at, label in enumerate(new_classes):
             stream = adopt(stream, [named[at] for _, named, _ in carried], label)
         counts = dict(zip(earlier.labels, earlier.decided, strict=False))
         decided = (*(counts.get(label, 0) for label in stream.labels), earlier.decided[-1])
@@ -159,7 +160,7 @@ def _carry(
     trained: TrainedModel,
     fresh: Chain,
     way: CoordinateMap,
-    opened: Sequence[Label],
+    new_classes: Sequence[Label],
 ) -> tuple[Chain, list[list[int]], list[int]]:
     """Carry one chain over to a fresh one.
 
@@ -173,7 +174,7 @@ def _carry(
         The model that goes on, and its chain.
     way
         From the earlier model's coordinates to its own.
-    opened
+    new_classes
         Classes that people have made in the earlier stream, and that the model does not know.
 
     Returns
@@ -187,12 +188,12 @@ def _carry(
     known = fresh.known._replace(ids=fresh.known.ids + old.state.next_id)
     lives = {key: _with_rows(life, way, number) for key, life in old.life.subclasses.items()}
     here = restate(statistics_of(old.state.dishes, np.arange(len(old.state.ids))), way, prior, other)
-    aside = no_dormant(other)
+    dormant = no_dormant(other)
     if not number:
-        aside = DormantSubclasses(old.aside.ids, restate(old.aside.statistics, way, prior, other))
+        dormant = DormantSubclasses(old.aside.ids, restate(old.aside.statistics, way, prior, other))
     left: dict[int, int] = {}
     changed = its.fingerprint != trained.fingerprint  # other settings alone make no class known
-    for ids, statistics in ((old.state.ids, here), aside) if changed else ():
+    for ids, statistics in ((old.state.ids, here), dormant) if changed else ():
         for at, key in enumerate(ids.tolist()):
             rows = _rows_of(key, number, lives.get(key), earlier.recent)
             if not len(rows):
@@ -201,8 +202,8 @@ def _carry(
             if owner is not None:
                 left[key] = owner
     kept = np.flatnonzero(~np.isin(old.state.ids, list(left)))
-    aside = only_dormant(aside, set(aside.ids.tolist()) - set(left))
-    made = [_made_since(its, earlier, source, labels.index(label)) for label in opened]
+    dormant = only_dormant(dormant, set(dormant.ids.tolist()) - set(left))
+    made = [_made_since(its, earlier, source, labels.index(label)) for label in new_classes]
     slots = np.concatenate([np.zeros(0, np.int64), *made])
     ids = np.append(old.state.ids[kept], old.known.ids[slots])
     statistics = both(of_slots(here, kept), restate(statistics_of(old.known.dishes, slots), way, prior, other))
@@ -211,7 +212,7 @@ def _carry(
         if label in trained.labels:
             dish[j] = trained.labels.index(label)
     at = len(kept)
-    for label, own in zip(opened, made, strict=True):
+    for label, own in zip(new_classes, made, strict=True):
         if len(own):
             dish[labels.index(label)] = n_classes + at + int(np.argmax(old.known.dishes.size[own]))
         at += len(own)
@@ -219,9 +220,9 @@ def _carry(
     dish[len(labels) + kept] = n_classes + np.arange(len(kept))
     held = np.append(old.state.franchise.held[len(labels) + kept], np.ones(len(slots)))
     state = move_in(known, fresh.frozen, fresh.state, old.state, dish, ids, statistics, held)
-    there = {*old.state.ids[kept].tolist(), *aside.ids.tolist()}
+    there = {*old.state.ids[kept].tolist(), *dormant.ids.tolist()}
     life = lifecycle({key: life for key, life in lives.items() if key in there}, old.life.delta)
-    chain = fresh._replace(known=known, state=state, life=life, aside=aside)
+    chain = fresh._replace(known=known, state=state, life=life, aside=dormant)
     return chain, [old.known.ids[own].tolist() for own in made], list(left)
 
 

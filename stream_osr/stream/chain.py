@@ -95,24 +95,24 @@ class IdentityChanges(NamedTuple):
 
     Attributes
     ----------
-    joined
+    merged
         For each identity that ended in another: the one that goes on.
-    parted
+    split
         For each identity that is new because a subclass was parted: where it comes from.
     moved
         Positions of the instances that the sampler re-seated, shape (m,), and their subclass now, -1: a known one.
     """
 
-    joined: Mapping[int, int] = {}
-    parted: Mapping[int, SplitOff] = {}
+    merged: Mapping[int, int] = {}
+    split: Mapping[int, SplitOff] = {}
     moved: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def then(self, later: IdentityChanges) -> IdentityChanges:
         """Put what happened later after this; the sampler moves nobody later."""
-        now = later.joined
+        now = later.merged
         return IdentityChanges(
-            {was: now.get(key, key) for was, key in self.joined.items()} | {**now},
-            {now.get(key, key): part for key, part in self.parted.items()} | {**later.parted},
+            {was: now.get(key, key) for was, key in self.merged.items()} | {**now},
+            {now.get(key, key): part for key, part in self.split.items()} | {**later.split},
             self.moved,
         )
 
@@ -151,8 +151,8 @@ class LifecycleUpdate(NamedTuple):
 
     def then(self, later: IdentityChanges, chain: Chain) -> LifecycleUpdate:
         """Go on with more changes of the leader's identities: what is remembered follows them."""
-        recent = relabel(self.recent, 0, later.joined)
-        for new, (_, seqs) in later.parted.items():
+        recent = relabel(self.recent, 0, later.merged)
+        for new, (_, seqs) in later.split.items():
             recent = reseat(recent, 0, seqs, new)
         return self._replace(chain=chain, recent=recent, identities=self.identities.then(later))
 
@@ -193,8 +193,8 @@ def awake(chain: Chain, keys: Collection[int]) -> Chain:
     """Put those of the subclasses that are set aside on the menu again."""
     for key in chain.aside.ids.tolist():
         if key in keys:
-            state, aside = bring_back(chain.state, chain.aside, key, None, chain.known.prior)
-            chain = chain._replace(state=state, aside=aside)
+            state, dormant = bring_back(chain.state, chain.aside, key, None, chain.known.prior)
+            chain = chain._replace(state=state, aside=dormant)
     return chain
 
 
@@ -211,13 +211,13 @@ def move_classes(chains: Chains, move: np.ndarray) -> Chains:
 
 def follow_identities(check: ReferenceCheck | None, changes: IdentityChanges) -> ReferenceCheck | None:
     """Go on after subclasses were joined, and others parted off the one that they were part of."""
-    if check is None or not (changes.joined or changes.parted):
+    if check is None or not (changes.merged or changes.split):
         return check
     n_classes = len(check.books.votes)
     check = check._replace(books=ReferenceCounts(*(counts.copy() for counts in check.books)))
-    for younger, older in changes.joined.items():
+    for younger, older in changes.merged.items():
         check = _join(check, younger, older, n_classes)
-    for new, (old, _) in changes.parted.items():
+    for new, (old, _) in changes.split.items():
         check = _part(check, new, old, n_classes)
     return check
 
@@ -238,21 +238,21 @@ def _part(check: ReferenceCheck, new: int, old: int, n_classes: int) -> Referenc
         return check
     at = ids.index(old)
     cell, last = n_classes + at, n_classes + len(ids)
-    books, shares = check.books, check.shares
-    books.stream[cell] *= 0.5
-    books.taken[:, cell] *= 0.5
-    cells = [*range(last), cell, last]  # the new part behind the subclasses, what is new comes last
+    counts, shares = check.books, check.shares
+    counts.stream[cell] *= 0.5
+    counts.taken[:, cell] *= 0.5
+    responsibilities = [*range(last), cell, last]  # the new part behind the subclasses, what is new comes last
     by_cell = (
-        books.stream.take(cells, 0),
-        books.seen.take(cells),
-        books.taken.take(cells, 1),
-        books.total.take(cells, 1),
+        counts.stream.take(responsibilities, 0),
+        counts.seen.take(responsibilities),
+        counts.taken.take(responsibilities, 1),
+        counts.total.take(responsibilities, 1),
     )
     owner = shares.owner.take([*range(len(ids)), at, len(ids)], 1)
     return check._replace(
         ids=np.append(check.ids, new),
-        books=ReferenceCounts(*by_cell, books.votes),
-        shares=shares._replace(known=shares.known.take(cells, 0), owner=owner),
+        books=ReferenceCounts(*by_cell, counts.votes),
+        shares=shares._replace(known=shares.known.take(responsibilities, 0), owner=owner),
         owner=np.append(check.owner, check.owner[at]),
         known=np.append(check.known, check.known[at]),
     )

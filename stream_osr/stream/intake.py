@@ -71,7 +71,7 @@ def read(
     elif not labels:
         raise NotTrained("an unlabelled instance came before any labelled one; learn labelled instances first")
     try:
-        features = _features(state, x, before, declared, joined=label is not None or bool(earlier))
+        features = _features(state, x, before, declared, extended=label is not None or bool(earlier))
         row: Row | None = row_of(state, features, x, number)
     except InvalidFeature:
         state.counters["bad_rows"] += 1
@@ -153,19 +153,24 @@ def row_of(state: RecognizerState, features: Features, x: Mapping[Any, Any], num
 
 
 def _features(
-    state: RecognizerState, x: Mapping[Any, Any], before: Features | None, declared: Collection[Name], *, joined: bool
+    state: RecognizerState,
+    x: Mapping[Any, Any],
+    before: Features | None,
+    declared: Collection[Name],
+    *,
+    extended: bool,
 ) -> Features:
     """Choose the features to be read: the model's, or those of training, with what an instance adds to them."""
     if state.training is None:
         return state.running[0].features
     before = features = state.training.features if before is None else before
-    if joined:
+    if extended:
         features = before.joined_by(x, {*(state.parameters.categorical or ()), *declared})
         if features is not before:
             there = frozenset(before.names)
             check_names((name for name in features.names if name not in there), len(features.names))
         check_storable(name for name in features.names if name not in frozenset(before.names))
-    if not features.names and not joined:
+    if not features.names and not extended:
         raise InvalidInstance("the instance has no features; give it one at least")
     return features
 
@@ -181,9 +186,9 @@ def count(state: RecognizerState, row: Row | None) -> None:
         counters["extra"] += row.extra
 
 
-def count_unlike(state: RecognizerState, values: np.ndarray, x: Mapping[Any, Any]) -> None:
+def count_mismatches(state: RecognizerState, values: np.ndarray, x: Mapping[Any, Any]) -> None:
     """Count a row that is imputed altogether, or for the most part though training had nearly all; warn once."""
-    unlike = unlike_training(state.running[0], values, x)
+    unlike = schema_problems(state.running[0], values, x)
     if unlike is None:
         return
     state.counters["unlike"] += 1
@@ -191,7 +196,7 @@ def count_unlike(state: RecognizerState, values: np.ndarray, x: Mapping[Any, Any
         logger.warning('%s; counters["unlike"] counts such instances, this is said once', unlike)
 
 
-def unlike_training(trained: TrainedModel, values: np.ndarray, x: Mapping[Any, Any]) -> str | None:
+def schema_problems(trained: TrainedModel, values: np.ndarray, x: Mapping[Any, Any]) -> str | None:
     """Say what a row lacks that is imputed altogether, or for the most part though training had nearly all."""
     missing = np.isnan(values)
     if len(values) - np.count_nonzero(missing) >= least_features(trained):

@@ -29,7 +29,7 @@ from stream_osr.stream.chain import Chain, awake
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import RecentInstances, began, remembered, unshared
 from stream_osr.stream.state import Stream, widen
-from stream_osr.stream.undo_log import Muting, Promotion, Tables, record
+from stream_osr.stream.undo_log import MovedTables, Muting, Promotion, record
 from stream_osr.trained import TrainedModel
 
 Keys = Sequence[Sequence[int]]
@@ -79,7 +79,7 @@ def promote(
         ]
         stream, subclasses = _with_counterparts(stream, keys, parameters.half_life)
         action = _promotion(number, label, stream, subclasses)
-        stream = adopt(stream._replace(actions=record(stream.actions, [action])), subclasses, label)
+        stream = adopt(stream._replace(undo_log=record(stream.undo_log, [action])), subclasses, label)
         return with_estimate(trained, with_references(trained, stream), events)
 
 
@@ -97,7 +97,7 @@ def mute(
     subclasses = counterparts(stream, keys)
     stream = with_muted(stream, subclasses, muted=True)
     return with_estimate(
-        trained, stream._replace(actions=record(stream.actions, [Muting(number, subclasses)])), events
+        trained, stream._replace(undo_log=record(stream.undo_log, [Muting(number, subclasses)])), events
     )
 
 
@@ -116,9 +116,9 @@ def adopt(stream: Stream, subclasses: Keys, label: Label) -> Stream:
     if j < len(stream.labels):
         return stream
     waiting = widen(stream.waiting, j + 1)
-    inside = np.isin(waiting.subclass, subclasses[0])
+    members = np.isin(waiting.subclass, subclasses[0])
     slot_of = {key: slot for slot, key in enumerate(stream.known.ids.tolist())}
-    waiting.responsible[inside, -1] = [slot_of[key] for key in waiting.subclass[inside].tolist()]
+    waiting.responsible[members, -1] = [slot_of[key] for key in waiting.subclass[members].tolist()]
     decided = (*stream.decided[:-1], 0, stream.decided[-1])
     return stream._replace(labels=(*stream.labels, label), waiting=waiting, decided=decided)
 
@@ -210,10 +210,10 @@ def counterparts(stream: Stream, keys: Sequence[int]) -> tuple[tuple[int, ...], 
     return tuple(found)
 
 
-def _standing(ids: np.ndarray, seats: np.ndarray, inside: np.ndarray) -> list[bool | None]:
+def _standing(ids: np.ndarray, seats: np.ndarray, mask: np.ndarray) -> list[bool | None]:
     """Say of each subclass whether most of its remembered instances are inside; ``None``: it has none."""
     members = [seats == key for key in ids.tolist()]
-    return [2 * int((own & inside).sum()) > int(own.sum()) if own.any() else None for own in members]
+    return [2 * int((own & mask).sum()) > int(own.sum()) if own.any() else None for own in members]
 
 
 def _nearest(first: Chain, chain: Chain, slot: int) -> int:
@@ -257,10 +257,10 @@ def _split_off(
 def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
     """Put those that are set aside on the menu again, and in the followers what stands for them."""
     (leader, *others), seats = stream.chains, stream.recent.subclass
-    inside, woken = np.isin(seats[0], keys), [awake(leader, keys)]
+    members, woken = np.isin(seats[0], keys), [awake(leader, keys)]
     for chain, own in zip(others, seats[1:], strict=True):
         ids = chain.aside.ids
-        stand = zip(ids.tolist(), _standing(ids, own, inside), strict=True)
+        stand = zip(ids.tolist(), _standing(ids, own, members), strict=True)
         woken.append(awake(chain, [key for key, stands in stand if stands]))
     return stream._replace(chains=tuple(woken))
 
@@ -279,7 +279,7 @@ def _promotion(number: int, label: Label, stream: Stream, subclasses: tuple[tupl
     )
 
 
-def _tables(chain: Chain, keys: Sequence[int]) -> Tables:
+def _tables(chain: Chain, keys: Sequence[int]) -> MovedTables:
     """Tables that serve these emerging subclasses."""
     state, franchise = chain.state, chain.state.franchise
     served = franchise.table_dish - (len(franchise.menu) - len(state.ids))
@@ -287,4 +287,4 @@ def _tables(chain: Chain, keys: Sequence[int]) -> Tables:
     at = np.flatnonzero(np.isin(subclass, keys))
     guests = np.flatnonzero(np.isin(state.window.table, at))
     held_by = subclass[state.window.table[guests]]
-    return Tables(at, subclass[at], franchise.table_mass[at], state.window_seq[guests], held_by)
+    return MovedTables(at, subclass[at], franchise.table_mass[at], state.window_seq[guests], held_by)

@@ -98,18 +98,18 @@ class PredictiveCache:
             mean = call_known(mean, plausible(self._references, log_density, self._max_false_unknown))
         return shift_odds(self.stream.odds, mean)
 
-    def _with_gaps(self, values: np.ndarray, gaps: MissingPattern) -> tuple[np.ndarray, np.ndarray | None]:
+    def _with_gaps(self, values: np.ndarray, missing: MissingPattern) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows of which something is missing, a pattern at a time."""
         whole, parts, bent = self._views, [], bend(self._space.yeo_johnson, values)
-        for pattern in range(NOTHING, len(gaps.rank)):
-            at = np.flatnonzero(gaps.pattern == pattern)
+        for pattern in range(NOTHING, len(missing.rank)):
+            at = np.flatnonzero(missing.pattern == pattern)
             if pattern == NOTHING:
                 parts.append((at, *self._look(bent[at], whole)))
                 continue
-            of = gaps._replace(pattern=gaps.pattern[at])
+            of = missing._replace(pattern=missing.pattern[at])
             middle = complete_rows(whole[0], whiten(self._space, values[at]), of, None)
-            views = [with_open_directions(each, gaps, pattern) for each in whole]
-            parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(gaps.rank[pattern]))))
+            views = [with_open_directions(each, missing, pattern) for each in whole]
+            parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(missing.rank[pattern]))))
         order = np.argsort(np.concatenate([at for at, _, _ in parts]))
         densities = [density for _, _, density in parts if density is not None]
         together = np.concatenate([found for _, found, _ in parts])[order]
@@ -123,12 +123,12 @@ class PredictiveCache:
             return mean_of([look(values, each) for each in views]), None
         looked, densities = [], []
         for chain, own in zip(self._chains, views, strict=True):
-            cells, log_weight = look_closely(values, own, len(chain.state.ids))
+            responsibilities, log_weight = look_closely(values, own, len(chain.state.ids))
             density = whole = log_weight - log_seats_of(chain.state.franchise)[: len(chain.known.size)]
             if middle is not None:
                 whole = log_class_densities(chain.known, chain.frozen, homogeneous(middle))[0] - excess
             densities.append(whole)
-            looked.append((cells, whole, density))
+            looked.append((responsibilities, whole, density))
         mean = np.asarray(np.mean(densities, axis=0))
         return mean_of([self._balanced(number, *each, mean) for number, each in enumerate(looked)]), mean
 
@@ -149,20 +149,29 @@ class PredictiveCache:
         return mean_of(found), mean
 
     def _balanced(
-        self, number: int, cells: np.ndarray, log_density: np.ndarray, without_gaps: np.ndarray, mean: np.ndarray
+        self,
+        number: int,
+        responsibilities: np.ndarray,
+        log_density: np.ndarray,
+        without_gaps: np.ndarray,
+        mean: np.ndarray,
     ) -> np.ndarray:
         """Balance the cells of one chain; ``mean`` is the log density over all chains."""
         shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
         if shares is None or self._references is None or chain.check is None:
-            return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
+            return np.column_stack([responsibilities[:, :n_classes], responsibilities[:, n_classes:].sum(axis=1)])
         odds, level = None, model_of(self._references, number).levels_of(log_density)
         if chain.check.dependent:
             typical, _ = typicality_of(self._references)
             level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
-            seats, at = log_seats_of(chain.state.franchise), np.arange(len(cells))
-            near = cells[:, :n_classes].argmax(axis=1)
-            ratio = np.log(np.maximum(cells[:, -1], 1e-300)) - np.log(np.maximum(cells[at, near], 1e-300))
+            seats, at = log_seats_of(chain.state.franchise), np.arange(len(responsibilities))
+            near = responsibilities[:, :n_classes].argmax(axis=1)
+            ratio = np.log(np.maximum(responsibilities[:, -1], 1e-300)) - np.log(
+                np.maximum(responsibilities[at, near], 1e-300)
+            )
             log_new = ratio - seats[-1] + seats[near] + without_gaps[at, near]
             seats = opening_seats(chain.known, chain.frozen)
             odds = odds_of_new(without_gaps, log_new, seats, self._references.tempered)
-        return balance(shares, np.full(len(cells), np.nan), cells, level, votes(without_gaps), odds)
+        return balance(
+            shares, np.full(len(responsibilities), np.nan), responsibilities, level, votes(without_gaps), odds
+        )

@@ -37,7 +37,7 @@ from stream_osr.trust.recall import ReferenceResults
 from stream_osr.trust.references import References
 
 
-class Arrived(NamedTuple):
+class BufferedInstance(NamedTuple):
     """An unlabelled instance that waits for its batch: whitened row of shape (d,), time, key."""
 
     row: np.ndarray
@@ -45,7 +45,7 @@ class Arrived(NamedTuple):
     key: Any
 
 
-class Menu(NamedTuple):
+class MenuSize(NamedTuple):
     """Numbers of subclasses that the leader chooses from, and its concentrations.
 
     Attributes
@@ -72,7 +72,7 @@ class Menu(NamedTuple):
     references: int = 0
 
 
-class Stages(NamedTuple):
+class StageCounts(NamedTuple):
     """Numbers of emerging subclasses by the stage of their lives; each is counted once.
 
     Attributes
@@ -159,7 +159,7 @@ class Copy(NamedTuple):
     repeats: bool = False
 
 
-class Faults(NamedTuple):
+class DataFaults(NamedTuple):
     """Faults of the data (:mod:`stream_osr.stream.faults`).
 
     Attributes
@@ -198,17 +198,17 @@ class Stream(NamedTuple):
         Detectors of known classes that move.
     signals
         Counts of what was told and of outliers; data quality is counted before the stream.
-    actions
+    undo_log
         What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.stream.undo_log`).
     references
         This stream's own reference instances once classes have been opened; ``None``: those of the trained model.
     called
         What references were called lately; ``None``: none was asked.
-    following
+    class_shift
         Known classes that follow their instances; ``None``: they do not, or not yet.
     unknown_rate
         The share of the stream that is called unknown; ``None``: nothing was decided yet.
-    telling
+    event_budget
         Events that were told lately, and those that wait to be summed up.
     arrival
         Where the known classes are in order of arrival; ``None``: neighbours are independent.
@@ -224,14 +224,14 @@ class Stream(NamedTuple):
     decided: tuple[int, ...]
     drift: Drift
     signals: Signals
-    actions: tuple[Action, ...] = ()
+    undo_log: tuple[Action, ...] = ()
     references: References | None = None
     called: ReferenceResults | None = None
-    following: ClassShift | None = None
+    class_shift: ClassShift | None = None
     unknown_rate: UnknownRate | None = None
-    telling: EventBudget = EventBudget()
+    event_budget: EventBudget = EventBudget()
     arrival: Arrival | None = None
-    faults: Faults | None = None
+    faults: DataFaults | None = None
 
     @property
     def known(self) -> Known:
@@ -248,20 +248,20 @@ class Stream(NamedTuple):
         return self._replace(chains=(leader, *self.chains[1:]))
 
     @property
-    def menu(self) -> Menu:
+    def menu(self) -> MenuSize:
         """Numbers of subclasses, and concentrations."""
-        books, ids, life = self.state.franchise, self.state.ids, self.life
+        franchise, ids, life = self.state.franchise, self.state.ids, self.life
         active = int(np.isin(ids, life.ids[life.emerged & ~life.dormant]).sum())
-        return Menu(len(self.known.ids), len(ids), active, float(books.alpha[0]), float(books.gamma[0]))
+        return MenuSize(len(self.known.ids), len(ids), active, float(franchise.alpha[0]), float(franchise.gamma[0]))
 
     @property
-    def stages(self) -> Stages:
+    def stages(self) -> StageCounts:
         """Numbers of emerging subclasses of the leader by stage, those that are set aside among them."""
-        return Stages(**{name: int((self.stage == name).sum()) for name in Stages._fields})
+        return StageCounts(**{name: int((self.stage == name).sum()) for name in StageCounts._fields})
 
     @property
     def stage(self) -> np.ndarray:
-        """Name of the stage (:class:`Stages`) of each emerging subclass of the leader, in order of ``life.ids``."""
+        """Name of the stage (:class:`StageCounts`) of each emerging subclass of the leader, in order of ``life.ids``."""
         life = self.life
         by_rank = {
             "muted": life.muted,

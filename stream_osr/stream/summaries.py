@@ -52,8 +52,8 @@ def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
     own = chain.state.ids.tolist()
     found = {key: statistics_of(chain.state.dishes, np.array([slot])) for slot, key in enumerate(own)}
     found |= {key: of_slots(chain.aside.statistics, [at]) for at, key in enumerate(chain.aside.ids.tolist())}
-    said = set(chain.life.ids[chain.life.noticed].tolist())
-    return {key: found[key] for key in sorted(found) if key in said}
+    summaries = set(chain.life.ids[chain.life.noticed].tolist())
+    return {key: found[key] for key in sorted(found) if key in summaries}
 
 
 def to_say(
@@ -70,14 +70,14 @@ def to_say(
     events
         What was told after the micro-batch: whatever is told of is said, too.
     """
-    told: set[int] = set()
+    reported: set[int] = set()
     absorbed: dict[int, tuple[int, ...]] = {}
     for event in events:
         if isinstance(event, ev.SubclassMerged):
             absorbed[event.into] = (*absorbed.get(event.into, ()), event.subclass_id)
-        told.update(getattr(event, name) for name in ("subclass_id", "new_id", "into") if hasattr(event, name))
-    told |= {key for key, now in after.items() if key not in before or _level(before[key]) != _level(now)}
-    out = [SubclassSums(key, now, absorbed.get(key, ())) for key, now in after.items() if key in told]
+        reported.update(getattr(event, name) for name in ("subclass_id", "new_id", "into") if hasattr(event, name))
+    reported |= {key for key, now in after.items() if key not in before or _level(before[key]) != _level(now)}
+    out = [SubclassSums(key, now, absorbed.get(key, ())) for key, now in after.items() if key in reported]
     return [*out, *(SubclassSums(key, None) for key in before if key not in after)]
 
 
@@ -180,13 +180,13 @@ def take_in(
 
 def taken_in(
     trained: TrainedModel,
-    said: Iterable[LocalSummary],
+    summaries: Iterable[LocalSummary],
     links: Mapping[Local, int],
     merged: Mapping[int, int],
     next_id: int,
 ) -> ReconciledSubclasses:
     """Put together again what recognizers over a trained model have said; see :func:`.reconcile.restore`."""
-    return restore(said, links, merged, next_id, trained.known.prior)
+    return restore(summaries, links, merged, next_id, trained.known.prior)
 
 
 def _possible(statistics: Statistics, prior: Prior) -> bool:

@@ -96,8 +96,8 @@ def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None
         )
     order = arrived if chosen.order == "arrival" else None
     trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
-    cells, rows = training.count_absent(trained.absent_zero)
-    state.counters.subtract({name: n for name, n in (("missing", cells), ("bad_rows", rows)) if n})
+    responsibilities, rows = training.count_absent(trained.absent_zero)
+    state.counters.subtract({name: n for name, n in (("missing", responsibilities), ("bad_rows", rows)) if n})
     report = replace(trained.report, **understood(decided, trained.values, trained.report.instances))
     return over(state, replace(trained, report=report))
 

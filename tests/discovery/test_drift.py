@@ -33,7 +33,7 @@ from stream_osr.trained import train_model
 from tests.blobs import around
 from tests.data import need_data
 from tests.doors.model import whiten
-from tests.doors.stream import Arrived, close_batch, open_stream
+from tests.doors.stream import BufferedInstance, close_batch, open_stream
 from tests.oracles import drift as oracle
 
 INTERVAL = 1e6
@@ -382,7 +382,7 @@ def beside_four(n: int, seed: int) -> tuple[int, float]:
     for _ in range(n // 256):
         truth = rng.integers(5, size=256)
         whitened = whiten(trained.space, rng.normal(np.vstack([FOUR, NEARBY])[truth]))
-        arrived = [Arrived(row, None, None) for row in whitened]
+        arrived = [BufferedInstance(row, None, None) for row in whitened]
         running, batch = close_batch(trained, running, arrived, [], chosen)
         told += len(drifted(batch.events))
         right += sum(d.label == y for d, y in zip(batch.decisions, truth, strict=True))

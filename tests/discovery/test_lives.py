@@ -308,7 +308,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     check_statistics(stream._replace(chains=(apart,), recent=past))
     grown = LifecycleChanges((), (new,), (), ())
     followed = _join_same(LifecycleUpdate(apart, past, IdentityChanges(), grown, {}, state), new)
-    assert followed.identities.joined == {new: key}
+    assert followed.identities.merged == {new: key}
     assert followed.changes == LifecycleChanges((), (), (), ())
     joined = stream._replace(chains=(followed.chain,), recent=followed.recent)
     check_stream(joined)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from stream_osr.stream import Menu
+from stream_osr.stream import MenuSize
 from tests.doors.kafka import BOUNDS, Figures, Histogram, PartitionFigures, Place
 
 
@@ -91,7 +91,7 @@ def live(loop: float = 5.0) -> Figures:
     """Figures of a worker that has done something."""
     figures = Figures(progress=4.0, loop=loop, obstacles=(), model="m", fingerprint="f", opened=True)
     figures.partitions[Place("in", 0)] = PartitionFigures(
-        7, end=8, read=8, pending=1, held=2, menu=Menu(1, 2, 3, 4.0, 5.0)
+        7, end=8, read=8, pending=1, held=2, menu=MenuSize(1, 2, 3, 4.0, 5.0)
     )
     figures.add("records", Place("in", 0), 7)
     figures.observe("batch", 0.2)

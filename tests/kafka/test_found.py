@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
 from stream_osr.discovery.signal_table import EVENT_TABLE
-from stream_osr.stream import Stages
+from stream_osr.stream import StageCounts
 from tests.blobs import KNOWN, NEW, around, fitted, stream_part
 from tests.doors.discovery import Estimate, Movement, Signals
 from tests.doors.kafka import (
@@ -48,7 +48,7 @@ PLACE, OTHER = Place("sensors", 3), Place("sensors", 4)
 HOSTILE = ("a\nb", 'say "no"\\', "\x1b[2J", LONG, ALIKE, "", "other", "\u202egnp.exe", "{class}", "sky")
 
 CLASSES = {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in class_names(HOSTILE).values()}
-FOUND = Findings(Signals(2), Stages(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
+FOUND = Findings(Signals(2), StageCounts(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
 
 
 def run(model: OpenSetRecognizer, n: int = 200, seed: int = 0) -> OpenSetRecognizer:
@@ -238,7 +238,7 @@ def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accep
 
 def test_what_is_not_known_of_a_class_has_no_sample() -> None:
     figures = live()
-    found = Findings(Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), None, 1, {"sky": OfClass(None, None)})
+    found = Findings(Signals(), StageCounts(0, 0, 0, 0, 0), Estimate(0, 0, 0), None, 1, {"sky": OfClass(None, None)})
     figures.partitions[PLACE].found = found
     with port({"osr-0": figures, "osr-1": replace(live(), partitions={})}) as address:
         samples = scrape(address)
@@ -251,7 +251,7 @@ def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> 
     """As docs/kafka.md promises; what a service has but once is not counted."""
     figures, classes = live(), {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in many()}
     figures.partitions[PLACE].found = Findings(
-        Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1000, classes
+        Signals(), StageCounts(0, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1000, classes
     )
     figures.partitions[PLACE].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
     for kind in EVENT_TABLE:

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from stream_osr.stream import Menu
+from stream_osr.stream import MenuSize
 from tests.doors.kafka import BOUNDS, Figures, Monitor, Overview, PartitionFigures, Place, Recall
 from tests.doors.trust import ExpectedRecall
 from tests.kafka.scraping import samples_of, total
@@ -106,9 +106,9 @@ def test_an_end_that_is_not_known_is_no_lag_of_nought() -> None:
 
 def test_the_recall_of_a_partition() -> None:
     figures = live()
-    figures.partitions[PLACE].menu = Menu(1, 2, 3, 4.0, 5.0, references=400)
+    figures.partitions[PLACE].menu = MenuSize(1, 2, 3, 4.0, 5.0, references=400)
     figures.partitions[PLACE].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    figures.partitions[OTHER] = PartitionFigures(menu=Menu(1, 2, 3, 4.0, 5.0))
+    figures.partitions[OTHER] = PartitionFigures(menu=MenuSize(1, 2, 3, 4.0, 5.0))
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
         assert ask(address, "/readyz") == (200, "every worker is ready\n")
@@ -188,7 +188,7 @@ def live() -> Figures:
     now = time.monotonic()
     figures = Figures(progress=now, loop=now, obstacles=(), model="m1", fingerprint="f1", opened=True)
     figures.partitions[PLACE] = PartitionFigures(
-        107, end=110, read=110, pending=3, held=6, menu=Menu(1, 2, 3, 4.0, 5.0)
+        107, end=110, read=110, pending=3, held=6, menu=MenuSize(1, 2, 3, 4.0, 5.0)
     )
     counts = {"records": 100, "features_missing": 30, "features_expected": 600, "timestamps_replaced": 4}
     for name, count in (counts | {"unaccounted_records": 2}).items():

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.stream import Menu
+from stream_osr.stream import MenuSize
 from stream_osr.trust.recall import ExpectedRecall
 
 from .findings import Findings
@@ -155,7 +155,7 @@ class PartitionFigures:
     replaying: bool = False
     suspended: bool = False
     snapshot: float | None = None
-    menu: Menu | None = None
+    menu: MenuSize | None = None
     recall: Recall = NOTHING_TOLD
     dependent: bool | None = None
     found: Findings | None = None

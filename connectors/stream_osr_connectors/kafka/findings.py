@@ -11,7 +11,7 @@ from typing import NamedTuple
 from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.new_classes import Estimate, SubclassDistances
 from stream_osr.discovery.summaries import Signals
-from stream_osr.stream import Stages, new_classes, rank_among, recall_among
+from stream_osr.stream import StageCounts, new_classes, rank_among, recall_among
 from stream_osr.trust.recall import ExpectedRecall
 
 from .class_names import class_names
@@ -52,7 +52,7 @@ class Findings(NamedTuple):
     """
 
     signals: Signals
-    stages: Stages
+    stages: StageCounts
     new: Estimate
     usual: float | None
     known_classes: int
