@@ -211,7 +211,7 @@ class CheckedSink(Sink, Protocol):
         """
 
 
-class Closing:
+class BatchCloser:
     """A `with` statement closes it at its end."""
 
     def close(self) -> None:

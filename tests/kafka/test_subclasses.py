@@ -26,8 +26,8 @@ from tests.doors.kafka import (
     Outgoing,
     Stamp,
     alive,
-    changes_told,
     largest_summary,
+    messages_of_changes,
     parse_summary,
     summary,
 )
@@ -102,7 +102,7 @@ def test_changes_are_told_as_their_schemas_say_and_links_read_again(model: OpenS
     changes = LinkChanges({**changes.linked, LOCAL._replace(id=99): 0}, (0,), {1: 0})
     topics = "in.links", "in.global-events"
     stamp = Stamp("in.subclasses-0-5", "s", 7)
-    messages = changes_told(model.trained, topics, first.local, state, changes, stamp)
+    messages = messages_of_changes(model.trained, topics, first.local, state, changes, stamp)
     stored = Links({}, {})
     for message in messages:
         check("link" if message.topic == topics[0] else "global-event", message)
@@ -196,7 +196,7 @@ def test_junk_among_the_summaries_is_told(model: OpenSetRecognizer, data: st.Dat
     for number, each in enumerate((good, parsed, parsed._replace(local=Local("in/4", "88bb", 0)))):
         state, changes = reconcile(state, each, known.prior, known.location)
         topics, id = ("in.links", "in.global-events"), str(number)
-        changes_told(model.trained, topics, each.local, state, changes, Stamp(id, "s"))
+        messages_of_changes(model.trained, topics, each.local, state, changes, Stamp(id, "s"))
 
 
 def test_who_is_alive(model: OpenSetRecognizer) -> None:

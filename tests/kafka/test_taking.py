@@ -24,9 +24,9 @@ from tests.doors.kafka import (
     Boundary,
     JsonDecoder,
     Message,
-    Outcome,
     Outgoing,
     Partition,
+    PartitionOutput,
     Place,
     Plain,
     RawName,
@@ -80,7 +80,7 @@ def written(state: Any) -> Any:
     return bits(form_of(state, BY_TYPE, {}))
 
 
-def said(outcome: Outcome) -> Any:
+def said(outcome: PartitionOutput) -> Any:
     """What an outcome says, errors by what they say."""
     refused = [
         (r.offset, refusal.stage, type(refusal.error), str(refusal.error)) for r, refusal in outcome.taken.refused

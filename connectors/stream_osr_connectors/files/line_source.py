@@ -17,7 +17,7 @@ from typing import NamedTuple, TypedDict, Unpack, get_args
 
 from stream_osr.errors import ConnectorError
 
-from ..base import BadRecord, Closing, Position, Record
+from ..base import BadRecord, BatchCloser, Position, Record
 from ..json_fields import JsonFields
 from ..values import DecodeError, LabelType
 from .opening import UNREADABLE, is_standard, open_input, why
@@ -330,7 +330,7 @@ def what_there_is(name: str, columns: Sequence[str]) -> str:
     return f"its columns are {listed}" + (f"; did you mean {spellings[near[0]]!r}?" if near else "")
 
 
-class LineSource(Closing, Iterator[Record | BadRecord]):
+class LineSource(BatchCloser, Iterator[Record | BadRecord]):
     """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from stream_osr.errors import ConnectorError, MissingExtra
 
-from ..base import BadRecord, Closing, Position, Record
+from ..base import BadRecord, BatchCloser, Position, Record
 from ..values import DecodeError, written
 from .identity import identity_at
 from .json_lines import json_text
@@ -181,7 +181,7 @@ def _plain(pa: Any, column: Any) -> list[Any]:
     return values
 
 
-class ParquetSource(Closing, Iterator[Record | BadRecord]):
+class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
     """Records from the rows of a Parquet file, which says itself what is a number and what is text.
 
     Every column of numbers, text or booleans that is not the key, the time or the label is a feature; text and

@@ -17,7 +17,7 @@ from stream_osr.trust.recall import ExpectedRecall
 from .class_names import class_names
 
 
-class OfClass(NamedTuple):
+class ClassMetrics(NamedTuple):
     """Statistics of a known class, or of all that share a name.
 
     Attributes
@@ -32,7 +32,7 @@ class OfClass(NamedTuple):
     rank: float | None
 
 
-class Findings(NamedTuple):
+class ModelMetrics(NamedTuple):
     """Statistics of the model as of a micro-batch.
 
     Attributes
@@ -56,12 +56,12 @@ class Findings(NamedTuple):
     new: Estimate
     usual: float | None
     known_classes: int
-    classes: Mapping[str, OfClass]
+    classes: Mapping[str, ClassMetrics]
 
 
 def find(
     model: OpenSetRecognizer, before: Sequence[SubclassDistances] | None = None
-) -> tuple[Findings, Sequence[SubclassDistances]]:
+) -> tuple[ModelMetrics, Sequence[SubclassDistances]]:
     """Ask a recognizer, which does not change; None for ``before``, or what the call before returned, saves time."""
     trained, stream = model.trained, model.value.stream
     assert stream is not None  # the training of a service's model has ended
@@ -69,7 +69,9 @@ def find(
     for j, name in enumerate(class_names(stream.labels).values()):
         named.setdefault(name, []).append(j)
     found, measured = new_classes(stream, before)
-    classes = {name: OfClass(recall_among(trained, stream, js), rank_among(stream, js)) for name, js in named.items()}
+    classes = {
+        name: ClassMetrics(recall_among(trained, stream, js), rank_among(stream, js)) for name, js in named.items()
+    }
     usual = None if stream.unknown_rate is None else stream.unknown_rate.rate
-    told = Findings(model.signals, stream.stages, found.estimate, usual, len(stream.labels), classes)
-    return told, measured
+    reported = ModelMetrics(model.signals, stream.stages, found.estimate, usual, len(stream.labels), classes)
+    return reported, measured

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from stream_osr_connectors.kafka.places import Place
 
 
-class Kind(Enum):
+class ErrorKind(Enum):
     """Kind of an error, by the reaction that it needs."""
 
     AGAIN = "again"
@@ -49,8 +49,8 @@ class ClientError(Exception):
         A message, or a batch of messages, is larger than the brokers take.
     """
 
-    def __init__(self, kind: Kind, said: str, *, too_large: bool = False) -> None:
-        super().__init__(said)
+    def __init__(self, kind: ErrorKind, message: str, *, too_large: bool = False) -> None:
+        super().__init__(message)
         self.kind = kind
         self.too_large = too_large
 
@@ -141,14 +141,14 @@ Unreadable = Callable[[Place, int, Exception, str], None]
 """Told of a partition that cannot be read on from an offset, why, and the remedy."""
 
 
-class Refused(NamedTuple):
+class RefusedMessage(NamedTuple):
     """A message that was not acknowledged: its place among those sent, and why."""
 
     place: int
     error: ClientError
 
 
-class Sent(NamedTuple):
+class SendResult(NamedTuple):
     """Result of sending messages.
 
     Attributes
@@ -163,4 +163,4 @@ class Sent(NamedTuple):
 
     acknowledged: Counter[str]
     offsets: list[int]
-    refused: list[Refused]
+    refused: list[RefusedMessage]

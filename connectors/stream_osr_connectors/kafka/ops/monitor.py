@@ -178,5 +178,5 @@ class _Request(BaseHTTPRequestHandler):
 
 def _health(health: Health) -> _Answer:
     status = HTTPStatus.OK if health.well else HTTPStatus.SERVICE_UNAVAILABLE
-    said = printable(health.said, LONGEST)
+    said = printable(health.message, LONGEST)
     return status, "text/plain; charset=utf-8", f"{said}\n".encode()

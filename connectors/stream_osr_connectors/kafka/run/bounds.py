@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from ..client import ClientError, Committed, TopicFollower
-from ..figures import Figures
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import ServiceStats
 from ..wire.messages import Received
 
 ASK_SECONDS = 2.0
@@ -30,8 +30,8 @@ class Bounds:
         The positions of this worker's partitions.
     """
 
-    def __init__(self, settings: ServiceSettings, figures: Figures) -> None:
-        self._settings, self._figures = settings, figures
+    def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
+        self._settings, self._stats = settings, stats
         self._stops: Mapping[Place, int] = {}
         self._asked = 0.0
 
@@ -48,7 +48,7 @@ class Bounds:
 
     def is_read(self, place: Place) -> bool:
         """Tell whether the consumer has read a partition of this worker to its end."""
-        read = self._figures.partitions[place].read
+        read = self._stats.partitions[place].read
         return self._settings.stop is not None and read is not None and read >= self._stops.get(place, 0)
 
     def are_reached(self, where: Callable[[Place], Committed]) -> bool:

@@ -102,15 +102,15 @@ class Incarnations:
             If it is ``fail``.
         """
         far = ", ".join(f"{offset} of partition {place.partition}" for place, offset in sorted(decided.items()))
-        told = (
+        text = (
             f"input: topic {self._topic} was deleted and made again; of the one before, records were decided up to "
             f"{far or 'an offset that is not known'}, and what came after is gone"
         )
         if on_lost_state == "fail":
             raise ConnectorError(
-                f"{told}; set on_lost_state to cold to begin anew with this one, or take another group"
+                f"{text}; set on_lost_state to cold to begin anew with this one, or take another group"
             )
-        logger.warning("%s; the stream begins anew, and ids go on as %s-...", told, self.name)
+        logger.warning("%s; the stream begins anew, and ids go on as %s-...", text, self.name)
 
     @property
     def mark(self) -> str:

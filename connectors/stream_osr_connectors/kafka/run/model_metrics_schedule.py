@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.new_classes import SubclassDistances
 
-from ..figures import Figures
-from ..findings import find
+from ..model_metrics import find
 from ..places import Place
+from ..stats import ServiceStats
 from .snapshot_policy import Owned
 
 SHARE = 200
 """After each look nothing is looked at for so many times as long as it took, in any partition of the worker."""
 
 
-class Finder:
+class ModelMetricsSchedule:
     """Looks at one partition in a turn, the one that waits longest; one in which nothing has happened is left alone.
 
     Parameters
@@ -26,8 +26,8 @@ class Finder:
         Where it is told.
     """
 
-    def __init__(self, figures: Figures) -> None:
-        self._figures = figures
+    def __init__(self, stats: ServiceStats) -> None:
+        self._stats = stats
         self._due = 0.0
         self._seen: dict[Place, tuple[float, OpenSetRecognizer]] = {}
         self._measured: dict[tuple[Place, str], Sequence[SubclassDistances]] = {}
@@ -51,7 +51,7 @@ class Finder:
         if not waiting:
             return
         place = min(waiting)[1]
-        model, its = partitions[place].state.model, self._figures.partitions[place]
+        model, its = partitions[place].state.model, self._stats.partitions[place]
         its.follow(model)
         earlier = self._measured.get((place, model.trained.fingerprint))  # of the same model alone
         its.found, measured = find(model, earlier)

@@ -279,10 +279,10 @@ class CurrentModel:
         self._seen = stamp
         if _digest(self._settings.model) not in (None, self._digest):
             self._said = True
-            told = (
+            text = (
                 "the model file %s has changed since it was loaded; SIGHUP loads it, until then the model %s goes on"
             )
-            logger.warning(told, self._settings.model, self.model.identity)
+            logger.warning(text, self._settings.model, self.model.identity)
 
     def replace(self) -> bool:
         """Load the file again; say whether there is another model to be run now. If not, the log says why."""

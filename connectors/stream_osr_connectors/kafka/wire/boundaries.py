@@ -37,7 +37,7 @@ class FailedEnd(Boundary):
     """End of a micro-batch whose records are dead letters, for want of memory: a replay does not try it again."""
 
 
-class Step(NamedTuple):
+class BoundarySteps(NamedTuple):
     """So many ``times`` a step: offsets and labels that each goes further, and whether its micro-batch failed."""
 
     offsets: int
@@ -69,12 +69,12 @@ class History(NamedTuple):
 
     base: Boundary
     fresh: bool
-    steps: tuple[Step, ...] = ()
+    steps: tuple[BoundarySteps, ...] = ()
 
     def to(self, end: Boundary) -> History:
         """Go one micro-batch further."""
         last = self.last
-        step = Step(end.offset - last.offset, end.labels - last.labels, 1, isinstance(end, FailedEnd))
+        step = BoundarySteps(end.offset - last.offset, end.labels - last.labels, 1, isinstance(end, FailedEnd))
         if min(step[:2]) < 0 or end == last:
             raise ValueError(f"a micro-batch cannot end at {end} when the one before it ended at {last}")
         if self.steps and self.steps[-1]._replace(times=1) == step:
@@ -176,7 +176,8 @@ class Progress(NamedTuple):
             )
         steps = _STEP.finditer(found["steps"])
         parsed = [
-            Step(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1), bool(s["failed"])) for s in steps
+            BoundarySteps(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1), bool(s["failed"]))
+            for s in steps
         ]
         base = Boundary(int(found["offset"]), int(found["labels"]))
         history = History(base, bool(found["fresh"]), tuple(parsed))

@@ -103,7 +103,7 @@ class Outgoing(NamedTuple):
         return Place(self.source, self.partition)
 
 
-class Origin(NamedTuple):
+class RecordOrigin(NamedTuple):
     """Origin of a record, kept until its decision is published: its place, and the fields that pass through."""
 
     offset: int
@@ -130,7 +130,7 @@ class Refusal(NamedTuple):
 
 
 @dataclass(slots=True)
-class Taken:
+class TakenRecords:
     """Records by their further course.
 
     Attributes
@@ -155,7 +155,7 @@ class Taken:
     values: int = 0
 
 
-class Outcome(NamedTuple):
+class PartitionOutput(NamedTuple):
     """Output of a micro-batch.
 
     Attributes
@@ -174,9 +174,9 @@ class Outcome(NamedTuple):
         What was asked of it and could not be done.
     """
 
-    decisions: list[tuple[Origin, Decision]]
+    decisions: list[tuple[RecordOrigin, Decision]]
     events: list[Event]
-    taken: Taken
+    taken: TakenRecords
     place: str
     timestamp: int
     left: int = 0
@@ -257,11 +257,11 @@ def check_envelope(received: Received) -> None:
         raise DecodeError(f"the headers have {size} bytes; {MOST_HEADER_BYTES} are allowed")
 
 
-def origin_of(received: Received) -> Origin:
+def origin_of(received: Received) -> RecordOrigin:
     """Keep of a record what its decision is published with."""
     headers = received.headers
     passed = tuple((name, item) for name, item in headers if not name.startswith(_OURS)) if headers else ()
-    return Origin(received.offset, received.timestamp, received.key, passed)
+    return RecordOrigin(received.offset, received.timestamp, received.key, passed)
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:

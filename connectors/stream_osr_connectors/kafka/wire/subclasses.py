@@ -56,14 +56,14 @@ class Stamp(NamedTuple):
     timestamp: int = -1
 
 
-def summary(trained: TrainedModel, topic: str, local: Local, said: SubclassSums, stamp: Stamp) -> Outgoing:
+def summary(trained: TrainedModel, topic: str, local: Local, published: SubclassSums, stamp: Stamp) -> Outgoing:
     """Publish what a worker says of a subclass; a tombstone when it has ended.
 
     The timestamp is that of sending: compaction waits by it (``min.compaction.lag.ms``), and instances may be old.
     """
     place, _, partition = local.place.rpartition("/")
     value = None
-    if said.statistics is not None:
+    if published.statistics is not None:
         value = {
             "schema": SUMMARY,
             "topic": place,
@@ -71,9 +71,9 @@ def summary(trained: TrainedModel, topic: str, local: Local, said: SubclassSums,
             "subclass": local.id,
             "run": local.run,
             "model": trained.fingerprint,
-            "size": int(said.statistics.size[0]),
-            "sums": written_sums(trained, said.statistics),
-            "absorbed": said.absorbed,
+            "size": int(published.statistics.size[0]),
+            "sums": written_sums(trained, published.statistics),
+            "absorbed": published.absorbed,
         }
     return _outgoing(topic, name_of(local), value, SUMMARY, stamp)
 
@@ -180,7 +180,7 @@ class Links(NamedTuple):
         self.links[local] = key
 
 
-def changes_told(
+def messages_of_changes(
     trained: TrainedModel,
     topics: tuple[str, str],
     local: Local,
@@ -209,8 +209,8 @@ def changes_told(
         out.append((links, name_of(one), {"subclass": name_of(one), "run": one.run, "global": key}, LINK))
     for ended, key in sorted(changes.merged.items()):
         out.append((links, f"global:{ended}", {"global": ended, "into": key}, LINK))
-        told = {"type": "SubclassMerged", "global": ended, "into": key, "model": trained.fingerprint}
-        out.append((events, f"global:{ended}", told, GLOBAL_EVENT))
+        common_fields = {"type": "SubclassMerged", "global": ended, "into": key, "model": trained.fingerprint}
+        out.append((events, f"global:{ended}", common_fields, GLOBAL_EVENT))
     for key in changes.emerged:
         about = {
             "type": "SubclassEmerged",
