@@ -111,7 +111,7 @@ NOTHING = Estimate()
 
 
 @dataclass(frozen=True)
-class Group:
+class DiscoveryRow:
     """One row of the table.
 
     Attributes
@@ -158,7 +158,7 @@ class Summary:
         Features and categories of training that no record of the stream has had, and columns that the model ignores.
     """
 
-    known: tuple[Group, ...]
+    known: tuple[DiscoveryRow, ...]
     stream_size: int
     known_share: float
     unknown_share: float

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.discovery.new_classes import NewClasses
-from stream_osr.discovery.summaries import ALL_MET, Group, Summary
+from stream_osr.discovery.summaries import ALL_MET, DiscoveryRow, Summary
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.marginal import add_statistics, of_slots
 from stream_osr.model.nearest import Nearest, nearest_known
@@ -79,7 +79,7 @@ def summarize(state: RecognizerState, found: NewClasses, expected: ExpectedRecal
     )
 
 
-def _groups(stream: Stream) -> list[Group]:
+def _groups(stream: Stream) -> list[DiscoveryRow]:
     """Sum up the known classes: of each, the shares of its subclasses."""
     known, out = stream.known, []
     for j, label in enumerate(stream.labels):
@@ -87,7 +87,7 @@ def _groups(stream: Stream) -> list[Group]:
         shares = {
             int(known.ids[k]): float(chain_results[k] / known.size[j]) for k in np.flatnonzero(chain_results > 0)
         }
-        out.append(Group(label, int(known.size[j]), tuple(sorted(shares.items(), key=lambda item: -item[1]))))
+        out.append(DiscoveryRow(label, int(known.size[j]), tuple(sorted(shares.items(), key=lambda item: -item[1]))))
     return out
 
 

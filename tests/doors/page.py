@@ -17,11 +17,11 @@ from stream_osr_connectors.page.report.candidates import LISTED, choose_highligh
 from stream_osr_connectors.page.report.charts import LIGHT, signs
 from stream_osr_connectors.page.report.class_summary import (
     compare_with_truth,
+    counts_of_sums,
     discovery_table,
     from_decisions,
     from_events,
     from_model,
-    told_by_sums,
     with_truth,
 )
 from stream_osr_connectors.page.report.content import Content, collect

@@ -18,7 +18,7 @@ from stream_osr.evaluation.calibration import auroc, expected_calibration_error
 from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.formatting import subclass_name
-from stream_osr_connectors.page.records import reading, real, whole
+from stream_osr_connectors.page.input_records import reading, real, whole
 from stream_osr_connectors.page.report.decisions_table import DecisionsTable
 
 
@@ -124,7 +124,7 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, EmergedSubclas
     return out
 
 
-def told_by_sums(events: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], set[int]]:
+def counts_of_sums(events: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], set[int]]:
     """Count the events that are told by ``EventsSummed`` alone, by type; and which subclasses they announce.
 
     Raises

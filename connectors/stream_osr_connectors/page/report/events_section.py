@@ -11,7 +11,7 @@ from stream_osr.discovery.summaries import Signals
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.showing import shown
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_connectors.page.records import ReadRecord, reading, real, whole
+from stream_osr_connectors.page.input_records import ReadRecord, reading, real, whole
 
 MOST_OTHERS = 50
 """Rows of the others."""

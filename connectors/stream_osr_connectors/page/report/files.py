@@ -12,7 +12,7 @@ from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.showing import counted, shown
 from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
 from stream_osr_connectors.files.checkpoint import load_checkpoint, load_model
-from stream_osr_connectors.page.records import ReadRecord, read_records
+from stream_osr_connectors.page.input_records import ReadRecord, read_records
 from stream_osr_connectors.page.report.candidates import in_python
 
 ARCHIVE = b"PK"
