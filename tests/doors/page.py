@@ -1,12 +1,12 @@
 """Names inside `stream_osr_connectors.page` that tests reach for: they import them from here, and nowhere else."""
 
-from stream_osr_connectors.page.live import hosting
+from stream_osr_connectors.page.live import page_host
 from stream_osr_connectors.page.live.access import KnownHosts, Tokens
 from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
 from stream_osr_connectors.page.live.class_summary import KEPT, MOST_BINS
 from stream_osr_connectors.page.live.examples import ExampleChooser, Images
-from stream_osr_connectors.page.live.feeds import CutBack, FileFeed, InputRows, Tail, is_written
-from stream_osr_connectors.page.live.hosting import configure, listen
+from stream_osr_connectors.page.live.feeds import FeedTruncated, FileFeed, InputRows, Tail, is_written
+from stream_osr_connectors.page.live.page_host import configure, listen
 from stream_osr_connectors.page.live.server import MOST_BODY, MOST_CLIENTS, make_app
 from stream_osr_connectors.page.live.service_feed import ServiceFeed
 from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
