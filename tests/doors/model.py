@@ -212,7 +212,7 @@ from stream_osr.model.whitening import (
 )
 from stream_osr.model.whitening import raw_difference as between_rows
 from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, bent, find_yeo_johnson, slopes, unbend
-from stream_osr_connectors.cli.demo_summary import UNKNOWN
+from stream_osr_connectors.cli.demo_result import UNKNOWN
 
 
 def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
