@@ -16,8 +16,8 @@ from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr.showing import counted
 from stream_osr_connectors.cli import options, stream_summary
 from stream_osr_connectors.files import Sink, Source, open_sink, open_source
+from stream_osr_connectors.files.key_check import is_piped
 from stream_osr_connectors.files.locking import sole_writer
-from stream_osr_connectors.files.opening import is_piped
 from stream_osr_connectors.terminal import Terminal
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from stream_osr.errors import ConnectorError
 
 from ..base import BatchCloser, Position
 from .identity import identity_at, is_identified, why_not
+from .key_check import is_gzip, is_standard, may_be_regular, open_output, why
 from .locking import Lock
-from .opening import is_gzip, is_standard, may_be_regular, open_output, why
 
 logger = logging.getLogger("stream_osr")
 

@@ -20,7 +20,7 @@ from stream_osr.errors import ConnectorError
 from ..base import BadRecord, BatchCloser, Position, Record
 from ..json_fields import JsonFields
 from ..values import DecodeError, LabelType
-from .opening import UNREADABLE, is_standard, open_input, why
+from .key_check import UNREADABLE, is_standard, open_input, why
 
 logger = logging.getLogger("stream_osr")
 
@@ -283,7 +283,7 @@ def _whole(position: Position, field: str) -> int:
     return value
 
 
-class Fields(TypedDict, total=False):
+class FieldNames(TypedDict, total=False):
     """Fields of a record by their meaning, whatever the format; see `CsvSource` and `JsonLinesSource`."""
 
     key: str | None
@@ -293,14 +293,14 @@ class Fields(TypedDict, total=False):
     label_type: LabelType
 
 
-class Reading(Fields, total=False):
+class ReadOptions(FieldNames, total=False):
     """Options of reading records."""
 
     max_record_bytes: int
     follow: bool
 
 
-def checked_fields(**named: Unpack[Fields]) -> JsonFields:
+def checked_fields(**named: Unpack[FieldNames]) -> JsonFields:
     """Check which fields are to mean what.
 
     Raises
@@ -339,7 +339,7 @@ class LineSource(BatchCloser, Iterator[Record | BadRecord]):
         *,
         max_record_bytes: int = MAX_RECORD_BYTES,
         follow: bool = False,
-        **named: Unpack[Fields],
+        **named: Unpack[FieldNames],
     ) -> None:
         self._fields = checked_fields(**named)
         if max_record_bytes < 1:

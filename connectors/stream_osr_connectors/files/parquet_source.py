@@ -13,8 +13,8 @@ from ..base import BadRecord, BatchCloser, Position, Record
 from ..values import DecodeError, written
 from .identity import identity_at
 from .json_lines import json_text
-from .line_source import Reading, checked_fields, what_there_is
-from .opening import is_standard, why
+from .key_check import is_standard, why
+from .line_source import ReadOptions, checked_fields, what_there_is
 
 AT_ONCE = 1024
 """Rows that are in memory at once."""
@@ -225,7 +225,7 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
     [(7, {'a': 1.5, 'kind': 'hot'}), (8, {'kind': 'cold'})]
     """
 
-    def __init__(self, path: str | os.PathLike[str], **reading: Unpack[Reading]) -> None:
+    def __init__(self, path: str | os.PathLike[str], **reading: Unpack[ReadOptions]) -> None:
         fields = {name: value for name, value in reading.items() if name not in ("max_record_bytes", "follow")}
         self._fields = checked_fields(**fields)  # type: ignore[arg-type]  # the others are left out
         if reading.get("follow"):
@@ -293,9 +293,9 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
         """Find the columns that are read, and refuse names that are doubtful."""
         types, fields = self._parquet.types, self._fields
         named = [name for name in (fields.key, fields.time, fields.label) if name is not None]
-        inside = types.get("features")
-        if inside is not None and arrow().types.is_struct(inside):
-            there: dict[str, Any] = {field.name: field.type for field in inside}
+        nested = types.get("features")
+        if nested is not None and arrow().types.is_struct(nested):
+            there: dict[str, Any] = {field.name: field.type for field in nested}
             held = ["features"]
         else:
             there, held = types, []

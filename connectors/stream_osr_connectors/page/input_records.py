@@ -12,8 +12,8 @@ from typing import Any, Literal
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import printable, shown
 from stream_osr_connectors.files.csv_source import RowReader
+from stream_osr_connectors.files.key_check import is_gzip
 from stream_osr_connectors.files.line_source import LineReader, TextLine
-from stream_osr_connectors.files.opening import is_gzip
 from stream_osr_connectors.files.parquet_source import ParquetRows
 from stream_osr_connectors.values import DecodeError
 
@@ -160,8 +160,8 @@ def _parquet(path: Path) -> Iterator[ReadRecord]:
         try:
             for number, row in enumerate(rows.rows(list(rows.types)), start=1):
                 place = f"{part}, row {number}"
-                cells = row.items()
-                record = {name: _cell(name, its, place) if isinstance(its, str) else its for name, its in cells}
+                texts = row.items()
+                record = {name: _cell(name, its, place) if isinstance(its, str) else its for name, its in texts}
                 yield ReadRecord(_of_its_type(record), place)
         finally:
             rows.close()
@@ -226,8 +226,8 @@ def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[ReadRecor
         elif len(row) != len(header):
             raise ConnectorError(f"{place} has {len(row)} fields, the header {len(header)}; give what a run wrote")
         else:
-            cells = zip(header, row, strict=True)
-            yield ReadRecord(_of_its_type({name: _cell(name, text, place) for name, text in cells}), place)
+            texts = zip(header, row, strict=True)
+            yield ReadRecord(_of_its_type({name: _cell(name, text, place) for name, text in texts}), place)
 
 
 def _of_its_type(record: dict[str, Any]) -> dict[str, Any]:

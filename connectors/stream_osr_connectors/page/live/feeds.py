@@ -425,11 +425,11 @@ class InputRows:
     def _row(self, text: bytes) -> dict[str, Any] | None:
         if self._header is None:
             return json_object(text)
-        cells = next(csv.reader([text.decode(errors="replace")], delimiter=self._delimiter), [])
-        if len(cells) != len(self._header):
+        texts = next(csv.reader([text.decode(errors="replace")], delimiter=self._delimiter), [])
+        if len(texts) != len(self._header):
             return None
         # a key is text, as the run has read it
-        named = zip(self._header, cells, strict=True)
+        named = zip(self._header, texts, strict=True)
         return {name: cell if name == self._key else _number(cell) for name, cell in named}
 
     def notes(self) -> list[str]:

@@ -193,7 +193,7 @@ LINES = ["called unknown", "truly unknown"]
 
 def arrivals(timeline: Timeline) -> Spec:
     """Draw the arrivals of each row as a band, the darker the more, with events on it."""
-    cells = [
+    texts = [
         {"row": row.name, "kind": "new" if row.new else "known", "n": int(n), "from": int(a), "to": int(b)}
         for row in timeline.rows
         for n, (a, b) in zip(row.arrivals, pairwise(timeline.edges), strict=True)
@@ -202,7 +202,7 @@ def arrivals(timeline: Timeline) -> Spec:
     order = [row.name for row in timeline.rows]
     y = alt.Y("row:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=_left(labelLimit=MARGIN - 8))
     title = "position in the stream (instances)"
-    bands = marks(cells, "rect").encode(
+    bands = marks(texts, "rect").encode(
         x=_along(timeline, title=title),
         x2="to:Q",
         y=y,
