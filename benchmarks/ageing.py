@@ -53,7 +53,7 @@ def make_case(name: str, seed: int) -> Case:
             places[label].append(place)
             if all(len(found) == FIRST for found in places.values()):
                 break
-    rows = whiten(trained.space, part.X_test[: place + 1])
+    rows = whiten(trained.whitening, part.X_test[: place + 1])
     return Case(trained, chosen, rows, np.concatenate(list(places.values())))
 
 

@@ -29,7 +29,7 @@ def shares(d: int, n_classes: int, seed: int) -> tuple[float, float, float]:
     group = np.repeat(np.arange(n_classes), TRAINING)
     trained = train_model(Features(range(d)), X, group, tuple(range(n_classes)), chosen)
     stream, called = open_stream(trained, chosen), []
-    for rows in np.split(whiten(trained.space, test), range(BATCH, STREAM, BATCH)):
+    for rows in np.split(whiten(trained.whitening, test), range(BATCH, STREAM, BATCH)):
         arrived = [BufferedInstance(row, None, None) for row in rows]
         stream, batch = close_batch(trained, stream, arrived, [], chosen)
         called += [decision.label for decision in batch.decisions]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 
 Shares = dict[str, float]
 """Values of a text column, and how often each comes."""

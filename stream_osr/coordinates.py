@@ -16,7 +16,7 @@ from stream_osr.model.whitening import Whitening, choose, fill_mixed, find_open,
 from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, bend, find_yeo_johnson, unbend
 
 
-class Modelled(NamedTuple):
+class ModelledFeatures(NamedTuple):
     """Labelled rows as the model takes them.
 
     Attributes
@@ -25,7 +25,7 @@ class Modelled(NamedTuple):
         With the values that have a place of their own.
     X
         Rows, NaN = missing, shape (n, p).
-    flags
+    binary_features
         Numeric features that are categories to the model.
     places
         Places of each feature: 0 for a number, -1 for one of a flag, and two more than a category has values, shape
@@ -36,12 +36,12 @@ class Modelled(NamedTuple):
 
     features: Features
     X: np.ndarray
-    flags: BinaryFeatures
+    binary_features: BinaryFeatures
     places: np.ndarray
     open: np.ndarray
 
 
-class Coordinates(NamedTuple):
+class TrainingCoordinates(NamedTuple):
     """Coordinates of training.
 
     Attributes
@@ -50,26 +50,28 @@ class Coordinates(NamedTuple):
         Completed rows, shape (n, p).
     plan
         What becomes of the numeric features; ``None``: it is not chosen, or there are none.
-    space
+    whitening
         The map to whitened rows.
     """
 
     X: np.ndarray
     plan: Plan | None
-    space: Whitening
+    whitening: Whitening
 
 
-def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> Modelled:
+def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> ModelledFeatures:
     """Say what each feature of labelled rows, NaN = missing, shape (n, p), is to the model."""
     X, occurring = commonest(X, features.names, features.kinds, MODELLED_VALUES)
     features = Features(features.names, occurring)
-    flags = find_binary_features(X, features.places) if p.chooses_coordinates else NO_BINARY_FEATURES
+    binary_features = find_binary_features(X, features.places) if p.chooses_coordinates else NO_BINARY_FEATURES
     places = features.places
-    places[flags.members] = OF_FLAG
-    return Modelled(features, X, flags, places, find_open(X, places))
+    places[binary_features.members] = OF_FLAG
+    return ModelledFeatures(features, X, binary_features, places, find_open(X, places))
 
 
-def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters, order: np.ndarray | None = None) -> Coordinates:
+def fit_coordinates(
+    rows: ModelledFeatures, group: np.ndarray, p: Parameters, order: np.ndarray | None = None
+) -> TrainingCoordinates:
     """Choose the coordinates, given class and position in the order of arrival of each row, and complete the rows.
 
     Raises
@@ -83,7 +85,14 @@ def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters, order: np.
     bent = bend(powers, X)
     plan = choose(bent, group, places, order) if p.chooses_coordinates else None
     X = unbend(powers, fill_mixed(bent, group, places, p.seed))
-    space = fit_mixed(
-        X, group, places, binary_features=rows.flags, yeo_johnson=powers, open_categories=rows.open, plan=plan, **pca
+    whitening = fit_mixed(
+        X,
+        group,
+        places,
+        binary_features=rows.binary_features,
+        yeo_johnson=powers,
+        open_categories=rows.open,
+        plan=plan,
+        **pca,
     )
-    return Coordinates(X, plan, space)
+    return TrainingCoordinates(X, plan, whitening)

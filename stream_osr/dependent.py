@@ -18,7 +18,7 @@ FEWER_RIGHT = 0.005
 """Share of the training instances, in blocks of arrival, that tempered statistics may label wrong in addition."""
 
 
-class Dependent(NamedTuple):
+class DependentResult(NamedTuple):
     """Result of training on n dependent instances.
 
     Attributes
@@ -53,7 +53,7 @@ def judge_in_order(
     draws: list[Known],
     seen: Callable[..., list[np.ndarray]],
     p: Parameters,
-) -> Dependent:
+) -> DependentResult:
     """Judge the instances by the other blocks of arrival; temper the statistics of the classes if that is likelier.
 
     Parameters
@@ -81,4 +81,4 @@ def judge_in_order(
         found, share = found._replace(process=process), effective_share(found.pairs, process)
     rows, mean = trainings[0].seating.guests.rows, np.mean(whole, axis=0)
     gain = training_in_order(process, found.residuals, rows, order, mean, draws[0])
-    return Dependent(found, draws, whole, gain, share, tempered)
+    return DependentResult(found, draws, whole, gain, share, tempered)

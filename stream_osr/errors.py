@@ -23,7 +23,7 @@ from the built-in exception that a caller would expect (``ValueError``, ``OSErro
 
 from __future__ import annotations
 
-from stream_osr.showing import typed
+from stream_osr.printable_text import typed
 
 
 class StreamOSRError(Exception):

@@ -295,6 +295,6 @@ class Tally:
         return 2 * self.numbers > self.numbers + self.odd
 
 
-def told_comma(comma: Comma, name: Any) -> str:
+def comma_text(comma: Comma, name: Any) -> str:
     """Say what a comma was taken for in a column."""
     return f"{name!r}: a comma is {'the decimal sign' if comma == 'decimal' else 'between thousands'}"

@@ -39,7 +39,7 @@ from stream_osr.kinds import Name
 from stream_osr.labels import check_label, label_array
 from stream_osr.model.marginal import Statistics
 from stream_osr.one_writer import WRITERS, one_writer, refuse
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 from stream_osr.stream import training
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.stream.carry_over import carry_over, opened_since
@@ -860,8 +860,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def _warn_once(self, trained: TrainedModel, row: np.ndarray, x: Mapping[Any, Any]) -> None:
         """Say once that instances to be predicted are unlike those of training."""
-        told = self._warned or self.value.counters["unlike"]
-        unlike = None if told else schema_problems(trained, row, x)
+        reported = self._warned or self.value.counters["unlike"]
+        unlike = None if reported else schema_problems(trained, row, x)
         if unlike is not None:
             self._warned = True
             logger.warning("%s; this is said once", unlike)

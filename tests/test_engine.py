@@ -39,7 +39,7 @@ def trained() -> TrainedModel:
 
 
 def row(trained: TrainedModel, centre: tuple[float, float]) -> np.ndarray:
-    return np.asarray(whiten(trained.space, np.array([centre]))[0])
+    return np.asarray(whiten(trained.whitening, np.array([centre]))[0])
 
 
 def arrivals(trained: TrainedModel, n: int, start: int = 0, seed: int = 0) -> list[BufferedInstance]:

@@ -72,7 +72,7 @@ def test_classes_that_move_slowly_stay_known(arguments):
     labels, events = run(model, 20_000, upwards(4.0))
     assert right(labels) > 0.97
     assert right(labels, LATE) > 0.95
-    shifts = class_shifts(model.value.stream) @ model.trained.space.backward
+    shifts = class_shifts(model.value.stream) @ model.trained.whitening.backward
     np.testing.assert_allclose(shifts, [[0, 4], [0, 4]], atol=0.35)
     assert not any(isinstance(event, ClassDrifted) for event in events)
     check_stream(model.value.stream)

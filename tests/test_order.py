@@ -289,7 +289,7 @@ def test_references_of_dependent_classes_are_judged_without_their_neighbours():
     found = []
     for order in ("arrival", "shuffled"):
         model = trained(case, seed=0, order=order).trained
-        rows = homogeneous(whiten(model.space, case.X))
+        rows = homogeneous(whiten(model.whitening, case.X))
         group = np.array([model.labels.index(label) for label in case.y])
         later = median(log_densities(model.known, model.densities[0], rows)[0], group)
         found.append((median(model.references.log_density[0], model.references.group), later))

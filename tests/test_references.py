@@ -138,7 +138,7 @@ def test_references_are_as_likely_as_instances_that_were_never_seen() -> None:
     trained = model.trained
     references = trained.references
     assert references is not None
-    fresh = homogeneous(whiten(trained.space, centre[others] + rng.normal(size=(1600, 10))))
+    fresh = homogeneous(whiten(trained.whitening, centre[others] + rng.normal(size=(1600, 10))))
     for known, frozen, log_density in zip(trained.draws, trained.densities, references.log_density, strict=True):
         unseen = log_density[np.arange(40), references.group].mean()
         truth = log_densities(known, frozen, fresh)[0][np.arange(1600), others].mean()

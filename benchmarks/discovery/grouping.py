@@ -59,7 +59,7 @@ def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passe
     decisions: list[Decision] = []
     measured: tuple[SubclassDistances, ...] | None = None
     spent = []
-    rows = whiten(trained.space, X)
+    rows = whiten(trained.whitening, X)
     seat = np.full(len(rows), IN_NO_SUBCLASS)
     for begin in range(0, len(rows), chosen.batch_size):
         chunk = rows[begin : begin + chosen.batch_size]

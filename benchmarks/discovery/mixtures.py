@@ -68,7 +68,7 @@ def _mixture(k: int, regular: float, seed: int) -> GaussianMixture:
 
 def fit(given: Problem) -> Mixture:
     """Fit a mixture to each known class; classes weigh as in the training part."""
-    rows = whiten(given.trained.space, given.X_train)
+    rows = whiten(given.trained.whitening, given.X_train)
     label, weight, mean, lower = [], [], [], []
     for one in given.trained.labels:
         own = rows[given.y_train == one]
@@ -77,7 +77,7 @@ def fit(given: Problem) -> Mixture:
             weight.append(share * len(own) / len(rows))
             mean.append(centre)
             lower.append(np.linalg.cholesky(covariance))
-    return Mixture(given.trained.space, np.array(label), np.array(weight), np.array(mean), np.array(lower))
+    return Mixture(given.trained.whitening, np.array(label), np.array(weight), np.array(mean), np.array(lower))
 
 
 def draw(mixture: Mixture, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -27,7 +27,7 @@ from stream_osr.model.dishes import log_constant
 from stream_osr.model.jit import Array
 from stream_osr.model.known import densities
 from stream_osr.model.prior import Prior, statistics_shape, width_of
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 
 REMEDY = "save it again, or go back to an earlier copy"
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
@@ -255,7 +255,7 @@ def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, An
             holds = False
         field = next((each for each in relation.co_names if each in values), "")
         plainly = isinstance(values.get(field), str | int | float)
-        found = shown(values[field]) if plainly else "not what it should be beside the other fields"
+        found = brief(values[field]) if plainly else "not what it should be beside the other fields"
         need(holds, f"{name}.{field}", found, relation.co_filename)
 
 

@@ -26,7 +26,7 @@ from stream_osr.archive.rules import need
 from stream_osr.atomic import remove_unfinished, why_irreplaceable, write_whole
 from stream_osr.errors import PersistenceError, RefusedState
 from stream_osr.model.jit import Array
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 from stream_osr.trained import TrainedModel
 
 FORMAT = "stream-osr"
@@ -228,7 +228,7 @@ class _Reader:
         if "list" in tree:
             return [self.value(each, where) for each in tree["list"]]
         if "dict" in tree:
-            return {self._key(key, where): self.value(each, f"{where}[{shown(key)}]") for key, each in tree["dict"]}
+            return {self._key(key, where): self.value(each, f"{where}[{brief(key)}]") for key, each in tree["dict"]}
         return self._there(tree, where)
 
     def _there(self, tree: Mapping[str, Any], where: str) -> Any:
@@ -240,7 +240,7 @@ class _Reader:
                 return self._read[tree["same"]]
             out = self._read[tree["number"]] = self._arrays[tree["array"]]
         except (KeyError, TypeError):
-            raise RefusedValue(where, f"a reference, {shown(tree)}, to nothing", "one to what is there") from None
+            raise RefusedValue(where, f"a reference, {brief(tree)}, to nothing", "one to what is there") from None
         return out
 
     def _key(self, tree: Any, where: str) -> Any:
@@ -248,7 +248,7 @@ class _Reader:
         try:
             hash(key)
         except TypeError:
-            raise RefusedValue(f"a key of {where}", shown(key), "something that can be hashed") from None
+            raise RefusedValue(f"a key of {where}", brief(key), "something that can be hashed") from None
         return key
 
 
@@ -318,5 +318,5 @@ def load_trained(path: str | PathLike[str]) -> TrainedModel:
     """Read a trained part."""
     trained = read_archive(path, "trained model")
     if not isinstance(trained, TrainedModel):
-        raise PersistenceError(f"{path} is damaged: it holds {shown(trained)} and no trained model; save it again")
+        raise PersistenceError(f"{path} is damaged: it holds {brief(trained)} and no trained model; save it again")
     return trained

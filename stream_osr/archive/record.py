@@ -9,7 +9,7 @@ import numpy as np
 
 from stream_osr.errors import PersistenceError
 from stream_osr.model.jit import Array
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 
 
 class RefusedValue(Exception):  # what is refused is a value, and the caller makes an error of it
@@ -118,7 +118,7 @@ def form_of(value: Any, kinds: Mapping[type[Any], RecordKind], known: dict[int, 
     if isinstance(value, Mapping):
         return {form_of(key, kinds, known): form_of(each, kinds, known) for key, each in value.items()}
     raise PersistenceError(
-        f"{shown(value)} of type {type(value).__name__} cannot be saved; use str, int or float for keys, times and "
+        f"{brief(value)} of type {type(value).__name__} cannot be saved; use str, int or float for keys, times and "
         "feature names"
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from stream_osr.archive.record import RecordForm, RefusedValue
 from stream_osr.model.jit import Array
-from stream_osr.showing import shown, typed
+from stream_osr.printable_text import brief, typed
 
 
 def each(holds: Array, values: Array, where: str, expected: str) -> None:
@@ -199,7 +199,7 @@ def plain(value: Any, where: str, scope: Scope) -> None:
         for at, one in enumerate(value):
             plain(one, f"{where}[{at}]", scope)
     elif not (value is None or isinstance(value, str | int | float)):
-        raise RefusedValue(where, shown(type(value).__name__), "text, a number, or a tuple of them")
+        raise RefusedValue(where, brief(type(value).__name__), "text, a number, or a tuple of them")
 
 
 def anything(value: Any, where: str, scope: Scope) -> None:
@@ -247,7 +247,7 @@ def mapping(key: Rule, of: Rule) -> Rule:
             raise RefusedValue(where, typed(value), "a mapping")
         for name, one in value.items():
             key(name, f"a key of {where}", scope)
-            of(one, f"{where}[{shown(name)}]", scope)
+            of(one, f"{where}[{brief(name)}]", scope)
 
     return rule
 
@@ -261,7 +261,7 @@ def fields(more: Mapping[str, Rule] = MappingProxyType({}), /, **rules: Rule) ->
         for name in (*rules, *value):
             if name not in value or name not in {**rules, **more}:
                 found = "missing" if name in rules else "there"
-                raise RefusedValue(f"{where} {shown(name)}".strip(), found, ", ".join(rules))
+                raise RefusedValue(f"{where} {brief(name)}".strip(), found, ", ".join(rules))
         for name, of in {**rules, **more}.items():
             if name in value:
                 of(value[name], f"{where}.{name}" if where else name, scope)

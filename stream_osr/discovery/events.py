@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 
 NEW_VALUE = "a new value"
 """In words: a value of a category that training did not have."""
@@ -152,11 +152,11 @@ def _fact_text(name: str, value: Any) -> str:
         return f"{value.distance:.1f} standard deviations off {printable(str(value.nearest_class), 60)}"
     if isinstance(value, Movement):
         moved = sorted(value.shift, key=lambda name: -abs(value.shift[name]))[:MOVED]
-        text = ", ".join(f"{shown(name)} {value.shift[name]:+.1f}" for name in moved)
+        text = ", ".join(f"{brief(name)} {value.shift[name]:+.1f}" for name in moved)
         return f"moved by standard deviations: {text}"
     if isinstance(value, Moment):
         value = value.seq
-    return f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {shown(value)}"
+    return f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {brief(value)}"
 
 
 def as_fields(value: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import means_and_scales, nearest_known
 from stream_osr.model.prior import Prior
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 
 LEAST_SIZE = 5
 """Smaller subclasses join the group of the nearest larger one: in the tree they would be outliers that split off."""
@@ -440,7 +440,7 @@ class CandidateClass:
         return name_of(self.subclasses)
 
     def __str__(self) -> str:
-        keys = [shown(key) for key in self.exemplars if key is not None]
+        keys = [brief(key) for key in self.exemplars if key is not None]
         return (
             f"{self.name}: {self.size} instances, {self.share:.1%}".replace("%", " %")
             + f" of the stream, nearest known class "

@@ -15,7 +15,7 @@ from stream_osr.discovery.signal_table import COUNTED
 from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.missing import is_missing
-from stream_osr.showing import counted, printable
+from stream_osr.printable_text import counted, printable
 from stream_osr.trust.recall import ExpectedRecall
 
 MOST_IGNORED = 20

@@ -256,5 +256,5 @@ def openness(n_train: int, n_target: int, n_test: int) -> float:
     return 1.0 - math.sqrt(2 * n_train / (n_test + n_target))
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else math.nan
+def _share(numerator: float, whole: float) -> float:
+    return numerator / whole if whole else math.nan

@@ -103,7 +103,7 @@ def describe(trained: TrainedModel, labels: Sequence[Label], chain: Chain, key: 
         "trend": trend(subclass, state.seen - 1),
         "exemplars": recent if subclass.kept is None else exemplars(state.dishes, slot, subclass.kept, known),
         "explanation": explain(
-            state.dishes, slot, known, chain.frozen, trained.space, trained.names, labels, trained.categories
+            state.dishes, slot, known, chain.frozen, trained.whitening, trained.names, labels, trained.categories
         ),
     }
 

@@ -111,7 +111,7 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> CoordinateMap:
             f"the features differ, so that nothing can be carried over: {' and '.join(differ)}; {_REMEDY}"
         )
     order, numbers = [its.names.index(name) for name in trained.names], _values_there(its, trained)
-    return passage(its.space, trained.space, order, numbers)
+    return passage(its.whitening, trained.whitening, order, numbers)
 
 
 def _values_there(its: TrainedModel, trained: TrainedModel) -> list[CategoryOrigin | None]:
@@ -127,7 +127,9 @@ def _values_there(its: TrainedModel, trained: TrainedModel) -> list[CategoryOrig
     given = [CategoryOrigin(list(before).index(name), number) for name, number in zip(now, numbers, strict=True)]
     return [
         *given,
-        *origins(its.space.binary_features, its.names, trained.space.binary_features, trained.names, len(before)),
+        *origins(
+            its.whitening.binary_features, its.names, trained.whitening.binary_features, trained.names, len(before)
+        ),
     ]
 
 

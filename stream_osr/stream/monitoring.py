@@ -78,7 +78,7 @@ def follow_known(
     for alarm in alarms:
         summaries = alarm._asdict()
         j, mean = summaries.pop("j"), summaries.pop("mean")
-        movement = explain_move(mean, j, known, trained.space, trained.names)
+        movement = explain_move(mean, j, known, trained.whitening, trained.names)
         events.append(ev.ClassDrifted(label=stream.labels[j], movement=movement, **summaries, **common_fields))
     return drift, events
 

@@ -23,7 +23,7 @@ from stream_osr.model.known import log_densities
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous
 from stream_osr.parallel import one_thread
-from stream_osr.showing import typed
+from stream_osr.printable_text import typed
 from stream_osr.stream.announcements import about, describe, estimate_anew
 from stream_osr.stream.chain import Chain, awake
 from stream_osr.stream.new_class_references import with_references

@@ -63,7 +63,7 @@ class PredictiveCache:
     """
 
     def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters | None = None) -> None:
-        self.stream, self._chains, self._space = stream, stream.chains, trained.space
+        self.stream, self._chains, self._space = stream, stream.chains, trained.whitening
         self.labels = (
             *stream.labels,
             unknown_label(None if parameters is None else parameters.unknown, stream.labels),
@@ -76,7 +76,7 @@ class PredictiveCache:
         self._closely = promised or any(shares is not None for shares in self._shares)
         self._shifted = len(stream.chains) == 1 and not self._closely  # by the sampler itself
         odds = stream.odds.shift if self._shifted else 0.0
-        self._views = [view(c.known, c.frozen, c.state, trained.space, odds) for c in stream.chains]
+        self._views = [view(c.known, c.frozen, c.state, trained.whitening, odds) for c in stream.chains]
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""

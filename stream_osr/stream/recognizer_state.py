@@ -153,7 +153,7 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
         rows, times, keys = zip(*state.buffer, strict=True)
         values, whitening, usual, noticed = (
             np.array(rows, dtype=float),
-            state.trained.space,
+            state.trained.whitening,
             state.trained.usual,
             None,
         )
@@ -200,8 +200,8 @@ def labelled(state: RecognizerState, values: np.ndarray, label: Label) -> Eviden
     """Make evidence of a raw row, NaN = missing, shape (p,); what is missing is drawn from its class."""
     trained, stream = state.running
     rows = believable(stream, values[None])
-    row, query = whiten(trained.space, rows), state.asked
-    missing = missing_of(trained.space, rows)
+    row, query = whiten(trained.whitening, rows), state.asked
+    missing = missing_of(trained.whitening, rows)
     known = None
     if label in stream.labels:
         known = range(at := stream.labels.index(label), at + 1)

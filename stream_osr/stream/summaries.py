@@ -144,7 +144,7 @@ def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explan
     dishes = empty_dishes(1, known.prior)
     add_statistics(dishes, 0, statistics, known.prior)
     return explain(
-        dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels, trained.categories
+        dishes, 0, known, trained.densities[0], trained.whitening, trained.names, trained.labels, trained.categories
     )
 
 

@@ -52,7 +52,7 @@ def learn(
     if doubled and (trained := _provisional(training, parameters)) is not None:
         return replace(state, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
     if state.trained is not None:
-        whitened = whiten(state.trained.space, state.trained.in_order(features, row)[None])[0]
+        whitened = whiten(state.trained.whitening, state.trained.in_order(features, row)[None])[0]
         waiting.append(Evidence(label, whitened))
     return state, due
 

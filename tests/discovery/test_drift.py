@@ -381,7 +381,7 @@ def beside_four(n: int, seed: int) -> tuple[int, float]:
     running, told, right = open_stream(trained, chosen), 0, 0
     for _ in range(n // 256):
         truth = rng.integers(5, size=256)
-        whitened = whiten(trained.space, rng.normal(np.vstack([FOUR, NEARBY])[truth]))
+        whitened = whiten(trained.whitening, rng.normal(np.vstack([FOUR, NEARBY])[truth]))
         arrived = [BufferedInstance(row, None, None) for row in whitened]
         running, batch = close_batch(trained, running, arrived, [], chosen)
         told += len(drifted(batch.events))
@@ -453,7 +453,7 @@ def test_real_classes_that_stay_and_one_that_moves():
 
     model = OpenSetRecognizer.from_trained(trained, batch_size=64, chains=1, model=ModelOptions(window=0))
     way = np.random.default_rng(1).normal(size=16)
-    way = 2.0 * way / np.linalg.norm(way) @ trained.space.backward
+    way = 2.0 * way / np.linalg.norm(way) @ trained.whitening.backward
     moves = part.y_test == part.known[0]
     X = part.X_test + np.where(moves & (np.arange(len(moves)) >= half), 1.0, 0.0)[:, None] * way
     (event, *_) = drifted(stream(model, [dict(enumerate(x)) for x in X.tolist()]))

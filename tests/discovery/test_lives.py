@@ -348,7 +348,7 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     check_statistics(parted)
     slots = [edit.slot_of(parted.state, key) for key in (older, split.new_id)]
     means = parted.state.dishes.matrix[slots, -1, :-1] / parted.state.dishes.size[slots, None]
-    spaces = [np.abs(means - whiten(model.trained.space, np.array([place]))).max(axis=1) for place in places]
+    spaces = [np.abs(means - whiten(model.trained.whitening, np.array([place]))).max(axis=1) for place in places]
     assert sorted(np.argmin(spaces, axis=0).tolist()) == [0, 1]
     assert np.min(spaces, axis=0).max() < 0.6, "each part is one of the two classes"
     later = [d for d in decisions if d.seq > split.seq and d.subclass_id == split.new_id]

@@ -48,7 +48,7 @@ class Books:
         self.named_later = 0
 
     def close(self, rows: list[tuple[float, float]], labels: list[tuple[int, str]] = ()) -> None:
-        values = whiten(self.trained.space, np.array(rows, float).reshape(-1, 2))
+        values = whiten(self.trained.whitening, np.array(rows, float).reshape(-1, 2))
         arrived = [BufferedInstance(row, None, self.keys + i) for i, row in enumerate(values)]
         self.keys += len(rows)
         evidence = [Evidence(label, None, key) for key, label in labels]

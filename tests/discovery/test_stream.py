@@ -19,7 +19,7 @@ from stream_osr import (
     SubclassForgotten,
     SubclassGrew,
 )
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members
 from tests.doors.discovery import estimate_new_classes
 from tests.doors.stream import as_batches

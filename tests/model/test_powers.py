@@ -201,13 +201,13 @@ def test_the_defaults_decide_skewed_rows_as_they_decide_bent_ones(monkeypatch):
     new = np.array([30.0, 6.0, -0.1]) * np.exp(0.2 * rng.normal(size=(60, 3)))
     stream = rng.permutation(np.vstack([skewed(9, 120)[0], new]))
     model, asked, decisions = learnt(X, group, stream)
-    powers = model.trained.space.yeo_johnson
+    powers = model.trained.whitening.yeo_johnson
     assert powers.columns.tolist() == [0, 2]
     assert model.trained.report.bent_features == (0, 2)
     assert "skewed, and taken to a power or by a logarithm: 0, 2" in str(model.trained.report)
     monkeypatch.setattr(library, "MOST_FEATURES", 0)
     plain, again, decided = learnt(bend(powers, X), group, bend(powers, stream))
-    assert not len(plain.trained.space.yeo_johnson.columns)
+    assert not len(plain.trained.whitening.yeo_johnson.columns)
     for one, other in zip(asked, again, strict=True):
         assert one == pytest.approx(other, abs=1e-9)
     assert [d.label for d in decisions] == [d.label for d in decided]
@@ -218,7 +218,7 @@ def test_what_is_bent_is_saved_and_goes_on(tmp_path):
     model = learnt(X, group, skewed(9, 64)[0])[0]
     model.save(tmp_path / "model.osr")
     other = OpenSetRecognizer.load(tmp_path / "model.osr")
-    for found, expected in zip(other.trained.space.yeo_johnson, model.trained.space.yeo_johnson, strict=True):
+    for found, expected in zip(other.trained.whitening.yeo_johnson, model.trained.whitening.yeo_johnson, strict=True):
         np.testing.assert_array_equal(found, expected)
     row = dict(enumerate(skewed(11, 3)[0][0].tolist()))
     assert other.predict_proba_one(row) == model.predict_proba_one(row)

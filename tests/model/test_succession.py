@@ -75,7 +75,7 @@ def test_rows_belong_to_the_class_that_foresees_them_unless_they_gain_much() -> 
     for label, centre in enumerate(([0.0, 0.0], [10.0, 0.0])):
         spreads = {1.0: label, 0.5: label, 0.02: None}
         for spread, expected in spreads.items():
-            rows = whiten(trained.space, rng.normal(centre, spread, size=(64, 2)))
+            rows = whiten(trained.whitening, rng.normal(centre, spread, size=(64, 2)))
             assert class_of(known, frozen, rows) == expected, spread
-    assert class_of(known, frozen, whiten(trained.space, rng.normal([5.0, 30.0], size=(8, 2)))) is None
+    assert class_of(known, frozen, whiten(trained.whitening, rng.normal([5.0, 30.0], size=(8, 2)))) is None
     assert GAIN > 0

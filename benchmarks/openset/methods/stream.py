@@ -67,7 +67,7 @@ class Stream(Method):
         chosen = parameters(**self.arguments, batch_size=batch_size)
         stream = open_stream(self.trained, chosen)
         decisions: list[Decision] = []
-        rows = whiten(self.trained.space, np.array([self.trained.in_order(self.trained.features, x) for x in X]))
+        rows = whiten(self.trained.whitening, np.array([self.trained.in_order(self.trained.features, x) for x in X]))
         for begin in range(0, len(rows), chosen.batch_size):
             arrived = [
                 BufferedInstance(row, None, key)
@@ -155,7 +155,7 @@ def compile_kernels() -> None:
     known = group < 2
     trained = train_model(Features(range(2)), X[known], group[known], (0, 1), parameters(), sweeps=2)
     stream = open_stream(trained, parameters())
-    rows = whiten(trained.space, X)
+    rows = whiten(trained.whitening, X)
     for part in np.array_split(rows, 5):
         stream, _ = close_batch(
             trained, stream, [BufferedInstance(row, None, None) for row in part], [], parameters()

@@ -18,7 +18,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer, TrainingReport

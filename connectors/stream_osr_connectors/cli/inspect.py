@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 from stream_osr_connectors.cli import stream_summary
 from stream_osr_connectors.terminal import Terminal
 

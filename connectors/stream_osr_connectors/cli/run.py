@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from stream_osr.errors import ConnectorError, StreamOSRError
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 from stream_osr_connectors.cli import options, stream_summary
 from stream_osr_connectors.files import Sink, Source, open_sink, open_source
 from stream_osr_connectors.files.key_check import is_piped

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import counted, printable
+from stream_osr.printable_text import counted, printable
 from stream_osr_connectors.terminal import Terminal
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar, Unpack
 
 from stream_osr.errors import ConnectorError
+from stream_osr.printable_text import counted
 from stream_osr.reading import TRUTH, Comma
-from stream_osr.showing import counted
 
 from ..base import BadRecord, Position, Record
 from ..values import DecodeError, category, label_of_text, number, seconds

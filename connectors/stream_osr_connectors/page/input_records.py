@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 from stream_osr_connectors.files.csv_source import RowReader
 from stream_osr_connectors.files.key_check import is_gzip
 from stream_osr_connectors.files.line_source import LineReader, TextLine
@@ -89,9 +89,9 @@ def whole(value: object, name: str) -> int:
     """
     number = real(value, name) if isinstance(value, float | str) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1:
-        raise ValueError(f"{name} is {shown(value)}, not a whole number")
+        raise ValueError(f"{name} is {brief(value)}, not a whole number")
     if not 0 <= number < LARGEST:
-        raise ValueError(f"{name} is {shown(value)}, not a whole number from 0 to 2^53")
+        raise ValueError(f"{name} is {brief(value)}, not a whole number from 0 to 2^53")
     return int(number)
 
 
@@ -111,7 +111,7 @@ def real(value: object, name: str) -> float:
                 return number
         except (ValueError, OverflowError):
             pass
-    raise ValueError(f"{name} is {shown(value)}, not a finite number")
+    raise ValueError(f"{name} is {brief(value)}, not a finite number")
 
 
 def read_records(path: Path, notes: list[str]) -> Iterator[ReadRecord]:
@@ -246,4 +246,4 @@ def _cell(name: str, text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise ConnectorError(f"{place}: column {name!r} holds {shown(text)}, which is not JSON") from None
+        raise ConnectorError(f"{place}: column {name!r} holds {brief(text)}, which is not JSON") from None

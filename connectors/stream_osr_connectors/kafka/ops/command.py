@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.terminal import guard
+from stream_osr_connectors.terminal import protect_terminal
 
 from ..client import quieten
 from ..exits import AGAIN, REFUSED, ends_service, exit_code, passes
@@ -156,7 +156,7 @@ def _work_together(settings: ServiceSettings, signals: ProcessSignals) -> None:
 def work_under_parent(order: StartOrder, pipe: Connection) -> None:
     """Work as one of several: the parent hears how it goes, and the worker ends when the parent has gone."""
     settings, signals, stats = order.settings, ProcessSignals.by_signals(), ServiceStats()
-    guard()
+    protect_terminal()
     begin_logging(settings)
     report(stats, pipe, gone=signals.stop.set)
     with _errors_logged(stats, order):

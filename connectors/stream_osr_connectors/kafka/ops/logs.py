@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 from stream_osr_connectors.terminal import OneLine, traceback_lines
 
 from ..client import quieten

@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 
 from ..log import Seldom, logger
 from .metrics import Health, Overview

@@ -18,8 +18,8 @@ import orjson
 
 from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.labels import as_known
-from stream_osr.showing import shown
-from stream_osr.unlike import check_features
+from stream_osr.printable_text import brief
+from stream_osr.schema_check import check_features
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 
@@ -187,7 +187,7 @@ def _check_writable(record: Record) -> None:
     try:
         orjson.dumps((record.key, record.time, record.label), option=ENCODING)
     except TypeError as error:
-        text = shown((record.key, record.time, record.label))
+        text = brief((record.key, record.time, record.label))
         raise DecodeError(
             f"key, time and label are {text}, which cannot be written as JSON ({error}); the decoder is to return "
             "text or whole numbers of 64 bits"

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 
 VERSION = "1"
 """Of the text, which begins with it."""
@@ -165,13 +165,13 @@ class Progress(NamedTuple):
         version = text.partition(" ")[0]
         if version.isdecimal() and version != VERSION:
             raise LaterReleaseError(
-                f"the committed offset carries {shown(text)}, which a later release of stream-osr wrote; go on with "
+                f"the committed offset carries {brief(text)}, which a later release of stream-osr wrote; go on with "
                 "that, or with another group"
             )
         found = _FORM.fullmatch(text)
         if found is None:
             raise ConnectorError(
-                f"the committed offset carries {shown(text)}, which stream-osr did not write; go on with another "
+                f"the committed offset carries {brief(text)}, which stream-osr did not write; go on with another "
                 "group"
             )
         steps = _STEP.finditer(found["steps"])

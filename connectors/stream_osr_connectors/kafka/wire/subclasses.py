@@ -14,7 +14,7 @@ import orjson
 from stream_osr import TrainedModel
 from stream_osr.discovery.events import as_fields
 from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, ReconciledSubclasses
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 from stream_osr.stream.summaries import SubclassSums, describe_statistics, most_numbers, read_sums, written_sums
 from stream_osr_connectors.values import DecodeError
 
@@ -105,9 +105,9 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
         return None
     run, absorbed = parsed.get("run"), parsed.get("absorbed", [])
     if not isinstance(run, str):
-        raise DecodeError(f"its run is {shown(run)}, not text")
+        raise DecodeError(f"its run is {brief(run)}, not text")
     if not isinstance(absorbed, list):
-        raise DecodeError(f"absorbed is {shown(absorbed)}, not a list of ids")
+        raise DecodeError(f"absorbed is {brief(absorbed)}, not a list of ids")
     ended = tuple(_number(each, "absorbed") for each in absorbed)
     try:
         size = _number(parsed.get("size"), "size")
@@ -175,7 +175,7 @@ class Links(NamedTuple):
         local = _local(name, run) if isinstance(name, str) and isinstance(run, str) else None
         if local is None:
             raise DecodeError(
-                f"subclass is {shown(name)} and run {shown(run)}; expected topic/partition:id and the text of a run"
+                f"subclass is {brief(name)} and run {brief(run)}; expected topic/partition:id and the text of a run"
             )
         self.links[local] = key
 
@@ -239,14 +239,14 @@ def _object(value: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise DecodeError(f"it is not JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise DecodeError(f"it is {shown(parsed)}, not a JSON object")
+        raise DecodeError(f"it is {brief(parsed)}, not a JSON object")
     return parsed
 
 
 def _number(value: object, name: str) -> int:
     """Check an identity or a count."""
     if type(value) is not int or not 0 <= value < MOST:
-        raise DecodeError(f"{name} is {shown(value)}, not a whole number from 0 to {MOST - 1}")
+        raise DecodeError(f"{name} is {brief(value)}, not a whole number from 0 to {MOST - 1}")
     return value
 
 

@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stream_osr import errors
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 from stream_osr_connectors.commands.command import parse_request
 from stream_osr_connectors.page.live.access import KnownHosts, Tokens, security_headers
 from stream_osr_connectors.page.live.examples import Images

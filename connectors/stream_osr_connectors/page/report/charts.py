@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.evaluation.calibration import ReliabilityCurve
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 from stream_osr_connectors.page.formatting import plain, subclass_name
 from stream_osr_connectors.page.report.axes import Plane, Spot
 from stream_osr_connectors.page.report.class_summary import FeatureShift

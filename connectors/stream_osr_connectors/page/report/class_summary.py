@@ -155,7 +155,7 @@ def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubcla
     out = {}
     for key, slot in emerged_slots(stream).items():
         life = stream.life.subclasses[key]
-        among = chain.known, chain.frozen, trained.space, trained.names, stream.labels, trained.categories
+        among = chain.known, chain.frozen, trained.whitening, trained.names, stream.labels, trained.categories
         why = explain(dishes, slot, *among)
         typical = () if life.kept is None else exemplars(dishes, slot, life.kept, chain.known)
         table = _described(why._asdict(), typical)

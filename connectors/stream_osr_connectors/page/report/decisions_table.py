@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 from stream_osr.stream import Stream
 from stream_osr_connectors.page.input_records import reading, real, whole
 
@@ -197,7 +197,7 @@ def read_decisions(
 def _classes(probabilities: object) -> list[str]:
     """Give the known classes of a decision, and the unknown label, which comes last."""
     if not isinstance(probabilities, Mapping) or not probabilities:
-        raise ValueError(f"probabilities is {shown(probabilities)}, which names no label")
+        raise ValueError(f"probabilities is {brief(probabilities)}, which names no label")
     return [str(name) for name in probabilities]
 
 
