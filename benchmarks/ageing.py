@@ -22,7 +22,7 @@ from stream_osr.labels import unknown_label
 from stream_osr.model.known import Known
 from stream_osr.model.nearest import means_and_scales
 from stream_osr.model.whitening import whiten
-from stream_osr.stream import Arrived, Stream, close_batch, open_stream
+from stream_osr.stream import BufferedInstance, Stream, close_batch, open_stream
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.trained import TrainedModel, train_model
 
@@ -53,7 +53,7 @@ def make_case(name: str, seed: int) -> Case:
             places[label].append(place)
             if all(len(found) == FIRST for found in places.values()):
                 break
-    rows = whiten(trained.space, part.X_test[: place + 1])
+    rows = whiten(trained.whitening, part.X_test[: place + 1])
     return Case(trained, chosen, rows, np.concatenate(list(places.values())))
 
 
@@ -73,7 +73,7 @@ def feed(case: Case, stream: Stream, rows: np.ndarray) -> Iterator[tuple[Stream,
     """Run rows through the stream in micro-batches."""
     size = case.parameters.batch_size
     for begin in range(0, len(rows), size):
-        arrived = [Arrived(row, None, None) for row in rows[begin : begin + size]]
+        arrived = [BufferedInstance(row, None, None) for row in rows[begin : begin + size]]
         stream, batch = close_batch(case.trained, stream, arrived, [], case.parameters)
         yield stream, batch
 

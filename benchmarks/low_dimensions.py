@@ -11,7 +11,7 @@ import numpy as np
 from stream_osr.config import parameters
 from stream_osr.features import Features
 from stream_osr.model.whitening import whiten
-from stream_osr.stream import Arrived, close_batch, open_stream
+from stream_osr.stream import BufferedInstance, close_batch, open_stream
 from stream_osr.trained import train_model
 
 TRAINING, STREAM, BATCH = 40, 600, 64
@@ -29,8 +29,8 @@ def shares(d: int, n_classes: int, seed: int) -> tuple[float, float, float]:
     group = np.repeat(np.arange(n_classes), TRAINING)
     trained = train_model(Features(range(d)), X, group, tuple(range(n_classes)), chosen)
     stream, called = open_stream(trained, chosen), []
-    for rows in np.split(whiten(trained.space, test), range(BATCH, STREAM, BATCH)):
-        arrived = [Arrived(row, None, None) for row in rows]
+    for rows in np.split(whiten(trained.whitening, test), range(BATCH, STREAM, BATCH)):
+        arrived = [BufferedInstance(row, None, None) for row in rows]
         stream, batch = close_batch(trained, stream, arrived, [], chosen)
         called += [decision.label for decision in batch.decisions]
     label, known = np.array(called), truth < n_classes

@@ -24,12 +24,12 @@ from stream_osr.model.franchise import (
     name_subclasses,
 )
 from stream_osr.model.jit import kernel
-from stream_osr.model.known import Densities, Known, add_broad, log_new, mix
-from stream_osr.model.missing import no_gaps
+from stream_osr.model.known import Densities, Known, add_background_component, log_new, mix
+from stream_osr.model.missing import nothing_missing
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA, resample_alpha
-from stream_osr.model.moves.likelihood import Sitting
+from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.seating import draw, draw_table, redish_tables, relative, times_seats
-from stream_osr.model.moves.splitting import make_company, split_or_merge
+from stream_osr.model.moves.splitting import make_proposal, split_or_merge
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.step import GUESTS_PER_PROPOSAL, Settings
 
@@ -88,13 +88,13 @@ def sweep_plainly(
     rng: np.random.Generator,
     sweeps: int,
     proposals: int,
-    sitting: Sitting,
+    sitting: SamplerState,
 ) -> np.ndarray:
     """Do what :func:`stream_osr.model.moves.sweeps.sweep_batch` does for fading seats and no window."""
     n, frozen = sitting.log_frozen.shape
     guests, dishes, weights = sitting.guests, sitting.dishes, sitting.weights
     probabilities = np.zeros((n, frozen + 1))
-    company = make_company(sitting)
+    company = make_proposal(sitting)
     counted_from = (sweeps + 1) // 2
     counted = sweeps - counted_from + 1
     count, width = dishes.size.shape[0], guests.rows.shape[1]
@@ -122,7 +122,7 @@ def sweep_plainly(
 
 @kernel
 def visit_plainly(
-    rng: np.random.Generator, i: int, sitting: Sitting, lower: np.ndarray, log_det: np.ndarray
+    rng: np.random.Generator, i: int, sitting: SamplerState, lower: np.ndarray, log_det: np.ndarray
 ) -> float:
     """Take a guest out of its subclass, weigh every dish, seat it again; factors are made anew on every change."""
     guests, franchise, dishes, prior, log_frozen, log_new, _, weights, _ = sitting
@@ -186,10 +186,12 @@ def plain_step(
     """Seat one micro-batch, window 0: the next state, and probabilities of shape (b, J + 1)."""
     batch = homogeneous(rows)
     log_density, _ = mix(known_subclasses(batch, known.dishes, known.prior), frozen.log_weight)
-    log_density = add_broad(log_density, known.broad, frozen.log_weight, batch)
+    log_density = add_background_component(log_density, known.background_components, frozen.log_weight, batch)
     guests, franchise, dishes = lay_tables(state, batch, len(batch), known.prior, SPARE)
     new, weights = log_new(known, batch), np.empty(len(franchise.menu) + 1)
-    sitting = Sitting(guests, franchise, dishes, known.prior, log_density, new, False, weights, no_gaps(0, 0))
+    sitting = SamplerState(
+        guests, franchise, dishes, known.prior, log_density, new, False, weights, nothing_missing(0, 0)
+    )
     probabilities = sweep_plainly(rng, settings.sweeps, -(-len(batch) // GUESTS_PER_PROPOSAL), sitting)
     n_classes = log_density.shape[1]
     ids, next_id = name_subclasses(state, guests, franchise, n_classes)

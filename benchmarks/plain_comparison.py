@@ -50,7 +50,7 @@ def make_stream(setting: Setting, seed: int, instances: int | None = None) -> St
     p = parameters(seed=seed, pca=setting.pca, chains=1, window=0, n_jobs=1)
     group = np.array([number[label] for label in part.y_train.tolist()])
     trained = train_model(Features(range(data.X.shape[1])), part.X_train, group, tuple(part.known), p)
-    rows = whiten(trained.space, np.asarray(part.X_test[:instances], dtype=float))
+    rows = whiten(trained.whitening, np.asarray(part.X_test[:instances], dtype=float))
     truth = np.array([number.get(label, UNKNOWN) for label in part.y_test[:instances].tolist()])
     return Stream(trained, rows, truth, setting.batch, sampler.Settings(p.sweeps, 0, p.half_life))
 

@@ -72,7 +72,7 @@ def problem(setting: Setting, **chosen: Any) -> Problem:
     group = np.array([number[label] for label in part.y_train.tolist()])
     p = parameters(seed=SEED, pca=setting.pca, n_jobs=1, **chosen)
     trained = train_model(Features(range(data.X.shape[1])), part.X_train, group, tuple(part.known), p)
-    return Problem(trained, whiten(trained.space, np.asarray(part.X_test, dtype=float)), p)
+    return Problem(trained, whiten(trained.whitening, np.asarray(part.X_test, dtype=float)), p)
 
 
 def median(run: Callable[[], float], repeats: int = REPEATS) -> float:

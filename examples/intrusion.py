@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 
 Shares = dict[str, float]
 """Values of a text column, and how often each comes."""
@@ -149,7 +149,7 @@ def main() -> None:
             if isinstance(event, SubclassEmerged):
                 why = event.explanation
                 print(f"at {number}: subclass {event.subclass_id} of {event.size}, nearest {why.nearest_class}")
-                for told in why.told:
+                for told in why.category_texts:
                     print(f"    {printable(told)}")
     for (kind, label), count in sorted(calls.items()):
         print(f"{kind:12} called {label:10} {count}")

@@ -7,6 +7,7 @@ they are first asked for: a command that only helps does not wait for the sample
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from warnings import warn
 
 from stream_osr.version import __version__ as __version__
 
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
     from stream_osr.config import Input, Limits, ModelOptions
     from stream_osr.decision import Decision, FailedDecision
     from stream_osr.discovery.events import (
+        ActionUndone,
         ClassDrifted,
         ColumnFailed,
         DependenceFound,
         Event,
         EventsSummed,
-        NamingUndone,
         NewClassesChanged,
         RecallDropped,
         RowsRepeated,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from stream_osr.training_report import TrainingReport
 
 __all__ = [
+    "ActionUndone",
     "CandidateClass",
     "ClassDrifted",
     "ColumnFailed",
@@ -53,7 +55,6 @@ __all__ = [
     "Input",
     "Limits",
     "ModelOptions",
-    "NamingUndone",
     "NewClasses",
     "NewClassesChanged",
     "OpenSetRecognizer",
@@ -93,8 +94,15 @@ _ELSEWHERE = {
 """Where the names are that are no events."""
 
 
+_RENAMED = {"NamingUndone": "ActionUndone"}
+"""Old names of what has a new one, for one release."""
+
+
 def __getattr__(name: str) -> object:
     """Import what a name of the package, or of a module in it, stands for."""
+    if name in _RENAMED:
+        warn(f"{name} is called {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name in __all__:
         value: object = getattr(import_module(f"stream_osr.{_ELSEWHERE.get(name, 'discovery.events')}"), name)
     elif name.startswith("_") or find_spec(f"stream_osr.{name}") is None:

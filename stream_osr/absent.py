@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.stats import chi2
 
-from stream_osr.features import Features, Row
+from stream_osr.features import FeatureRow, Features
 from stream_osr.kinds import Name
 
 Absent = Literal["auto", "missing", "zero"]
@@ -64,7 +64,7 @@ def zero_features(
     return tuple(name for name, zero in zip(features.names, numeric, strict=True) if zero and absent != "missing")
 
 
-def absent_as_zero(features: Features, row: Row, x: Mapping[Any, object]) -> Row:
+def absent_as_zero(features: Features, row: FeatureRow, x: Mapping[Any, object]) -> FeatureRow:
     """Put zeros in the place of numeric features that an instance does not name.
 
     >>> absent_as_zero(Features("ab"), Row(np.array([np.nan, np.nan]), 2, 0), {"b": None})
@@ -72,7 +72,7 @@ def absent_as_zero(features: Features, row: Row, x: Mapping[Any, object]) -> Row
     """
     absent = [name not in x and name not in features.kinds.values for name in features.names]
     values = np.where(absent & np.isnan(row.values), 0.0, row.values)
-    return Row(values, int(np.isnan(values).sum()), row.extra)
+    return FeatureRow(values, int(np.isnan(values).sum()), row.extra)
 
 
 def _looks_sparse(X: np.ndarray, group: np.ndarray) -> bool:

@@ -97,13 +97,13 @@ def why_irreplaceable(path: str | os.PathLike[str]) -> str | None:
     return None
 
 
-def private(path: str, flags: int) -> int:
+def private(path: str, open_flags: int) -> int:
     """Open a file as `open` asks of an opener; one that is made by it is its owner's alone.
 
     In a folder that hands down its group (``chmod g+s``), which is how people share one, it is the group's as well.
     """
     shared = os.stat(os.path.dirname(path) or os.curdir).st_mode & stat.S_ISGID  # noqa: PTH116, PTH120
-    return os.open(path, flags, 0o660 if shared else 0o600)
+    return os.open(path, open_flags, 0o660 if shared else 0o600)
 
 
 def flush_folder(folder: str | os.PathLike[str]) -> None:

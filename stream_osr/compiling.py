@@ -24,7 +24,7 @@ class _Notice(event.Listener):
     numba tells of compiling, not of machine code that is read from its cache.
     """
 
-    said = False
+    reported = False
     latest = 0.0
     under_way: ClassVar[list[str]] = []
 
@@ -37,9 +37,9 @@ class _Notice(event.Listener):
         dispatcher = event.data["dispatcher"]
         self.under_way.append(dispatcher.py_func.__name__)
         others = dispatcher.py_func.__module__.partition(".")[0] != "stream_osr"
-        if self.said or others or dispatcher.targetoptions.get("no_cpython_wrapper"):  # that is part of another
+        if self.reported or others or dispatcher.targetoptions.get("no_cpython_wrapper"):  # that is part of another
             return
-        self.said = True
+        self.reported = True
         reason = self._why_not()
         notice = EVERY_TIME if dispatcher.stats.cache_path is None else ONCE
         logger.warning(f"{reason}; {notice}" if reason else notice)

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.limits import MOST_LABEL_BYTES, trouble_with
+from stream_osr.printable_text import typed
 from stream_osr.reading import spelled
-from stream_osr.showing import typed
 
 Label = bool | int | str
 FeatureName = int | str
@@ -51,8 +51,8 @@ class Group:
         parameters(**vars(self))
 
     def __repr__(self) -> str:
-        told = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in told)})"
+        reported = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in reported)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -272,7 +272,7 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
 
     @property
     def markers(self) -> frozenset[str]:
-        """What stands for a missing value beside the usual markers, as values are spelled."""
+        """Spellings of a missing value beside the usual ones."""
         return frozenset(map(spelled, self.missing or ()))
 
     @property
@@ -287,7 +287,7 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
 
     @property
     def chooses_coordinates(self) -> bool:
-        """Whether coordinates are chosen from the training part: no PCA is asked for."""
+        """True if coordinates are chosen from the training part: no PCA is asked for."""
         return self.pca is None
 
     def window_after(self, batch: int) -> int:
@@ -399,8 +399,8 @@ def refusing(cls: type[T]) -> type[T]:
     @wraps(init)
     def construct(self: Any, *values: Any, **given: Any) -> None:
         if old := [name for name in given if name in PLACES or name in REPRODUCTION]:
-            told = ", ".join(f"{name} is {_place(name)}" for name in old)
-            warnings.warn(f"{told}; the plain name goes with 0.2", DeprecationWarning, stacklevel=2)
+            text = ", ".join(f"{name} is {_place(name)}" for name in old)
+            warnings.warn(f"{text}; the plain name goes with 0.2", DeprecationWarning, stacklevel=2)
             given = grouped(**given)
         strange = [name for name in given if name not in names]
         if strange:

@@ -10,13 +10,13 @@ from stream_osr.config import Parameters
 from stream_osr.features import Features
 from stream_osr.kinds import commonest
 from stream_osr.limits import MODELLED_VALUES
-from stream_osr.model.flags import NO_FLAGS, OF_FLAG, Flags, find_flags
-from stream_osr.model.powers import NO_POWERS, bend, find_powers, unbend
+from stream_osr.model.binary_features import NO_BINARY_FEATURES, OF_FLAG, BinaryFeatures, find_binary_features
 from stream_osr.model.subspace import Plan
-from stream_osr.model.whitening import Space, choose, fill_mixed, find_open, fit_mixed
+from stream_osr.model.whitening import Whitening, choose, fill_mixed, find_open, fit_mixed
+from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, bend, find_yeo_johnson, unbend
 
 
-class Modelled(NamedTuple):
+class ModelledFeatures(NamedTuple):
     """Labelled rows as the model takes them.
 
     Attributes
@@ -25,7 +25,7 @@ class Modelled(NamedTuple):
         With the values that have a place of their own.
     X
         Rows, NaN = missing, shape (n, p).
-    flags
+    binary_features
         Numeric features that are categories to the model.
     places
         Places of each feature: 0 for a number, -1 for one of a flag, and two more than a category has values, shape
@@ -36,13 +36,13 @@ class Modelled(NamedTuple):
 
     features: Features
     X: np.ndarray
-    flags: Flags
+    binary_features: BinaryFeatures
     places: np.ndarray
     open: np.ndarray
 
 
-class Coordinates(NamedTuple):
-    """Where they are trained.
+class TrainingCoordinates(NamedTuple):
+    """Coordinates of training.
 
     Attributes
     ----------
@@ -50,26 +50,28 @@ class Coordinates(NamedTuple):
         Completed rows, shape (n, p).
     plan
         What becomes of the numeric features; ``None``: it is not chosen, or there are none.
-    space
+    whitening
         The map to whitened rows.
     """
 
     X: np.ndarray
     plan: Plan | None
-    space: Space
+    whitening: Whitening
 
 
-def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> Modelled:
+def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> ModelledFeatures:
     """Say what each feature of labelled rows, NaN = missing, shape (n, p), is to the model."""
     X, occurring = commonest(X, features.names, features.kinds, MODELLED_VALUES)
     features = Features(features.names, occurring)
-    flags = find_flags(X, features.places) if p.chooses_coordinates else NO_FLAGS
+    binary_features = find_binary_features(X, features.places) if p.chooses_coordinates else NO_BINARY_FEATURES
     places = features.places
-    places[flags.members] = OF_FLAG
-    return Modelled(features, X, flags, places, find_open(X, places))
+    places[binary_features.members] = OF_FLAG
+    return ModelledFeatures(features, X, binary_features, places, find_open(X, places))
 
 
-def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters, order: np.ndarray | None = None) -> Coordinates:
+def fit_coordinates(
+    rows: ModelledFeatures, group: np.ndarray, p: Parameters, order: np.ndarray | None = None
+) -> TrainingCoordinates:
     """Choose the coordinates, given class and position in the order of arrival of each row, and complete the rows.
 
     Raises
@@ -79,9 +81,18 @@ def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters, order: np.
     """
     X, places = rows.X, rows.places
     pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-    powers = find_powers(X, group, places == 0) if p.chooses_coordinates else NO_POWERS
+    powers = find_yeo_johnson(X, group, places == 0) if p.chooses_coordinates else NO_YEO_JOHNSON
     bent = bend(powers, X)
     plan = choose(bent, group, places, order) if p.chooses_coordinates else None
     X = unbend(powers, fill_mixed(bent, group, places, p.seed))
-    space = fit_mixed(X, group, places, flags=rows.flags, powers=powers, open_categories=rows.open, plan=plan, **pca)
-    return Coordinates(X, plan, space)
+    whitening = fit_mixed(
+        X,
+        group,
+        places,
+        binary_features=rows.binary_features,
+        yeo_johnson=powers,
+        open_categories=rows.open,
+        plan=plan,
+        **pca,
+    )
+    return TrainingCoordinates(X, plan, whitening)

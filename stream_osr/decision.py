@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from stream_osr.config import Label
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 
 
 class Decision(NamedTuple):
-    """What the recognizer decided about one instance, and why.
+    """Decision about one instance, with its reasons.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Decision(NamedTuple):
         sits = "" if self.subclass_id is None else f" in subclass {self.subclass_id}"
         return (
             f"{printable(str(self.label), 60)} ({self.probability:.3f}){sits}, {self.distance:.1f} standard "
-            f"deviations off {printable(str(self.nearest_class), 60)}; key {shown(self.key)}, position {self.seq}"
+            f"deviations off {printable(str(self.nearest_class), 60)}; key {brief(self.key)}, position {self.seq}"
         )
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -81,7 +81,7 @@ class Decision(NamedTuple):
 
 
 class FailedDecision(NamedTuple):
-    """What was to be decided in a micro-batch that could not be closed and was set aside.
+    """Input of a micro-batch that could not be closed and was given up.
 
     Attributes
     ----------

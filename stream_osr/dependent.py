@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.model.dependence import Order, effective_share, refit, training_in_order
+from stream_osr.model.dependence import ArrivalOrder, effective_share, refit, training_in_order
 from stream_osr.model.known import Known
 from stream_osr.model.training import Training, summarize
 from stream_osr.trust.recall import promise
@@ -18,8 +18,8 @@ FEWER_RIGHT = 0.005
 """Share of the training instances, in blocks of arrival, that tempered statistics may label wrong in addition."""
 
 
-class Dependent(NamedTuple):
-    """What training says of n dependent instances.
+class DependentResult(NamedTuple):
+    """Result of training on n dependent instances.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Dependent(NamedTuple):
         Statistics of the classes count as so many.
     """
 
-    order: Order
+    order: ArrivalOrder
     draws: list[Known]
     log_density: list[np.ndarray]
     gain: np.ndarray
@@ -46,14 +46,14 @@ class Dependent(NamedTuple):
 
 
 def judge_in_order(
-    found: Order,
+    found: ArrivalOrder,
     group: np.ndarray,
     order: np.ndarray,
     trainings: Sequence[Training],
     draws: list[Known],
     seen: Callable[..., list[np.ndarray]],
     p: Parameters,
-) -> Dependent:
+) -> DependentResult:
     """Judge the instances by the other blocks of arrival; temper the statistics of the classes if that is likelier.
 
     Parameters
@@ -81,4 +81,4 @@ def judge_in_order(
         found, share = found._replace(process=process), effective_share(found.pairs, process)
     rows, mean = trainings[0].seating.guests.rows, np.mean(whole, axis=0)
     gain = training_in_order(process, found.residuals, rows, order, mean, draws[0])
-    return Dependent(found, draws, whole, gain, share, tempered)
+    return DependentResult(found, draws, whole, gain, share, tempered)

@@ -23,7 +23,7 @@ from the built-in exception that a caller would expect (``ValueError``, ``OSErro
 
 from __future__ import annotations
 
-from stream_osr.showing import typed
+from stream_osr.printable_text import typed
 
 
 class StreamOSRError(Exception):
@@ -90,7 +90,7 @@ class PersistenceError(StreamOSRError, OSError):
 
 
 class RefusedState(PersistenceError):
-    """What was to be saved breaks a rule of archives: it is a defect, and could not be read again."""
+    """Failed check of a state before saving: a defect, since the archive could not be read again."""
 
 
 class ConnectorError(StreamOSRError, OSError):

@@ -1,4 +1,4 @@
-"""From what callers hand over (dicts, data frames) to rows of numbers."""
+"""Conversion of the callers' input (dicts, data frames) to rows of numbers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stream_osr.entries import LARGEST, is_marked, number_of
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.kinds import NUMERIC, Coder, Kinds, Name
 from stream_osr.missing import is_missing, without_mask
+from stream_osr.printable_text import brief, typed
 from stream_osr.reading import spelled
-from stream_osr.showing import shown, typed
 
 _PLAIN = frozenset((float, int, np.float64))
 _MASKED = frozenset((np.ma.MaskedArray, np.ma.core.MaskedConstant))
 
 
-class Row(NamedTuple):
+class FeatureRow(NamedTuple):
     """One instance as numbers.
 
     Attributes
@@ -74,12 +74,12 @@ class Features:
         self._expected = frozenset(self.names)
         self._get: Any = itemgetter(*self.names) if len(self.names) > 1 else None
 
-    def joined(self, names: Iterable[Name]) -> Features:
+    def extended(self, names: Iterable[Name]) -> Features:
         """Return these features and the given ones; itself when there is nothing new among them."""
         new = [name for name in names if name not in self._expected]
         return Features([*self.names, *new], self.kinds) if new else self
 
-    def joined_by(self, x: Mapping[Any, Any], declared: Collection[Name] = ()) -> Features:
+    def extended_by(self, x: Mapping[Any, Any], declared: Collection[Name] = ()) -> Features:
         """Return these features and those of a training instance, with the values of its categories.
 
         Parameters
@@ -97,7 +97,7 @@ class Features:
         new = [name for name in x if name not in self._expected]
         kinds = self.kinds
         if new or kinds.values or kinds.undecided:
-            kinds = kinds.joined(x, new, declared)
+            kinds = kinds.extended(x, new, declared)
             new = [name for name in new if name not in kinds.left_out]
         return Features([*self.names, *new], kinds) if new or kinds is not self.kinds else self
 
@@ -134,7 +134,7 @@ class Features:
             pass
         return None
 
-    def row(self, x: Mapping[Any, object], number: int | None = None) -> Row:
+    def row(self, x: Mapping[Any, object], number: int | None = None) -> FeatureRow:
         """Read one instance; ``number`` is its place in a data frame or file, for error messages.
 
         Raises
@@ -174,7 +174,7 @@ class Features:
         for at in np.flatnonzero(beyond):
             number_of(self.names[at], found[at], number, kinds.commas.get(self.names[at], ""))
         out = sum(name in kinds.left_out for name in self.names) if kinds.left_out else 0
-        return Row(values, int(np.isnan(values).sum()) - out, extra)
+        return FeatureRow(values, int(np.isnan(values).sum()) - out, extra)
 
 
 def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:
@@ -266,9 +266,9 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
             f"the array has {len(names)} columns, and training had {len(expected)} features; "
             "give the columns of training, in their order"
         )
-    told = ", ".join(map(shown, expected[:3])) + (f" and {len(expected) - 3} more" if len(expected) > 3 else "")
+    text = ", ".join(map(brief, expected[:3])) + (f" and {len(expected) - 3} more" if len(expected) > 3 else "")
     raise InvalidInstance(
-        f"the columns of an array are the features 0 to {len(names) - 1}, and training had {told}; "
+        f"the columns of an array are the features 0 to {len(names) - 1}, and training had {text}; "
         "give a data frame with these columns: pandas.DataFrame(X, columns=[...])"
     )
 
@@ -301,8 +301,8 @@ def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
     """Check rows of numbers, and return a copy of them as floats of 64 bits."""
     names = features.names
     if features.kinds.values:
-        told = ", ".join(map(repr, features.kinds.values))
-        raise InvalidInstance(f"rows of numbers do not say the values of categories ({told}); give dicts or frames")
+        text = ", ".join(map(repr, features.kinds.values))
+        raise InvalidInstance(f"rows of numbers do not say the values of categories ({text}); give dicts or frames")
     if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
         raise InvalidInstance(
             f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "

@@ -57,8 +57,8 @@ def decisions_frame(
     1  unknown         right    1
     """
     decisions = list(decisions)
-    told = [name for name in Decision._fields if name != "probabilities"]
-    columns = {name: [getattr(decision, name) for decision in decisions] for name in told}
+    texts = [name for name in Decision._fields if name != "probabilities"]
+    columns = {name: [getattr(decision, name) for decision in decisions] for name in texts}
     if probabilities:
         known = dict.fromkeys(label for decision in decisions for label in [*decision.probabilities][:-1])
         for label in known:  # a class may have been opened after the first of them

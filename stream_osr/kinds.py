@@ -1,4 +1,4 @@
-"""Which features are numbers and which are categories, and the values of these as text and as numbers.
+"""Kinds of features, numeric or categorical, and the values of categories as text and as numbers.
 
 While training goes on, features whose first value is text or a boolean are kept as categories, with every value. When
 it ends, the whole training part decides which of them are numbers (:func:`decide`). What a caller has named is what
@@ -30,7 +30,7 @@ SETTLED = 1000
 _EXPECTED = "expected text, a number, true or false (None or NaN if missing): the feature is a category"
 
 
-class Texts(tuple[str, ...]):
+class CategoryValues(tuple[str, ...]):
     """Values of a category in training: a tuple that finds a value at once, and grows at no cost.
 
     All that grew from one share a dictionary, in which later ones have more.
@@ -38,16 +38,16 @@ class Texts(tuple[str, ...]):
 
     codes: dict[str, int]
 
-    def __new__(cls, texts: Iterable[str] = ()) -> Texts:
+    def __new__(cls, texts: Iterable[str] = ()) -> CategoryValues:
         """Make them of values that are numbered in their order."""
         out = super().__new__(cls, texts)
         out.codes = {text: code for code, text in enumerate(out)}
         return out
 
-    def joined(self, text: str) -> Texts:
+    def extended(self, text: str) -> CategoryValues:
         """Return these values and a new one."""
         codes = self.codes if len(self.codes) == len(self) else {each: code for code, each in enumerate(self)}
-        out = tuple.__new__(Texts, (*self, text))
+        out = tuple.__new__(CategoryValues, (*self, text))
         codes[text] = len(self)
         out.codes = codes
         return out
@@ -84,7 +84,7 @@ class Kinds(NamedTuple):
     missing: frozenset[str] = frozenset()
     left_out: Mapping[Name, str] = {}
 
-    def joined(self, x: Mapping[Any, Any], new: Iterable[Name], declared: Collection[Name]) -> Kinds:
+    def extended(self, x: Mapping[Any, Any], new: Iterable[Name], declared: Collection[Name]) -> Kinds:
         """Return these kinds and what an instance adds to them; themselves when that is nothing.
 
         Parameters
@@ -120,18 +120,21 @@ class Kinds(NamedTuple):
             if isinstance(value, TIMES):
                 left_out[name] = "a date or time"
             elif name in declared or isinstance(value, str | bool | np.bool_):
-                values[name] = Texts([category_of(name, value)])
+                values[name] = CategoryValues([category_of(name, value)])
                 fixed.update({name} & {*declared})
         for name, known in self.values.items():
             value = x.get(name)
             if self.lacks(value):
                 continue
-            text, texts = category_of(name, value), known if isinstance(known, Texts) else Texts(known)
+            text, texts = (
+                category_of(name, value),
+                known if isinstance(known, CategoryValues) else CategoryValues(known),
+            )
             if texts.code(text) is None:
                 if len(known) == SETTLED and name not in fixed and tally_of(texts).kind == "number":
                     settled.add(name)
                 elif len(known) < MOST_VALUES:
-                    values[name] = texts.joined(text)
+                    values[name] = texts.extended(text)
         if not values and not settled and undecided == self.undecided and len(left_out) == len(self.left_out):
             return self
         both = {name: its for name, its in {**self.values, **values}.items() if name not in settled}
@@ -223,7 +226,7 @@ def codes_of(values: tuple[str, ...]) -> Callable[[str], float | None]:
     >>> find("true"), find("0"), find("No"), find("maybe")
     (0.0, 1.0, 1.0, None)
     """
-    if isinstance(values, Texts):
+    if isinstance(values, CategoryValues):
         return values.code
     codes = {text: float(code) for code, text in enumerate(values)}
     truths = {TRUTHS.get(text.lower()): code for text, code in codes.items()}
@@ -265,8 +268,8 @@ def numbers_of(code: np.ndarray, values: tuple[str, ...], comma: Comma) -> tuple
     return out, odd
 
 
-class Decided(NamedTuple):
-    """What the features of the training part are.
+class TypedColumns(NamedTuple):
+    """Final features of the training part.
 
     Attributes
     ----------
@@ -287,7 +290,7 @@ class Decided(NamedTuple):
 
 def decide(
     X: np.ndarray, names: tuple[Name, ...], kinds: Kinds, order: np.ndarray, numeric: Collection[Name] = ()
-) -> Decided:
+) -> TypedColumns:
     """Decide what each feature is, by all of its values in training.
 
     Parameters
@@ -329,7 +332,7 @@ def decide(
         names, out = tuple(names[at] for at in kept), out[:, kept]
         values = {name: its for name, its in values.items() if name not in left_out}
     decided = Kinds(values, frozenset(), kinds.fixed, commas, kinds.missing, left_out)
-    return Decided(names, out, decided, looks, odd)
+    return TypedColumns(names, out, decided, looks, odd)
 
 
 def _merged(X: np.ndarray, names: tuple[Name, ...], kinds: Kinds) -> tuple[np.ndarray, Kinds]:

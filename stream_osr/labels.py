@@ -10,8 +10,8 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.errors import InvalidLabel
+from stream_osr.printable_text import typed
 from stream_osr.reading import kind_of_labels, label_as, spelled_label
-from stream_osr.showing import typed
 
 
 def clean_label(y: object) -> Label:

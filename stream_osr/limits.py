@@ -1,4 +1,4 @@
-"""How much of anything is taken from outside: the bounds, and one function that checks each at every door.
+"""Limits on outside input: the bounds, and one function that checks each at every entry point.
 
 ``docs/limits.md`` has them in one table, with those that connectors and engine keep where they use them.
 """
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from stream_osr.errors import InvalidInstance, InvalidLabel
-from stream_osr.showing import typed
+from stream_osr.printable_text import typed
 
 MOST_LABEL_BYTES = 256
 """Of a label, as UTF-8. Each decision names every class: 1000 of them are then at most a quarter of a megabyte."""

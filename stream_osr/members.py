@@ -10,9 +10,9 @@ from stream_osr.config import Parameters
 from stream_osr.model.categories import base_of, with_base
 from stream_osr.model.moves.hyperparameters import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
-from stream_osr.model.student_t import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
+from stream_osr.model.student_t import CONJUGATE, FLAT_BETA, Location, fit_location, share_among_neighbours
 from stream_osr.model.training import Training
-from stream_osr.model.whitening import Space, even_where_open
+from stream_osr.model.whitening import Whitening, even_where_open
 
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
@@ -23,19 +23,19 @@ FIRST_CONCENTRATION = 1.0
 """A base measure that no evidence has shaped: subclasses begin near the pooled within-class covariance."""
 
 
-class Member(NamedTuple):
+class EnsembleMember(NamedTuple):
     """A kind of model in the ensemble: hyperparameters drawn (or coarse), new subclasses placed by a Student-t."""
 
     drawn: bool
     placed: bool
 
 
-DRAWN = (Member(drawn=True, placed=False),)
+DRAWN = (EnsembleMember(drawn=True, placed=False),)
 MIXED = (
-    Member(drawn=False, placed=False),
-    Member(drawn=True, placed=True),
-    Member(drawn=True, placed=False),
-    Member(drawn=True, placed=True),
+    EnsembleMember(drawn=False, placed=False),
+    EnsembleMember(drawn=True, placed=True),
+    EnsembleMember(drawn=True, placed=False),
+    EnsembleMember(drawn=True, placed=True),
 )
 """Kinds of model, one chain after the other. Subclasses are told from the first: its are the smaller, purer ones.
 
@@ -59,14 +59,14 @@ def comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
     if seated[kept].sum() < LEAST_DESCRIBED * seated.sum():
         return True
     rows, prior, location = training.seating.guests.rows, training.prior, training.location
-    return share_in_company(rows, group, prior, location) < LEAST_IN_COMPANY
+    return share_among_neighbours(rows, group, prior, location) < LEAST_IN_COMPANY
 
 
 def base_measure(
-    member: Member, rows: np.ndarray, group: np.ndarray, space: Space, p: Parameters
+    member: EnsembleMember, rows: np.ndarray, group: np.ndarray, whitening: Whitening, p: Parameters
 ) -> tuple[Prior, Grid | None, Location]:
     """Choose what one kind of model starts from; parameters that the user has set hold in every kind."""
-    columns = len(space.places)
+    columns = len(whitening.places)
     d = rows.shape[1] - columns
     location = fit_location(rows[:, columns:], group) if member.placed else CONJUGATE
     beta = FLAT_BETA if p.beta is None and location.freedom > 0.0 else p.beta
@@ -76,6 +76,6 @@ def base_measure(
     scale = COARSE_SCALE if p.scale is None else p.scale
     prior = make_prior(d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
     if columns:
-        base = even_where_open(base_of(rows, group, space.places), space)
-        prior = with_base(prior, space.places, base, FIRST_CONCENTRATION)
+        base = even_where_open(base_of(rows, group, whitening.places), whitening)
+        prior = with_base(prior, whitening.places, base, FIRST_CONCENTRATION)
     return prior, grid, location

@@ -1,4 +1,4 @@
-"""What training is going to take, told before it is taken."""
+"""Estimate of the memory of training, reported before it is allocated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stream_osr.errors import InvalidParameter
 
 logger = logging.getLogger("stream_osr")
 
-TOLD_FROM = 2.0**30
+REPORTED_FROM = 2.0**30
 """Bytes that nobody has to be told of."""
 
 MAPS, HOLDERS = 6, 2
@@ -60,13 +60,13 @@ def tell_of_memory(features: int, kept: int, classes: int, models: int) -> None:
         If it is more than the machine has.
     """
     least, there = least_bytes(features, kept, classes, models), physical_bytes()
-    if least < min(TOLD_FROM, there):
+    if least < min(REPORTED_FROM, there):
         return
-    told = (
+    text = (
         f"{features} features, {kept} dimensions, {classes} classes and {models} models take at least "
         f"{least / 2**30:.1f} GiB"
     )
     remedy = "pca=0.99, or a number of components as pca, would take less"
     if least >= there:
-        raise InvalidParameter(f"{told}, and the machine has {there / 2**30:.1f}: {remedy}")
-    logger.warning("%s: %s", told, remedy)
+        raise InvalidParameter(f"{text}, and the machine has {there / 2**30:.1f}: {remedy}")
+    logger.warning("%s: %s", text, remedy)

@@ -1,4 +1,4 @@
-"""What stands for a value that is missing."""
+"""Recognized spellings of a missing value."""
 
 from __future__ import annotations
 

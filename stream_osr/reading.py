@@ -1,4 +1,4 @@
-"""How values are read: numbers, categories, labels and moments, by the same rules at every door.
+"""Parsing of values: numbers, categories, labels and times, by the same rules at every entry point.
 
 ``docs/files.md`` has the rules in one table.
 """
@@ -61,7 +61,7 @@ _DATE = re.compile(
 
 
 class Unreadable(ValueError):
-    """Why a text is no number, in words that follow "it"."""
+    """Reason for which a text is no number, in words that follow "it"."""
 
 
 def number(text: str, comma: Comma = "") -> float | None:
@@ -233,7 +233,7 @@ def is_dated(text: str) -> bool:
 
 
 class Tally:
-    """How the values of a column look, to decide what the column is.
+    """Statistics of the values of a column, to decide its kind.
 
     Examples
     --------
@@ -277,7 +277,7 @@ class Tally:
 
     @property
     def kind(self) -> Literal["number", "category", "time"]:
-        """What the column is."""
+        """Kind of the column."""
         total = self.numbers + self.odd
         few = 0 if total < LEAST else max(1, int((FEW if self.broken else FEW_WHOLE) * total))
         if (self.numbers or not self.odd) and self.odd <= few and self.zeros <= few:
@@ -286,15 +286,15 @@ class Tally:
 
     @property
     def comma(self) -> Comma:
-        """What a comma is in its numbers."""
+        """Meaning of a comma in its numbers."""
         return "decimal" if self._sure else "thousands" if self._maybe else ""
 
     @property
     def looks_numeric(self) -> bool:
-        """Whether most values read as numbers."""
+        """True if most values read as numbers."""
         return 2 * self.numbers > self.numbers + self.odd
 
 
-def told_comma(comma: Comma, name: Any) -> str:
+def comma_text(comma: Comma, name: Any) -> str:
     """Say what a comma was taken for in a column."""
     return f"{name!r}: a comma is {'the decimal sign' if comma == 'decimal' else 'between thousands'}"

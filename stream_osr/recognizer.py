@@ -30,8 +30,8 @@ from stream_osr.config import (
 )
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
-from stream_osr.discovery.new_classes import Measured, NewClasses
-from stream_osr.discovery.summaries import Signals, Summary, Unmet
+from stream_osr.discovery.new_classes import NewClasses, SubclassDistances
+from stream_osr.discovery.summaries import SchemaMismatch, Signals, Summary
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
 from stream_osr.features import check_mapping, check_rows, frame_matrix, frame_rows
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
@@ -39,7 +39,7 @@ from stream_osr.kinds import Name
 from stream_osr.labels import check_label, label_array
 from stream_osr.model.marginal import Statistics
 from stream_osr.one_writer import WRITERS, one_writer, refuse
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 from stream_osr.stream import training
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.stream.carry_over import carry_over, opened_since
@@ -48,13 +48,13 @@ from stream_osr.stream.faults import faulty_columns
 from stream_osr.stream.intake import (
     CheckedInstance,
     count,
-    count_unlike,
+    count_mismatches,
     late_label,
     logger,
     read,
     read_frame,
     row_of,
-    unlike_training,
+    schema_problems,
 )
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.monitoring import dependence, expected_recall, references_of
@@ -71,7 +71,7 @@ from stream_osr.stream.recognizer_state import (
     take,
     unmet_of,
 )
-from stream_osr.stream.state import Arrived, Menu, new_classes
+from stream_osr.stream.state import BufferedInstance, MenuSize, new_classes
 from stream_osr.stream.summaries import emerged_statistics
 from stream_osr.stream.undo import undo
 from stream_osr.times_and_keys import key_of, keys_of, time_of, times_of
@@ -148,7 +148,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     value: RecognizerState = field(init=False)
 
     _predictive_cache: PredictiveCache | None = field(init=False, default=None)
-    _measured: tuple[Measured, ...] | None = field(init=False, default=None)
+    _measured: tuple[SubclassDistances, ...] | None = field(init=False, default=None)
     _warned: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -228,7 +228,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             if y is None and state.training is None and state.trained is not None:
                 row: Any = state.trained.features.plain(x)
                 if row is not None:
-                    self._wait(state, Arrived(row, time_of(t), key_of(key)))
+                    self._wait(state, BufferedInstance(row, time_of(t), key_of(key)))
                     if len(x) > len(row):
                         state.counters["extra"] += len(x) - len(row)
                         self._meet(x)
@@ -334,15 +334,15 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             else:
                 values = trained.in_order(features, row.values)
             if label is None:
-                self._wait(state, Arrived(values, t, key))
+                self._wait(state, BufferedInstance(values, t, key))
             else:
                 state.evidence.append(labelled(state, values, label))
-            count_unlike(self.value, values, x)
+            count_mismatches(self.value, values, x)
         count(self.value, row)
         if self.value.training is None:
             self._meet(x)
 
-    def _wait(self, state: RecognizerState, arrived: Arrived) -> None:
+    def _wait(self, state: RecognizerState, arrived: BufferedInstance) -> None:
         """Put an unlabelled instance into the micro-batch of the next state, and close those that are due."""
         t = arrived.t
         if len(state.buffer) + 1 >= state.parameters.batch_size or (t is not None and state.waited(t)):
@@ -355,12 +355,12 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         """Do what :meth:`_wait` does with each of many instances."""
         if self.value.parameters.max_wait is not None:
             for row, t, key in zip(rows, times, keys, strict=True):
-                self._wait(self.value, Arrived(row, t, key))
+                self._wait(self.value, BufferedInstance(row, t, key))
             return
         at, size = 0, self.value.parameters.batch_size
         while at < len(rows):
             end = at + size - len(self.value.buffer)
-            self.value.buffer.extend(map(Arrived, rows[at:end], times[at:end], keys[at:end]))
+            self.value.buffer.extend(map(BufferedInstance, rows[at:end], times[at:end], keys[at:end]))
             at = end
             if len(self.value.buffer) >= size:
                 self._go_on(*close(self.value))
@@ -463,7 +463,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     def flush(self) -> None:
         """Close the micro-batch as it is, however few instances it has, and hold no decision back any longer."""
         state, stream = self.value, self.value.stream
-        if stream and (state.buffer or state.evidence or stream.waiting.decisions or stream.telling.counts):
+        if stream and (state.buffer or state.evidence or stream.waiting.decisions or stream.event_budget.counts):
             state, output = close(state, release=True)
             if state.evidence:
                 state, later = close(state, release=True)
@@ -689,7 +689,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         waits for its batch is dropped. A class that nothing is left of is removed, unless decisions have named it:
         then it stays, and nothing is recognized as it. The last 100 actions can be taken back.
 
-        A :class:`NamingUndone` event tells of promotions and mutes that are taken back; labels have no events.
+        A :class:`ActionUndone` event tells of promotions and mutes that are taken back; labels have no events.
 
         Raises
         ------
@@ -714,7 +714,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         """
         state = self.value
         trained, stream = state.running
-        last = max([action.number for action in stream.actions[-1:]], default=-1)
+        last = max([action.number for action in stream.undo_log[-1:]], default=-1)
         if state.evidence and state.evidence[-1].number >= last:
             state.evidence.pop()
             return
@@ -776,7 +776,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         """
         state, before = self.value, earlier.value
         (trained, stream), (its, old) = state.running, before.running
-        if stream.state.seen or state.buffer or state.evidence or stream.actions:
+        if stream.state.seen or state.buffer or state.evidence or stream.undo_log:
             raise InvalidParameter("this recognizer has begun a stream; carry over to one that has seen nothing yet")
         if earlier.pending or before.evidence:
             raise InvalidParameter(
@@ -860,8 +860,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def _warn_once(self, trained: TrainedModel, row: np.ndarray, x: Mapping[Any, Any]) -> None:
         """Say once that instances to be predicted are unlike those of training."""
-        told = self._warned or self.value.counters["unlike"]
-        unlike = None if told else unlike_training(trained, row, x)
+        reported = self._warned or self.value.counters["unlike"]
+        unlike = None if reported else schema_problems(trained, row, x)
         if unlike is not None:
             self._warned = True
             logger.warning("%s; this is said once", unlike)
@@ -948,7 +948,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return None if trained is None or stream is None else expected_recall(trained, stream)
 
     @property
-    def menu(self) -> Menu:
+    def menu(self) -> MenuSize:
         """Numbers of subclasses, and the concentrations, as they are now: cheap, for monitoring.
 
         Raises
@@ -1159,7 +1159,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                 counters=Counter(state["counters"]),
                 decisions=deque(state["decisions"]),
                 events=deque(state["events"]),
-                unmet=unmet and Unmet(frozenset(unmet[0]), frozenset(unmet[1]), unmet[2]),
+                unmet=unmet and SchemaMismatch(frozenset(unmet[0]), frozenset(unmet[1]), unmet[2]),
             )
         except (LookupError, TypeError, ValueError) as error:
             why = printable(str(error), 300)

@@ -12,7 +12,7 @@ from stream_osr.errors import InvalidInstance
 from stream_osr.features import column_values
 from stream_osr.limits import check_key, fits_as_key
 from stream_osr.missing import is_missing
-from stream_osr.showing import typed
+from stream_osr.printable_text import typed
 
 _PLAIN_KEYS = frozenset((str, int))
 MOST_LEVELS = 16

@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.dependent import judge_in_order
-from stream_osr.discovery.data_quality import Usual, usual_columns
+from stream_osr.discovery.data_quality import UsualColumns, usual_columns
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name, numbers_of, recoded
@@ -25,23 +25,23 @@ from stream_osr.members import (
     DRAWN,
     LEAST_IN_COMPANY,
     MIXED,
-    Member,
+    EnsembleMember,
     base_measure,
     comes_apart,
 )
 from stream_osr.memory import tell_of_memory
-from stream_osr.model.dependence import Order, correlation_of, find_order
-from stream_osr.model.flags import texts_of
+from stream_osr.model.binary_features import texts_of
+from stream_osr.model.dependence import ArrivalOrder, correlation_of, find_order
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.noise_model import Background, Noise, fit_background, noise_of
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.student_t import share_in_company
+from stream_osr.model.student_t import share_among_neighbours
 from stream_osr.model.subspace import MOST
 from stream_osr.model.training import Training, summarize, train
-from stream_osr.model.whitening import Space, whiten
+from stream_osr.model.unassigned import Background, NoiseModel, fit_noise_range, noise_model_of
+from stream_osr.model.whitening import Whitening, whiten
 from stream_osr.parallel import each, one_thread
 from stream_osr.reading import Comma
-from stream_osr.training_report import TrainingReport, told_of_flags, told_of_plan
+from stream_osr.training_report import TrainingReport, report_binary_features, report_plan
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import (
     References,
@@ -67,7 +67,7 @@ class TrainedModel:
         Features, in the order of the rows.
     labels
         Labels of the known classes.
-    space
+    whitening
         Map to whitened coordinates.
     draws
         Statistics of the known subclasses, in each of the models that are averaged.
@@ -75,7 +75,7 @@ class TrainedModel:
         What training found.
     references
         Training instances that are asked beside the stream; ``None``: nothing guards the known classes.
-    background
+    noise_range
         What instances that resemble nothing look like.
     categories
         Values of each feature that is a category, in the order of these among the names, then what the values of
@@ -94,14 +94,14 @@ class TrainedModel:
 
     names: tuple[Name, ...]
     labels: tuple[Label, ...]
-    space: Space
+    whitening: Whitening
     draws: tuple[Known, ...]
     report: TrainingReport = field(compare=False)
     references: References | None
-    background: Background
+    noise_range: Background
     categories: tuple[tuple[str, ...], ...] = ()
-    order: Order | None = None
-    usual: Usual | None = None
+    order: ArrivalOrder | None = None
+    usual: UsualColumns | None = None
     absent_zero: tuple[Name, ...] = ()
     commas: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class TrainedModel:
     @property
     def values(self) -> dict[Name, tuple[str, ...]]:
         """Values of the features that are categories, by name."""
-        columns = [self.names[at] for at in self.space.columns.tolist()]
+        columns = [self.names[at] for at in self.whitening.columns.tolist()]
         return dict(zip(columns, self.categories, strict=False))
 
     def in_order(self, features: Features, values: np.ndarray) -> np.ndarray:
@@ -155,17 +155,17 @@ class TrainedModel:
 
     @property
     def is_dependent(self) -> bool:
-        """Whether neighbouring training instances of a class depend on each other."""
+        """True if neighbouring training instances of a class depend on each other."""
         return self.order is not None and self.order.process is not None
 
     @cached_property
-    def noise(self) -> Noise:
-        """How dense instances that resemble nothing are."""
-        return noise_of(self.background)
+    def noise(self) -> NoiseModel:
+        """Noise model: density of instances that resemble no class."""
+        return noise_model_of(self.noise_range)
 
     @cached_property
     def unguarded(self) -> str:
-        """Why nothing guards the known classes, and what to do; empty: references do."""
+        """Reason for which the reference check is off, and what to do; empty: it is on."""
         if self.references is not None and len(self.references.group):
             return ""
         return (
@@ -175,7 +175,7 @@ class TrainedModel:
         )
 
     @cached_property
-    def _told(self) -> None:
+    def _progress(self) -> None:
         if self.unguarded:
             logger.warning("%s", self.unguarded)
 
@@ -218,7 +218,7 @@ class TrainedModel:
 
     def tell_unguarded(self) -> None:
         """Say on the logger that nothing guards the known classes, if so; once, however many recognizers share it."""
-        self._told  # noqa: B018  # evaluated once
+        self._progress  # noqa: B018  # evaluated once
 
     @property
     def shared(self) -> tuple[TrainedModel, tuple[Densities, ...]]:
@@ -239,7 +239,7 @@ class TrainedModel:
         if asked is not None and not self.is_dependent:
             asked = asked[:4]
         order = self.order if self.is_dependent else None
-        for part in _leaves((self.space, self.draws, asked, self.background, order)):
+        for part in _leaves((self.whitening, self.draws, asked, self.noise_range, order)):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
@@ -300,7 +300,7 @@ def train_model(
     """
     p = parameters
     zero, modelled = features.zero, as_modelled(features, X, p)
-    features, X, flags, places, _ = modelled
+    features, X, binary_features, places, _ = modelled
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and count > 1 else DRAWN
@@ -312,9 +312,9 @@ def train_model(
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count)
     missing, missing_numeric = int(np.isnan(X).sum()), float(np.isnan(X[:, places == 0]).mean()) if numeric else 0.0
     with one_thread():
-        X, plan, space = fit_coordinates(modelled, group, p, order)
-        rows = whiten(space, X)
-        swept = partial(train, rows, group, space, sweeps=sweeps)
+        X, plan, whitening = fit_coordinates(modelled, group, p, order)
+        rows = whiten(whitening, X)
+        swept = partial(train, rows, group, whitening, sweeps=sweeps)
         done = itertools.count(1)
 
         def tell(_: int) -> None:
@@ -325,12 +325,16 @@ def train_model(
         def fit(number: int) -> Training:
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
-            prior, grid, location = base_measure(member, rows, group, space, p)
-            if share_in_company(homogeneous(rows), group, prior, location) < LEAST_IN_COMPANY:
-                prior, grid, location = base_measure(Member(member.drawn, placed=False), rows, group, space, p)
+            prior, grid, location = base_measure(member, rows, group, whitening, p)
+            if share_among_neighbours(homogeneous(rows), group, prior, location) < LEAST_IN_COMPANY:
+                prior, grid, location = base_measure(
+                    EnsembleMember(member.drawn, placed=False), rows, group, whitening, p
+                )
             training = swept(prior, rng, grid=grid, location=location, progress=tell)
             if location.freedom > 0.0 and comes_apart(training, group, p.epsilon):
-                prior, grid, location = base_measure(Member(member.drawn, placed=False), rows, group, space, p)
+                prior, grid, location = base_measure(
+                    EnsembleMember(member.drawn, placed=False), rows, group, whitening, p
+                )
                 training = swept(prior, rng, grid=grid, location=location)
             return training
 
@@ -348,8 +352,8 @@ def train_model(
         references, found_order, wrong, among_neighbours = None, None, np.zeros(len(group), bool), None
         if draws is None:  # a provisional model guards nothing
             final = trainings[0].seating.guests.rows
-            found_order = find_order(final[:, len(space.places) : -1], group, order)
-            seen = partial(unseen_densities, X, group, p, space, trainings, log_density, plan)
+            found_order = find_order(final[:, len(whitening.places) : -1], group, order)
+            seen = partial(unseen_densities, X, group, p, whitening, trainings, log_density, plan)
             gain, effective, tempered, log_density = None, 1.0, False, seen()
             if order is not None and found_order is not None and found_order.process is not None:
                 among_neighbours = promise(log_density, group).recall
@@ -358,9 +362,9 @@ def train_model(
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
             if gain is None:  # a block of arrival without its neighbours may look like another class
                 wrong = mislabelled(log_density, group)
-            unseen = unseen_rows(X, group, p, space, trainings, None if gain is None else order)
+            unseen = unseen_rows(X, group, p, whitening, trainings, None if gain is None else order)
             references = choose_references(unseen, group, log_density, p, wrong, gain, effective, tempered)
-        space = trainings[0].space
+        whitening = trainings[0].whitening
         promised = promise([found[~wrong] for found in log_density], group[~wrong])
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(
@@ -370,26 +374,26 @@ def train_model(
         recall_interval=(promised.low, promised.high),
         references=0 if references is None else len(references.group),
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
-        constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
+        constant_features=tuple(n for n, c in zip(features.names, whitening.constant, strict=True) if c),
         missing_values=missing,
         missing_numeric=missing_numeric,
         absent_zero=tuple(name for name in features.names if name in zero),
         mislabelled=int(wrong.sum()),
-        variance_left_out=space.variance_left,
-        dimensions=space.forward.shape[1],
-        **told_of_plan(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
-        **told_of_flags(flags, features.names),
+        variance_left_out=whitening.variance_left,
+        dimensions=whitening.forward.shape[1],
+        **report_plan(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
+        **report_binary_features(binary_features, features.names),
         correlation=None if among_neighbours is None or found_order is None else correlation_of(found_order.pairs)[0],
         recall_among_neighbours=among_neighbours,
-        bent_features=tuple(features.names[at] for at in space.powers.columns.tolist()),
+        bent_features=tuple(features.names[at] for at in whitening.yeo_johnson.columns.tolist()),
     )
-    categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]
-    categories += [texts for _, texts in texts_of(flags, features.names)]
+    categories = [features.kinds.values[features.names[at]] for at in whitening.columns.tolist()]
+    categories += [texts for _, texts in texts_of(binary_features, features.names)]
     usual = None
     if draws is None:
         turn = np.arange(len(X)) if order is None else np.argsort(order, kind="stable")
         usual = usual_columns(modelled.X[turn], group[turn], places == 0)
-    found = tuple(draws_of), report, references, fit_background(X, space), tuple(categories), found_order, usual
+    found = tuple(draws_of), report, references, fit_noise_range(X, whitening), tuple(categories), found_order, usual
     commas = tuple(str(features.kinds.commas.get(name, "")) for name in features.names)
     read = commas if any(commas) else (), tuple(sorted(features.kinds.missing))
-    return TrainedModel(features.names, labels, space, *found, report.absent_zero, *read)
+    return TrainedModel(features.names, labels, whitening, *found, report.absent_zero, *read)

@@ -1,4 +1,4 @@
-"""What training found, for a person to act on."""
+"""Report of training, for a person to act on."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.kinds import Decided, Name
-from stream_osr.model.flags import Flags, each_flag
+from stream_osr.kinds import Name, TypedColumns
+from stream_osr.model.binary_features import BinaryFeatures, each_flag
 from stream_osr.model.subspace import Plan
-from stream_osr.reading import MISSING_NUMBERS, told_comma
-from stream_osr.showing import counted, shown
+from stream_osr.printable_text import brief, counted
+from stream_osr.reading import MISSING_NUMBERS, comma_text
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOST_LISTED = 12
@@ -24,7 +24,7 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """What training found, for a person to act on.
+    """Report of training, for a person to act on.
 
     Attributes
     ----------
@@ -44,8 +44,8 @@ class TrainingReport:
     constant_features
         Features that did not vary: any value of theirs near the constant tells nothing.
     missing_values
-        Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
-        not full, the feature's mean.
+        Missing values in the training rows, completed class by class (`model/imputation.py`); with covariances that
+        are not full, the feature's mean.
     missing_numeric
         Share of the values of numeric features that were missing.
     absent_zero
@@ -221,17 +221,17 @@ class TrainingReport:
 
 
 def understood(
-    decided: Decided, values: Mapping[Name, Collection[str]], labels: Collection[Label] = ()
+    decided: TypedColumns, values: Mapping[Name, Collection[str]], labels: Collection[Label] = ()
 ) -> dict[str, Any]:
     """Say what the report tells of how values were read, by the values that categories have in the model."""
     rows = len(decided.X)
     share = np.isnan(decided.X).sum(axis=0) / rows if rows else np.zeros(len(decided.names))
-    remarks = [told_comma(comma, name) for name, comma in decided.kinds.commas.items() if name in decided.names]
+    remarks = [comma_text(comma, name) for name, comma in decided.kinds.commas.items() if name in decided.names]
     for name, texts in decided.odd.items():
         listed = ", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "")
         remarks.append(f"{name!r} is numeric; values that are no numbers count as missing: {listed}")
     remarks += [
-        f"warning: most values of {name!r} read as numbers, and others such as {shown(text)} do not, so that it is a "
+        f"warning: most values of {name!r} read as numbers, and others such as {brief(text)} do not, so that it is a "
         "category; missing (--missing) names what stands for a missing value, numeric (--numeric) makes it a number, "
         "categorical (--categorical) a category without this warning"
         for name, text in decided.looks_numeric.items()
@@ -268,9 +268,9 @@ def _doubts(labels: Sequence[str]) -> list[str]:
     ]
 
 
-def told_of_flags(flags: Flags, names: Sequence[Name]) -> dict[str, Any]:
+def report_binary_features(binary_features: BinaryFeatures, names: Sequence[Name]) -> dict[str, Any]:
     """Say what the report tells of categories that are given as numbers, by the names of all features."""
-    own = sorted((sorted(members.tolist()), len(low)) for members, low, _ in each_flag(flags))
+    own = sorted((sorted(members.tolist()), len(low)) for members, low, _ in each_flag(binary_features))
     kinds = [(tuple(names[at] for at in members), size) for members, size in own]
     return {
         "two_valued_features": tuple(name for group, size in kinds if size == 2 for name in group),
@@ -279,7 +279,7 @@ def told_of_flags(flags: Flags, names: Sequence[Name]) -> dict[str, Any]:
     }
 
 
-def told_of_plan(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
+def report_plan(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
     """State a plan in the fields of the report, by the names of the numeric features."""
     if plan is None:
         return {}

@@ -11,7 +11,7 @@ import numpy as np
 from stream_osr.absent import Absent, zero_features
 from stream_osr.config import Label
 from stream_osr.features import Features
-from stream_osr.kinds import Decided, Kinds, Name, Texts, decide, numbers_of
+from stream_osr.kinds import CategoryValues, Kinds, Name, TypedColumns, decide, numbers_of
 
 
 class TrainingSet:
@@ -55,7 +55,7 @@ class TrainingSet:
         settled = [name for name in own.kinds.values if name not in features.kinds.values]
         for name in settled:
             self._settle(name, own.kinds.values[name], features.kinds)
-        self.features = features if own.names == features.names else own.joined(features.names)
+        self.features = features if own.names == features.names else own.extended(features.names)
         if self.features.kinds is not features.kinds:
             self.features = Features(self.features.names, features.kinds)
         places = [self.places.setdefault(name, len(self.places)) for name in features.names]
@@ -115,7 +115,7 @@ class TrainingSet:
         capacity, seed, names, labels, seen, arrays, kinds, arrived, written, *reading = state
         fixed, commas, left_out = reading or ((), (), ())
         out, own = cls(capacity, seed), dict(zip(names, kinds, strict=True))
-        values = {name: Texts(its) for name, its in own.items() if its}
+        values = {name: CategoryValues(its) for name, its in own.items() if its}
         undecided = frozenset(name for name, its in own.items() if its == ())
         kinds = Kinds(values, undecided, frozenset(fixed), dict(commas), missing, dict(left_out))
         out.features, out.places = Features(names, kinds), {name: i for i, name in enumerate(names)}
@@ -126,7 +126,7 @@ class TrainingSet:
 
     def decided(
         self, numeric: Collection[Name] = (), absent: Absent = "missing"
-    ) -> tuple[Decided, Features, np.ndarray, np.ndarray]:
+    ) -> tuple[TypedColumns, Features, np.ndarray, np.ndarray]:
         """Return the training set class by class, with what its features are by all of their values.
 
         Parameters

@@ -84,7 +84,7 @@ def check_stream(stream: Stream) -> None:
     for chain in stream.chains:
         for life in chain.life.subclasses.values():
             assert (life.kept is not None) == (life.emerged and chain is first), "rows are kept of what is told of"
-        assert chain is first or not len(chain.aside.ids)
+        assert chain is first or not len(chain.dormant.ids)
     for chain in stream.chains:  # what they seat is the same, where they seat it is not
         np.testing.assert_array_equal(chain.state.window_seq, first.state.window_seq)
         named = [np.isin(known.ids, known.named) @ (known.tables > 0).T for known in (chain.known, first.known)]
@@ -123,12 +123,12 @@ def check_chain(chain: Chain, n_classes: int) -> None:
     assert (books.table_mass > 0).all()
     assert (books.table_residual >= 0).all()
 
-    ids = [*state.ids.tolist(), *chain.aside.ids.tolist()]
+    ids = [*state.ids.tolist(), *chain.dormant.ids.tolist()]
     known_ids = chain.known.ids.tolist()
     assert len({*ids, *known_ids}) == len(ids) + len(known_ids), "identities are unique"
-    assert len(chain.aside.statistics.size) == len(chain.aside.statistics.matrix) == len(chain.aside.ids)
+    assert len(chain.dormant.statistics.size) == len(chain.dormant.statistics.matrix) == len(chain.dormant.ids)
     lives = chain.life.subclasses
-    aside = [lives[key] for key in chain.aside.ids.tolist()]
+    aside = [lives[key] for key in chain.dormant.ids.tolist()]
     assert all((life.emerged and life.dormant) or life.muted for life in aside)
     assert all(0 <= key < state.next_id for key in [*ids, *known_ids])
     assert len(state.window_seq) == len(window.rows)

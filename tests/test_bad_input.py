@@ -28,7 +28,7 @@ from stream_osr.errors import (
     NotTrained,
     StreamOSRError,
 )
-from stream_osr.showing import typed
+from stream_osr.printable_text import typed
 from tests.blobs import KNOWN, check_stream, fitted, learn_all, stream_part, told, training_part
 
 

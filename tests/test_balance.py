@@ -16,8 +16,8 @@ from tests.doors.trust import (
     MIXED,
     N_LEVELS,
     PRIOR_SHARES,
-    Books,
-    Shares,
+    KnownShares,
+    ReferenceCounts,
     class_shares,
     counted,
     known_share,
@@ -42,7 +42,7 @@ def drawn_books(
     fresh: np.ndarray,
     asked: int,
     rng: np.random.Generator,
-) -> Books:
+) -> ReferenceCounts:
     """Books of a stream whose known instances fall into the cells at ``rates`` (J, C), the new ones at ``fresh``."""
     n_classes, count = rates.shape
     known = rng.multinomial(round(n_stream * kappa), classes @ rates)
@@ -50,7 +50,7 @@ def drawn_books(
     stream[:, -1] = known + rng.multinomial(n_stream - round(n_stream * kappa), fresh)
     for j in range(n_classes):
         taken[j, :, -1] = rng.multinomial(asked, rates[j])
-    return Books(
+    return ReferenceCounts(
         stream,
         np.full(count, float(n_stream)),
         taken,
@@ -190,10 +190,10 @@ def test_asking_the_same_references_again_tells_nothing_new() -> None:
     rng = np.random.default_rng(3)
     books = drawn_books(1000, 0.8, EVEN, RATES, np.eye(5)[4], 50, rng)
     once = share_out(books, EVEN, np.full(2, 50))
-    again = share_out(books._replace(taken=20 * books.taken, asked=20 * books.asked), EVEN, np.full(2, 50))
+    again = share_out(books._replace(taken=20 * books.taken, total=20 * books.total), EVEN, np.full(2, 50))
     np.testing.assert_allclose(again.known, once.known, rtol=1e-9)
     assert again.kappa == pytest.approx(once.kappa)
-    more = share_out(books._replace(taken=20 * books.taken, asked=20 * books.asked), EVEN, np.full(2, 1000))
+    more = share_out(books._replace(taken=20 * books.taken, total=20 * books.total), EVEN, np.full(2, 1000))
     assert more.known[2, -1] > once.known[2, -1], "as many different ones tell more"
     assert more.known[4].max() <= once.known[4].max() + 1e-9
 
@@ -210,9 +210,9 @@ def test_an_estimate_of_lately_is_taken_as_it_is() -> None:
 
 def test_empty_books_say_nothing() -> None:
     cells = (4, N_LEVELS)
-    books = Books(np.zeros(cells), np.zeros(4), np.zeros((2, *cells)), np.zeros((2, 4)), np.zeros(2))
+    books = ReferenceCounts(np.zeros(cells), np.zeros(4), np.zeros((2, *cells)), np.zeros((2, 4)), np.zeros(2))
     shares = share_out(books, EVEN, np.full(2, 100))
-    assert isinstance(shares, Shares)
+    assert isinstance(shares, KnownShares)
     assert np.isfinite(shares.known).all()
     np.testing.assert_array_equal(shares.known[:2], 1.0)
     np.testing.assert_allclose(shares.known[2:, 1:], 0.5)
@@ -255,7 +255,7 @@ def test_levels_hold_their_shares_of_what_weighted_references_stand_for() -> Non
 def test_references_that_weigh_little_stand_for_few_instances() -> None:
     stream, taken = np.zeros((2, N_LEVELS)), np.zeros((1, 2, N_LEVELS))
     stream[1, 1], taken[0, 1, 1] = 40.0, 4.0
-    books = Books(stream, np.full(2, 1000.0), taken, np.full((1, 2), 100.0), np.ones(1))
+    books = ReferenceCounts(stream, np.full(2, 1000.0), taken, np.full((1, 2), 100.0), np.ones(1))
     of_each, one = [], np.ones((1, N_LEVELS))
     for spread in (None, one, 0.1 * one):
         of_each.append(share_out(books, np.ones(1), np.full(1, 100), 1.0, spread=spread).known[1, 1])
@@ -334,18 +334,18 @@ def test_books_take_in_references_and_instances(
     rng = np.random.default_rng(seed)
     count = n_classes + emerging + 1
     shapes = (count, N_LEVELS), (count,), (n_classes, count, N_LEVELS), (n_classes, count), (n_classes,)
-    books = Books(*(rng.random(shape) for shape in shapes))
-    expected = Books(*(fade * counts for counts in books))
+    books = ReferenceCounts(*(rng.random(shape) for shape in shapes))
+    expected = ReferenceCounts(*(fade * counts for counts in books))
     cells = rng.dirichlet(np.ones(count), size=asked + n + others)
     level, group = rng.integers(N_LEVELS, size=len(cells)), rng.integers(n_classes, size=asked)
     weight = rng.random(asked)
     for i in range(asked):
         expected.taken[group[i], :, level[i]] += weight[i] * cells[i]
-        expected.asked[group[i]] += weight[i]
+        expected.total[group[i]] += weight[i]
     for i in range(asked, asked + n):
         expected.stream[:, level[i]] += cells[i]
         expected.seen[:] += 1.0
-    before = Books(*(counts.copy() for counts in books))
+    before = ReferenceCounts(*(counts.copy() for counts in books))
     for found, right in zip(counted(books, cells, level, group, weight, n, fade), expected, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
     for one, other in zip(books, before, strict=True):

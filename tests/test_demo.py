@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.cli import demo, demo_summary
-from stream_osr_connectors.cli.demo_files import Files
-from stream_osr_connectors.cli.demo_summary import ARROW, BLOCKS
+from stream_osr_connectors.cli import demo, demo_result
+from stream_osr_connectors.cli.demo_files import DemoFiles
+from stream_osr_connectors.cli.demo_result import ARROW, BLOCKS
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from stream_osr_connectors.terminal import Terminal
 from tests.live.watching import watching
@@ -68,12 +68,12 @@ def test_it_fits_a_terminal_of_80_columns_without_colours(told):
 
 def test_a_narrow_terminal_cuts_no_table() -> None:
     for width in (40, 80):
-        table = demo_summary._table("What each was called", "truth", *["brickface"] * 6, right=range(1, 7))
+        table = demo_result._table("What each was called", "truth", *["brickface"] * 6, right=range(1, 7))
         table.add_row("foliage (new)", *["1234"] * 6)
         out = Terminal()
         out.width = width
         with out.capture() as said:
-            demo_summary._show(out, table)
+            demo_result._show(out, table)
         assert said.get().count("brickface") == 6
         assert said.get().count("1234") == 6
         assert "foliage (new)" in said.get()
@@ -178,7 +178,7 @@ def test_what_a_person_has_is_not_overwritten(tmp_path, name):
 def test_its_own_folder_is_written_anew_unless_a_table_is_a_persons_now(folder, told, tmp_path):
     output = tmp_path / "demo-output"
     shutil.copytree(folder / "demo-output", output)
-    files, (training, stream) = Files.within(output), demo.split(3)
+    files, (training, stream) = DemoFiles.within(output), demo.split(3)
     files.write(training, stream)
     assert len((output / "truth.csv").read_text().splitlines()) == 1 + len(stream)
     (output / "truth.csv").write_text("id,kind\n0,mine\n")

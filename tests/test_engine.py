@@ -15,8 +15,8 @@ from stream_osr.config import Parameters
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
 from tests.doors.model import whiten
 from tests.doors.stream import (
-    Arrived,
     BatchOutput,
+    BufferedInstance,
     DecidedBatch,
     Evidence,
     Stream,
@@ -39,12 +39,12 @@ def trained() -> TrainedModel:
 
 
 def row(trained: TrainedModel, centre: tuple[float, float]) -> np.ndarray:
-    return np.asarray(whiten(trained.space, np.array([centre]))[0])
+    return np.asarray(whiten(trained.whitening, np.array([centre]))[0])
 
 
-def arrivals(trained: TrainedModel, n: int, start: int = 0, seed: int = 0) -> list[Arrived]:
+def arrivals(trained: TrainedModel, n: int, start: int = 0, seed: int = 0) -> list[BufferedInstance]:
     rows = [row(trained, (x["a"], x["b"])) for x, _ in stream_part(start + n, seed=seed)[start:]]
-    return [Arrived(each, float(start + i), f"k{start + i}") for i, each in enumerate(rows)]
+    return [BufferedInstance(each, float(start + i), f"k{start + i}") for i, each in enumerate(rows)]
 
 
 def run(trained: TrainedModel, batches: int, **changes: Any) -> tuple[Stream, list[BatchOutput]]:
@@ -182,7 +182,9 @@ def test_an_identity_means_the_same_subclass_after_a_batch(trained):
         rows = [row(trained, tuple(rng.normal(centres[i % 3]))) for i in range(32)]
         before, held = members(stream), stream.state.franchise.held[len(stream.labels) :] > 0
         may_be_empty = set(stream.state.ids[held].tolist())
-        stream, _ = close_batch(trained, stream, [Arrived(each, None, None) for each in rows], [], parameters)
+        stream, _ = close_batch(
+            trained, stream, [BufferedInstance(each, None, None) for each in rows], [], parameters
+        )
         for key, inside in members(stream).items():
             if key in before and key not in may_be_empty:
                 assert set(inside) & set(before[key]), f"batch {b}: {key} has changed hands"

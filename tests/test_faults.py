@@ -10,18 +10,28 @@ import pytest
 
 from stream_osr import ColumnFailed, Event, OpenSetRecognizer, RowsRepeated, SubclassEmerged
 from stream_osr.config import grouped
-from tests.doors.discovery import WINDOW, Columns, Usual, follow_columns, start_columns, usual_columns, usual_copies
+from tests.doors.discovery import (
+    WINDOW,
+    ColumnStates,
+    UsualColumns,
+    follow_columns,
+    start_columns,
+    usual_columns,
+    usual_copies,
+)
 
 NAMES = tuple(f"x{at}" for at in range(6))
 TRAINING, BATCH = 400, 32
 
 
-def usual(X: np.ndarray, group: np.ndarray | None = None) -> Usual:
+def usual(X: np.ndarray, group: np.ndarray | None = None) -> UsualColumns:
     group = np.zeros(len(X), np.int64) if group is None else group
     return usual_columns(X, group, np.ones(X.shape[1], bool))
 
 
-def followed(of: Usual, X: np.ndarray, size: int = BATCH) -> tuple[Columns, np.ndarray, list[tuple[int, str, int]]]:
+def followed(
+    of: UsualColumns, X: np.ndarray, size: int = BATCH
+) -> tuple[ColumnStates, np.ndarray, list[tuple[int, str, int]]]:
     """Follow rows in batches: the columns then, what was hidden, and column, kind and beginning of each fault."""
     columns, hidden, faults = start_columns(X.shape[1]), list[np.ndarray](), list[tuple[int, str, int]]()
     for at in range(0, len(X), size):

@@ -22,7 +22,7 @@ from stream_osr.times_and_keys import key_of, time_of
 def test_order_is_that_of_the_names_whatever_the_order_of_arrival():
     for names in (["b", "a", "c"], ["c", "b", "a"]):
         assert Features(names).names == ("a", "b", "c")
-        assert Features([names[0]]).joined(names).names == ("a", "b", "c")
+        assert Features([names[0]]).extended(names).names == ("a", "b", "c")
     assert Features([10, 9, 100]).names == (9, 10, 100)
 
 
@@ -37,9 +37,9 @@ def test_names_of_several_kinds_have_an_order_too():
 
 def test_joining_nothing_new_is_the_same_object():
     features = Features(["a", "b"])
-    assert features.joined(["b"]) is features
-    assert features.joined([]) is features
-    assert features.joined(["b", "c"]).names == ("a", "b", "c")
+    assert features.extended(["b"]) is features
+    assert features.extended([]) is features
+    assert features.extended(["b", "c"]).names == ("a", "b", "c")
     assert features.names == ("a", "b")
 
 

@@ -98,7 +98,7 @@ def test_explanations_name_them_by_value() -> None:
     (first, *_) = [event for event in events if event.explanation.mean["a"] > 2.0]
     assert set(first.explanation.mean) == {"a", "b"}
     assert set(first.explanation.values) == {"blue and 2 more", "fan", "rate"}
-    assert any(told.startswith("blue and 2 more: ") for told in first.explanation.told)
+    assert any(told.startswith("blue and 2 more: ") for told in first.explanation.category_texts)
     assert first.explanation.values["fan"]["value"] == "10"
 
 

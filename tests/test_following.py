@@ -18,8 +18,8 @@ from tests.doors.stream import (
     PRIOR_WEIGHT,
     SHIFT_HALF_LIFE,
     STEP,
+    ClassDistances,
     ClassShift,
-    Ways,
     _weigh,
     class_shifts,
     measure_ways,
@@ -72,7 +72,7 @@ def test_classes_that_move_slowly_stay_known(arguments):
     labels, events = run(model, 20_000, upwards(4.0))
     assert right(labels) > 0.97
     assert right(labels, LATE) > 0.95
-    shifts = class_shifts(model.value.stream) @ model.trained.space.backward
+    shifts = class_shifts(model.value.stream) @ model.trained.whitening.backward
     np.testing.assert_allclose(shifts, [[0, 4], [0, 4]], atol=0.35)
     assert not any(isinstance(event, ClassDrifted) for event in events)
     check_stream(model.value.stream)
@@ -82,7 +82,7 @@ def test_without_being_asked_they_turn_unknown():
     model = trained(chains=1, order="shuffled")
     labels, _ = run(model, 20_000, upwards(4.0))
     assert right(labels, LATE) < 0.05
-    assert model.value.stream.following is None
+    assert model.value.stream.class_shift is None
     assert not class_shifts(model.value.stream).any()
 
 
@@ -164,7 +164,7 @@ def weigh(off: Sequence[float], batches: int, per_batch: float = 10.0) -> tuple[
     place, steps = np.zeros(2), []
     for _ in range(batches):
         way = per_batch * (np.array(off) - place)
-        following, move = _weigh(following, Ways(np.array([per_batch]), way[None], np.ones((1, 2))))
+        following, move = _weigh(following, ClassDistances(np.array([per_batch]), way[None], np.ones((1, 2))))
         place = place + move[0]
         steps.append(float(np.linalg.norm(move)))
     return following, place, steps

@@ -57,7 +57,7 @@ def test_each_subclass_has_a_row(model: OpenSetRecognizer) -> None:
 def test_stages_are_those_that_are_counted(model: OpenSetRecognizer) -> None:
     frame, stream = model.to_frame(), model.value.stream
     assert stream is not None
-    assert len(stream.chains[0].aside.ids), "one is set aside, and in the table"
+    assert len(stream.chains[0].dormant.ids), "one is set aside, and in the table"
     counts = frame["stage"].value_counts().to_dict()
     assert counts == {stage: n for stage, n in stream.stages._asdict().items() if n}
     assert {"active", "dormant"} <= counts.keys()

@@ -18,7 +18,7 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, Trai
 from stream_osr.config import grouped
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.doors.archive import read_archive, write_archive
-from tests.doors.model import asked, cells_of, log_class_densities, menu_weights
+from tests.doors.model import log_class_densities, menu_weights, query_rows, responsibilities_of
 from tests.doors.stream import (
     ASKED,
     EXPECTED,
@@ -33,7 +33,7 @@ from tests.doors.stream import (
     ReferenceCheck,
     SplitOff,
     Stream,
-    _take_in,
+    _count_references,
     fit_check,
     follow_identities,
     model_of,
@@ -42,7 +42,7 @@ from tests.doors.stream import (
     start_check,
     without_openings,
 )
-from tests.doors.trust import N_LEVELS, Books, Shares, balance, votes
+from tests.doors.trust import N_LEVELS, KnownShares, ReferenceCounts, balance, votes
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 
@@ -97,10 +97,10 @@ def test_cells_are_those_of_equation_10_without_the_row_itself() -> None:
     menu = dict(enumerate(menu_weights(franchise).tolist()))
     law = tables, menu
     subclass = np.where(dish >= n_classes, np.append(state.ids, -1)[dish - n_classes], -1)
-    who = asked(rows, known.prior)
-    found = cells_of(known, state, who, log_known, subclass=subclass, weight=window.weight)
+    who = query_rows(rows, known.prior)
+    found = responsibilities_of(known, state, who, log_known, subclass=subclass, weight=window.weight)
     np.testing.assert_allclose(found.sum(axis=1), 1)
-    as_references = cells_of(known, state, who, log_known)
+    as_references = responsibilities_of(known, state, who, log_known)
     alone = dish >= n_classes
     alone[alone] = [len(blocks[k]) == 1 for k in dish[alone].tolist()]
     assert (found[alone, dish[alone]] == 0).all(), "the only one of a subclass: without it there is none"
@@ -121,7 +121,9 @@ def test_seats_are_left_with_the_weight_that_they_have(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
+    monkeypatch.setattr(
+        "stream_osr.stream.reference_check._count_references", lambda *a: seen.append(a) or _count_references(*a)
+    )
     play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 96)
     _, state, sides, *_ = seen[-1]
     assert len(sides.others.rows) == 32 < len(sides.references.rows)
@@ -146,10 +148,10 @@ def test_only_the_window_asks_for_more_when_decisions_wait(trained: TrainedModel
 # What is divided
 
 
-def drawn_shares(rng: np.random.Generator, n_classes: int, count: int) -> Shares:
+def drawn_shares(rng: np.random.Generator, n_classes: int, count: int) -> KnownShares:
     known = np.ones((n_classes + count, N_LEVELS))
     known[n_classes:] = rng.random((count, N_LEVELS))
-    return Shares(
+    return KnownShares(
         known, rng.dirichlet(np.ones(n_classes), size=count).T.copy(), rng.dirichlet(np.ones(n_classes)), rng.random()
     )
 
@@ -187,7 +189,7 @@ def test_what_is_new_stays_unknown_and_what_is_known_goes_to_its_owner() -> None
     known[2:] = 0.0
     known[3, 2] = 1.0
     owner = np.array([[0.5, 0.0, 0.5], [0.5, 1.0, 0.5]])
-    shares = Shares(known, owner, np.array([0.5, 0.5]), 0.5)
+    shares = KnownShares(known, owner, np.array([0.5, 0.5]), 0.5)
     p, even = np.full(3, 0.8), np.full((3, 2), 0.5)
     out = balance(shares, p, cells, np.array([2, 2, 2]), even)
     np.testing.assert_allclose(out, [[0.1, 0.1, 0.8], [0.1, 0.9, 0.0], [0.1, 0.5, 0.4]], atol=1e-12)
@@ -206,7 +208,7 @@ def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> ReferenceCheck
     """Make a guard with something in all its books."""
     rng = np.random.default_rng(seed)
     count = n_classes + len(ids) + 1
-    books = Books(
+    books = ReferenceCounts(
         rng.random((count, N_LEVELS)) * 20,
         rng.random(count) * 500,
         rng.random((n_classes, count, N_LEVELS)),
@@ -216,17 +218,17 @@ def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> ReferenceCheck
     known = np.ones((count, N_LEVELS))
     known[n_classes:] = rng.random((len(ids) + 1, N_LEVELS))
     even = np.full((n_classes, len(ids) + 1), 1 / n_classes)
-    shares = Shares(known, even, np.full(n_classes, 1 / n_classes), 0.7)
+    shares = KnownShares(known, even, np.full(n_classes, 1 / n_classes), 0.7)
     owner = np.array([j % (n_classes + 1) - 1 for j in range(len(ids))])
     return ReferenceCheck(np.array(ids, int), books, shares, owner, rng.random(len(ids)), 100)
 
 
 def check_fits(guard: ReferenceCheck, n_classes: int) -> None:
-    count, books = n_classes + len(guard.ids) + 1, guard.books
+    count, books = n_classes + len(guard.ids) + 1, guard.counts
     assert books.stream.shape == guard.shares.known.shape == (count, N_LEVELS)
     assert books.seen.shape == (count,)
     assert books.taken.shape == (n_classes, count, N_LEVELS)
-    assert books.asked.shape == (n_classes, count)
+    assert books.total.shape == (n_classes, count)
     assert books.votes.shape == guard.shares.classes.shape == (n_classes,)
     assert guard.shares.owner.shape == (n_classes, len(guard.ids) + 1)
     assert guard.owner.shape == guard.known.shape == (len(guard.ids),)
@@ -234,9 +236,9 @@ def check_fits(guard: ReferenceCheck, n_classes: int) -> None:
 
 def test_mostly_new_is_what_many_members_and_no_references_share() -> None:
     guard = counted([3, 5, 9, 11])
-    books = guard.books._replace(stream=np.eye(N_LEVELS)[[3] * 7] * MANY, seen=np.full(7, 4.0 * MANY))
+    books = guard.counts._replace(stream=np.eye(N_LEVELS)[[3] * 7] * MANY, seen=np.full(7, 4.0 * MANY))
     books.stream[3] *= 0.9
-    guard = guard._replace(books=books, known=np.array([MOSTLY_NEW, 0.0, MOSTLY_NEW + 0.01, -1.0]))
+    guard = guard._replace(counts=books, known=np.array([MOSTLY_NEW, 0.0, MOSTLY_NEW + 0.01, -1.0]))
     few = np.full(2, 2.0 * EXPECTED)
     np.testing.assert_array_equal(mostly_new(guard, few), [3])
     few[1] -= 1.0
@@ -247,10 +249,10 @@ def test_books_follow_identities() -> None:
     guard = counted([10, 11, 12])
     after = fit_check(guard, np.array([12, 15, 10]), 2)
     check_fits(after, 2)
-    for book, old in zip(after.books[:2], guard.books[:2], strict=True):
+    for book, old in zip(after.counts[:2], guard.counts[:2], strict=True):
         np.testing.assert_array_equal(book[[0, 1, 2, 4, 5]], old[[0, 1, 4, 2, 5]])
         assert not book[3].any(), "one that has come begins with nothing"
-    np.testing.assert_array_equal(after.books.taken[:, [2, 4]], guard.books.taken[:, [4, 2]])
+    np.testing.assert_array_equal(after.counts.taken[:, [2, 4]], guard.counts.taken[:, [4, 2]])
     assert after.owner.tolist() == [1, NOBODY, -1]
     np.testing.assert_array_equal(after.known[[0, 2]], guard.known[[2, 0]])
     assert fit_check(guard, guard.ids, 2) is guard
@@ -277,33 +279,33 @@ def test_every_cell_takes_its_own_counts_along(
         old,
     ]
     for c, at in enumerate(place):
-        np.testing.assert_array_equal(after.books.stream[c], 0.0 if at is None else guard.books.stream[at])
-        assert after.books.seen[c] == (0.0 if at is None else guard.books.seen[at])
+        np.testing.assert_array_equal(after.counts.stream[c], 0.0 if at is None else guard.counts.stream[at])
+        assert after.counts.seen[c] == (0.0 if at is None else guard.counts.seen[at])
         as_new = guard.shares.known[old if at is None else at]
         np.testing.assert_array_equal(after.shares.known[c], 1.0 if c < n_classes else as_new)
         for j in range(n_classes):
             none = at is None or j >= before
-            np.testing.assert_array_equal(after.books.taken[j, c], 0.0 if none else guard.books.taken[j, at])
-            assert after.books.asked[j, c] == (0.0 if none else guard.books.asked[j, at])
+            np.testing.assert_array_equal(after.counts.taken[j, c], 0.0 if none else guard.counts.taken[j, at])
+            assert after.counts.total[j, c] == (0.0 if none else guard.counts.total[j, at])
     for k, at in enumerate(came):
         owner = NOBODY if at is None else guard.owner[at]
         assert after.owner[k] == (owner if owner < n_classes else NOBODY)
         assert after.known[k] == (-1.0 if at is None else guard.known[at])
-    np.testing.assert_array_equal(after.books.votes, [*guard.books.votes, *np.zeros(n_classes)][:n_classes])
+    np.testing.assert_array_equal(after.counts.votes, [*guard.counts.votes, *np.zeros(n_classes)][:n_classes])
 
 
 def test_a_class_that_is_opened_gets_books_and_one_that_is_closed_takes_its_own_with_it() -> None:
     guard = counted([10, 11, 12])
     wider = fit_check(guard, np.array([10, 12]), 3)
     check_fits(wider, 3)
-    np.testing.assert_array_equal(wider.books.stream[[0, 1, 3, 4, 5]], guard.books.stream[[0, 1, 2, 4, 5]])
-    assert not wider.books.stream[2].any()
-    assert not wider.books.taken[2].any()
-    assert not wider.books.votes[2].any()
+    np.testing.assert_array_equal(wider.counts.stream[[0, 1, 3, 4, 5]], guard.counts.stream[[0, 1, 2, 4, 5]])
+    assert not wider.counts.stream[2].any()
+    assert not wider.counts.taken[2].any()
+    assert not wider.counts.votes[2].any()
     assert wider.shares.classes.sum() == pytest.approx(1)
     back = fit_check(wider, np.array([10, 12]), 2)
     check_fits(back, 2)
-    np.testing.assert_array_equal(back.books.stream, guard.books.stream[[0, 1, 2, 4, 5]])
+    np.testing.assert_array_equal(back.counts.stream, guard.counts.stream[[0, 1, 2, 4, 5]])
     np.testing.assert_array_equal(back.owner, guard.owner[[0, 2]])
     gone = fit_check(wider._replace(owner=np.array([2, 0])), np.array([10, 12]), 2)
     assert gone.owner.tolist() == [NOBODY, 0], "nobody owns for a class that is gone"
@@ -313,17 +315,17 @@ def test_joined_subclasses_have_the_counts_of_both() -> None:
     guard = counted([10, 11, 12])
     after = follow_identities(guard, IdentityChanges({12: 10}))
     assert after is not None
-    np.testing.assert_allclose(after.books.stream[2], guard.books.stream[2] + guard.books.stream[4])
-    np.testing.assert_allclose(after.books.taken[:, 2], guard.books.taken[:, 2] + guard.books.taken[:, 4])
+    np.testing.assert_allclose(after.counts.stream[2], guard.counts.stream[2] + guard.counts.stream[4])
+    np.testing.assert_allclose(after.counts.taken[:, 2], guard.counts.taken[:, 2] + guard.counts.taken[:, 4])
     assert 12 not in after.ids
     settled = fit_check(after, np.array([10, 11]), 2)
     check_fits(settled, 2)
-    np.testing.assert_allclose(settled.books.stream[2], guard.books.stream[2] + guard.books.stream[4])
+    np.testing.assert_allclose(settled.counts.stream[2], guard.counts.stream[2] + guard.counts.stream[4])
     moved = follow_identities(guard, IdentityChanges({12: 9}))
     assert moved is not None
     assert moved.ids.tolist() == [10, 11, 9], "an older one that was set aside: its name is taken on"
     np.testing.assert_array_equal(
-        counted([10, 11, 12]).books.stream, guard.books.stream, "the argument stays as it is"
+        counted([10, 11, 12]).counts.stream, guard.counts.stream, "the argument stays as it is"
     )
 
 
@@ -334,11 +336,11 @@ def test_parts_share_what_was_counted_of_the_whole() -> None:
     check_fits(after, 2)
     assert after.ids.tolist() == [10, 11, 20]
     for cell in (3, 4):
-        np.testing.assert_allclose(after.books.stream[cell], 0.5 * guard.books.stream[3])
-        np.testing.assert_allclose(after.books.taken[:, cell], 0.5 * guard.books.taken[:, 3])
-        assert after.books.seen[cell] == guard.books.seen[3]
+        np.testing.assert_allclose(after.counts.stream[cell], 0.5 * guard.counts.stream[3])
+        np.testing.assert_allclose(after.counts.taken[:, cell], 0.5 * guard.counts.taken[:, 3])
+        assert after.counts.seen[cell] == guard.counts.seen[3]
     assert after.owner.tolist() == [-1, 0, 0]
-    np.testing.assert_array_equal(after.books.stream[-1], guard.books.stream[-1], "what is new stays last")
+    np.testing.assert_array_equal(after.counts.stream[-1], guard.counts.stream[-1], "what is new stays last")
     assert follow_identities(None, IdentityChanges({1: 2})) is None
     assert follow_identities(guard, IdentityChanges()) is guard
 
@@ -347,7 +349,7 @@ def test_an_owner_is_kept_until_most_is_new() -> None:
     def told_of(known: float, support: float, before: int) -> int:
         stream = np.zeros((4, N_LEVELS))
         stream[2, -1] = support
-        shares = Shares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
+        shares = KnownShares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
         owner, part = owners_of(np.array([before]), np.full(1, 0.7), stream, shares)
         assert part == pytest.approx(known if support >= LEAST_SUPPORT else 0.7)
         return int(owner[0])
@@ -370,8 +372,8 @@ def test_an_owner_is_remembered_from_batch_to_batch(trained: TrainedModel) -> No
     for chain in stream.chains:
         guard = chain.check
         assert guard is not None
-        books = guard.books._replace(stream=np.zeros_like(guard.books.stream))
-        chains.append(chain._replace(check=guard._replace(books=books, owner=np.ones(len(guard.ids), int))))
+        books = guard.counts._replace(stream=np.zeros_like(guard.counts.stream))
+        chains.append(chain._replace(check=guard._replace(counts=books, owner=np.ones(len(guard.ids), int))))
     model.value = replace(model.value, stream=stream._replace(chains=tuple(chains)))
     ids = [chain.check.ids for chain in chains]
     play(model, 96, begin=256, new_share=0.0)
@@ -379,7 +381,7 @@ def test_an_owner_is_remembered_from_batch_to_batch(trained: TrainedModel) -> No
         guard = guard_of(model, number)
         before = np.isin(guard.ids, ids[number])
         assert before.any()
-        assert (guard.books.stream[2:-1].sum(axis=1)[before] < LEAST_SUPPORT).all()
+        assert (guard.counts.stream[2:-1].sum(axis=1)[before] < LEAST_SUPPORT).all()
         assert (guard.owner[before] == 1).all()
         state = stream_of(model).chains[number].state
         theirs = np.isin(state.franchise.table_dish, 2 + np.flatnonzero(np.isin(state.ids, guard.ids[before])))
@@ -406,20 +408,22 @@ def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_it_is_call
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("stream_osr.stream.reference_check._take_in", lambda *a: seen.append(a) or _take_in(*a))
+    monkeypatch.setattr(
+        "stream_osr.stream.reference_check._count_references", lambda *a: seen.append(a) or _count_references(*a)
+    )
     play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 96)
     guard, state, sides, levels, *more = seen[-1]
     n = more[3]
     bounds = np.where(np.arange(N_LEVELS - 1) < level, -np.inf, np.inf)
     unknown, many = np.ones(len(sides.unknown)), np.full(2, 1e3)
-    after, probabilities = _take_in(
+    after, probabilities = _count_references(
         guard,
         state,
         sides._replace(unknown=unknown),
         levels._replace(bounds=bounds, many=many),
         *more,
     )
-    came = (after.books.votes - 0.5 ** (n / REMEMBERED) * guard.books.votes).sum()
+    came = (after.counts.votes - 0.5 ** (n / REMEMBERED) * guard.counts.votes).sum()
     accepted = (1.0 - probabilities[len(sides.references.rows) :, -1]).sum()
     assert accepted < n - 1
     assert came == pytest.approx(n if level == TYPICAL else accepted)
@@ -451,15 +455,15 @@ def test_books_count_everybody_once(trained: TrainedModel) -> None:
     fade = 0.5 ** (32 / REMEMBERED)
     weight = sum(fade**age for age in range(8))
     for number in range(2):
-        books = guard_of(model, number).books
+        books = guard_of(model, number).counts
         in_all = np.bincount(references.group, minlength=2)
         assert len(references.group) < ASKED, "all are asked with each batch"
-        np.testing.assert_allclose(books.asked[:, :2], np.tile(weight * in_all[:, None], 2))
+        np.testing.assert_allclose(books.total[:, :2], np.tile(weight * in_all[:, None], 2))
         np.testing.assert_allclose(books.seen[[0, 1, -1]], 32 * weight)
         assert books.stream.sum() <= 32 * weight + 1e-9
         assert books.stream.sum() > 0.9 * 32 * weight
-        assert (books.taken.sum(axis=2) <= books.asked * (1 + 1e-9)).all()
-        assert (books.asked <= books.asked[:, :1] * (1 + 1e-9)).all()
+        assert (books.taken.sum(axis=2) <= books.total * (1 + 1e-9)).all()
+        assert (books.total <= books.total[:, :1] * (1 + 1e-9)).all()
 
 
 def test_references_are_asked_in_turn() -> None:
@@ -470,10 +474,10 @@ def test_references_are_asked_in_turn() -> None:
     assert len(references.group) == 600
     for x, _ in stream_part(96):
         whole.learn_one(x)
-    books = guard_of(whole).books
+    books = guard_of(whole).counts
     fade = 0.5 ** (32 / REMEMBERED)
     asked = np.array([np.bincount(references.group[(b * ASKED + np.arange(ASKED)) % 600]) for b in range(3)])
-    np.testing.assert_allclose(books.asked[:, 0], asked.T @ fade ** np.arange(2, -1, -1))
+    np.testing.assert_allclose(books.total[:, 0], asked.T @ fade ** np.arange(2, -1, -1))
 
 
 def test_what_references_say_of_the_frozen_densities(trained: TrainedModel) -> None:
@@ -499,7 +503,7 @@ def test_saved_in_mid_stream_it_goes_on_bit_for_bit(trained: TrainedModel, tmp_p
     for number in range(2):
         one, other = guard_of(model, number), guard_of(again, number)
         for a, b in zip(
-            (*one.books, *one.shares, one.owner), (*other.books, *other.shares, other.owner), strict=True
+            (*one.counts, *one.shares, one.owner), (*other.counts, *other.shares, other.owner), strict=True
         ):
             np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(one.owner, other.owner)
@@ -527,7 +531,7 @@ def test_batch_by_batch_the_same_bits_with_any_number_of_threads(trained: Traine
         assert heard[0] == heard[1]
         for number in range(4):
             one, other = (guard_of(model, number) for model in models)
-            for a, b in zip(one.books, other.books, strict=True):
+            for a, b in zip(one.counts, other.counts, strict=True):
                 assert a.tobytes() == b.tobytes()
 
 
@@ -556,7 +560,7 @@ def test_a_new_class_beside_is_found_and_announced(trained: TrainedModel) -> Non
     assert any(isinstance(event, SubclassEmerged) for event in events)
     assert not any(isinstance(event, SubclassRefuted) for event in events)
     guard = guard_of(model)
-    largest = int(np.argmax(guard.books.stream[2:-1].sum(axis=1)))
+    largest = int(np.argmax(guard.counts.stream[2:-1].sum(axis=1)))
     assert guard.owner[largest] == NOBODY
     assert guard.known[largest] < 0.1
     check_stream(stream_of(model))

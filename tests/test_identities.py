@@ -103,7 +103,7 @@ class Story:
         try:
             self.model.undo()
         except NothingToUndo:
-            assert not self.stream.actions
+            assert not self.stream.undo_log
 
     def save(self) -> None:
         with TemporaryDirectory() as folder:
@@ -125,7 +125,7 @@ class Story:
         ever = self.alive[0] | self.gone[0]
         for number, chain in enumerate(self.stream.chains):
             emerging, known = chain.state.ids.tolist(), chain.known.ids.tolist()
-            aside = chain.aside.ids.tolist()  # off the menu, and back under their identities
+            aside = chain.dormant.ids.tolist()  # off the menu, and back under their identities
             now = {*emerging, *known, *aside}
             assert len(now) == len(emerging) + len(known) + len(aside)
             assert not now & self.gone[number], "an identity was used again"
@@ -178,7 +178,7 @@ def test_a_long_story(seed):
             case _:
                 follower.do("undo")
     assert len(follower.gone[0]) > 3
-    while follower.model.value.evidence or follower.stream.actions:
+    while follower.model.value.evidence or follower.stream.undo_log:
         follower.do("undo")
     follower.do("arrive", [0, 1, 2, 3], 24)
     follower.do("flush")

@@ -35,16 +35,16 @@ def test_what_is_no_value_is_refused(value: object) -> None:
 
 
 def test_the_first_value_says_what_a_feature_is() -> None:
-    features = Features(()).joined_by({"a": 1.5, "b": "x", "c": True, "d": None}, ())
+    features = Features(()).extended_by({"a": 1.5, "b": "x", "c": True, "d": None}, ())
     assert features.kinds == Kinds({"b": ("x",), "c": ("true",)}, frozenset("d"))
-    later = features.joined_by({"a": 2.0, "b": 7, "d": "late"}, ())
+    later = features.extended_by({"a": 2.0, "b": 7, "d": "late"}, ())
     assert later.kinds.values == {"b": ("x", "7"), "c": ("true",), "d": ("late",)}
-    assert later.joined_by({"a": 2.0, "b": "x", "c": False}, ()).kinds.values["c"] == ("true", "false")
-    assert later.joined_by({"b": "x"}, ()) is later
+    assert later.extended_by({"a": 2.0, "b": "x", "c": False}, ()).kinds.values["c"] == ("true", "false")
+    assert later.extended_by({"b": "x"}, ()) is later
 
 
 def test_whole_numbers_are_categories_if_the_caller_says_so() -> None:
-    assert Features(()).joined_by({"a": 3, "b": 3}, ("a",)).kinds.values == {"a": ("3",)}
+    assert Features(()).extended_by({"a": 3, "b": 3}, ("a",)).kinds.values == {"a": ("3",)}
 
 
 def test_a_row_holds_numbers_of_values() -> None:
@@ -193,7 +193,7 @@ def test_explanations_say_which_values_are_new() -> None:
     assert first.explanation.values["way"]["share"] > 0.8
     assert first.explanation.values["way"]["usual_share"] < first.explanation.values["way"]["share"] - 0.01
     share = round(100 * first.explanation.values["way"]["share"])
-    assert first.explanation.told == (
+    assert first.explanation.category_texts == (
         f"way: a new value {share} %, {first.explanation.values['way']['usual']} usual",
     )
     assert set(first.explanation.mean) == set(first.explanation.shift) == {"a", "b"}

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.paper.protocol import split
 from stream_osr import (
+    ActionUndone,
     Decision,
     ModelOptions,
-    NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
     SubclassEmerged,
@@ -64,7 +64,7 @@ def truth(decisions: list[Decision]) -> list[tuple[str, Decision]]:
 def content(model: OpenSetRecognizer) -> str:
     """Everything that the stream holds, to the last bit, but for what can be taken back."""
     assert model.value.stream is not None
-    return repr(model.value.stream._replace(actions=()))
+    return repr(model.value.stream._replace(undo_log=()))
 
 
 def outcome(model: OpenSetRecognizer) -> str:
@@ -260,7 +260,7 @@ def test_a_chain_without_a_counterpart_gets_one(trained):
     check_stream(model.value.stream)
     size = stream.state.dishes.size[stream.state.ids.tolist().index(key)]
     fresh = [chain.state.next_id for chain in stream.chains[1:]]
-    assert model.value.stream.actions[-1].subclasses == ((key,), *((each,) for each in fresh))
+    assert model.value.stream.undo_log[-1].subclasses == ((key,), *((each,) for each in fresh))
     for before, chain, own in zip(stream.chains[1:], model.value.stream.chains[1:], fresh, strict=True):
         assert chain.known.size[2] == size
         assert chain.state.next_id == own + 1
@@ -408,7 +408,7 @@ def test_undoing_a_promotion_at_once_leaves_nothing_behind(label, arguments):
     assert content(model) != before
     model.undo()
     assert content(model) == before
-    events = [e for e in told(model)[1] if isinstance(e, NamingUndone)]
+    events = [e for e in told(model)[1] if isinstance(e, ActionUndone)]
     assert [(e.action, e.label) for e in events] == [("promotion", label)]
 
 
@@ -622,7 +622,7 @@ def test_every_instance_counts_once(trained):
                 assert chain.known.dishes.size[k] == members_of(model.value.stream.recent, number, key)
         for k, key in enumerate(chain.state.ids.tolist()):
             assert chain.state.dishes.size[k] == members_of(model.value.stream.recent, number, key)
-    while model.value.stream.actions:
+    while model.value.stream.undo_log:
         model.undo()
         check_stream(model.value.stream)
         for number, chain in enumerate(model.value.stream.chains):
@@ -678,7 +678,7 @@ def test_nothing_is_told_of_what_is_muted(trained):
         model.mute(ids)
     model.undo()
     assert ids[0] in model.new_classes().candidates[0].subclasses
-    undone = next(e for e in told(model)[1] if isinstance(e, NamingUndone))
+    undone = next(e for e in told(model)[1] if isinstance(e, ActionUndone))
     still = tuple(key for key in ids if key in model.value.stream.state.ids)
     assert (undone.action, undone.subclass_ids, undone.label) == ("mute", still, None)
 

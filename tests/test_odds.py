@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.trust import FADES_SLOWER, PRIOR_SHIFT, SHIFTS, Odds, learn_odds, shift_odds, start_odds
+from tests.doors.trust import FADES_SLOWER, PRIOR_SHIFT, SHIFTS, PriorOdds, learn_odds, shift_odds, start_odds
 
 HALF_LIFE = 200.0
 
@@ -16,7 +16,7 @@ def called_known(n: int, p_known: float = 0.9) -> np.ndarray:
     return np.tile([0.7 * p_known, 0.3 * p_known, 1 - p_known], (n, 1))
 
 
-def learnt(batches: list[tuple[np.ndarray, np.ndarray]], half_life: float = HALF_LIFE) -> Odds:
+def learnt(batches: list[tuple[np.ndarray, np.ndarray]], half_life: float = HALF_LIFE) -> PriorOdds:
     odds = start_odds(True)
     for probabilities, rank in batches:
         odds = learn_odds(odds, probabilities, rank, half_life)
@@ -125,7 +125,7 @@ def test_shift_is_within_its_bounds_and_probabilities_stay_probabilities(rows, s
 
 def test_probabilities_are_monotone_in_the_shift():
     probabilities = np.random.default_rng(1).dirichlet([1, 1, 1], size=50)
-    unknown = [shift_odds(Odds(np.zeros(0), 0.0, shift), probabilities)[:, -1] for shift in (0.0, 0.5, 1.0, 4.0)]
+    unknown = [shift_odds(PriorOdds(np.zeros(0), 0.0, shift), probabilities)[:, -1] for shift in (0.0, 0.5, 1.0, 4.0)]
     assert (np.diff(unknown, axis=0) > 0).all()
     odds = unknown[2] / (1 - unknown[2])
     np.testing.assert_allclose(odds, np.e * probabilities[:, -1] / (1 - probabilities[:, -1]), rtol=1e-9)

@@ -202,14 +202,14 @@ def test_what_came_before_is_counted_anew_by_typicality():
     age = np.arange(len(state.recent.rows))[::-1]
     assert len(age) == 600
     for number, (chain, anew) in enumerate(zip(state.chains, after, strict=True)):
-        books, n_classes, seat = anew.check.books.stream, len(state.labels), state.recent.subclass[number]
+        books, n_classes, seat = anew.check.counts.stream, len(state.labels), state.recent.subclass[number]
         for place, key in enumerate(chain.check.ids):
             expected = (0.5 ** (age[seat == key] / DEPENDENT)).sum()
             assert books[n_classes + place].sum() == pytest.approx(expected)
         assert books[:n_classes].sum() == pytest.approx((0.5 ** (age[seat < 0] / DEPENDENT)).sum())
         assert books[:, TYPICAL:].sum() > 0.9 * books.sum()
-        np.testing.assert_array_equal(anew.check.books.taken, chain.check.books.taken)
-        assert not np.allclose(books, chain.check.books.stream)
+        np.testing.assert_array_equal(anew.check.counts.taken, chain.check.counts.taken)
+        assert not np.allclose(books, chain.check.counts.stream)
 
 
 def test_an_independent_stream_keeps_every_bit():
@@ -289,7 +289,7 @@ def test_references_of_dependent_classes_are_judged_without_their_neighbours():
     found = []
     for order in ("arrival", "shuffled"):
         model = trained(case, seed=0, order=order).trained
-        rows = homogeneous(whiten(model.space, case.X))
+        rows = homogeneous(whiten(model.whitening, case.X))
         group = np.array([model.labels.index(label) for label in case.y])
         later = median(log_densities(model.known, model.densities[0], rows)[0], group)
         found.append((median(model.references.log_density[0], model.references.group), later))

@@ -253,11 +253,11 @@ def test_two_streams_share_a_trained_model_and_do_not_change_it(tmp_path):
         TrainedModel(
             trained.names,
             trained.labels,
-            trained.space,
+            trained.whitening,
             trained.draws,
             trained.report,
             trained.references,
-            trained.background,
+            trained.noise_range,
             usual=trained.usual,
         ).fingerprint
         == fingerprint

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import stream_osr
 from stream_osr import (
+    ActionUndone,
     CandidateClass,
     ClassDrifted,
     ColumnFailed,
@@ -18,7 +19,6 @@ from stream_osr import (
     Input,
     Limits,
     ModelOptions,
-    NamingUndone,
     NewClasses,
     NewClassesChanged,
     OpenSetRecognizer,
@@ -45,6 +45,7 @@ from tests.doors.trust import ExpectedRecall
 
 def test_names_of_the_package():
     assert stream_osr.__all__ == [
+        "ActionUndone",
         "CandidateClass",
         "ClassDrifted",
         "ColumnFailed",
@@ -56,7 +57,6 @@ def test_names_of_the_package():
         "Input",
         "Limits",
         "ModelOptions",
-        "NamingUndone",
         "NewClasses",
         "NewClassesChanged",
         "OpenSetRecognizer",
@@ -262,7 +262,7 @@ def test_fields_of_what_is_told():
         *(*about, "subclass_id", "new_id", "sizes", "exemplars", "explanation"),
     ]
     assert [f.name for f in dataclasses.fields(SubclassPromoted)] == [*about, *subclass, "label"]
-    assert [f.name for f in dataclasses.fields(NamingUndone)] == [*about, "action", "subclass_ids", "label"]
+    assert [f.name for f in dataclasses.fields(ActionUndone)] == [*about, "action", "subclass_ids", "label"]
     assert [f.name for f in dataclasses.fields(SubclassForgotten)] == [*about, "subclass_id", "last_seen"]
     assert [f.name for f in dataclasses.fields(NewClassesChanged)] == [*about, "delta", "before", "subclasses"]
     assert [f.name for f in dataclasses.fields(ClassDrifted)] == [

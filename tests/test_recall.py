@@ -13,15 +13,15 @@ from tests.doors.trust import (
     LEAST_ASKED,
     REMEMBERED,
     WIDEST,
-    Called,
     ExpectedRecall,
+    ReferenceResults,
     Z,
     call,
     doubt,
     expect,
     has_dropped,
     instances_that_would_do,
-    nothing_called,
+    no_results,
     promise,
 )
 
@@ -35,9 +35,11 @@ def judged(n: int, recall: float, rng: np.random.Generator, n_classes: int = 3) 
     return 5.0 * np.eye(n_classes)[called], group
 
 
-def asked(n: int, recall: float, unknown: float = 0.0, begin: Called | None = None, batch: int = 256) -> Called:
+def asked(
+    n: int, recall: float, unknown: float = 0.0, begin: ReferenceResults | None = None, batch: int = 256
+) -> ReferenceResults:
     """References called in batches: exactly these shares of them are right, and unknown."""
-    called = nothing_called(3) if begin is None else begin
+    called = no_results(3) if begin is None else begin
     group = np.arange(batch) % 3
     u = (np.arange(batch) + 0.5) / batch
     u = np.random.default_rng(0).permutation(u)
@@ -85,40 +87,40 @@ def test_as_many_instances_as_are_said_would_do(recall: float) -> None:
 
 
 def test_what_was_called_fades_and_is_weighed_by_the_shares_of_the_stream() -> None:
-    called = call(nothing_called(2), np.array([0, 2, 1, 1]), np.array([0, 0, 1, 1]), np.array([0.9, 0.1]), 10)
+    called = call(no_results(2), np.array([0, 2, 1, 1]), np.array([0, 0, 1, 1]), np.array([0.9, 0.1]), 10)
     now = expect(called, np.array([100, 100]))
     assert now is not None
     assert now.recall == pytest.approx(0.9 * 0.5 + 0.1)
     assert now.false_unknown == pytest.approx(0.9 * 0.5)
     later = call(called, np.zeros(0, int), np.zeros(0, int), np.array([0.9, 0.1]), int(REMEMBERED))
-    np.testing.assert_allclose(later.asked, 0.5 * called.asked)
+    np.testing.assert_allclose(later.total, 0.5 * called.total)
     np.testing.assert_allclose(later.right, 0.5 * called.right)
     np.testing.assert_allclose(later.unknown, 0.5 * called.unknown)
-    assert expect(nothing_called(2), np.array([5, 5])) is None
+    assert expect(no_results(2), np.array([5, 5])) is None
 
 
 def test_references_count_by_their_weight() -> None:
     label, group, weight = np.array([0, 2, 0]), np.zeros(3, int), np.array([1.9, 0.1, 1.0])
-    called = call(nothing_called(2), label, group, np.array([1.0, 0.0]), 10, weight)
+    called = call(no_results(2), label, group, np.array([1.0, 0.0]), 10, weight)
     now = expect(called, np.array([100, 100]))
     assert now is not None
     assert now.recall == pytest.approx(2.9 / 3.0)
     assert now.false_unknown == pytest.approx(0.1 / 3.0)
-    assert called.asked[0] == pytest.approx(3.0)
+    assert called.total[0] == pytest.approx(3.0)
 
 
 def test_a_class_that_was_not_asked_is_left_out_and_one_that_comes_is_made_room_for() -> None:
-    called = call(nothing_called(2), np.array([0]), np.array([0]), np.array([0.2, 0.8]), 1)
+    called = call(no_results(2), np.array([0]), np.array([0]), np.array([0.2, 0.8]), 1)
     now = expect(called, np.array([3, 3]))
     assert now is not None
     assert now.recall == 1.0
     wider = call(called, np.array([2, 3]), np.array([2, 2]), np.array([0.2, 0.3, 0.5]), 1)
-    assert wider.asked.shape == (3,)
+    assert wider.total.shape == (3,)
     found = expect(wider, np.array([3, 3, 3]))
     assert found is not None
     assert found.recall == pytest.approx((0.2 * 1.0 + 0.5 * 0.5) / 0.7)
     narrower = call(wider, np.array([1]), np.array([1]), np.array([0.5, 0.5]), 1)
-    assert narrower.asked.shape == (2,)
+    assert narrower.total.shape == (2,)
 
 
 def test_asking_the_same_references_again_makes_no_interval_narrower() -> None:
@@ -144,7 +146,7 @@ def test_references_right_all_along_still_leave_an_interval() -> None:
 def test_a_drop_is_told_when_it_is_sure_and_until_it_is_over() -> None:
     promised = (0.9, 0.98)
 
-    def dropped(called: Called, distinct: np.ndarray = MANY) -> bool:
+    def dropped(called: ReferenceResults, distinct: np.ndarray = MANY) -> bool:
         now = expect(called, distinct)
         assert now is not None
         return has_dropped(called, now, promised, distinct)
@@ -157,8 +159,8 @@ def test_a_drop_is_told_when_it_is_sure_and_until_it_is_over() -> None:
     assert dropped(told._replace(right=0.89 / 0.8 * told.right)), "not yet back"
     assert not dropped(told._replace(right=0.92 / 0.8 * told.right))
     begun = asked(256, 0.1)
-    faded = begun._replace(asked=begun.asked * 0.2, right=begun.right * 0.2)
-    assert faded.asked.sum() < LEAST_ASKED
+    faded = begun._replace(total=begun.total * 0.2, right=begun.right * 0.2)
+    assert faded.total.sum() < LEAST_ASKED
     assert not dropped(faded), "too few were asked yet"
     assert dropped(faded, np.full(3, 15)), "but all that there are"
 
@@ -197,7 +199,7 @@ def test_disputed_instances_lower_the_estimate_by_half_of_them_and_widen_it() ->
 
 
 def test_doubt_fades_with_the_instances_that_follow() -> None:
-    called = doubt(nothing_called(3), 0, 100, 0)
+    called = doubt(no_results(3), 0, 100, 0)
     half = round(REMEMBERED)
     np.testing.assert_allclose(doubt(called, half, 0, 0).doubt, [half, 50.0, 0.0])
     np.testing.assert_array_equal(called.doubt, [0.0, 100.0, 0.0])

@@ -14,9 +14,9 @@ from stream_osr.errors import InvalidParameter
 from tests.doors.model import (
     N_RANKS,
     RIDGE,
-    Space,
     Training,
-    fit_space,
+    Whitening,
+    fit_whitening,
     homogeneous,
     log_densities,
     make_prior,
@@ -55,8 +55,8 @@ def problem(per_class: int, d: int = 2, n_classes: int = 3, seed: int = 0) -> tu
 
 def trained_on(
     X: np.ndarray, group: np.ndarray, seed: int = 0, broad: bool = False
-) -> tuple[Space, Training, np.ndarray]:
-    space = fit_space(X, group)
+) -> tuple[Whitening, Training, np.ndarray]:
+    space = fit_whitening(X, group)
     rows = whiten(space, X)
     d = rows.shape[1]
     prior = make_prior(d, d + 3.0, 0.4, 0.2)
@@ -138,7 +138,7 @@ def test_references_are_as_likely_as_instances_that_were_never_seen() -> None:
     trained = model.trained
     references = trained.references
     assert references is not None
-    fresh = homogeneous(whiten(trained.space, centre[others] + rng.normal(size=(1600, 10))))
+    fresh = homogeneous(whiten(trained.whitening, centre[others] + rng.normal(size=(1600, 10))))
     for known, frozen, log_density in zip(trained.draws, trained.densities, references.log_density, strict=True):
         unseen = log_density[np.arange(40), references.group].mean()
         truth = log_densities(known, frozen, fresh)[0][np.arange(1600), others].mean()

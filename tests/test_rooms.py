@@ -188,7 +188,7 @@ def test_connectors_reach_for_nothing_private() -> None:
     assert not [
         told
         for name in ours
-        if not name.startswith(("stream_osr_connectors.kafka.client", "stream_osr_connectors.page.live.hosting"))
+        if not name.startswith(("stream_osr_connectors.kafka.client", "stream_osr_connectors.page.live.page_host"))
         for told in private(name)
     ]
     assert any(private(name) for name in ours), "what is private is found where it may be"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr.showing import LONGEST, escaped_lines, printable, shown, typed
+from stream_osr.printable_text import LONGEST, brief, escaped_lines, printable, typed
 
 HOSTILE = [0x07, 0x08, 0x0A, 0x0D, 0x1B, 0x7F, 0x85, 0x9B, 0x200B, 0x200E, 0x202E, 0x2028, 0x2029, 0x2066, 0x2069]
 HOSTILE += [0xAD, 0xA0, 0xFEFF, 0xD800, 0xDFFF, 0xE0041]
@@ -24,15 +24,15 @@ def test_what_steers_or_has_no_shape_is_escaped_as_in_python(code: int) -> None:
 @given(ANY)
 def test_any_text_becomes_one_line_that_can_be_written(text: str) -> None:
     harmless(printable(text))
-    harmless(shown(text))
+    harmless(brief(text))
     for line in escaped_lines(text).split("\n"):
         harmless(line)
 
 
 @given(st.recursive(ANY | st.integers() | st.floats() | st.binary() | st.none(), st.lists, max_leaves=20))
 def test_any_value_becomes_one_line_that_can_be_written(value: object) -> None:
-    harmless(shown(value))
-    assert typed(value) == f"{shown(value)} ({type(value).__name__})"
+    harmless(brief(value))
+    assert typed(value) == f"{brief(value)} ({type(value).__name__})"
 
 
 @given(ANY, st.integers(10, 200))
@@ -51,8 +51,8 @@ def test_values_that_are_deep_long_or_of_several_lines_are_cut() -> None:
     for _ in range(100_000):
         deep = [deep]
     for value in (deep, "x" * 10**7, np.zeros((300, 300)), 10**5000, {n: n for n in range(1000)}, b"\x1b" * 10**6):
-        harmless(shown(value))
-        assert len(shown(value)) < 200
+        harmless(brief(value))
+        assert len(brief(value)) < 200
 
 
 def harmless(text: str) -> None:

@@ -86,7 +86,7 @@ def test_a_glance_is_the_immediate_visit(trained, chains, far):
     model.flush()
     values = np.random.default_rng(0).normal(scale=far, size=(12, 2))
     glance = PredictiveCache(model.value.trained, model.value.stream)
-    rows = whiten(trained.space, values)
+    rows = whiten(trained.whitening, values)
     if far > HORIZON:
         assert np.abs(rows).max() <= HORIZON
     np.testing.assert_allclose(glance.probabilities(values), glance.of_whitened(rows), rtol=1e-7, atol=1e-9)

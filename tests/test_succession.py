@@ -94,7 +94,7 @@ def test_a_retrained_model_goes_on_with_what_has_emerged(old: dict[str, Any], ne
     key = emerged_id(earlier)
     assert key in emerged
     model = carried(earlier, fitted(1, **new))
-    assert not np.allclose(model.trained.space.center, earlier.trained.space.center)
+    assert not np.allclose(model.trained.whitening.center, earlier.trained.whitening.center)
     before = stream_of(model).state.next_id
     assert model.predict_one(ABOVE) == "unknown"
     decisions, events = told(play(model, seed=3, begin=LENGTH))
@@ -122,7 +122,7 @@ def test_statistics_are_those_of_the_instances(old: dict[str, Any], new: dict[st
     earlier = play(fitted(0, **old), n=250)
     model = carried(earlier, fitted(1, **new))
     raw = np.array([[x["a"], x["b"]] for x, _ in stream_part(250)])
-    rows = homogeneous(whiten(model.trained.space, raw))
+    rows = homogeneous(whiten(model.trained.whitening, raw))
     its, own = stream_of(earlier), stream_of(model)
     seen = 0
     for number, chain in enumerate(own.chains):
@@ -215,9 +215,9 @@ def test_what_was_set_aside_comes_back() -> None:
     earlier = play(fitted(0, half_life=20.0, max_subclasses=1))
     key = emerged_id(earlier)
     play_at(earlier, FAR, 256, LENGTH)
-    assert stream_of(earlier).chains[0].aside.ids.tolist() == [key]
+    assert stream_of(earlier).chains[0].dormant.ids.tolist() == [key]
     model = carried(earlier, fitted(1, half_life=20.0, max_subclasses=1))
-    assert stream_of(model).chains[0].aside.ids.tolist() == [key]
+    assert stream_of(model).chains[0].dormant.ids.tolist() == [key]
     events = told(play_at(model, NEW, 64, LENGTH + 256))[1]
     assert key in [e.subclass_id for e in events if isinstance(e, SubclassRecurred)]
     assert not [e for e in events if isinstance(e, SubclassEmerged)]

@@ -24,7 +24,7 @@ from stream_osr import (
 )
 from tests.blobs import around
 from tests.doors.discovery import Explanation, Moment, Movement, SubclassEvent
-from tests.doors.stream import BUDGETS, EventBudget, sum_up, tell_within_budgets
+from tests.doors.stream import BUDGETS, EventBudget, sum_up, within_budgets
 from tests.doors.stream import announcements as rules
 
 AT = Moment(0, None, None)
@@ -84,11 +84,11 @@ def kinds(events: Iterable[Event]) -> Counter[str]:
 def test_one_kind_does_not_drown_another() -> None:
     flood = [forgotten(key) for key in range(5000)]
     last = [emerged(1), drifted(), dropped()]
-    after, told = tell_within_budgets(EventBudget(), [*flood, *last], 64, ())
+    after, told = within_budgets(EventBudget(), [*flood, *last], 64, ())
     assert kinds(told)["SubclassForgotten"] == 300
     assert told[-3:] == last
     assert after.counts == {"SubclassForgotten": 4700}
-    _, again = tell_within_budgets(after, [forgotten(1, 69), emerged(2, 69)], 70, ())
+    _, again = within_budgets(after, [forgotten(1, 69), emerged(2, 69)], 70, ())
     assert again == [emerged(2, 69)], "its budget has nothing to do with the other, which is spent"
 
 
@@ -96,7 +96,7 @@ def test_in_the_long_run_so_many_with_each_thousand_instances() -> None:
     telling, told = EventBudget(), Counter[str]()
     for seen in range(100, 20_001, 100):
         events = [*map(emerged, range(50)), *map(forgotten, range(50)), *[drifted()] * 50]
-        telling, now = tell_within_budgets(telling, events, seen, ())
+        telling, now = within_budgets(telling, events, seen, ())
         told += kinds(now)
     for (kind, *_), at_once, rate in BUDGETS:
         name = {"SubclassGrew": "SubclassForgotten"}.get(kind.__name__, kind.__name__)
@@ -107,16 +107,16 @@ def test_in_the_long_run_so_many_with_each_thousand_instances() -> None:
 
 def test_where_a_subclass_went_that_was_announced_is_told_always() -> None:
     merges: list[Event] = [SubclassMerged(subclass_id=key, into=1, size=9, **about(63)) for key in range(2, 1002)]
-    _, told = tell_within_budgets(EventBudget(), merges, 64, announced=range(900, 2000))
+    _, told = within_budgets(EventBudget(), merges, 64, announced=range(900, 2000))
     assert [event.subclass_id for event in told[300:]] == list(range(900, 1002))  # type: ignore[attr-defined]
 
 
 def test_sums_come_seldom_and_say_from_where_to_where() -> None:
     budget = 300
-    telling, _ = tell_within_budgets(EventBudget(), [forgotten(1)] * budget, 64, ())
+    telling, _ = within_budgets(EventBudget(), [forgotten(1)] * budget, 64, ())
     assert sum_up(telling, said(0, 5000)) == (telling, []), "nothing waits"
-    telling, told = tell_within_budgets(telling, [forgotten(1, 64)] * 7, 65, ())
-    telling, more = tell_within_budgets(telling, [forgotten(1, 65)] * 7, 66, ())
+    telling, told = within_budgets(telling, [forgotten(1, 64)] * 7, 65, ())
+    telling, more = within_budgets(telling, [forgotten(1, 65)] * 7, 66, ())
     assert not told
     assert not more
     assert sum_up(telling, said(1, 999)) == (telling, []), "too soon"
@@ -125,7 +125,7 @@ def test_sums_come_seldom_and_say_from_where_to_where() -> None:
         counts={"SubclassForgotten": 14}, since=64, until=65, emerged=(), batch=15, seq=999, model="m"
     )
     assert not after.counts
-    after, _ = tell_within_budgets(after, [forgotten(1, 1000)] * 500, 1001, ())
+    after, _ = within_budgets(after, [forgotten(1, 1000)] * 500, 1001, ())
     assert sum_up(after, said(16, 1999))[1] == [], "1000 instances after the last one"
     assert len(sum_up(after, said(16, 2000))[1]) == 1
     assert len(sum_up(after, said(16, 1999), end=True)[1]) == 1
@@ -228,7 +228,7 @@ def test_what_waits_to_be_summed_up_is_told_at_the_end(trained: Any) -> None:
     model, _ = flood(streaming(trained), range(500))
     stream = model.value.stream
     assert stream is not None
-    waiting = stream._replace(telling=stream.telling._replace(counts={"SubclassGrew": 3}))
+    waiting = stream._replace(event_budget=stream.event_budget._replace(counts={"SubclassGrew": 3}))
     model.flush()
     model.value = replace(model.value, stream=waiting)
     list(model.drain_events())

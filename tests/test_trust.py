@@ -57,7 +57,7 @@ def right(decisions: list[Decision], y: np.ndarray, begin: float = 0.0) -> float
 def frozen(model: OpenSetRecognizer, X: np.ndarray) -> np.ndarray:
     """Labels by the known classes alone."""
     trained = model.trained
-    rows, found = homogeneous(whiten(trained.space, X)), np.zeros((len(X), len(trained.labels)))
+    rows, found = homogeneous(whiten(trained.whitening, X)), np.zeros((len(X), len(trained.labels)))
     for known, densities in zip(trained.draws, trained.densities, strict=True):
         log_weight = log_densities(known, densities, rows)[0] + np.log(known.size / known.size.sum())
         weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))

@@ -14,7 +14,7 @@ import pytest
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidInstance
-from stream_osr.unlike import NONE, check_features, least_features
+from stream_osr.schema_check import NONE, check_features, least_features
 from tests.blobs import around
 
 NAMES = ("a", "b", "c", "d")

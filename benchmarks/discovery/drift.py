@@ -24,7 +24,7 @@ from stream_osr import ClassDrifted
 from stream_osr.config import Parameters, parameters
 from stream_osr.features import Features
 from stream_osr.model.whitening import whiten
-from stream_osr.stream import Arrived, close_batch, open_stream
+from stream_osr.stream import BufferedInstance, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = ("PENDIGITS", "USPS", "LETTER")
@@ -55,10 +55,10 @@ CHANGES = (
 def drifts(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> list[ClassDrifted]:
     """Run rows through a fresh stream."""
     stream = open_stream(trained, chosen)
-    rows = whiten(trained.space, X)
+    rows = whiten(trained.whitening, X)
     out: list[ClassDrifted] = []
     for begin in range(0, len(rows), BATCH):
-        arrived = [Arrived(row, None, None) for row in rows[begin : begin + BATCH]]
+        arrived = [BufferedInstance(row, None, None) for row in rows[begin : begin + BATCH]]
         stream, batch = close_batch(trained, stream, arrived, [], chosen)
         out += [event for event in batch.events if isinstance(event, ClassDrifted)]
     return out
@@ -72,8 +72,8 @@ def changed(
     late = np.flatnonzero(moves & (np.arange(len(X)) >= len(X) // 2))
     degree = np.linspace(0, 1, len(late))[:, None] if change.gradual else np.ones((len(late), 1))
     if change.kind == "shift":
-        way = rng.normal(size=len(trained.space.backward))
-        out[late] += degree * change.size * (way / np.linalg.norm(way)) @ trained.space.backward
+        way = rng.normal(size=len(trained.whitening.backward))
+        out[late] += degree * change.size * (way / np.linalg.norm(way)) @ trained.whitening.backward
     else:
         middle = X[moves].mean(axis=0)
         out[late] = middle + (1.0 + degree * (change.size - 1.0)) * (X[late] - middle)

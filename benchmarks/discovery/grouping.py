@@ -29,10 +29,10 @@ from benchmarks.paper.datasets import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLA
 from benchmarks.paper.protocol import split
 from stream_osr import Decision, NewClasses
 from stream_osr.config import Parameters, parameters
-from stream_osr.discovery.new_classes import LEAST_SIZE, Measured, gather, tree
+from stream_osr.discovery.new_classes import LEAST_SIZE, SubclassDistances, gather, tree
 from stream_osr.features import Features
 from stream_osr.model.whitening import whiten
-from stream_osr.stream import Arrived, close_batch, new_classes, open_stream
+from stream_osr.stream import BufferedInstance, close_batch, new_classes, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = tuple(KNOWN_CLASSES)
@@ -47,7 +47,7 @@ class Passed(NamedTuple):
     seat: np.ndarray
     """Subclass that each instance sits in at the end, -1: none."""
     found: NewClasses
-    measured: Measured
+    measured: SubclassDistances
     """Distances in the first chain."""
     milliseconds: float
     """Mean time of a look for new classes after each batch."""
@@ -57,13 +57,13 @@ def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passe
     """Run rows through a fresh stream and look for new classes after every batch."""
     stream = open_stream(trained, chosen)
     decisions: list[Decision] = []
-    measured: tuple[Measured, ...] | None = None
+    measured: tuple[SubclassDistances, ...] | None = None
     spent = []
-    rows = whiten(trained.space, X)
+    rows = whiten(trained.whitening, X)
     seat = np.full(len(rows), IN_NO_SUBCLASS)
     for begin in range(0, len(rows), chosen.batch_size):
         chunk = rows[begin : begin + chosen.batch_size]
-        arrived = [Arrived(row, None, key) for key, row in enumerate(chunk, start=begin)]
+        arrived = [BufferedInstance(row, None, key) for key, row in enumerate(chunk, start=begin)]
         stream, batch = close_batch(trained, stream, arrived, [], chosen)
         decisions += batch.decisions
         past = stream.recent  # the latest are re-seated, the oldest forgotten
@@ -86,13 +86,13 @@ def regroup(cluster: np.ndarray, group: Mapping[int, Any]) -> list[str]:
     return [f"group {group[key]}" if key in group else f"cluster {key}" for key in cluster.tolist()]
 
 
-def cut_at(measured: Measured, number: int) -> dict[int, int]:
+def cut_at(measured: SubclassDistances, number: int) -> dict[int, int]:
     """Cut the tree so that there are as many groups as asked for, or as there are subclasses; group of each."""
     emerging = measured.emerging
     large = np.flatnonzero(emerging.size >= LEAST_SIZE)
     threshold = 0.0
     if len(large) > number:
-        threshold = tree(emerging.between[np.ix_(large, large)])[len(large) - number - 1, 2]
+        threshold = tree(emerging.pairwise[np.ix_(large, large)])[len(large) - number - 1, 2]
     return dict(zip(emerging.ids.tolist(), gather(emerging, threshold).tolist(), strict=True))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from benchmarks.discovery.streams import Problem, train
-from stream_osr.model.whitening import Space, unwhiten, whiten
+from stream_osr.model.whitening import Whitening, unwhiten, whiten
 
 COMPONENTS = (1, 2, 3, 5, 7, 10, 14)
 """Numbers of components that are tried."""
@@ -36,7 +36,7 @@ class Mixture(NamedTuple):
         Mean and lower Cholesky factor of the covariance, shapes (K, d) and (K, d, d).
     """
 
-    space: Space
+    space: Whitening
     label: np.ndarray
     weight: np.ndarray
     mean: np.ndarray
@@ -68,7 +68,7 @@ def _mixture(k: int, regular: float, seed: int) -> GaussianMixture:
 
 def fit(given: Problem) -> Mixture:
     """Fit a mixture to each known class; classes weigh as in the training part."""
-    rows = whiten(given.trained.space, given.X_train)
+    rows = whiten(given.trained.whitening, given.X_train)
     label, weight, mean, lower = [], [], [], []
     for one in given.trained.labels:
         own = rows[given.y_train == one]
@@ -77,7 +77,7 @@ def fit(given: Problem) -> Mixture:
             weight.append(share * len(own) / len(rows))
             mean.append(centre)
             lower.append(np.linalg.cholesky(covariance))
-    return Mixture(given.trained.space, np.array(label), np.array(weight), np.array(mean), np.array(lower))
+    return Mixture(given.trained.whitening, np.array(label), np.array(weight), np.array(mean), np.array(lower))
 
 
 def draw(mixture: Mixture, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:

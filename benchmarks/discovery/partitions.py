@@ -28,7 +28,7 @@ from benchmarks.discovery.grouping import IN_NO_SUBCLASS, clusters
 from benchmarks.discovery.streams import Problem, announced, prepare, recognizer
 from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.discovery.events import Event, SubclassMerged
-from stream_osr.discovery.reconcile import Local, Reconciled, Summary, reconcile, restore
+from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile, restore
 from stream_osr.stream.summaries import SubclassSums, to_say
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.partition import seed_of
@@ -64,11 +64,11 @@ def listen(model: OpenSetRecognizer, X: np.ndarray) -> Heard:
     return heard._replace(alive=len(statistics))
 
 
-def in_turn(partitions: Sequence[Heard]) -> list[Summary]:
+def in_turn(partitions: Sequence[Heard]) -> list[LocalSummary]:
     """Return the summaries in the order in which they are reconciled: batch by batch, partition by partition."""
     most = max(len(heard.said) for heard in partitions)
     return [
-        Summary(Local(str(number), "", said.id), said.statistics, said.absorbed)
+        LocalSummary(Local(str(number), "", said.id), said.statistics, said.absorbed)
         for batch in range(most)
         for number, heard in enumerate(partitions)
         for after_batch in heard.said[batch : batch + 1]
@@ -93,10 +93,12 @@ def named(heard: Heard) -> list[int]:
     return [into.get(key, key) for key in ids]
 
 
-def join_all(summaries: Sequence[Summary], given: Problem, stops: Sequence[int] = ()) -> tuple[Reconciled, int]:
+def join_all(
+    summaries: Sequence[LocalSummary], given: Problem, stops: Sequence[int] = ()
+) -> tuple[ReconciledSubclasses, int]:
     """Reconcile; stop at some places, and go on from what a service stores. Return also how many were announced."""
     known = given.trained.known
-    state, told = Reconciled(), 0
+    state, told = ReconciledSubclasses(), 0
     for at, summary in enumerate(summaries):
         if at in stops:
             state = restore(summaries[:at], state.links, state.merged, state.next_id, known.prior)

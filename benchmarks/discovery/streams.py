@@ -141,7 +141,7 @@ def listen(model: OpenSetRecognizer, X: np.ndarray, y: np.ndarray) -> Heard:
     model.flush()
     events = list(model.drain_events())
     for event in events:  # first: a decision counts up to the announcement of its subclass
-        times.happened(event)
+        times.note(event)
     decisions = list(model.drain())
     for decision in decisions:
         times.decided(decision, truth[decision.seq - begin])

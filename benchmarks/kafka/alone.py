@@ -27,14 +27,14 @@ from benchmarks.kafka.ground import ASKED, MODELS, fill, test_part
 from benchmarks.processor import Meter, Split
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
-from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.run.service import Service
 from stream_osr_connectors.kafka.run.streams import READ_AHEAD
 from stream_osr_connectors.kafka.run.transactions import Transactions
 from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.stats import ServiceStats
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
 from stream_osr_connectors.kafka.wire.encoding import Publisher
-from stream_osr_connectors.kafka.wire.messages import Origin, Outgoing, origin_of
+from stream_osr_connectors.kafka.wire.messages import Outgoing, RecordOrigin, origin_of
 
 PASS = "pass-through"
 LEFT_OUT = 0.2
@@ -91,7 +91,7 @@ class Watch:
         Tells whose processor time it is.
     """
 
-    figures: Figures
+    figures: ServiceStats
     records: int
     every: int
     meter: Meter
@@ -125,7 +125,7 @@ class Watch:
 
 def serve(settings: ServiceSettings, watch: Watch) -> None:
     """Run the service."""
-    service = Service(settings, figures=watch.figures)
+    service = Service(settings, stats=watch.figures)
     gc.collect()
     gc.freeze()  # as the command does
     service.run(watch)
@@ -182,7 +182,7 @@ def decision_of_usual_size(
     model.learn_many(test_part().iloc[:1000])
     model.close_batch()
     publisher = Publisher(settings, model.trained.fingerprint, 1 << 20)
-    origin = Origin(100_000, 1_700_000_000_000, None, ())
+    origin = RecordOrigin(100_000, 1_700_000_000_000, None, ())
     made = publisher.decisions(Place(settings.input, 0), [(origin, decision) for decision in model.drain()])
     usual = sorted(made, key=lambda message: len(message.value or b""))[len(made) // 2]
     return usual.value or b"", list(usual.headers)
@@ -194,7 +194,7 @@ WORKERS = {PASS: pass_through}
 def work(name: str, settings: dict[str, Any], records: int, every: int, pipe: Connection) -> None:
     """Work in a process of its own."""
     quieten()
-    watch = Watch(Figures(), records, every, Meter())
+    watch = Watch(ServiceStats(), records, every, Meter())
     WORKERS.get(name, serve)(ServiceSettings(**settings), watch)
     pipe.send(watch.run())
 

@@ -20,7 +20,7 @@ from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.features import Features
 from stream_osr.model.whitening import whiten
 from stream_osr.parallel import one_thread
-from stream_osr.stream import Arrived, close_batch, open_stream
+from stream_osr.stream import BufferedInstance, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 NU_ABOVE_DIMENSION = tuple(range(21))
@@ -86,7 +86,7 @@ def select_by_validation(
 def _dimension(features: Features, X: np.ndarray, group: np.ndarray, parameters: Parameters) -> int:
     """Count the coordinates in which rows are trained: not the same for a part of them."""
     with one_thread():
-        space = fit_coordinates(as_modelled(features, X, parameters), group, parameters).space
+        space = fit_coordinates(as_modelled(features, X, parameters), group, parameters).whitening
     return int(space.forward.shape[1])
 
 
@@ -100,10 +100,10 @@ def _micro_f(
 ) -> float:
     """Run a stream and count."""
     stream = open_stream(trained, parameters)
-    rows = whiten(trained.space, np.array([trained.in_order(features, row) for row in X]))
+    rows = whiten(trained.whitening, np.array([trained.in_order(features, row) for row in X]))
     report = OpenSetReport(list(number.values()), UNKNOWN)
     for begin in range(0, len(rows), parameters.batch_size):
-        arrived = [Arrived(row, None, None) for row in rows[begin : begin + parameters.batch_size]]
+        arrived = [BufferedInstance(row, None, None) for row in rows[begin : begin + parameters.batch_size]]
         stream, batch = close_batch(trained, stream, arrived, [], parameters, release=True)
         told = [number.get(label, UNKNOWN - 1) for label in truth[begin : begin + len(arrived)]]
         report.update_many(told, [d.label for d in batch.decisions])

@@ -129,7 +129,7 @@ class PatientSource(Source, Protocol):
 
     @property
     def resumes(self) -> bool:
-        """Whether what was read can be read again, by another run."""
+        """True if the input can be read again by another run."""
 
     def while_waiting(self, call: Callable[[], None]) -> bool:
         """Have something called several times a second while nothing comes.
@@ -211,7 +211,7 @@ class CheckedSink(Sink, Protocol):
         """
 
 
-class Closing:
+class BatchCloser:
     """A `with` statement closes it at its end."""
 
     def close(self) -> None:

@@ -77,12 +77,14 @@ class JsonFields(NamedTuple):
         left = fields.keys() - (self.features or ())
         return tuple(sorted(left - {self.key, self.time, self.label})) if left else ()
 
-    def _features_of(self, fields: Mapping[str, object], inside: dict[str, object] | None) -> dict[str, object]:
+    def _features_of(
+        self, fields: Mapping[str, object], nested_fields: dict[str, object] | None
+    ) -> dict[str, object]:
         if self.features is not None:
-            values = fields if inside is None else inside
+            values = fields if nested_fields is None else nested_fields
             return {name: values.get(name) for name in self.features}
-        if inside is not None:
-            return inside
+        if nested_fields is not None:
+            return nested_fields
         named = (self.key, self.time, self.label)
         # a null stays out: what the field ever holds is not known, and absent means missing, too
         return {

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from stream_osr.errors import ConnectorError
 
-from .base import BadRecord, Closing, Position, Record
+from .base import BadRecord, BatchCloser, Position, Record
 
 
-class MemorySource(Closing, Iterator[Record | BadRecord]):
+class MemorySource(BatchCloser, Iterator[Record | BadRecord]):
     """Records from any iterable.
 
     Delivery: replayable; every record once and in order. Its positions are ``{"index": number of records
@@ -64,7 +64,7 @@ class MemorySource(Closing, Iterator[Record | BadRecord]):
         """Do nothing: there is nothing to let go of."""
 
 
-class MemorySink(Closing):
+class MemorySink(BatchCloser):
     """Records into a list.
 
     Delivery: exactly once for as long as the object lives; nothing outlives the process. Its positions

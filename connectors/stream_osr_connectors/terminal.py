@@ -17,7 +17,7 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 from rich.text import Text
 
-from stream_osr.showing import escaped_lines, printable
+from stream_osr.printable_text import escaped_lines, printable
 
 logger = logging.getLogger("stream_osr")
 
@@ -85,7 +85,7 @@ def traceback_lines(error: Any) -> list[str]:
     return lines if len(lines) <= 2 * LINES else [*lines[:LINES], "...", *lines[-LINES:]]
 
 
-def guard() -> None:
+def protect_terminal() -> None:
     """Guard this process: nothing that goes to a standard stream as text steers a terminal, and a defect is a line.
 
     With ``PYTHONDEVMODE=1`` the traceback of a defect follows.

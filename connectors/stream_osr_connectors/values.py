@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Literal, TypeAlias
 
 from stream_osr import reading
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 
 LabelType: TypeAlias = Literal["auto", "str", "int"]
 """What labels become: what they look like, always text, or always whole numbers."""
@@ -22,7 +22,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
 
 
 class DecodeError(ValueError):
-    """Why a record cannot be decoded, in plain words; becomes the reason of a `BadRecord`."""
+    """Reason for which a record cannot be decoded, in plain words; becomes the reason of a `BadRecord`."""
 
 
 def written(value: object) -> str:
@@ -34,7 +34,7 @@ def written(value: object) -> str:
     try:
         return repr(value)
     except (ValueError, RecursionError):
-        return shown(value)
+        return brief(value)
 
 
 def number(text: str, comma: reading.Comma = "") -> float | None:
@@ -60,9 +60,9 @@ def category(text: str) -> str | None:
 
 def _not_a_number(text: str, why: reading.Unreadable) -> DecodeError:
     if str(why).startswith("may be"):
-        return DecodeError(f"holds {shown(text)}, which {why}; write it without commas")
+        return DecodeError(f"holds {brief(text)}, which {why}; write it without commas")
     return DecodeError(
-        f"holds {shown(text)}, which is not a finite number, and the column is numeric by its values in training; "
+        f"holds {brief(text)}, which is not a finite number, and the column is numeric by its values in training; "
         "leave it empty if the value is missing, or train with the column as a category or without it"
     )
 
@@ -93,7 +93,7 @@ def seconds(value: object) -> float | None:
 
 def _no_time(value: object) -> DecodeError:
     return DecodeError(
-        f"holds {shown(value)}, which is neither seconds since 1970 nor an ISO 8601 timestamp "
+        f"holds {brief(value)}, which is neither seconds since 1970 nor an ISO 8601 timestamp "
         "such as 2026-01-31T10:00:00Z; write it so"
     )
 
@@ -118,7 +118,7 @@ def key_of(value: object) -> str | int | None:
             return int(value)
     if value is None or (isinstance(value, str | int) and not isinstance(value, bool)):
         return value
-    raise DecodeError(f"holds {shown(value)}: a key is text or a whole number")
+    raise DecodeError(f"holds {brief(value)}: a key is text or a whole number")
 
 
 def label_of_text(text: str, kind: LabelType) -> str | int | None:
@@ -159,7 +159,7 @@ def label_of_json(value: object, kind: LabelType) -> str | int | bool | None:
         return reading.spelled(value)
     if isinstance(value, float) and (kind == "int" or value.is_integer()):
         return _whole(value)
-    raise DecodeError(f"holds {shown(value)}: a label is text, a whole number, true or false")
+    raise DecodeError(f"holds {brief(value)}: a label is text, a whole number, true or false")
 
 
 def _whole(value: str | float) -> int:
@@ -171,7 +171,7 @@ def _whole(value: str | float) -> int:
             return int(parsed)
     except ValueError:
         pass
-    raise DecodeError(f"holds {shown(value)}, which is not a whole number; label type 'str' keeps it as text")
+    raise DecodeError(f"holds {brief(value)}, which is not a whole number; label type 'str' keeps it as text")
 
 
 def plain(value: object) -> object:
@@ -198,4 +198,4 @@ def plain(value: object) -> object:
         converted: object = value.tolist()
         if type(converted) is not type(value):  # extended precision converts to itself
             return plain(converted)
-    raise TypeError(f"{shown(value)} is a {type(value).__name__}; text, numbers, lists and mappings can be written")
+    raise TypeError(f"{brief(value)} is a {type(value).__name__}; text, numbers, lists and mappings can be written")

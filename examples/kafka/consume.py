@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka import KafkaConsumer
 
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 
 
 def shown(event: dict[str, Any]) -> str:

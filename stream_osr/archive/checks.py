@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from stream_osr.archive import rules
-from stream_osr.archive.form import Form, Refused, form_of, in_memory
+from stream_osr.archive.record import RecordForm, RefusedValue, form_of, in_memory
 from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS, ROWS
 from stream_osr.archive.rules import Rule, Scope, need
 from stream_osr.config import Arguments, Parameters, archived
-from stream_osr.discovery.lives import RECENT
+from stream_osr.discovery.histories import RECENT
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
 from stream_osr.errors import PersistenceError
 from stream_osr.labels import check_label, unknown_label
@@ -27,7 +27,7 @@ from stream_osr.model.dishes import log_constant
 from stream_osr.model.jit import Array
 from stream_osr.model.known import densities
 from stream_osr.model.prior import Prior, statistics_shape, width_of
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 
 REMEDY = "save it again, or go back to an earlier copy"
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
@@ -64,11 +64,11 @@ def begins(counts: Array | None) -> list[int]:
     return [int(end - size) for end, size in zip(np.cumsum(array(counts)), array(counts), strict=True)]
 
 
-def _memory(form: Form) -> Any:
+def _memory(form: RecordForm) -> Any:
     return in_memory(form, RECORDS, {})
 
 
-def rows_fit(rows: Array, base: Form, where: str) -> bool:
+def rows_fit(rows: Array, base: RecordForm, where: str) -> bool:
     """Check that whitened rows, shape (n, C + d) or homogeneous, are as wide as they should, and name places."""
     prior: Prior = _memory(base)
     wide = rows.shape[1] in (width_of(prior), width_of(prior) + 1)
@@ -78,7 +78,7 @@ def rows_fit(rows: Array, base: Form, where: str) -> bool:
     return True
 
 
-def kept_fit(kept: Form | None, base: Form) -> bool:
+def kept_fit(kept: RecordForm | None, base: RecordForm) -> bool:
     """Check the rows that are kept of a subclass."""
     if kept is None or not len(kept.seq):
         return True
@@ -95,11 +95,11 @@ def definite(matrix: Array, where: str) -> bool:
         scale = np.sqrt(np.diag(matrix))
         np.linalg.cholesky(matrix / np.outer(scale, scale))
     except np.linalg.LinAlgError:
-        raise Refused(where, "not positive definite", "a covariance or what is left of one") from None
+        raise RefusedValue(where, "not positive definite", "a covariance or what is left of one") from None
     return True
 
 
-def statistics_fit(statistics: Form, base: Form | Prior, where: str) -> bool:
+def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str) -> bool:
     """Check sizes, matrices and counts of subclasses under a base measure."""
     prior: Prior = base if isinstance(base, Prior) else _memory(base)
     size, matrix, counts, d = statistics.size, statistics.matrix, statistics.counts, prior.n_features
@@ -127,7 +127,7 @@ def statistics_fit(statistics: Form, base: Form | Prior, where: str) -> bool:
     return True
 
 
-def dishes_fit(dishes: Form, base: Form, where: str) -> bool:
+def dishes_fit(dishes: RecordForm, base: RecordForm, where: str) -> bool:
     """Check statistics of subclasses, and what is kept of them for the predictive."""
     prior: Prior = _memory(base)
     statistics_fit(dishes, prior, where)
@@ -146,11 +146,11 @@ def dishes_fit(dishes: Form, base: Form, where: str) -> bool:
     return True
 
 
-def densities_fit(frozen: Form, known: Form) -> bool:
+def densities_fit(frozen: RecordForm, known: RecordForm) -> bool:
     """Check the frozen densities of known classes that have been checked."""
     found = densities(_memory(known))
     fits = near(frozen.log_weight, found.log_weight) and near(frozen.menu, found.menu)
-    for name, values in found.terms._asdict().items():
+    for name, values in found.student_terms._asdict().items():
         own = frozen.terms[name]
         if name == "values" and not values.shape[1]:
             fits &= own is None
@@ -160,35 +160,35 @@ def densities_fit(frozen: Form, known: Form) -> bool:
     return fits
 
 
-def categories_of(columns: Array | None, flags: Form | None) -> Array:
+def categories_of(columns: Array | None, binary_features: RecordForm | None) -> Array:
     """List the raw features that are categories."""
-    return np.concatenate([array(columns), array(None if flags is None else flags.members)])
+    return np.concatenate([array(columns), array(None if binary_features is None else binary_features.members)])
 
 
-def space_fits(columns: Array | None, places: Array, flags: Form | None, forward: Array) -> bool:
+def space_fits(columns: Array | None, places: Array, binary_features: RecordForm | None, forward: Array) -> bool:
     """Check categories, and how many coordinates the other features make."""
     p, d = forward.shape
-    apart = categories_of(columns, flags)
-    sizes, given = array(None if flags is None else flags["sizes"]), len(array(columns))
+    apart = categories_of(columns, binary_features)
+    sizes, given = array(None if binary_features is None else binary_features["sizes"]), len(array(columns))
     least, most = (0, p - len(apart)) if len(apart) else (1, p)
     right = least <= d <= most and array(places)[given:].tolist() == (sizes + 2).tolist()
     return right and len(array(places)) == given + len(sizes) and bool((apart < p).all()) and once(apart.tolist())
 
 
-def counts_fit(known: Form, references: Form | None) -> bool:
+def counts_fit(known: RecordForm, references: RecordForm | None) -> bool:
     """Check that all who are seated count, but where statistics are tempered."""
     tempered = references is not None and references.tempered
     return tempered or near(known.dishes.size, known.seated.sum(axis=0), 0.0)
 
 
-def served(franchise: Form, trained: Array) -> Array:
+def served(franchise: RecordForm, trained: Array) -> Array:
     """Count the tables of each dish, with those of the known classes."""
     out = np.bincount(franchise.table_dish, minlength=len(franchise.menu)).astype(float)
     out[: len(trained)] += trained
     return out
 
 
-def fit_without_window(state: Form, base: Form, n_classes: int) -> bool:
+def fit_without_window(state: RecordForm, base: RecordForm, n_classes: int) -> bool:
     """Check each emerging subclass: it has the guests of the window in it, and without them it is still one."""
     window, dishes, prior = state.window, state.dishes, _memory(base)
     slots = state.franchise.table_dish[window.table] - n_classes
@@ -201,13 +201,13 @@ def fit_without_window(state: Form, base: Form, n_classes: int) -> bool:
     return True
 
 
-def as_in_window(chunk: Form, state: Form) -> bool:
+def as_in_window(chunk: RecordForm, state: RecordForm) -> bool:
     """Compare remembered instances with those of the window."""
     rows = dict(zip(state.window_seq.tolist(), state.window.rows, strict=True))
     return all(at not in rows or np.array_equal(rows[at][:-1], row) for at, row in enumerate(chunk.rows, chunk.seq))
 
 
-def action_fits(action: Form, chains: tuple[Form, ...], labels: tuple[Any, ...]) -> bool:
+def action_fits(action: RecordForm, chains: tuple[RecordForm, ...], labels: tuple[Any, ...]) -> bool:
     """Check what can be taken back."""
     if action.name != "Labelling":
         right = action.name != "Promotion" or action.label in labels
@@ -228,7 +228,7 @@ def may_be_labels(labels: tuple[Any, ...], unknown: Any, first: int = 0) -> bool
     return True
 
 
-def width(base: Form) -> int:
+def width(base: RecordForm) -> int:
     """Count the numbers of a whitened row."""
     return width_of(_memory(base))
 
@@ -249,13 +249,13 @@ def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, An
     for relation in ROWS[name].relations:
         try:
             holds = bool(np.all(eval(relation, {**globals(), **TOOLS, **more, **values})))
-        except Refused:
+        except RefusedValue:
             raise
         except Exception:  # what does not fit together may lead to anything
             holds = False
         field = next((each for each in relation.co_names if each in values), "")
         plainly = isinstance(values.get(field), str | int | float)
-        found = shown(values[field]) if plainly else "not what it should be beside the other fields"
+        found = brief(values[field]) if plainly else "not what it should be beside the other fields"
         need(holds, f"{name}.{field}", found, relation.co_filename)
 
 
@@ -267,7 +267,7 @@ def check_records(value: Any) -> None:
     Refused
         Naming record and field.
     """
-    if isinstance(value, Form):
+    if isinstance(value, RecordForm):
         if value.sizes is None:
             _check_record(value)
     elif isinstance(value, tuple | list | dict):
@@ -275,10 +275,10 @@ def check_records(value: Any) -> None:
             check_records(each)
 
 
-def _check_record(form: Form) -> None:
+def _check_record(form: RecordForm) -> None:
     entry = RECORDS.get(form.name)
     if entry is None:
-        raise Refused(f"record {printable(form.name, 60)}", "unknown", "one that this release knows")
+        raise RefusedValue(f"record {printable(form.name, 60)}", "unknown", "one that this release knows")
     for name in form.values:
         field = f"{form.name}.{printable(str(name), 60)}"
         need(name in entry.rules, field, "unknown", "a field that this release knows")
@@ -314,11 +314,11 @@ def check_content(value: Any, rule: Rule, what: str) -> None:
     try:
         check_records(form)
         rule(form, "", {})
-    except Refused as refused:
-        raise PersistenceError(f"{what} cannot be used: {told(refused)}") from None
+    except RefusedValue as refused:
+        raise PersistenceError(f"{what} cannot be used: {refusal_message(refused)}") from None
 
 
-def told(refused: Refused) -> str:
+def refusal_message(refused: RefusedValue) -> str:
     """Say what was refused, and what to do."""
     return f"{printable(str(refused))}; {REMEDY}"
 

@@ -18,15 +18,15 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
-from stream_osr.archive.checks import check_records, told
-from stream_osr.archive.form import Form, Refused, form_of, in_memory, numbered
+from stream_osr.archive.checks import check_records, refusal_message
 from stream_osr.archive.migrations import STEPS, bring_up
+from stream_osr.archive.record import RecordForm, RefusedValue, form_of, in_memory, numbered
 from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
 from stream_osr.archive.rules import need
 from stream_osr.atomic import remove_unfinished, why_irreplaceable, write_whole
 from stream_osr.errors import PersistenceError, RefusedState
 from stream_osr.model.jit import Array
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 from stream_osr.trained import TrainedModel
 
 FORMAT = "stream-osr"
@@ -38,7 +38,7 @@ PART = 1 << 20
 
 
 class Archive(NamedTuple):
-    """What is in a file: the manifest, and arrays by their names. The file is read no more."""
+    """Content of a file: the manifest, and arrays by their names. The file is read no more."""
 
     manifest: dict[str, Any]
     arrays: dict[str, Array]
@@ -70,7 +70,7 @@ def open_archive(path: Path) -> Archive:
             raise ValueError("two entries have the same name")
         try:
             text = _read(packed, names, MANIFEST)
-        except Refused as refused:  # whatever it is, it is none of ours
+        except RefusedValue as refused:  # whatever it is, it is none of ours
             raise ValueError(str(refused)) from None
         if text.dtype.kind != "U" or text.shape:
             raise ValueError("the manifest is no text")
@@ -100,7 +100,7 @@ def _read(packed: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], name: s
     """Read an entry whose header says exactly what is there."""
     entry = names.get(f"{name}.npy")
     if entry is None:
-        raise Refused(f"array {name}", "missing", "an entry of the file")
+        raise RefusedValue(f"array {name}", "missing", "an entry of the file")
     stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
     need(stored, f"array {name}", "compressed", "an entry that is stored as it is")
     with packed.open(entry) as stream:
@@ -142,7 +142,7 @@ class _Writer:
             name = f"a{len(self.arrays)}"
             self.arrays[name] = value
             return self._shared(value, {"array": name})
-        if isinstance(value, Form):
+        if isinstance(value, RecordForm):
             values = {name: self.tree(each) for name, each in value.values.items()}
             return self._shared(value, {"record": value.name, "values": values})
         if isinstance(value, tuple | list):
@@ -184,7 +184,7 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
     tree = writer.tree(form)
     try:
         check_records(form)
-    except Refused as refused:
+    except RefusedValue as refused:
         raise RefusedState(
             f"{target} is not written: {printable(str(refused))}. It could not be read again, so what stood there "
             "stays. This is a defect of stream-osr, please report it; go on from the earlier copy"
@@ -215,20 +215,20 @@ class _Reader:
 
     def value(self, tree: Any, where: str) -> Any:
         if isinstance(tree, list):
-            raise Refused(where, "a bare list", "one that says what it is")
+            raise RefusedValue(where, "a bare list", "one that says what it is")
         if not isinstance(tree, dict):
             return tree
         if "record" in tree:
             name = str(tree["record"])
             values = {field: self.value(each, f"{name}.{field}") for field, each in tree["values"].items()}
-            out = self._read[tree["number"]] = Form(name, values)
+            out = self._read[tree["number"]] = RecordForm(name, values)
             return out
         if "tuple" in tree:
             return tuple(self.value(each, where) for each in tree["tuple"])
         if "list" in tree:
             return [self.value(each, where) for each in tree["list"]]
         if "dict" in tree:
-            return {self._key(key, where): self.value(each, f"{where}[{shown(key)}]") for key, each in tree["dict"]}
+            return {self._key(key, where): self.value(each, f"{where}[{brief(key)}]") for key, each in tree["dict"]}
         return self._there(tree, where)
 
     def _there(self, tree: Mapping[str, Any], where: str) -> Any:
@@ -240,7 +240,7 @@ class _Reader:
                 return self._read[tree["same"]]
             out = self._read[tree["number"]] = self._arrays[tree["array"]]
         except (KeyError, TypeError):
-            raise Refused(where, f"a reference, {shown(tree)}, to nothing", "one to what is there") from None
+            raise RefusedValue(where, f"a reference, {brief(tree)}, to nothing", "one to what is there") from None
         return out
 
     def _key(self, tree: Any, where: str) -> Any:
@@ -248,7 +248,7 @@ class _Reader:
         try:
             hash(key)
         except TypeError:
-            raise Refused(f"a key of {where}", shown(key), "something that can be hashed") from None
+            raise RefusedValue(f"a key of {where}", brief(key), "something that can be hashed") from None
         return key
 
 
@@ -275,8 +275,8 @@ def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
         content = _Reader(archive.arrays, places).value(manifest["content"], kind)
         check_records(content)
         return in_memory(content, RECORDS, built)
-    except Refused as refused:
-        raise PersistenceError(f"{path} is damaged: {told(refused)}") from None
+    except RefusedValue as refused:
+        raise PersistenceError(f"{path} is damaged: {refusal_message(refused)}") from None
     except Exception as error:  # what does not fit together may lead to anything
         raise PersistenceError(f"{path} is damaged: its manifest does not fit together; save it again") from error
 
@@ -293,8 +293,8 @@ def _opened(path: str | PathLike[str]) -> Archive:
         raise PersistenceError(f"{path} is a device or a pipe, not a saved model; give a file") from None
     except IsADirectoryError:
         raise PersistenceError(f"{path} is a folder, not a saved model") from None
-    except Refused as refused:
-        raise PersistenceError(f"{path} is damaged: {told(refused)}") from None
+    except RefusedValue as refused:
+        raise PersistenceError(f"{path} is damaged: {refusal_message(refused)}") from None
     except Exception as error:  # what a damaged archive can raise is anybody's guess
         if isinstance(error, OSError) and error.errno is not None:
             rights = "; it holds rows and is its owner's alone until somebody widens its rights"
@@ -318,5 +318,5 @@ def load_trained(path: str | PathLike[str]) -> TrainedModel:
     """Read a trained part."""
     trained = read_archive(path, "trained model")
     if not isinstance(trained, TrainedModel):
-        raise PersistenceError(f"{path} is damaged: it holds {shown(trained)} and no trained model; save it again")
+        raise PersistenceError(f"{path} is damaged: it holds {brief(trained)} and no trained model; save it again")
     return trained

@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.archive.form import Kind
-from stream_osr.archive.rules import Row, read_table
-from stream_osr.discovery import events, lives, reservoir
-from stream_osr.model.flags import NO_FLAGS, Flags
+from stream_osr.archive.record import RecordKind
+from stream_osr.archive.rules import RecordSpec, read_table
+from stream_osr.discovery import events, histories, reservoir
+from stream_osr.model.binary_features import NO_BINARY_FEATURES, BinaryFeatures
 from stream_osr.model.jit import Array
-from stream_osr.model.powers import NO_POWERS, Powers
 from stream_osr.model.prior import width_of
-from stream_osr.stream.chain import Chain
+from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson
 from stream_osr.stream.recent_instances import as_batches, from_batches
 from stream_osr.stream.state import Stream
-from stream_osr.trust.recall import NO_DOUBT, Called
+from stream_osr.trust.recall import NO_DOUBT, ReferenceResults
 
 VERSION = 9
 """The format version that is written: one more with every change of what archives hold (``migrations``)."""
@@ -35,22 +34,57 @@ RENAMED = {
     "Following": "ClassShift",
     "Telling": "EventBudget",
     "Guard": "ReferenceCheck",
+    "Flags": "BinaryFeatures",
+    "Powers": "YeoJohnson",
+    "Space": "Whitening",
+    "Terms": "StudentTerms",
+    "Aside": "DormantSubclasses",
+    "Order": "ArrivalOrder",
+    "Usual": "UsualColumns",
+    "Columns": "ColumnStates",
+    "Arrived": "BufferedInstance",
+    "Books": "ReferenceCounts",
+    "Shares": "KnownShares",
+    "Called": "ReferenceResults",
+    "Tracked": "TrackedLocations",
+    "Faults": "DataFaults",
+    "Odds": "PriorOdds",
+    "Tables": "MovedTables",
+    "Member": "SubclassMember",
+    "Subclass": "SubclassHistory",
+    "NamingUndone": "ActionUndone",
 }
 """Records that have another name in memory than in archives."""
 
+FIELDS: Mapping[str, Mapping[str, str]] = {
+    "Known": {"broad": "background_components"},
+    "Densities": {"terms": "student_terms"},
+    "Space": {"flags": "binary_features", "powers": "yeo_johnson"},
+    "UsualCopies": {"told": "reported_from"},
+    "Books": {"asked": "total"},
+    "Called": {"asked": "total"},
+    "Stream": {"past": "recent", "actions": "undo_log", "following": "class_shift", "telling": "event_budget"},
+    "Chain": {"aside": "dormant", "guard": "check"},
+    "Guard": {"books": "counts"},
+    "TrainedModel": {"space": "whitening", "background": "noise_range"},
+    "Labelling": {"opened": "opened_table"},
+    "Tables": {"held_by": "owner_subclass"},
+}
+"""Fields that have another name in memory than in archives."""
 
-def stream_of(**fields: Any) -> Stream:
-    """Make a stream of its fields, the past being one of batches."""
-    past, chains = fields.pop("past"), fields["chains"]
-    return Stream(recent=from_batches(past, len(chains), width_of(chains[0].known.prior)), **fields)
+
+def _to_archive(name: str, value: Any) -> dict[str, Any]:
+    """Fields of a value in memory, by their names in archives."""
+    names = {now: was for was, now in FIELDS.get(name, {}).items()}
+    return {names.get(field, field): its for field, its in value._asdict().items()}
 
 
-def _written(record: Any, name: str, written: str) -> dict[str, Any]:
-    """Fields of a record, one under another name."""
-    return {written if field == name else field: value for field, value in record._asdict().items()}
+def _to_memory(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a record, by their names in memory."""
+    return {FIELDS.get(name, {}).get(field, field): its for field, its in fields.items()}
 
 
-def _some(**optional: Array | Flags | Powers) -> dict[str, Array | Flags | Powers | None]:
+def _some(**optional: Array | BinaryFeatures | YeoJohnson) -> dict[str, Array | BinaryFeatures | YeoJohnson | None]:
     """Write what is only there with some: nothing, where there are none."""
     return {
         name: each if (each if isinstance(each, Array) else each[0]).shape[-1] else None
@@ -60,12 +94,13 @@ def _some(**optional: Array | Flags | Powers) -> dict[str, Array | Flags | Power
 
 def _with_some(name: str) -> tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]:
     """Make the two functions of a record that has such fields."""
-    kind = getattr(import_module(f"stream_osr.{ROWS[name].module}"), name)
+    kind = getattr(import_module(f"stream_osr.{ROWS[name].module}"), RENAMED.get(name, name))
     fields = OF_SOME[name]
     fixed = FIXED.get(name, {})
 
     def to(value: Any) -> dict[str, Any]:
-        return {**fixed, **value._asdict(), **_some(**{field: getattr(value, field) for field in fields})}
+        written = _to_archive(name, value)
+        return {**fixed, **written, **_some(**{field: written[field] for field in fields})}
 
     def of(**values: Any) -> Any:
         values = {field: value for field, value in values.items() if field not in fixed}
@@ -74,7 +109,7 @@ def _with_some(name: str) -> tuple[Callable[[Any], dict[str, Any]], Callable[...
         for field, dtype in fields.items():
             if values[field] is None:
                 values[field] = NONE[dtype] if dtype in NONE else np.zeros((*count, 0), dtype)
-        return kind(**values)
+        return kind(**_to_memory(name, values))
 
     return to, of
 
@@ -83,7 +118,13 @@ OF_SOME: Mapping[str, Mapping[str, type[Any]]] = {
     "Prior": {"first": np.int64, "pseudo": float},
     "Dishes": {"counts": float},
     "Location": {"values": float},
-    "Space": {"columns": np.int64, "places": np.int64, "flags": Flags, "powers": Powers, "open": np.int64},
+    "Space": {
+        "columns": np.int64,
+        "places": np.int64,
+        "flags": BinaryFeatures,
+        "powers": YeoJohnson,
+        "open": np.int64,
+    },
     "Terms": {"values": float},
     "Statistics": {"counts": float},
     "References": {"gain": float},
@@ -91,30 +132,42 @@ OF_SOME: Mapping[str, Mapping[str, type[Any]]] = {
 """Fields that are empty in memory, and nothing in archives: without categories, powers, or dependent neighbours."""
 FIXED: Mapping[str, Mapping[str, Any]] = {"Prior": {"covariance": 0}}
 """Fields that are in archives alone, with the one value that they have."""
-NONE: Mapping[type[Any], Any] = {Flags: NO_FLAGS, Powers: NO_POWERS}
+NONE: Mapping[type[Any], Any] = {BinaryFeatures: NO_BINARY_FEATURES, YeoJohnson: NO_YEO_JOHNSON}
 
 TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
-    "Stream": lambda stream: {**_written(stream, "recent", "past"), "past": as_batches(stream.recent)},
-    "Chain": lambda chain: _written(chain, "check", "guard"),
+    "Stream": lambda stream: {**_to_archive("Stream", stream), "past": as_batches(stream.recent)},
     "Reservoir": lambda kept: {**kept._asdict(), "keys": tuple(kept.keys.tolist())},
     "Lifecycle": lambda life: {"subclasses": life.subclasses, "delta": life.delta},
-    "Called": lambda called: {**called._asdict(), "doubt": called.doubt if called.doubt.any() else None},
+    "Called": lambda called: {**_to_archive("Called", called), "doubt": called.doubt if called.doubt.any() else None},
 }
 """Fields of a record that is something else in memory, by its name."""
 OF: Mapping[str, Callable[..., Any]] = {
-    "Stream": stream_of,
-    "Chain": lambda guard, **fields: Chain(check=guard, **fields),
+    "Stream": lambda past, chains, **fields: Stream(
+        **_to_memory("Stream", fields),
+        chains=chains,
+        recent=from_batches(past, len(chains), width_of(chains[0].known.prior)),
+    ),
     "Reservoir": lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),
-    "Lifecycle": lives.lifecycle,
-    "Called": lambda doubt, **fields: Called(**fields, doubt=NO_DOUBT if doubt is None else doubt),
+    "Lifecycle": histories.lifecycle,
+    "Called": lambda doubt, **fields: ReferenceResults(
+        **_to_memory("Called", fields), doubt=NO_DOUBT if doubt is None else doubt
+    ),
 }
 """The record, of its fields."""
 
 
-def _kind(name: str, row: Row) -> Kind:
+def _kind(name: str, row: RecordSpec) -> RecordKind:
     to, of = _with_some(name) if name in OF_SOME else (TO.get(name), OF.get(name))
     kind = getattr(import_module(f"stream_osr.{row.module}"), RENAMED.get(name, name))
-    return Kind(name, kind, row.rules, to, of, row.letters)
+    if to is None and (names := FIELDS.get(name)) is not None:
+
+        def to(value: Any) -> dict[str, Any]:
+            return {field: getattr(value, names.get(field, field)) for field in row.rules}
+
+        def of(**values: Any) -> Any:
+            return kind(**_to_memory(name, values))
+
+    return RecordKind(name, kind, row.rules, to, of, row.letters)
 
 
 RECORDS = {name: _kind(name, row) for name, row in ROWS.items() if name[0].isupper()}

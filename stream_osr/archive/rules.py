@@ -1,4 +1,4 @@
-"""What a record holds: small rules for its fields, and the table that has them.
+"""Rules for the fields of records, and their checks.
 
 A rule is a function of a value, the name of its place, and the sizes that are known by then (by their letters: ``K``
 dishes, ``J`` classes). It raises `Refused`. The first field of a record that has a letter sets it, the others have to
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.archive.form import Form, Refused
+from stream_osr.archive.record import RecordForm, RefusedValue
 from stream_osr.model.jit import Array
-from stream_osr.showing import shown, typed
+from stream_osr.printable_text import brief, typed
 
 
 def each(holds: Array, values: Array, where: str, expected: str) -> None:
@@ -31,7 +31,7 @@ def each(holds: Array, values: Array, where: str, expected: str) -> None:
     """
     if not holds.all():
         at = tuple(np.argwhere(~holds)[0].tolist())
-        raise Refused(f"{where}{list(at)}", str(values[at]), expected)
+        raise RefusedValue(f"{where}{list(at)}", str(values[at]), expected)
 
 
 def need(holds: Any, where: str, found: object, expected: str) -> None:
@@ -43,7 +43,7 @@ def need(holds: Any, where: str, found: object, expected: str) -> None:
         If so.
     """
     if not holds:
-        raise Refused(where, str(found), expected)
+        raise RefusedValue(where, str(found), expected)
 
 
 def some(values: Sequence[Any] | Array, where: str) -> None:
@@ -93,7 +93,7 @@ def agree(size: int, letter: str, where: str, scope: Scope) -> None:
         fits, expected = size >= extra, f"{extra} (at least)"
         scope[name] = (size - extra, where)
     if not fits:
-        raise Refused(where, f"of {size}", expected)
+        raise RefusedValue(where, f"of {size}", expected)
 
 
 def array(
@@ -102,7 +102,7 @@ def array(
     low: float = -math.inf,
     high: float = math.inf,
     below: str = "",
-    gaps: Collection[str] = (),
+    allowed: Collection[str] = (),
 ) -> Rule:
     """Expect an array.
 
@@ -116,16 +116,16 @@ def array(
         Bounds of the numbers, included.
     below
         The letter of the size that whole numbers stay below: they are positions.
-    gaps
+    allowed
         What may stand there beside finite numbers: "-inf", "nan".
     """
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, Array) or value.dtype != _TYPES[kind]:
             found = f"of {value.dtype}" if isinstance(value, Array) else typed(value)
-            raise Refused(where, found, f"an array of {_TYPES[kind]}")
+            raise RefusedValue(where, found, f"an array of {_TYPES[kind]}")
         if value.ndim != len(letters):
-            raise Refused(where, f"of {value.ndim} dimensions", f"{len(letters)}")
+            raise RefusedValue(where, f"of {value.ndim} dimensions", f"{len(letters)}")
         for size, letter in zip(value.shape, letters, strict=True):
             agree(size, letter, where, scope)
         top = high
@@ -135,7 +135,7 @@ def array(
         fits = (value >= low) & (value <= top)
         if kind == "f":
             fits &= np.isfinite(value)
-            for gap in gaps:
+            for gap in allowed:
                 fits |= _GAPS[gap](value)
         if not fits.all():
             reason = f" ({whose} has {size})" if below else ""
@@ -154,7 +154,7 @@ def whole(low: int = -(1 << 63), high: int = (1 << 63) - 1, size: str = "") -> R
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if type(value) is not int or not low <= value <= high:
-            raise Refused(where, typed(value), _range(low, high, "a whole number"))
+            raise RefusedValue(where, typed(value), _range(low, high, "a whole number"))
         if size:
             agree(value, size, where, scope)
 
@@ -166,7 +166,7 @@ def _simple(fits: Callable[[Any], bool], expected: str) -> Rule:
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not fits(value):
-            raise Refused(where, typed(value), expected)
+            raise RefusedValue(where, typed(value), expected)
 
     return rule
 
@@ -199,7 +199,7 @@ def plain(value: Any, where: str, scope: Scope) -> None:
         for at, one in enumerate(value):
             plain(one, f"{where}[{at}]", scope)
     elif not (value is None or isinstance(value, str | int | float)):
-        raise Refused(where, shown(type(value).__name__), "text, a number, or a tuple of them")
+        raise RefusedValue(where, brief(type(value).__name__), "text, a number, or a tuple of them")
 
 
 def anything(value: Any, where: str, scope: Scope) -> None:
@@ -231,7 +231,7 @@ def many(rule: Rule, letter: str = "*", *, of: type[Any] = tuple) -> Rule:
 
     def rule_of_all(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, of):
-            raise Refused(where, typed(value), f"a {of.__name__}")
+            raise RefusedValue(where, typed(value), f"a {of.__name__}")
         agree(len(value), letter, where, scope)
         for at, one in enumerate(value):
             rule(one, f"{where}[{at}]", scope)
@@ -244,10 +244,10 @@ def mapping(key: Rule, of: Rule) -> Rule:
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, dict):
-            raise Refused(where, typed(value), "a mapping")
+            raise RefusedValue(where, typed(value), "a mapping")
         for name, one in value.items():
             key(name, f"a key of {where}", scope)
-            of(one, f"{where}[{shown(name)}]", scope)
+            of(one, f"{where}[{brief(name)}]", scope)
 
     return rule
 
@@ -257,11 +257,11 @@ def fields(more: Mapping[str, Rule] = MappingProxyType({}), /, **rules: Rule) ->
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, Mapping):
-            raise Refused(where, typed(value), "a mapping")
+            raise RefusedValue(where, typed(value), "a mapping")
         for name in (*rules, *value):
             if name not in value or name not in {**rules, **more}:
                 found = "missing" if name in rules else "there"
-                raise Refused(f"{where} {shown(name)}".strip(), found, ", ".join(rules))
+                raise RefusedValue(f"{where} {brief(name)}".strip(), found, ", ".join(rules))
         for name, of in {**rules, **more}.items():
             if name in value:
                 of(value[name], f"{where}.{name}" if where else name, scope)
@@ -274,7 +274,7 @@ def tuple_of(*rules: Rule) -> Rule:
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, tuple) or len(value) != len(rules):
-            raise Refused(where, typed(value), f"a tuple of {len(rules)}")
+            raise RefusedValue(where, typed(value), f"a tuple of {len(rules)}")
         for at, (of, one) in enumerate(zip(rules, value, strict=True)):
             of(one, f"{where}[{at}]", scope)
 
@@ -286,9 +286,9 @@ def record(name: str | Collection[str], *letters: str) -> Rule:
     names = [name] if isinstance(name, str) else list(name)
 
     def rule(value: Any, where: str, scope: Scope) -> None:
-        if not isinstance(value, Form) or value.name not in names:
-            found = value.name if isinstance(value, Form) else typed(value)
-            raise Refused(where, found, f"a record {' or '.join(names)}")
+        if not isinstance(value, RecordForm) or value.name not in names:
+            found = value.name if isinstance(value, RecordForm) else typed(value)
+            raise RefusedValue(where, found, f"a record {' or '.join(names)}")
         assert value.sizes is not None
         for letter, size in zip(letters, value.sizes, strict=bool(letters)):
             agree(size, letter, where, scope)
@@ -301,7 +301,7 @@ _PLAIN = {"label": label, "plain": plain, "flag": flag, "anything": anything}
 _ALSO = {"some": some, "distinct": distinct, "ascending": ascending, "counted": counted}
 
 
-class Row(NamedTuple):
+class RecordSpec(NamedTuple):
     """A record: letters of the sizes that others have to agree with, and fields in their order.
 
     Attributes
@@ -322,9 +322,9 @@ class Row(NamedTuple):
     relations: list[CodeType]
 
 
-def read_table() -> dict[str, Row]:
+def read_table() -> dict[str, RecordSpec]:
     """Read the table."""
-    rows, module = dict[str, Row](), ""
+    rows, module = dict[str, RecordSpec](), ""
     for line in files(__package__).joinpath("records.table").read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
@@ -333,7 +333,7 @@ def read_table() -> dict[str, Row]:
             if name == "in":
                 (module,) = letters
             else:
-                row = rows[name] = Row(module, letters, {}, [])
+                row = rows[name] = RecordSpec(module, letters, {}, [])
             continue
         name, rest = line.split(None, 1)
         if name == ":":
@@ -377,8 +377,8 @@ def _rule(words: list[str]) -> Rule:
     if word not in "fiub":
         raise ValueError(f"records.table: what is {word}?")
     below = words.pop(0) if words[:1] == ["below"] and words.pop(0) else ""
-    gaps = {words.pop(0) for _ in range(len(words)) if words and words[0] in ("-inf", "nan")}
-    return array(word, *letters, low=low, high=high, below=below, gaps=gaps)
+    allowed = {words.pop(0) for _ in range(len(words)) if words and words[0] in ("-inf", "nan")}
+    return array(word, *letters, low=low, high=high, below=below, allowed=allowed)
 
 
 def _letters(words: list[str]) -> list[str]:

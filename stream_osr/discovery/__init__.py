@@ -1,1 +1,1 @@
-"""What is emerging: the life of subclasses, events about it, and how many new classes it may be."""
+"""Discovery of new classes: the life of subclasses, their events, and the estimated number of new classes."""

@@ -48,7 +48,7 @@ MIXER, LARGEST = 0x2545F4914F6CDD1D, (1 << 62) - 1
 
 
 class UsualCopies(NamedTuple):
-    """How rows repeat in training.
+    """Repetition of rows in training.
 
     Attributes
     ----------
@@ -56,13 +56,13 @@ class UsualCopies(NamedTuple):
         Copies of one row among ``WINDOW`` successive ones, at most.
     once
         Copies from which on they count once; 0: they never do.
-    told
+    reported_from
         Copies from which on it is told that the row repeats; 0: it never is.
     """
 
     most: int
     once: int
-    told: int
+    reported_from: int
 
 
 def fingerprints(values: Array) -> Array:
@@ -116,8 +116,8 @@ def usual_copies(X: Array, group: Array) -> UsualCopies:
         share = max(share, min(upper, 1.0))
     copies = np.arange(1, WINDOW + 1)
     plausible = int((betainc(copies, WINDOW - copies + 1.0, share) > FALSE_ALARM).sum())
-    told = max(LEAST_COPIES, once, plausible + 1)
-    return UsualCopies(most, once, told) if told <= MOST_COPIES else UsualCopies(most, 0, 0)
+    reported_from = max(LEAST_COPIES, once, plausible + 1)
+    return UsualCopies(most, once, reported_from) if reported_from <= MOST_COPIES else UsualCopies(most, 0, 0)
 
 
 def copies_of(rows: Array) -> list[int]:
@@ -177,8 +177,8 @@ KINDS = ("", "stuck", "out of scale", "shifted")
 STUCK, SCALE, SHIFTED = 1, 2, 3
 
 
-class Usual(NamedTuple):
-    """What training says of the p raw columns, and of rows that repeat.
+class UsualColumns(NamedTuple):
+    """Usual values of the p raw columns and of repeated rows, from training.
 
     Attributes
     ----------
@@ -207,8 +207,8 @@ class Usual(NamedTuple):
     rows: UsualCopies
 
 
-class Columns(NamedTuple):
-    """How the columns of a stream are doing.
+class ColumnStates(NamedTuple):
+    """State of the columns of a stream.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ class Fault(NamedTuple):
     value: float
 
 
-def usual_columns(X: Array, group: Array, numeric: Array) -> Usual:
+def usual_columns(X: Array, group: Array, numeric: Array) -> UsualColumns:
     """Say what is usual; rows that repeat their predecessor count once.
 
     Parameters
@@ -270,9 +270,9 @@ def usual_columns(X: Array, group: Array, numeric: Array) -> Usual:
     >>> usual.longest, usual.stuck
     (array([1, 6]), array([16, 53]))
     """
-    rows, told = usual_copies(X, group), np.ones(len(X), bool)
-    told[1:] = ((X[1:] != X[:-1]) & ~(np.isnan(X[1:]) & np.isnan(X[:-1]))).any(axis=1)
-    X, group, p = X[told], group[told], X.shape[1]
+    rows, announced = usual_copies(X, group), np.ones(len(X), bool)
+    announced[1:] = ((X[1:] != X[:-1]) & ~(np.isnan(X[1:]) & np.isnan(X[:-1]))).any(axis=1)
+    X, group, p = X[announced], group[announced], X.shape[1]
     longest, stuck, within = np.ones(p, np.int64), np.zeros(p, np.int64), np.ones(p)
     low, high, middle, variance = np.zeros(p), np.zeros(p), np.zeros(p), np.ones(p)
     for c in range(p):
@@ -294,7 +294,7 @@ def usual_columns(X: Array, group: Array, numeric: Array) -> Usual:
             stuck[c] = max(LEAST_RUN, 2 * longest[c], math.ceil(math.log(FALSE_ALARM) / math.log(hold)))
     watched = low < high
     share = float(np.clip(within[watched].mean(), 0.0, 1.0)) if watched.any() else 1.0
-    return Usual(longest, stuck, low, high, middle, variance, share, rows)
+    return UsualColumns(longest, stuck, low, high, middle, variance, share, rows)
 
 
 def _longest(x: Array) -> int:
@@ -314,10 +314,10 @@ def _hold(x: Array) -> float:
     return float(1.0 - (np.maximum(ends - 2.0 * np.sqrt(ends), 0.0) / np.maximum(count, 1))[judged].min())
 
 
-def start_columns(p: int) -> Columns:
+def start_columns(p: int) -> ColumnStates:
     """Begin with p columns of which nothing is known."""
     nothing = np.zeros(p, np.int64)
-    return Columns(
+    return ColumnStates(
         np.full(p, np.nan),
         nothing,
         np.zeros((2, p), np.int64),
@@ -329,7 +329,9 @@ def start_columns(p: int) -> Columns:
     )
 
 
-def follow_columns(usual: Usual, columns: Columns, values: Array, seq: int) -> tuple[Columns, Array, list[Fault]]:
+def follow_columns(
+    usual: UsualColumns, columns: ColumnStates, values: Array, seq: int
+) -> tuple[ColumnStates, Array, list[Fault]]:
     """Follow the columns through a batch.
 
     Parameters
@@ -346,9 +348,9 @@ def follow_columns(usual: Usual, columns: Columns, values: Array, seq: int) -> t
     The columns after the batch, which values are to be treated as missing, shape (b, p), and the faults that begin.
     A fault that is found in a batch is one from its first instance there.
     """
-    columns, hidden, told = _follow(usual, columns, values)
+    columns, hidden, announced = _follow(usual, columns, values)
     faults = []
-    for c, kind, at, size in told.tolist():
+    for c, kind, at, size in announced.tolist():
         begin = at - size + 1
         if hidden[at, c]:
             hidden[max(begin, 0) : at, c] = True
@@ -357,13 +359,13 @@ def follow_columns(usual: Usual, columns: Columns, values: Array, seq: int) -> t
 
 
 @kernel
-def _follow(usual: Usual, columns: Columns, values: Array) -> tuple[Columns, Array, Array]:
+def _follow(usual: UsualColumns, columns: ColumnStates, values: Array) -> tuple[ColumnStates, Array, Array]:
     """Do what :func:`follow_columns` does; faults as column, kind, position in the batch and size, shape (m, 4)."""
     n, p = values.shape
     last, run, ended, beyond = columns.last.copy(), columns.run.copy(), columns.ended.copy(), columns.beyond.copy()
     outside, kind, present = columns.outside.copy(), columns.kind.copy(), columns.hidden.copy()
     moments, hidden, wrong = columns.moments.copy(), np.zeros((n, p), np.bool_), np.zeros((n, p), np.bool_)
-    told, count = np.empty((p * (2 * n // LEAST_RUN + 4) + 1, 4), np.int64), 0
+    announced, count = np.empty((p * (2 * n // LEAST_RUN + 4) + 1, 4), np.int64), 0
     watched, fade = (usual.low < usual.high).sum(), math.exp(-1.0 / VARIETY_MEMORY)
     for i in range(n):
         repeats, off, ranged, most = True, False, False, 0.0
@@ -388,8 +390,8 @@ def _follow(usual: Usual, columns: Columns, values: Array) -> tuple[Columns, Arr
             least = max(usual.stuck[c], 2 * ended[1, c]) * (AT_EDGE if edge else 1)
             if usual.stuck[c] and kind[c] != STUCK and run[c] >= least:
                 kind[c] = STUCK
-                told[count] = c, STUCK, i, run[c]
-                count = min(count + 1, len(told) - 1)
+                announced[count] = c, STUCK, i, run[c]
+                count = min(count + 1, len(announced) - 1)
             away = max(usual.low[c] - last[c], last[c] - usual.high[c]) / (usual.high[c] - usual.low[c])
             were = beyond[1, c]
             beyond[0, c] = _averaged(beyond[0, c], away > FAR)
@@ -412,14 +414,14 @@ def _follow(usual: Usual, columns: Columns, values: Array) -> tuple[Columns, Arr
                 begins = SCALE if beyond[0, c] > ENDS else SHIFTED
             if kind[c] == 0 and begins:
                 kind[c] = begins
-                told[count] = c, begins, i, outside[c]
-                count = min(count + 1, len(told) - 1)
+                announced[count] = c, begins, i, outside[c]
+                count = min(count + 1, len(announced) - 1)
             present[c] = kind[c] == STUCK or (kind[c] > 0 and varied)
             failing += present[c]
         if 2 * failing > watched:
             present[:] = False
         hidden[i] = present
-    return Columns(last, run, ended, beyond, outside, kind, present, moments), hidden, told[:count].copy()
+    return ColumnStates(last, run, ended, beyond, outside, kind, present, moments), hidden, announced[:count].copy()
 
 
 @borrowing_kernel
@@ -440,7 +442,7 @@ def _averaged(share: float, more: bool) -> float:
 
 
 @borrowing_kernel
-def _add(moments: Array, last: Array, usual: Usual, fade: float) -> None:
+def _add(moments: Array, last: Array, usual: UsualColumns, fade: float) -> None:
     """Add an instance to the moments."""
     for c in range(len(last)):
         z = 0.0 if np.isnan(last[c]) else (last[c] - usual.middle[c]) / math.sqrt(usual.variance[c])
@@ -451,7 +453,7 @@ def _add(moments: Array, last: Array, usual: Usual, fade: float) -> None:
 
 
 @borrowing_kernel
-def _varied(usual: Usual, moments: Array, off: Array) -> bool:
+def _varied(usual: UsualColumns, moments: Array, off: Array) -> bool:
     """Say whether the instances of which a column is off are of many kinds otherwise."""
     total, others = 0.0, 0
     for c in range(len(off)):
@@ -462,7 +464,7 @@ def _varied(usual: Usual, moments: Array, off: Array) -> bool:
     return others > 0 and total >= others * min(0.5 * (1.0 + usual.within), MOST_VARIETY)
 
 
-def hidden_of(columns: Columns, values: Array) -> Array:
+def hidden_of(columns: ColumnStates, values: Array) -> Array:
     """Say which values of raw rows, shape (n, p), are treated as missing now.
 
     Of a stuck column only the value that it repeats is.

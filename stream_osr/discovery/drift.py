@@ -170,16 +170,18 @@ def follow(
     """
     drift = _fit(drift, n_classes, first)
     explained = accepted if usual is None else accepted | usual
-    batch = _Batch(nearest, rank, accepted, explained, rows)
-    drift, told = _follow(drift, batch, first, threshold_for(interval) / BLOCK)
+    batch = _DriftBatch(nearest, rank, accepted, explained, rows)
+    drift, announced = _follow(drift, batch, first, threshold_for(interval) / BLOCK)
     alarms = []
-    for j, side, since, blocks, before, n, now, *row in told[np.argsort(told[:, 0], kind="stable")].tolist():
+    for j, side, since, blocks, before, n, now, *row in announced[
+        np.argsort(announced[:, 0], kind="stable")
+    ].tolist():
         direction, size = (SPARSER, DENSER)[int(side)], BLOCK * int(n - blocks)
         alarms.append(Alarm(int(j), direction, int(since), size, before, now, np.array(row)))
     return drift, alarms
 
 
-class _Batch(NamedTuple):
+class _DriftBatch(NamedTuple):
     """The instances of a batch, as :func:`follow` has them; ``explained``: those that replace nobody."""
 
     nearest: Array
@@ -190,7 +192,7 @@ class _Batch(NamedTuple):
 
 
 @kernel
-def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[Drift, Array]:
+def _follow(drift: Drift, batch: _DriftBatch, first: int, threshold: float) -> tuple[Drift, Array]:
     """Do what :func:`follow` does, and list the alarms.
 
     Returns
@@ -203,7 +205,7 @@ def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[
     (n, d), n_classes = rows.shape, len(drift.owed)
     detectors, pending, usual = drift.detectors.copy(), drift.pending.copy(), drift.usual.copy()
     lately = drift.lately.copy()
-    alarms, told = np.empty((n // BLOCK + n_classes, 7 + d)), 0
+    alarms, reported_from = np.empty((n // BLOCK + n_classes, 7 + d)), 0
     fade = 0.5 ** (1.0 / LATELY)
     for i in range(n):
         if not counts[i]:
@@ -227,18 +229,18 @@ def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[
                 usual[j, side, 0], usual[j, side, 1], usual[j, side, 2] = first + 1 + i, blocks, level
         if max(increase - least, largest - decrease) > threshold:
             side = 1 if increase - least > largest - decrease else 0
-            alarm = alarms[told]
+            alarm = alarms[reported_from]
             alarm[0], alarm[1], alarm[2:5], alarm[5] = j, side, usual[j, side], blocks
             alarm[6:] = own[1:] / own[0]
-            told += 1
+            reported_from += 1
             _begin(detectors[j], alarm[6])
             for side in range(2):
                 usual[j, side, 0], usual[j, side, 1], usual[j, side, 2] = first + 1 + i, PRIOR_BLOCKS, alarm[6]
-    return Drift(detectors, pending, drift.arrived, drift.seen, drift.owed, usual, lately), alarms[:told]
+    return Drift(detectors, pending, drift.arrived, drift.seen, drift.owed, usual, lately), alarms[:reported_from]
 
 
 @kernel
-def _count(drift: Drift, batch: _Batch) -> tuple[Array, Drift]:
+def _count(drift: Drift, batch: _DriftBatch) -> tuple[Array, Drift]:
     """Choose the instances that count for their nearest class: all accepted ones, some that nothing explains."""
     nearest, _, accepted, explained, _ = batch
     n, n_classes = len(nearest), len(drift.owed)
@@ -313,7 +315,7 @@ ALARM = math.log(1e6)
 
 
 class UnknownRate(NamedTuple):
-    """What is usual, and what has come since the share may have changed.
+    """Usual unknown rate, and the evidence that it has changed.
 
     Attributes
     ----------

@@ -13,14 +13,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 
 NEW_VALUE = "a new value"
 """In words: a value of a category that training did not have."""
 
 
 class Explanation(NamedTuple):
-    """What a subclass is like, beside the known ones.
+    """Description of a subclass, beside the known ones.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Explanation(NamedTuple):
     values: Mapping[Hashable, dict[str, Any]] = {}
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def category_texts(self) -> tuple[str, ...]:
         """The categories in words.
 
         Examples
@@ -63,17 +63,17 @@ class Explanation(NamedTuple):
         >>> Explanation({}, {}, {}, (), "a", 0, 1.0, values).told
         ('protocol: icmp 98 %, tcp usual',)
         """
-        return tuple(told_of_value(name, its) for name, its in self.values.items())
+        return tuple(category_text(name, its) for name, its in self.values.items())
 
 
-def told_of_value(name: Hashable, its: Mapping[str, Any]) -> str:
+def category_text(name: Hashable, its: Mapping[str, Any]) -> str:
     """Say what an explanation has of a category in words."""
     value, usual = (NEW_VALUE if its[key] is None else str(its[key]) for key in ("value", "usual"))
     return f"{name}: {value} {its['share']:.0%}".replace("%", " %") + f", {usual} usual"
 
 
 class Movement(NamedTuple):
-    """How far the mean of a known class has moved, feature by feature.
+    """Movement of the mean of a known class, feature by feature.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Event:
     model: str
 
     def __str__(self) -> str:
-        facts = [_told(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in _OF_ALL]
+        facts = [_fact_text(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in _OF_ALL]
         return f"{type(self).__name__} at {self.seq}: {', '.join(facts)}"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -146,17 +146,17 @@ class Event:
         return out
 
 
-def _told(name: str, value: Any) -> str:
+def _fact_text(name: str, value: Any) -> str:
     """Write a fact in short: of a moment the position, of an explanation what lies nearest."""
     if isinstance(value, Explanation):
         return f"{value.distance:.1f} standard deviations off {printable(str(value.nearest_class), 60)}"
     if isinstance(value, Movement):
         moved = sorted(value.shift, key=lambda name: -abs(value.shift[name]))[:MOVED]
-        told = ", ".join(f"{shown(name)} {value.shift[name]:+.1f}" for name in moved)
-        return f"moved by standard deviations: {told}"
+        text = ", ".join(f"{brief(name)} {value.shift[name]:+.1f}" for name in moved)
+        return f"moved by standard deviations: {text}"
     if isinstance(value, Moment):
         value = value.seq
-    return f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {shown(value)}"
+    return f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {brief(value)}"
 
 
 def as_fields(value: Any) -> dict[str, Any]:
@@ -287,7 +287,7 @@ class SubclassMuted(SubclassEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamingUndone(Event):
+class ActionUndone(Event):
     """A promotion or a mute has been taken back: the subclasses are emerging ones again, and are told of.
 
     Attributes
@@ -303,6 +303,9 @@ class NamingUndone(Event):
     action: Literal["promotion", "mute"]
     subclass_ids: tuple[int, ...]
     label: Any = None
+
+
+ActionUndone.__name__ = "NamingUndone"  # on the wire and in archives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

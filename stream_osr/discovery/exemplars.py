@@ -1,4 +1,4 @@
-"""Which instances show what a candidate new class is: typical ones, doubtful ones, and the nearest known ones."""
+"""Exemplars of a candidate new class: typical ones, doubtful ones, and the nearest known instances."""
 
 from __future__ import annotations
 

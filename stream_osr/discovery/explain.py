@@ -15,13 +15,13 @@ import numpy as np
 from stream_osr.discovery.events import NEW_VALUE, Explanation, Movement
 from stream_osr.discovery.lifecycle import EXEMPLARS
 from stream_osr.discovery.reservoir import Reservoir
+from stream_osr.model.binary_features import texts_of
 from stream_osr.model.categories import log_table
 from stream_osr.model.dishes import Dishes, copy_slots
-from stream_osr.model.flags import texts_of
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import beside, by_distance, means_and_scales
-from stream_osr.model.whitening import Space, bent_scale, in_deviations, numeric, unwhiten
+from stream_osr.model.whitening import Whitening, bent_scale, in_deviations, numeric, unwhiten
 
 MOST_MOVED = 5
 """Features that are named as the ones that moved most."""
@@ -32,23 +32,26 @@ def explain(
     slot: int,
     known: Known,
     frozen: Densities,
-    space: Space,
+    whitening: Whitening,
     names: Sequence[Hashable],
     labels: Sequence[Any],
     categories: Sequence[Sequence[str]] = (),
 ) -> Explanation:
     """Describe the subclass in ``slot`` of ``dishes`` (:class:`Explanation`), given the values of the categories."""
-    (near, owner, distance, _), *told = beside(dishes, slot, known, frozen, space)
-    numbers = np.flatnonzero(numeric(space)).tolist()
-    mean, difference, shift = _by_name(names, numbers, *told)
-    order = np.argsort(-np.abs(told[-1][numbers]), kind="stable")[:MOST_MOVED]
+    (near, owner, distance, _), *reported = beside(dishes, slot, known, frozen, whitening)
+    numbers = np.flatnonzero(numeric(whitening)).tolist()
+    mean, difference, shift = _by_name(names, numbers, *reported)
+    order = np.argsort(-np.abs(reported[-1][numbers]), kind="stable")[:MOST_MOVED]
     moved = tuple(names[numbers[at]] for at in order.tolist())
     values = dict[Hashable, dict[str, Any]]()
     if categories:
         counts = np.array([dishes.counts[slot], known.dishes.counts[near]])
         shares = np.split(np.exp(log_table(counts, known.prior)), known.prior.first[1:], axis=1)
         values = _values(
-            [*(names[at] for at in space.columns.tolist()), *(name for name, _ in texts_of(space.flags, names))],
+            [
+                *(names[at] for at in whitening.columns.tolist()),
+                *(name for name, _ in texts_of(whitening.binary_features, names)),
+            ],
             categories,
             shares,
         )
@@ -59,15 +62,15 @@ def _values(
     names: Sequence[Hashable], categories: Sequence[Sequence[str]], shares: Sequence[Array]
 ) -> dict[Hashable, dict[str, Any]]:
     """Say which values are the commonest, by the probabilities of the places here and in the nearest subclass."""
-    told = list[tuple[float, Hashable, dict[str, Any]]]()
+    reported = list[tuple[float, Hashable, dict[str, Any]]]()
     for name, texts, own in zip(names, categories, shares, strict=True):
         p, q = own[:, 1:]
         at, its = int(p.argmax()), int(q.argmax())
         value, other = (None if place == len(texts) else texts[place] for place in (at, its))
         record = {"value": value, "share": float(p[at]), "usual": other, "usual_share": float(q[its])}
-        told.append((float(p @ np.log(p / q)), name, record))
-    told.sort(key=lambda each: -each[0])
-    return {name: record for _, name, record in told}
+        reported.append((float(p @ np.log(p / q)), name, record))
+    reported.sort(key=lambda each: -each[0])
+    return {name: record for _, name, record in reported}
 
 
 def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple[Any, ...]:
@@ -77,22 +80,24 @@ def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple
     return tuple(kept.keys[at] for at in by_distance(dishes, slot, kept.rows, known)[:EXEMPLARS])
 
 
-def explain_move(mean: Array, j: int, known: Known, space: Space, names: Sequence[Hashable]) -> Movement:
+def explain_move(mean: Array, j: int, known: Known, whitening: Whitening, names: Sequence[Hashable]) -> Movement:
     """Describe how known class ``j`` has moved to a mean of whitened rows, shape (d,) (see :class:`Movement`)."""
     members = np.flatnonzero(known.seated[j] > 0)
     share = known.seated[j, members] / known.seated[j, members].sum()
     means, covariances = means_and_scales(copy_slots(known.dishes, members, len(members)), known.prior)
     centre = share @ means
     covariance = np.tensordot(share, covariances, axes=1) + (share * (means - centre).T) @ (means - centre)
-    shift = in_deviations(space, mean, centre, covariance)
+    shift = in_deviations(whitening, mean, centre, covariance)
     return Movement(
-        *_by_name(names, np.flatnonzero(numeric(space)).tolist(), *unwhiten(space, np.array([mean, centre])), shift)
+        *_by_name(
+            names, np.flatnonzero(numeric(whitening)).tolist(), *unwhiten(whitening, np.array([mean, centre])), shift
+        )
     )
 
 
-def _by_name(names: Sequence[Hashable], numbers: Sequence[int], *told: Array) -> list[dict[Hashable, float]]:
+def _by_name(names: Sequence[Hashable], numbers: Sequence[int], *columns: Array) -> list[dict[Hashable, float]]:
     own = [names[at] for at in numbers]
-    return [dict(zip(own, values[numbers].tolist(), strict=True)) for values in told]
+    return [dict(zip(own, values[numbers].tolist(), strict=True)) for values in columns]
 
 
 ROUNDING = 1e-9
@@ -100,7 +105,7 @@ ROUNDING = 1e-9
 
 
 def values_of(
-    rows: Array, space: Space, names: Sequence[Hashable], categories: Sequence[Sequence[str]] = ()
+    rows: Array, whitening: Whitening, names: Sequence[Hashable], categories: Sequence[Sequence[str]] = ()
 ) -> dict[Hashable, list[Any]]:
     """Say what whitened rows were before, as far as the model keeps it.
 
@@ -110,7 +115,7 @@ def values_of(
     ----------
     rows
         Whitened rows, shape (n, C + d).
-    space
+    whitening
         The map that made them.
     names
         Names of the raw features, shape (p,).
@@ -130,14 +135,17 @@ def values_of(
     >>> {name: np.round(values, 6).tolist() for name, values in values_of(whiten(space, X), space, "ab").items()}
     {'a': [1.0, 2.0, 3.0, 7.0], 'b': [5.0, 5.5, 4.0, 9.0]}
     """
-    count = len(space.places)
-    raw = unwhiten(space, rows[:, count:])
-    raw[np.abs(raw) < ROUNDING * bent_scale(space, np.eye(space.backward.shape[0]))] = 0.0
+    count = len(whitening.places)
+    raw = unwhiten(whitening, rows[:, count:])
+    raw[np.abs(raw) < ROUNDING * bent_scale(whitening, np.eye(whitening.backward.shape[0]))] = 0.0
     out: dict[Hashable, list[Any]] = {
-        names[at]: raw[:, at].tolist() for at in np.flatnonzero(numeric(space)).tolist()
+        names[at]: raw[:, at].tolist() for at in np.flatnonzero(numeric(whitening)).tolist()
     }
-    given = [*(names[at] for at in space.columns.tolist()), *(name for name, _ in texts_of(space.flags, names))]
-    begins = np.cumsum([0, *space.places.tolist()])
+    given = [
+        *(names[at] for at in whitening.columns.tolist()),
+        *(name for name, _ in texts_of(whitening.binary_features, names)),
+    ]
+    begins = np.cumsum([0, *whitening.places.tolist()])
     for name, texts, begin, column in zip(given, categories, begins[:-1], rows.T[:count], strict=True):
         values = [None, *texts, NEW_VALUE]
         out[name] = [values[place] for place in (column - begin).astype(np.int64).tolist()]

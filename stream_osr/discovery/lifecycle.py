@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.lives import (
+from stream_osr.discovery.histories import (
     LATEST,
     NEVER,
     RECENT,
@@ -19,8 +19,8 @@ from stream_osr.discovery.lives import (
     USUAL_HALF_LIFE,
     Coming,
     Lifecycle,
-    Members,
-    Subclass,
+    MemberColumns,
+    SubclassHistory,
     faded,
     only,
     places_of,
@@ -44,7 +44,7 @@ OVERLAPS_ABOVE = 0.5
 remembered: where it overlaps a known class none of them is surely unknown."""
 WAKES_WITHIN = 640
 """The members that wake a dormant one came within so many instances."""
-HELD_WITH = 4
+KEPT_WITH = 4
 """An emerged subclass with fewer instances is not held: the others have moved. So many new ones wake it."""
 EXEMPLARS = 5
 NOT_ANY = np.zeros(0, np.int64)
@@ -63,8 +63,8 @@ class OnMenu(NamedTuple):
     served: Array
 
 
-class Changes(NamedTuple):
-    """What a batch changed: identities of subclasses that emerged, doubled, fell asleep, came back."""
+class LifecycleChanges(NamedTuple):
+    """Lifecycle changes of a batch: identities of subclasses that emerged, doubled, became dormant or recurred."""
 
     emerged: tuple[int, ...]
     grew: tuple[int, ...]
@@ -78,7 +78,7 @@ def observe(
     menu: OnMenu,
     stands_out: Callable[[int, int], bool] = lambda key, first: True,
     new: Array = NOT_ANY,
-) -> tuple[Lifecycle, Changes]:
+) -> tuple[Lifecycle, LifecycleChanges]:
     """Follow one micro-batch.
 
     Parameters
@@ -98,7 +98,7 @@ def observe(
     life = take_in(life, coming, menu.ids)
     happened, size = _go_on(life.ids, life.lives, *menu, new)
     if not happened.any():
-        return life, Changes((), (), (), ())
+        return life, LifecycleChanges((), (), (), ())
     kinds = _CANDIDATE, _GREW, _DORMANT, _RECURRED
     candidates, grew, dormant, recurred = (np.flatnonzero(happened == kind) for kind in kinds)
     first = life.lives["first"]
@@ -108,7 +108,7 @@ def observe(
     announced = life.lives["announced_size"]
     announced[emerged] = np.maximum(size, announced)[emerged]
     life.moments[dormant, LATEST] = None
-    return life, Changes(*(tuple(life.ids[slots].tolist()) for slots in (emerged, grew, dormant, recurred)))
+    return life, LifecycleChanges(*(tuple(life.ids[slots].tolist()) for slots in (emerged, grew, dormant, recurred)))
 
 
 @kernel
@@ -126,7 +126,7 @@ def _go_on(ids: Array, lives: Array, menu: Array, sizes: Array, served: Array, n
             if size[k] >= EMERGES_WITH and _has_support(lives, k, size[k], mostly_new[k] >= 0):
                 happened[k] = _CANDIDATE
         elif life.dormant:
-            if _are_new(lives, k, HELD_WITH, WAKES_WITHIN, EMERGES_ABOVE):
+            if _are_new(lives, k, KEPT_WITH, WAKES_WITHIN, EMERGES_ABOVE):
                 happened[k] = _RECURRED
         elif size[k] > 0 and not served[at[k]]:
             happened[k], life.dormant = _DORMANT, True
@@ -172,8 +172,8 @@ def comes_as_usual(life: Lifecycle, seq: int) -> Array:
     --------
     One in four, since a while, and since long:
 
-    >>> from stream_osr.discovery.lives import lifecycle
-    >>> from stream_osr.discovery.lives import NO_MOMENT
+    >>> from stream_osr.discovery.histories import lifecycle
+    >>> from stream_osr.discovery.histories import NO_MOMENT
     >>> def coming(life, begin, end):
     ...     seq = np.arange(begin, end, 4)
     ...     came = Coming(seq[:0], 0 * seq + 7, Members(seq, 0.0 * seq, seq), NO_MOMENT.repeat(len(seq), 0))
@@ -200,7 +200,7 @@ def _comes_as_usual(lives: Array, seq: int) -> Array:
     return out
 
 
-def begin_emerged(life: Lifecycle, key: int, came: Members, moments: Array) -> Lifecycle:
+def begin_emerged(life: Lifecycle, key: int, came: MemberColumns, moments: Array) -> Lifecycle:
     """Begin the life of a subclass that is announced at once, with these members, at these times."""
     own = np.full(len(moments), key)
     life = take_in(life, Coming(own[:0], own, came, moments), own[:1])
@@ -232,7 +232,7 @@ def own(life: Lifecycle, keys: Collection[int]) -> tuple[Lifecycle, tuple[int, .
     return life, tuple(life.ids[refuted].tolist())
 
 
-def forget(life: Lifecycle, alive: Array) -> tuple[Lifecycle, dict[int, Subclass]]:
+def forget(life: Lifecycle, alive: Array) -> tuple[Lifecycle, dict[int, SubclassHistory]]:
     """Drop the lives of subclasses that have left the model.
 
     Returns
@@ -242,12 +242,12 @@ def forget(life: Lifecycle, alive: Array) -> tuple[Lifecycle, dict[int, Subclass
     gone = places_of(alive, life.ids) < 0
     if not gone.any():
         return life, {}
-    told = gone & life.told_of
-    return only(life, ~gone), dict(only(life, told).subclasses) if told.any() else {}
+    reported = gone & life.announced_unmuted
+    return only(life, ~gone), dict(only(life, reported).subclasses) if reported.any() else {}
 
 
 @kernel
-def held_on_menu(ids: Array, lives: Array, menu: Array, sizes: Array) -> Array:
+def kept_on_menu(ids: Array, lives: Array, menu: Array, sizes: Array) -> Array:
     """Say which subclasses on the menu are held there: muted ones, and those announced that are large enough, (M,).
 
     Parameters
@@ -261,7 +261,7 @@ def held_on_menu(ids: Array, lives: Array, menu: Array, sizes: Array) -> Array:
     for k in range(len(menu)):
         if at[k] >= 0:
             life = lives[at[k]]
-            held[k] = life.muted or (life.emerged and sizes[k] >= HELD_WITH)
+            held[k] = life.muted or (life.emerged and sizes[k] >= KEPT_WITH)
     return held
 
 
@@ -274,7 +274,7 @@ def hardly_there(ids: Array, lives: Array, menu: Array, sizes: Array, keys: Arra
     at, there, few = places_of(ids, keys), places_of(menu, keys), np.zeros(len(keys), np.bool_)
     for i in range(len(keys)):
         if at[i] >= 0 and lives[at[i]].emerged:
-            few[i] = there[i] < 0 or sizes[there[i]] < HELD_WITH
+            few[i] = there[i] < 0 or sizes[there[i]] < KEPT_WITH
     return few
 
 
@@ -290,7 +290,7 @@ def best_supported(life: Lifecycle, keys: Array, support: Array, size: Array, mo
 
 def worth_telling(life: Lifecycle) -> tuple[int, ...]:
     """Identities of the emerged subclasses that are not muted."""
-    return tuple(life.ids[life.told_of].tolist())
+    return tuple(life.ids[life.announced_unmuted].tolist())
 
 
 def estimate_new_classes(n_emerged: int, n_known_subclasses: int, n_known_classes: int) -> int:

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import entr
 
+from stream_osr.discovery.histories import Lifecycle, SubclassHistory, places_of
 from stream_osr.discovery.lifecycle import EXEMPLARS, worth_telling
-from stream_osr.discovery.lives import Lifecycle, Subclass, places_of
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import means_and_scales, nearest_known
 from stream_osr.model.prior import Prior
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 
 LEAST_SIZE = 5
 """Smaller subclasses join the group of the nearest larger one: in the tree they would be outliers that split off."""
@@ -52,7 +52,7 @@ class Distances(NamedTuple):
         Posterior mean and posterior mean covariance, shapes (K, d) and (K, d, d).
     log_det
         Log-determinant of the covariance, shape (K,).
-    between
+    pairwise
         Bhattacharyya distances, shape (K, K).
     """
 
@@ -61,7 +61,7 @@ class Distances(NamedTuple):
     mean: Array
     covariance: Array
     log_det: Array
-    between: Array
+    pairwise: Array
 
 
 def measure(ids: Array, dishes: Dishes, prior: Prior, before: Distances | None = None) -> Distances:
@@ -112,7 +112,7 @@ def compare(ids: Array, size: Array, mean: Array, covariance: Array, before: Dis
     old = np.full(count, -1) if before is None else _unchanged(ids, mean, covariance, before)
     stays = np.flatnonzero(old >= 0)
     if before is not None and len(stays):
-        between[np.ix_(stays, stays)] = before.between[np.ix_(old[stays], old[stays])]
+        between[np.ix_(stays, stays)] = before.pairwise[np.ix_(old[stays], old[stays])]
         log_det[stays] = before.log_det[old[stays]]
     changed = np.flatnonzero(old < 0)
     log_det[changed] = _log_det(covariance[changed])
@@ -141,11 +141,11 @@ def _log_det(covariance: Array) -> Array:
     return np.asarray(np.linalg.slogdet(covariance)[1])
 
 
-def tree(between: Array) -> Array:
+def tree(distances: Array) -> Array:
     """Gather K >= 2 subclasses by average linkage, each counting once; scipy's linkage matrix, shape (K - 1, 4)."""
     from scipy.cluster.hierarchy import linkage  # imported by what gathers: a process that does not starts sooner
 
-    return np.asarray(linkage(between[np.triu_indices(len(between), 1)], "average"))
+    return np.asarray(linkage(distances[np.triu_indices(len(distances), 1)], "average"))
 
 
 def cut(linked: Array, height: float) -> Array:
@@ -181,7 +181,7 @@ def learn_threshold(known: Distances, owner: Array) -> float:
     large = np.flatnonzero(known.size >= LEAST_SIZE)
     if len(large) < 2:
         return 0.0
-    linked = tree(known.between[np.ix_(large, large)])
+    linked = tree(known.pairwise[np.ix_(large, large)])
     heights = np.unique(np.append(linked[:, 2], 0.0))
     weight, truth = known.size[large].astype(float), owner[large]
     found = [mutual_information(cut(linked, h), truth, weight) for h in heights]
@@ -243,8 +243,8 @@ def gather(emerging: Distances, threshold: float) -> Array:
         return np.arange(len(small))
     group = np.zeros(len(emerging.ids), np.int64)
     if len(large) > 1:
-        group[large] = cut(tree(emerging.between[np.ix_(large, large)]), threshold)
-    group[small] = group[large[emerging.between[np.ix_(small, large)].argmin(axis=1)]]
+        group[large] = cut(tree(emerging.pairwise[np.ix_(large, large)]), threshold)
+    group[small] = group[large[emerging.pairwise[np.ix_(small, large)].argmin(axis=1)]]
     return np.asarray(np.unique(group, return_inverse=True)[1])
 
 
@@ -305,8 +305,8 @@ def agreement(groups: Sequence[Array], seats: Array) -> Array:
     return np.asarray(together / voters)
 
 
-class Counts(NamedTuple):
-    """How many classes the emerging subclasses of one chain are, by two counts that err on opposite sides.
+class ClassCounts(NamedTuple):
+    """Number of classes among the emerging subclasses of one chain, by two counts that err on opposite sides.
 
     Attributes
     ----------
@@ -344,7 +344,7 @@ class Estimate(NamedTuple):
         return f"{self.number} ({self.low} to {self.high})" if self.low < self.high else str(self.number)
 
 
-def count_classes(group: Array, size: Array, known_size: Array, n_classes: int) -> Counts:
+def count_classes(group: Array, size: Array, known_size: Array, n_classes: int) -> ClassCounts:
     """Judge from one chain how many classes its emerging subclasses are.
 
     Once by the groups that have ``COUNTED_SHARE`` of the mean size of the three largest, once by ``J E / K``, with J
@@ -378,11 +378,11 @@ def count_classes(group: Array, size: Array, known_size: Array, n_classes: int) 
     groups = float((sizes >= COUNTED_SHARE * sizes[:3].mean()).sum())
     emerging, known = int((size >= COUNTED_SIZE).sum()), int((known_size >= COUNTED_SIZE).sum())
     if not (emerging and known):
-        return Counts(groups, groups)
-    return Counts(groups, float(min(n_classes * emerging / known, np.exp(entropy(size)))))
+        return ClassCounts(groups, groups)
+    return ClassCounts(groups, float(min(n_classes * emerging / known, np.exp(entropy(size)))))
 
 
-def estimate_number(counts: Sequence[Counts]) -> Estimate:
+def estimate_number(counts: Sequence[ClassCounts]) -> Estimate:
     """Estimate the number of classes from what each chain says: the geometric mean of all counts.
 
     The interval holds what each chain says, and what either count says, each by its geometric mean; all are rounded,
@@ -397,9 +397,9 @@ def estimate_number(counts: Sequence[Counts]) -> Estimate:
     """
     if not counts:
         return Estimate()
-    said = np.log(np.array(counts))
-    least_and_most = [*said.mean(axis=1), *np.sort(said, axis=1).mean(axis=0)]
-    return Estimate(_rounded(said.mean()), _rounded(min(least_and_most)), _rounded(max(least_and_most)))
+    statistics = np.log(np.array(counts))
+    least_and_most = [*statistics.mean(axis=1), *np.sort(statistics, axis=1).mean(axis=0)]
+    return Estimate(_rounded(statistics.mean()), _rounded(min(least_and_most)), _rounded(max(least_and_most)))
 
 
 def _rounded(log_number: float) -> int:
@@ -436,11 +436,11 @@ class CandidateClass:
 
     @property
     def name(self) -> str:
-        """What reports and pages call it."""
+        """Name in reports and pages."""
         return name_of(self.subclasses)
 
     def __str__(self) -> str:
-        keys = [shown(key) for key in self.exemplars if key is not None]
+        keys = [brief(key) for key in self.exemplars if key is not None]
         return (
             f"{self.name}: {self.size} instances, {self.share:.1%}".replace("%", " %")
             + f" of the stream, nearest known class "
@@ -450,7 +450,7 @@ class CandidateClass:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NewClasses:
-    """What new classes the stream may hold; as text a line for each candidate.
+    """New classes that the stream may hold; as text a line for each candidate.
 
     Attributes
     ----------
@@ -505,8 +505,8 @@ def _listed(names: Iterable[str], most: int = 6) -> str:
     return ", ".join(first[:most]) + (f" and {len(first) - most} more" if len(first) > most else "")
 
 
-class Measured(NamedTuple):
-    """How far the subclasses of one chain are from each other; kept, it saves time in the next call.
+class SubclassDistances(NamedTuple):
+    """Distances between the subclasses of one chain; kept, they save time in the next call.
 
     Attributes
     ----------
@@ -521,8 +521,8 @@ class Measured(NamedTuple):
     threshold: float
 
 
-class Emerging(NamedTuple):
-    """What one chain has found.
+class EmergingSubclasses(NamedTuple):
+    """Emerging subclasses of one chain.
 
     Attributes
     ----------
@@ -540,18 +540,20 @@ class Emerging(NamedTuple):
     life: Lifecycle
 
 
-def measure_subclasses(known: Known, state: StreamState, before: Measured | None = None) -> Measured:
+def measure_subclasses(
+    known: Known, state: StreamState, before: SubclassDistances | None = None
+) -> SubclassDistances:
     """Measure how far subclasses are from each other; what has not changed since ``before`` is taken over."""
     old = (None, None) if before is None else before[:2]
     trained = measure(known.ids, known.dishes, known.prior, old[0])
     emerging = measure(state.ids, state.dishes, known.prior, old[1])
     if before is not None and all(np.array_equal(a, b) for a, b in zip(trained, before.known, strict=True)):
-        return Measured(trained, emerging, before.threshold)
-    return Measured(trained, emerging, learn_threshold(trained, known.seated.argmax(axis=0)))
+        return SubclassDistances(trained, emerging, before.threshold)
+    return SubclassDistances(trained, emerging, learn_threshold(trained, known.seated.argmax(axis=0)))
 
 
 def find_new_classes(
-    chains: Sequence[Emerging], measured: Sequence[Measured], seats: Array, labels: Sequence[Any]
+    chains: Sequence[EmergingSubclasses], measured: Sequence[SubclassDistances], seats: Array, labels: Sequence[Any]
 ) -> NewClasses:
     """Gather the first chain's emerging subclasses in candidate classes and estimate how many classes they are.
 
@@ -575,11 +577,11 @@ def find_new_classes(
     at = np.array([places_of(chain.state.ids, seat) for chain, seat in zip(chains, seats, strict=True)])
     first = chains[0]
     group = agree(groups, at)
-    told = _told(group, first)
+    announced = _announced(group, first)
     ids, size = first.state.ids.tolist(), first.state.dishes.size
     candidates = []
-    for number in np.unique(group[told]):
-        slots = np.flatnonzero((group == number) & told)
+    for number in np.unique(group[announced]):
+        slots = np.flatnonzero((group == number) & announced)
         slots = slots[np.argsort(-size[slots], kind="stable")]
         keys = tuple(ids[slot] for slot in slots)
         near = nearest_known(first.state.dishes, int(slots[0]), first.known, first.frozen)
@@ -595,14 +597,14 @@ def find_new_classes(
     candidates.sort(key=lambda candidate: (-candidate.size, candidate.subclasses))
     counts = []
     for own, one in zip(groups, chains, strict=True):
-        there, size = _told(own, one), one.state.dishes.size
+        there, size = _announced(own, one), one.state.dishes.size
         if candidates and there.any():
             counts.append(count_classes(own[there], size[there], one.known.dishes.size, len(labels)))
     found = estimate_number(counts)
     return NewClasses(tuple(candidates), found.number, first.life.delta, found.low, found.high)
 
 
-def _told(group: Array, chain: Emerging) -> Array:
+def _announced(group: Array, chain: EmergingSubclasses) -> Array:
     """Say which subclasses are in a group of which one has emerged, but for settled ones, shape (K,)."""
     life, ids = chain.life, chain.state.ids
     settled = np.isin(ids, life.ids[life.settled])
@@ -610,7 +612,7 @@ def _told(group: Array, chain: Emerging) -> Array:
     return np.asarray(np.isin(group, group[emerged]) & ~settled)
 
 
-def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any, ...]:
+def _exemplars(keys: Sequence[int], lives: Mapping[int, SubclassHistory]) -> tuple[Any, ...]:
     """Take the latest key of each subclass in turn, then the ones before, until there are enough."""
     nothing = object()
     latest = [_latest(lives[key]) for key in keys if key in lives]
@@ -618,7 +620,7 @@ def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any,
     return tuple(key for key in turns if key is not nothing)[:EXEMPLARS]
 
 
-def _latest(subclass: Subclass) -> Iterable[Any]:
+def _latest(subclass: SubclassHistory) -> Iterable[Any]:
     if not subclass.recent and subclass.kept is not None:
         return subclass.kept.keys
     return [member.moment.key for member in reversed(subclass.recent)]

@@ -37,8 +37,8 @@ class Local(NamedTuple):
     id: int
 
 
-class Summary(NamedTuple):
-    """What a recognizer says of an emerged subclass; it replaces what was said before.
+class LocalSummary(NamedTuple):
+    """Summary of an emerged subclass from one recognizer; it replaces the earlier one.
 
     Attributes
     ----------
@@ -56,12 +56,12 @@ class Summary(NamedTuple):
     absorbed: tuple[int, ...] = ()
 
 
-class Reconciled(NamedTuple):
-    """What has been said, and the identities that have been given.
+class ReconciledSubclasses(NamedTuple):
+    """Latest summaries, and the global identities given so far.
 
     Attributes
     ----------
-    said
+    statistics
         Latest statistics of each subclass that is alive.
     links
         Global identity of each that there ever was.
@@ -73,15 +73,15 @@ class Reconciled(NamedTuple):
         Identity of the next global subclass.
     """
 
-    said: Mapping[Local, Statistics] = {}
+    statistics: Mapping[Local, Statistics] = {}
     links: Mapping[Local, int] = {}
     sums: Mapping[int, Statistics] = {}
     merged: Mapping[int, int] = {}
     next_id: int = 0
 
 
-class Changes(NamedTuple):
-    """What a summary has changed.
+class LinkChanges(NamedTuple):
+    """Changes caused by a summary.
 
     Attributes
     ----------
@@ -99,8 +99,12 @@ class Changes(NamedTuple):
 
 
 def restore(
-    summaries: Iterable[Summary], links: Mapping[Local, int], merged: Mapping[int, int], next_id: int, prior: Prior
-) -> Reconciled:
+    summaries: Iterable[LocalSummary],
+    links: Mapping[Local, int],
+    merged: Mapping[int, int],
+    next_id: int,
+    prior: Prior,
+) -> ReconciledSubclasses:
     """Put a state together again from what is stored of it.
 
     Parameters
@@ -112,15 +116,15 @@ def restore(
     prior
         Base measure.
     """
-    state = Reconciled(links=dict(links), merged=dict(merged), next_id=next_id)
+    state = ReconciledSubclasses(links=dict(links), merged=dict(merged), next_id=next_id)
     for summary in summaries:
-        state = state._replace(said=_said(state, summary))
+        state = state._replace(statistics=_with_summary(state, summary))
     return _add_up(state, set(links.values()), prior)
 
 
 def reconcile(
-    state: Reconciled, summary: Summary, prior: Prior, location: Location = CONJUGATE
-) -> tuple[Reconciled, Changes]:
+    state: ReconciledSubclasses, summary: LocalSummary, prior: Prior, location: Location = CONJUGATE
+) -> tuple[ReconciledSubclasses, LinkChanges]:
     """Take in one summary.
 
     A subclass that is new gets the identity of the global one that it is most probably the same as, by the ratio of
@@ -165,13 +169,13 @@ def reconcile(
     40
     """
     local = summary.local
-    before, said = state, _said(state, summary)
-    gone = {state.links[one] for one in state.said.keys() - said.keys() if one in state.links}
-    state = _add_up(state._replace(said=said), gone, prior)
+    before, statistics = state, _with_summary(state, summary)
+    gone = {state.links[one] for one in state.statistics.keys() - statistics.keys() if one in state.links}
+    state = _add_up(state._replace(statistics=statistics), gone, prior)
     emerged: tuple[int, ...] = ()
-    if local in state.said:
+    if local in state.statistics:
         if local not in state.links:
-            key = _same(state, state.said[local], {}, prior, location)
+            key = _same(state, state.statistics[local], {}, prior, location)
             if key is None:
                 key = state.next_id
                 emerged = (key,)
@@ -184,10 +188,10 @@ def reconcile(
             state, key = _merge(state, key, other, prior), min(key, other)
     linked = {one: key for one, key in state.links.items() if before.links.get(one) != key}
     merged = {one: key for one, key in state.merged.items() if before.merged.get(one) != key}
-    return state, Changes(linked, emerged, merged)
+    return state, LinkChanges(linked, emerged, merged)
 
 
-def _said(state: Reconciled, summary: Summary) -> dict[Local, Statistics]:
+def _with_summary(state: ReconciledSubclasses, summary: LocalSummary) -> dict[Local, Statistics]:
     """Put what is said in the place of what was said before; with it an earlier run of the recognizer has ended."""
     local, statistics, absorbed = summary
     ended = {local.id, *absorbed}
@@ -195,18 +199,18 @@ def _said(state: Reconciled, summary: Summary) -> dict[Local, Statistics]:
     def stays(one: Local) -> bool:
         return one.place != local.place or (one.id not in ended and (statistics is None or one.run == local.run))
 
-    said = {one: its for one, its in state.said.items() if stays(one)}
+    texts = {one: its for one, its in state.statistics.items() if stays(one)}
     if statistics is not None:
-        said[local] = statistics
-    return said
+        texts[local] = statistics
+    return texts
 
 
-def _add_up(state: Reconciled, keys: Iterable[int], prior: Prior) -> Reconciled:
+def _add_up(state: ReconciledSubclasses, keys: Iterable[int], prior: Prior) -> ReconciledSubclasses:
     """Add up some global subclasses, in a fixed order: sums do not depend on what was before."""
     sums = dict(state.sums)
     nobody = of_nobody(prior)
     for key in keys:
-        own = [state.said[one] for one in sorted(state.said) if state.links.get(one) == key]
+        own = [state.statistics[one] for one in sorted(state.statistics) if state.links.get(one) == key]
         sums.pop(key, None)
         if own:
             size = sum((one.size for one in own), np.zeros(1, np.int64))
@@ -217,7 +221,7 @@ def _add_up(state: Reconciled, keys: Iterable[int], prior: Prior) -> Reconciled:
 
 
 def _same(
-    state: Reconciled, one: Statistics, apart_from: Iterable[int], prior: Prior, location: Location
+    state: ReconciledSubclasses, one: Statistics, apart_from: Iterable[int], prior: Prior, location: Location
 ) -> int | None:
     """Find the global subclass that one is most probably the same as, if there is one.
 
@@ -233,7 +237,7 @@ def _same(
     return keys[best] if ratios[best] > 0.0 else None
 
 
-def _follow_absorbed(state: Reconciled, summary: Summary, prior: Prior) -> Reconciled:
+def _follow_absorbed(state: ReconciledSubclasses, summary: LocalSummary, prior: Prior) -> ReconciledSubclasses:
     """Let the identities follow a merge of the recognizer's own, where nothing else is alive under them."""
     local = summary.local
     for ended in summary.absorbed:
@@ -243,7 +247,7 @@ def _follow_absorbed(state: Reconciled, summary: Summary, prior: Prior) -> Recon
     return state
 
 
-def _merge(state: Reconciled, one: int, other: int, prior: Prior) -> Reconciled:
+def _merge(state: ReconciledSubclasses, one: int, other: int, prior: Prior) -> ReconciledSubclasses:
     """Let the older of two global identities go on for both."""
     older, younger = min(one, other), max(one, other)
     names = {younger: older}

@@ -1,4 +1,4 @@
-"""What a stream amounts to: the discovery table of the paper, and what goes on beside the known, in counts.
+"""Summary of a stream: the discovery table of the paper, and counts of its signals.
 
 Which features and categories of training a stream has not had, and which columns it has besides.
 """
@@ -15,7 +15,7 @@ from stream_osr.discovery.signal_table import COUNTED
 from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.missing import is_missing
-from stream_osr.showing import counted, printable
+from stream_osr.printable_text import counted, printable
 from stream_osr.trust.recall import ExpectedRecall
 
 MOST_IGNORED = 20
@@ -24,8 +24,8 @@ SHOWN = 6
 """Names in a line."""
 
 
-class Unmet(NamedTuple):
-    """Where the records of a stream and those of training do not meet.
+class SchemaMismatch(NamedTuple):
+    """Mismatch between the records of a stream and those of training.
 
     Attributes
     ----------
@@ -50,17 +50,21 @@ class Unmet(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether every feature and category has been met: only ignored columns may still come."""
+        """True if every feature and category has been met: only ignored columns may still come."""
         return not self.features and not self.categories
 
-    def met_by(self, x: Mapping[Any, Any], features: Features) -> Unmet:
+    def met_by(self, x: Mapping[Any, Any], features: Features) -> SchemaMismatch:
         """Take in a record that could be read; itself if nothing changes."""
         came = {name for name in self.features & x.keys() if not is_missing(x[name])}
         read = {name for name in self.categories & x.keys() if features.knows(name, x[name])}
-        met = self if not came and not read else Unmet(self.features - came, self.categories - read, self.ignored)
+        met = (
+            self
+            if not came and not read
+            else SchemaMismatch(self.features - came, self.categories - read, self.ignored)
+        )
         return met.besides(features.unexpected(x)) if len(met.ignored) < MOST_IGNORED else met
 
-    def besides(self, names: Iterable[Name]) -> Unmet:
+    def besides(self, names: Iterable[Name]) -> SchemaMismatch:
         """Take in names of columns that the model does not use; itself if there is nothing new among them."""
         new = [name for name in names if name not in self.ignored][: MOST_IGNORED - len(self.ignored)]
         return self._replace(ignored=(*self.ignored, *new)) if new else self
@@ -69,7 +73,7 @@ class Unmet(NamedTuple):
         """Write it as plain values, the same ones in the same order."""
         return (_ordered(self.features), _ordered(self.categories), self.ignored)
 
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Say it, a line for each kind; nothing if all is as in training."""
         strange = self.categories - self.features
         lines = (
@@ -88,18 +92,18 @@ def _ordered(names: Iterable[Name]) -> tuple[Name, ...]:
     return tuple(sorted(names, key=lambda name: (type(name).__name__, repr(name))))
 
 
-ALL_MET = Unmet()
+ALL_MET = SchemaMismatch()
 """Nothing is missing, and nothing came besides."""
 
 
-def begin(features: Features) -> Unmet:
+def begin(features: Features) -> SchemaMismatch:
     """Begin a stream: nothing has been met."""
-    return Unmet(frozenset(features.names), frozenset(features.kinds.values))
+    return SchemaMismatch(frozenset(features.names), frozenset(features.kinds.values))
 
 
 def _listed(names: Collection[Name]) -> str:
-    told = sorted(printable(str(name), 60) for name in names)
-    return ", ".join(told[:SHOWN]) + (f" and {len(told) - SHOWN} more" if len(told) > SHOWN else "")
+    texts = sorted(printable(str(name), 60) for name in names)
+    return ", ".join(texts[:SHOWN]) + (f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")
 
 
 NOTHING = Estimate()
@@ -107,7 +111,7 @@ NOTHING = Estimate()
 
 
 @dataclass(frozen=True)
-class Group:
+class DiscoveryRow:
     """One row of the table.
 
     Attributes
@@ -154,7 +158,7 @@ class Summary:
         Features and categories of training that no record of the stream has had, and columns that the model ignores.
     """
 
-    known: tuple[Group, ...]
+    known: tuple[DiscoveryRow, ...]
     stream_size: int
     known_share: float
     unknown_share: float
@@ -164,7 +168,7 @@ class Summary:
     promised_recall: float | None = None
     expected_recall: ExpectedRecall | None = None
     guarded: bool = True
-    unmet: Unmet = ALL_MET
+    unmet: SchemaMismatch = ALL_MET
 
     def __str__(self) -> str:
         rows = [("group", "instances", "subclasses", "share of each subclass in its group, %")]
@@ -187,7 +191,7 @@ class Summary:
         )
         if self.promised_recall is not None:
             lines.append(f"recall of the known classes: promised {self.promised_recall:.3f}, {self._recall_now()}")
-        return "\n".join([*lines, *self.unmet.told()])
+        return "\n".join([*lines, *self.unmet.messages()])
 
     __repr__ = __str__
 
@@ -267,17 +271,17 @@ class Signals(NamedTuple):
 
     @property
     def dependent(self) -> bool:
-        """Whether instances are treated as dependent on their neighbours now."""
+        """True if instances are treated as dependent on their neighbours now."""
         return self.dependent_since is not None
 
     def __str__(self) -> str:
         counts = [*COUNTED, *(["data_faults"] if self.data_faults else [])]
-        told = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
+        text = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
         if self.faulty_columns:
-            told += f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:12])}"
+            text += f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:12])}"
         if self.dependent:
-            told += f"; neighbours depend since instance {self.dependent_since}"
+            text += f"; neighbours depend since instance {self.dependent_since}"
         if self.expected_recall is None:
-            return told
+            return text
         below = ": below what was promised" if self.recall_dropped else ""
-        return f"{told}; expected recall {self.expected_recall}{below}"
+        return f"{text}; expected recall {self.expected_recall}{below}"

@@ -1,4 +1,4 @@
-"""Whether a probability of being unknown means what it says, and whether it ranks the unknown above the known."""
+"""Calibration of the probability of being unknown, and its ranking of unknown above known instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subclass truly is made of: one class, or a mixture of several."""
+"""True composition of a subclass: one class, or a mixture of several."""
 
 from __future__ import annotations
 

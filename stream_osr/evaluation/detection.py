@@ -1,4 +1,4 @@
-"""How soon a new class was announced, and what was announced without need."""
+"""Time to detection of new classes, and false announcements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stream_osr.discovery.events import Event, SubclassEmerged, SubclassSplit
 
 
 class Detection(NamedTuple):
-    """When a new class came, and when it was announced.
+    """Arrival of a new class, and its announcement.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class TimeToDetection:
             early = decision.seq <= self._announced.get(number, decision.seq)
             (self._before if early else self._after)[number][y_true] += 1
 
-    def happened(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
         """Note an event; only announcements matter."""
         if isinstance(event, SubclassEmerged):
             self._announced[event.subclass_id], self._sizes[event.subclass_id] = event.seq, event.size
@@ -121,11 +121,15 @@ class TimeToDetection:
     @property
     def detections(self) -> dict[Hashable, Detection]:
         """New classes in the order of their appearance, and when each was detected."""
-        told: dict[Hashable, int] = {}
+        report_fields: dict[Hashable, int] = {}
         for number, label in self.classes.items():
-            told.setdefault(label, self._announced[number])
+            report_fields.setdefault(label, self._announced[number])
         return {
-            label: Detection(at[0], told.get(label), bisect_right(at, told[label]) if label in told else math.inf)
+            label: Detection(
+                at[0],
+                report_fields.get(label),
+                bisect_right(at, report_fields[label]) if label in report_fields else math.inf,
+            )
             for label, at in self._positions.items()
         }
 

@@ -1,4 +1,4 @@
-"""How good an open-set recognizer is: micro-F over the known classes, and openness of the problem."""
+"""Open-set metrics: micro-F over the known classes, and openness of the problem."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class OpenSetReport:
 
 
 def openness(n_train: int, n_target: int, n_test: int) -> float:
-    """How open a problem is, from 0 (closed) towards 1.
+    """Compute the openness of a problem, from 0 (closed) towards 1.
 
     Equation (1) of Geng and Chen, after Scheirer et al. (2013):
     ``1 - sqrt(2 n_train / (n_test + n_target))``.
@@ -256,5 +256,5 @@ def openness(n_train: int, n_target: int, n_test: int) -> float:
     return 1.0 - math.sqrt(2 * n_train / (n_test + n_target))
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else math.nan
+def _share(numerator: float, whole: float) -> float:
+    return numerator / whole if whole else math.nan

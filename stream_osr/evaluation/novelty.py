@@ -55,7 +55,7 @@ class OpenSetMetric(MultiClassMetric):
 
     @property
     def report(self) -> OpenSetReport:
-        """What was counted so far."""
+        """Report of the counts so far."""
         report = OpenSetReport(self.known, _NOVEL)
         for y_true, row in self.cm.data.items():
             for y_pred, w in row.items():

@@ -16,10 +16,10 @@ from stream_osr.config import Label
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import SubclassEmerged
 from stream_osr.errors import InvalidParameter
-from stream_osr.evaluation.asked import StreamModel
 from stream_osr.evaluation.detection import TimeToDetection
 from stream_osr.evaluation.novelty import AUROC, Err, FNew, MNew, OpenSetMacroF, OpenSetMicroF
 from stream_osr.evaluation.patterns import CER, Purity, UnkR, pattern_of
+from stream_osr.evaluation.stream_model import StreamModel
 from stream_osr.labels import unknown_label
 
 
@@ -44,7 +44,7 @@ class Instant(NamedTuple):
 
 @dataclass
 class Prequential:
-    """What a prequential run found.
+    """Result of a prequential run.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Prequential:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as plain values, for JSON: ``None`` for what is not finite."""
-        figures = {
+        stats = {
             "seen": self.seen,
             "decided": self.decided,
             "labelled": self.labelled,
@@ -88,7 +88,7 @@ class Prequential:
             "false_alarms": len(self.detection.false_alarms),
             "history": [instant._asdict() for instant in self.history],
         }
-        return {name: _finite(value) for name, value in figures.items()}
+        return {name: _finite(value) for name, value in stats.items()}
 
 
 def _finite(value: Any) -> Any:
@@ -289,7 +289,7 @@ class _Run:
     def drain(self) -> None:
         """Score what has been decided."""
         for event in self.model.drain_events():
-            self.result.detection.happened(event)
+            self.result.detection.note(event)
             if isinstance(event, SubclassEmerged):
                 self.emerged.add(event.subclass_id)
         for decision in self.model.drain():

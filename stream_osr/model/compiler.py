@@ -199,7 +199,7 @@ class _Impl(CompileResultCacheImpl):
 
 
 class _Shipped(FunctionCache):
-    """What came with the package for a kernel."""
+    """Machine code of a kernel that came with the package."""
 
     _impl_class = _Impl
 
@@ -235,7 +235,7 @@ class Kernel(CPUDispatcher):
 
     @cached_property
     def within(self) -> Any:
-        """What other kernels call."""
+        """Function that other kernels call."""
         return within(self.py_func, self.targetoptions)
 
     @property

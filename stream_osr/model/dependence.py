@@ -69,7 +69,7 @@ RIDGE = 1e-6
 
 
 class Residuals(NamedTuple):
-    """How residuals of the J classes are whitened, in d numeric dimensions.
+    """Whitening of the residuals of the J classes, in d numeric dimensions.
 
     Attributes
     ----------
@@ -123,8 +123,8 @@ class Process(NamedTuple):
     noise: Array
 
 
-class Order(NamedTuple):
-    """What training found about the order of arrival.
+class ArrivalOrder(NamedTuple):
+    """Dependence of neighbours in the order of arrival, from training.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class Order(NamedTuple):
     process: Process | None
 
 
-def find_order(rows: Array, group: Array, order: Array | None) -> Order | None:
+def find_order(rows: Array, group: Array, order: Array | None) -> ArrivalOrder | None:
     """Test whether neighbouring training instances depend on each other, and fit how.
 
     Parameters
@@ -161,10 +161,12 @@ def find_order(rows: Array, group: Array, order: Array | None) -> Order | None:
     turn = np.argsort(order, kind="stable")
     z, group = whitened(residuals, rows[turn], group[turn]), group[turn]
     pairs = count_pairs(no_pairs(len(residuals.mean), rows.shape[1]), shortened(z), group, order[turn])
-    return Order(residuals, pairs, fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS, CORRELATED) else None)
+    return ArrivalOrder(
+        residuals, pairs, fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS, CORRELATED) else None
+    )
 
 
-def refit(order: Order, group: Array, at: Array) -> Process:
+def refit(order: ArrivalOrder, group: Array, at: Array) -> Process:
     """Fit the process again where a class is no longer than its episodes: its mean follows them.
 
     The autocovariance about the mean of n instances is lower by the variance of this mean at each lag (Kendall 1954,
@@ -384,8 +386,8 @@ PREDICTED = 0.6
 """Weight w of what the order of arrival predicts."""
 
 
-class Tracked(NamedTuple):
-    """Where the J classes are lately, in the d directions of the process.
+class TrackedLocations(NamedTuple):
+    """Recent location of the J classes in the d directions of the process.
 
     Attributes
     ----------
@@ -397,9 +399,9 @@ class Tracked(NamedTuple):
     variance: Array
 
 
-def start(process: Process, n_classes: int) -> Tracked:
+def start(process: Process, n_classes: int) -> TrackedLocations:
     """Begin with what is known of a class that has not come lately: the stationary process."""
-    return Tracked(np.zeros((n_classes, len(process.slow))), np.tile(process.slow, (n_classes, 1)))
+    return TrackedLocations(np.zeros((n_classes, len(process.slow))), np.tile(process.slow, (n_classes, 1)))
 
 
 class Came(NamedTuple):
@@ -427,8 +429,8 @@ class Came(NamedTuple):
 
 
 def predict_in_order(
-    process: Process, residuals: Residuals, tracked: Tracked, came: Came, least: Array
-) -> tuple[Array, Tracked]:
+    process: Process, residuals: Residuals, tracked: TrackedLocations, came: Came, least: Array
+) -> tuple[Array, TrackedLocations]:
     """Predict instances in order of arrival.
 
     Parameters
@@ -459,14 +461,14 @@ def predict_in_order(
 @kernel
 def _predict(
     process: Process,
-    tracked: Tracked,
+    tracked: TrackedLocations,
     z: Array,
     base: Array,
     log_density: Array,
     log_new: Array,
     least: Array,
     complete: Array,
-) -> tuple[Array, Tracked]:
+) -> tuple[Array, TrackedLocations]:
     n, n_classes, d = z.shape
     mean, variance = tracked.mean.copy(), tracked.variance.copy()
     gain = np.zeros(n)
@@ -495,13 +497,13 @@ def _predict(
             weight = variance[own, a] / (variance[own, a] + process.noise[a])
             mean[own, a] += weight * (z[i, own, a] - mean[own, a])
             variance[own, a] *= 1.0 - weight
-    return gain, Tracked(mean, variance)
+    return gain, TrackedLocations(mean, variance)
 
 
 def training_in_order(
     process: Process, residuals: Residuals, rows: Array, order: Array, log_density: Array, known: Known
 ) -> Array:
-    """By how much more likely the training instances are given those before them, shape (n,).
+    """Log likelihood gain of the training instances given those before them, shape (n,).
 
     Parameters
     ----------

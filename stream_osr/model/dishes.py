@@ -104,7 +104,7 @@ def keep_slots(dishes: Dishes, slots: Array) -> Dishes:
     )
 
 
-def joined(first: Dishes, second: Dishes) -> Dishes:
+def concatenated(first: Dishes, second: Dishes) -> Dishes:
     """Lay the slots of two tables side by side."""
     return Dishes(*(np.concatenate([a, b]) for a, b in zip(first, second, strict=True)))
 

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from stream_osr.model import known as classes
-from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, joined, remove
+from stream_osr.model.dishes import Dishes, add, concatenated, copy_slots, empty_dishes, remove
 from stream_osr.model.franchise import CLOSED, Franchise, Guests, StreamState, derive, leave
 from stream_osr.model.jit import Array
-from stream_osr.model.marginal import of_nobody, pour, settle, statistics_of
+from stream_osr.model.marginal import add_statistics, of_nobody, settle, statistics_of
 from stream_osr.model.prior import Prior, homogeneous, same_prior
 from stream_osr.model.student_t import Location
 
@@ -30,7 +30,7 @@ Arrays = TypeVar("Arrays", Franchise, Dishes)
 
 
 class Seat(NamedTuple):
-    """Where one instance of the stream sits.
+    """Seat of one instance of the stream.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ def merge(state: StreamState, older: int, younger: int, prior: Prior) -> StreamS
     """Make two subclasses on the menu one, under the older identity: statistics, tables and seats."""
     slots = np.array([slot_of(state, older), slot_of(state, younger)])
     tables, dishes = _copied(state.franchise), _copied(state.dishes)
-    pour(dishes, int(slots[0]), statistics_of(dishes, slots[1:]), prior)
+    add_statistics(dishes, int(slots[0]), statistics_of(dishes, slots[1:]), prior)
     to, at = classes_of(state) + slots
     tables.table_dish[tables.table_dish == at] = to
     tables.held[to], tables.held[at] = max(tables.held[to], tables.held[at]), 0.0
@@ -194,8 +194,8 @@ def split(state: StreamState, key: int, rows: Array, seqs: Array, prior: Prior) 
     own = empty_dishes(1, prior)
     for row in homogeneous(rows):
         add(own, 0, row, prior)
-    dishes = joined(state.dishes, own)
-    pour(dishes, at, statistics_of(own, np.array([0])), prior, sign=-1)
+    dishes = concatenated(state.dishes, own)
+    add_statistics(dishes, at, statistics_of(own, np.array([0])), prior, sign=-1)
     serving, table = old.table_dish == classes_of(state) + at, len(old.table_dish)
     going = old.table_residual * serving * share
     residual = np.append(old.table_residual - going, going.sum())
@@ -217,7 +217,7 @@ def split(state: StreamState, key: int, rows: Array, seqs: Array, prior: Prior) 
 def insert(state: StreamState, key: int, dishes: Dishes) -> StreamState:
     """Put a subclass, a single slot, on the menu: it is held, with nobody at a table."""
     tables = state.franchise._replace(held=np.append(state.franchise.held, 1.0))
-    return rewrite(state, tables, dishes=joined(state.dishes, dishes), ids=np.append(state.ids, key))
+    return rewrite(state, tables, dishes=concatenated(state.dishes, dishes), ids=np.append(state.ids, key))
 
 
 def drop(state: StreamState, slots: Array) -> StreamState:
@@ -266,7 +266,7 @@ def gather(
     """
     table, dish = len(state.franchise.table_dish), len(state.franchise.menu)
     tables = with_tables(_copied(state.franchise), np.array([dish]), np.zeros(1), np.zeros(1))
-    own, seats = joined(state.dishes, dishes), state.window.table.copy()
+    own, seats = concatenated(state.dishes, dishes), state.window.table.copy()
     for row, s, key, settled in zip(homogeneous(rows), seq.tolist(), subclass.tolist(), weight.tolist(), strict=True):
         here, slot, taken = _stand_up(state, tables, s, key, settled)
         seats[here] = table
@@ -425,15 +425,15 @@ def adopt(known: classes.Known, state: StreamState, keys: Sequence[int], j: int,
     slots = slots_of(state.ids, keys)
     moved = copy_slots(state.dishes, slots, len(slots))
     after = classes.open_class(known) if j == len(known.size) else known
-    if after.broad and not after.size[j] and len(rows):
-        after = after._replace(broad=_with_term(after.broad, j, rows, after.prior))
+    if after.background_components and not after.size[j] and len(rows):
+        after = after._replace(background_components=_with_term(after.background_components, j, rows, after.prior))
     seated, tables = (np.hstack([v, np.zeros((len(v), len(slots)))]) for v in (after.seated, after.tables))
     size = after.size.copy()
     seated[j, len(after.ids) :] = moved.size
     tables[j, len(after.ids) :] = 1.0
     size[j] += moved.size.sum()
     after = after._replace(
-        dishes=joined(after.dishes, moved),
+        dishes=concatenated(after.dishes, moved),
         ids=np.append(after.ids, state.ids[slots]),
         seated=seated,
         tables=tables,
@@ -470,16 +470,16 @@ def give_back(
     everyone = np.append(state.ids, known.ids[slots])
     order = np.argsort(everyone)
     ids, place = everyone[order], n_classes + np.argsort(order)
-    dishes = copy_slots(joined(state.dishes, copy_slots(known.dishes, slots, len(slots))), order, len(order))
+    dishes = copy_slots(concatenated(state.dishes, copy_slots(known.dishes, slots, len(slots))), order, len(order))
     after = without_subclasses(known, slots)
     frozen = classes.densities(after)
     number = np.append(np.arange(n_classes), place)
     table_dish = np.where(home >= 0, n_classes + np.searchsorted(ids, home), number[state.franchise.table_dish])
     for i in np.flatnonzero((home[window.table] >= 0) & ~member):
         add(dishes, int(table_dish[window.table[i]]) - n_classes, window.rows[i], known.prior)
-    flags = np.append(state.franchise.held, [float(key in held) for key in known.ids[slots].tolist()])
-    flags[n_classes:] = flags[n_classes:][order]
-    tables = state.franchise._replace(held=flags, table_dish=table_dish)
+    binary_features = np.append(state.franchise.held, [float(key in held) for key in known.ids[slots].tolist()])
+    binary_features[n_classes:] = binary_features[n_classes:][order]
+    tables = state.franchise._replace(held=binary_features, table_dish=table_dish)
     return Moved(after, frozen, rewrite(state, tables, frozen.menu, dishes=dishes, ids=ids))
 
 
@@ -512,17 +512,21 @@ def _shift(known: classes.Known, key: int, row: Array, j: int, count: float, tab
 def drop_class(known: classes.Known, state: StreamState, j: int) -> Moved:
     """Take a class without instances and without tables off the books."""
     known = known._replace(**{name: np.delete(getattr(known, name), j, axis=0) for name in _OF_CLASSES})
-    known = known._replace(broad=(*known.broad[:j], *known.broad[j + 1 :]))
+    known = known._replace(
+        background_components=(*known.background_components[:j], *known.background_components[j + 1 :])
+    )
     frozen, dishes = classes.densities(known), np.arange(len(state.franchise.menu))
     held = np.delete(state.franchise.held, j)
     return Moved(known, frozen, renumber(state, dishes - (dishes > j), held, frozen.menu))
 
 
-def _with_term(broad: Sequence[Location | None], j: int, rows: Array, prior: Prior) -> tuple[Location | None, ...]:
+def _with_term(
+    background_components: Sequence[Location | None], j: int, rows: Array, prior: Prior
+) -> tuple[Location | None, ...]:
     """Give class j a broad term: its outline, with the degrees of freedom of the others."""
     whole = classes.outline(rows[:, len(prior.first) :])
-    freedom = next(shape.freedom for shape in broad if shape is not None)
-    shapes = [*broad, *[None] * (j + 1 - len(broad))]
+    freedom = next(shape.freedom for shape in background_components if shape is not None)
+    shapes = [*background_components, *[None] * (j + 1 - len(background_components))]
     shapes[j] = Location(freedom, whole.mean, whole.factor, classes.log_values(rows, prior))
     return tuple(shapes)
 

@@ -83,7 +83,7 @@ def outline(members: Array) -> Outline:
     return Outline(means[0], factor, away**2 * (n + d) * form / ratio, log_determinant)
 
 
-def fit_broad(
+def fit_background_component(
     rows: Array, group: Array, kept: Array, log_own: Array, alpha: float, prior: Prior
 ) -> tuple[tuple[student_t.Location, ...], Array]:
     """Fit the broad terms: the outlines of the classes, and the degrees of freedom, one number for all.
@@ -118,10 +118,12 @@ def fit_broad(
     values = [_values(rows[group == j], prior) for j in range(len(outlines))]
     best, freedom, log_density = -np.inf, least + FREEDOM_ABOVE[-1], log_own
     for tried in least + FREEDOM_ABOVE:
-        broad = np.empty(len(rows))
+        background_components = np.empty(len(rows))
         for j, whole in enumerate(outlines):
-            broad[group == j] = student_t.log_t(whole.square, whole.log_determinant, d, tried) + values[j].left_out
-        left_out = np.logaddexp(log_own, log_weight + broad)
+            background_components[group == j] = (
+                student_t.log_t(whole.square, whole.log_determinant, d, tried) + values[j].left_out
+            )
+        left_out = np.logaddexp(log_own, log_weight + background_components)
         score = left_out[np.isfinite(left_out)].sum()
         if score > best:
             best, freedom, log_density = score, float(tried), left_out
@@ -152,8 +154,8 @@ def log_missing(log_weight: Array) -> Array:
     return np.asarray(np.log1p(-np.exp(log_weight).sum(axis=1)))
 
 
-def add_broad(
-    log_density: Array, broad: tuple[student_t.Location | None, ...], log_weight: Array, rows: Array
+def add_background_component(
+    log_density: Array, background_components: tuple[student_t.Location | None, ...], log_weight: Array, rows: Array
 ) -> Array:
     """Add the broad terms to log class densities of shape (n, J).
 
@@ -161,7 +163,7 @@ def add_broad(
     ----------
     log_density
         Under the kept subclasses, shape (n, J).
-    broad
+    background_components
         Shapes of the terms, J or fewer; ``None``: the class has none.
     log_weight
         Log weights of the kept subclasses, shape (J, K): the broad term takes what they leave.
@@ -169,7 +171,7 @@ def add_broad(
         Homogeneous rows, shape (n, d + 1).
     """
     out = log_density.copy()
-    for j, (shape, missing) in enumerate(zip(broad, log_missing(log_weight), strict=False)):
+    for j, (shape, missing) in enumerate(zip(background_components, log_missing(log_weight), strict=False)):
         if shape is not None:
             out[:, j] = np.logaddexp(out[:, j], missing + student_t.log_student_t(rows, shape))
     return out
@@ -203,7 +205,7 @@ class Known(NamedTuple):
         Evenly spaced quantiles of the leave-one-out log densities of each class, ascending, shape (J, 101).
     location
         Density of the first instance of a new subclass.
-    broad
+    background_components
         Broad terms of the class densities, a Student-t for each class that has one; empty: there are none.
     named
         Identities of subclasses that a person has named: they count whatever their share of the class.
@@ -220,16 +222,16 @@ class Known(NamedTuple):
     epsilon: float
     ranks: Array
     location: student_t.Location = student_t.CONJUGATE
-    broad: tuple[student_t.Location | None, ...] = ()
+    background_components: tuple[student_t.Location | None, ...] = ()
     named: tuple[int, ...] = ()
 
 
 class Densities(NamedTuple):
-    """What the frozen densities need, derived from :class:`Known` once per change.
+    """Terms of the frozen densities, derived from :class:`Known` once per change.
 
     Attributes
     ----------
-    terms
+    student_terms
         With full covariances: the J class densities and, last, that of a new subclass, as sums of Student-t
         densities; else empty.
     log_weight
@@ -238,7 +240,7 @@ class Densities(NamedTuple):
         Trained tables of each class, its weight on the stream's menu, at least 1, shape (J,).
     """
 
-    terms: student_t.Terms
+    student_terms: student_t.StudentTerms
     log_weight: Array
     menu: Array
 
@@ -254,28 +256,28 @@ def densities(known: Known) -> Densities:
     return Densities(student_t.pack(sums, known.prior.n_features, len(known.prior.pseudo)), log_weight, menu)
 
 
-def broad_shapes(known: Known) -> tuple[student_t.Location | None, ...]:
+def background_shapes(known: Known) -> tuple[student_t.Location | None, ...]:
     """Return the broad term of every class; ``None``: it has none, or nobody is left in the class."""
-    shapes = (*known.broad, *[None] * (len(known.size) - len(known.broad)))
+    shapes = (*known.background_components, *[None] * (len(known.size) - len(known.background_components)))
     return tuple(shape if n else None for shape, n in zip(shapes, known.size.tolist(), strict=True))
 
 
-def _terms(known: Known, log_weight: Array) -> list[list[student_t.Term]]:
+def _terms(known: Known, log_weight: Array) -> list[list[student_t.StudentTerm]]:
     """Terms of each class density, its broad term included, and of the density of a new subclass."""
     dishes, prior = known.dishes, known.prior
-    shapes, missing, sums = broad_shapes(known), log_missing(log_weight), []
+    shapes, missing, sums = background_shapes(known), log_missing(log_weight), []
     values = log_table(dishes.counts, prior)
     for j, weights in enumerate(log_weight):
-        terms = []
+        student_terms = []
         for k in np.flatnonzero(np.isfinite(weights)):
             n = float(dishes.size[k])
             head = weights[k] + dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
             power, least = 0.5 * (prior.nu + n + 1.0), 1.0 / (prior.beta + n)
-            terms.append(student_t.Term(dishes.inverse[k], head, power, least, int(k), values[k]))
+            student_terms.append(student_t.StudentTerm(dishes.inverse[k], head, power, least, int(k), values[k]))
         shape = shapes[j]
         if shape is not None:
-            terms.append(student_t.student_t(shape, missing[j]))
-        sums.append(terms)
+            student_terms.append(student_t.student_t(shape, missing[j]))
+        sums.append(student_terms)
     return [*sums, student_t.new_subclass(prior, known.location)]
 
 
@@ -338,7 +340,7 @@ def log_densities(
     """
     columns = len(known.prior.first)
     product = student_t.products(rows, columns) if product is None else product
-    sums, best = student_t.log_sums(frozen.terms, product, places_of(rows, columns))
+    sums, best = student_t.log_sums(frozen.student_terms, product, places_of(rows, columns))
     return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
 
 
@@ -361,8 +363,8 @@ def log_categories(known: Known, frozen: Densities, rows: Array) -> Array:
     return mix(np.ascontiguousarray(logs[:, places].sum(axis=1).T), frozen.log_weight)[0]
 
 
-class Holding(NamedTuple):
-    """What classes are left out of: fields of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
+class ClassFields(NamedTuple):
+    """Fields that leave classes out: those of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
 
     dishes: Dishes
     log_weight: Array
@@ -373,7 +375,7 @@ class Holding(NamedTuple):
 
 
 @kernel
-def leave_one_out(rows: Array, group: Array, dish: Array, holding: Holding) -> Array:
+def leave_one_out(rows: Array, group: Array, dish: Array, holding: ClassFields) -> Array:
     """Log class densities of the training instances, each left out of its own subclass, shape (n, J).
 
     ``rows`` are homogeneous, ``group`` and ``dish`` the class and the kept subclass (-1: a dropped one) of each.
@@ -410,8 +412,10 @@ def unseen(known: Known, frozen: Densities, rows: Array, group: Array, slot: Arr
 
     As the first of a new subclass where nobody else is left. Arguments as for :func:`leave_one_out`.
     """
-    holding = Holding(known.dishes, frozen.log_weight, known.seated, known.size, known.alpha, known.prior)
-    apart = add_broad(leave_one_out(rows, group, slot, holding), broad_shapes(known), frozen.log_weight, rows)
+    holding = ClassFields(known.dishes, frozen.log_weight, known.seated, known.size, known.alpha, known.prior)
+    apart = add_background_component(
+        leave_one_out(rows, group, slot, holding), background_shapes(known), frozen.log_weight, rows
+    )
     found = apart[np.arange(len(rows)), group]
     return np.where(np.isfinite(found), found, log_new(known, rows))
 

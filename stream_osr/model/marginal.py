@@ -24,7 +24,7 @@ from stream_osr.model.student_t import CONJUGATE, Location, log_placed
 
 
 class Statistics(NamedTuple):
-    """What sums up the instances of K subclasses: all that is needed to go on with them.
+    """Sufficient statistics of the instances of K subclasses.
 
     Attributes
     ----------
@@ -134,14 +134,14 @@ def _log_ratios(one: Statistics, others: Statistics, nobody: Array, prior: Prior
     out = np.empty(len(size))
     alone = _log_whole(n, own, values, prior, location)
     for k in range(len(size)):
-        joined, both_of = own + matrix[k] - nobody, n + size[k]
-        out[k] = _log_whole(both_of, joined, values + counts[k], prior, location)
+        merged, both_of = own + matrix[k] - nobody, n + size[k]
+        out[k] = _log_whole(both_of, merged, values + counts[k], prior, location)
         out[k] -= _log_whole(size[k], matrix[k], counts[k], prior, location)
         out[k] -= alone
     return out
 
 
-def pour(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1) -> None:
+def add_statistics(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1) -> None:
     """Put all instances of a single subclass into slot k, or (``sign`` -1) take them out of it."""
     if dishes.size[k] == 0:
         clear(dishes, k, prior)
@@ -158,7 +158,7 @@ def dishes_of(statistics: Statistics, prior: Prior) -> Dishes:
     """Make slots that hold the instances of these subclasses, in their order."""
     dishes = empty_dishes(len(statistics.size), prior)
     for slot in range(len(statistics.size)):
-        pour(dishes, slot, of_slots(statistics, [slot]), prior)
+        add_statistics(dishes, slot, of_slots(statistics, [slot]), prior)
     return dishes
 
 

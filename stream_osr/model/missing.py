@@ -28,7 +28,7 @@ from stream_osr.model.known import Densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.responsibilities import View
 from stream_osr.model.student_t import log_sums, products
-from stream_osr.model.whitening import Space
+from stream_osr.model.whitening import Whitening
 
 NOTHING = -1
 """Pattern of a row of which nothing is missing."""
@@ -36,8 +36,8 @@ OPEN = 1e-9
 """Share of the largest singular value below which missing features leave a direction closed."""
 
 
-class Gaps(NamedTuple):
-    """What is missing of n rows.
+class MissingPattern(NamedTuple):
+    """Missing values of n rows.
 
     Attributes
     ----------
@@ -63,13 +63,13 @@ class Gaps(NamedTuple):
 
 
 @kernel
-def no_gaps(n: int, d: int) -> Gaps:
+def nothing_missing(n: int, d: int) -> MissingPattern:
     """Say that n rows of d dimensions are complete."""
     nowhere = np.empty((0, d + 1))
-    return Gaps(np.full(n, -1), np.zeros((0, d, d)), np.zeros(0, np.int64), np.zeros(n), nowhere, nowhere)
+    return MissingPattern(np.full(n, -1), np.zeros((0, d, d)), np.zeros(0, np.int64), np.zeros(n), nowhere, nowhere)
 
 
-def gaps_of(space: Space, X: Array) -> Gaps:
+def missing_of(whitening: Whitening, X: Array) -> MissingPattern:
     """Find what is missing of the numeric features of raw rows, NaN = missing, shape (n, p).
 
     Examples
@@ -80,40 +80,44 @@ def gaps_of(space: Space, X: Array) -> Gaps:
     >>> gaps.pattern, gaps.rank
     (array([-1,  0,  0]), array([2]))
     """
-    n, d = len(X), space.forward.shape[1]
+    n, d = len(X), whitening.forward.shape[1]
     missing = np.isnan(X)
     some = np.flatnonzero(missing.any(axis=1))
     if not len(some) or not d:
-        return no_gaps(n, d)
+        return nothing_missing(n, d)
     patterns, number = np.unique(missing[some], axis=0, return_inverse=True)
     number = number.ravel()
     basis, rank = np.zeros((len(patterns), d, d)), np.zeros(len(patterns), np.int64)
-    ways = space.forward * np.sqrt((space.backward**2).sum(axis=0))[:, None]  # a standard deviation of each feature
+    ways = (
+        whitening.forward * np.sqrt((whitening.backward**2).sum(axis=0))[:, None]
+    )  # a standard deviation of each feature
     for at, absent in enumerate(patterns):
         _, singular, axes = np.linalg.svd(ways[absent], full_matrices=False)
         rank[at] = int((singular > OPEN * np.linalg.norm(ways)).sum())
         basis[at, : rank[at]] = axes[: rank[at]]
     pattern = np.full(n, NOTHING)
     pattern[some] = np.where(rank[number] > 0, number, NOTHING)
-    return Gaps(pattern, basis, rank, np.zeros(n), *np.empty((2, d + 2, d + 1)))
+    return MissingPattern(pattern, basis, rank, np.zeros(n), *np.empty((2, d + 2, d + 1)))
 
 
-def filled_in(gaps: Gaps, at: Sequence[int]) -> Gaps:
+def filled_in(missing: MissingPattern, at: Sequence[int]) -> MissingPattern:
     """Take what was drawn for some rows as if it had been there; it costs less than to integrate it out."""
-    pattern = gaps.pattern.copy()
+    pattern = missing.pattern.copy()
     pattern[at] = NOTHING
     return (
-        no_gaps(len(pattern), gaps.basis.shape[1]) if (pattern == NOTHING).all() else gaps._replace(pattern=pattern)
+        nothing_missing(len(pattern), missing.basis.shape[1])
+        if (pattern == NOTHING).all()
+        else missing._replace(pattern=pattern)
     )
 
 
-def after(n: int, gaps: Gaps) -> Gaps:
+def after(n: int, missing: MissingPattern) -> MissingPattern:
     """Put n complete rows before those of which something is missing; with room of its own: chains have threads."""
-    return gaps._replace(
-        pattern=np.concatenate([np.full(n, NOTHING), gaps.pattern]),
-        shift=np.concatenate([np.zeros(n), gaps.shift]),
-        room=np.empty_like(gaps.room),
-        apart=np.empty_like(gaps.apart),
+    return missing._replace(
+        pattern=np.concatenate([np.full(n, NOTHING), missing.pattern]),
+        shift=np.concatenate([np.zeros(n), missing.shift]),
+        room=np.empty_like(missing.room),
+        apart=np.empty_like(missing.apart),
     )
 
 
@@ -153,14 +157,14 @@ def gain(power: float, log_det: float, rank: int) -> float:
 
 @kernel
 def open_terms(packed: Array, head: Array, power: Array, basis: Array, rank: int) -> tuple[Array, Array, Array]:
-    """Integrate ``rank`` directions out of M terms (:class:`stream_osr.model.student_t.Terms`).
+    """Integrate ``rank`` directions out of M terms (:class:`stream_osr.model.student_t.StudentTerms`).
 
     Returns
     -------
     Packed forms, heads and powers of the terms that are left.
     """
     width = basis.shape[1] + 1
-    out, heads, powers = np.empty_like(packed), np.empty_like(head), power - 0.5 * rank
+    out, heads, yeo_johnson = np.empty_like(packed), np.empty_like(head), power - 0.5 * rank
     form, v = np.empty((width, width)), np.empty(width)
     for m in range(len(head)):
         line = 0
@@ -174,7 +178,7 @@ def open_terms(packed: Array, head: Array, power: Array, basis: Array, rank: int
             for b in range(a + 1):
                 out[m, line] = form[a, b] if a == b else 2.0 * form[a, b]
                 line += 1
-    return out, heads, powers
+    return out, heads, yeo_johnson
 
 
 @called_kernel
@@ -248,23 +252,23 @@ def complete(form: Array, power: float, x: Array, basis: Array, rng: np.random.G
     return np.asarray(x + drawn @ lifted)
 
 
-def opened(view: View, gaps: Gaps, pattern: int) -> View:
+def with_open_directions(view: View, missing: MissingPattern, pattern: int) -> View:
     """State the terms of a view with what a pattern leaves open integrated out."""
     head, power, least = view.shape
-    packed, head, power = open_terms(view.packed, head, power, gaps.basis[pattern], int(gaps.rank[pattern]))
+    packed, head, power = open_terms(view.packed, head, power, missing.basis[pattern], int(missing.rank[pattern]))
     return view._replace(packed=packed, shape=np.array([head, power, least]))
 
 
 def open_densities(
-    frozen: Densities, view: View, gaps: Gaps, rows: Array, log_density: Array, log_density_new: Array
-) -> tuple[Array, Array, Gaps]:
+    frozen: Densities, view: View, missing: MissingPattern, rows: Array, log_density: Array, log_density_new: Array
+) -> tuple[Array, Array, MissingPattern]:
     """Integrate what is missing out of the frozen densities.
 
     Parameters
     ----------
     frozen, view
         Densities of the known classes and of a new subclass, and all terms of the present state.
-    gaps
+    missing
         What is missing of n rows.
     rows
         Homogeneous, with what was drawn where something is missing, shape (n, C + d + 1).
@@ -276,21 +280,29 @@ def open_densities(
     The log densities without what is missing, on the scale of complete rows, and the gaps with that shift: what is
     drawn for a row adds the same to all of its densities, so that it does not choose between them.
     """
-    log_density, log_density_new, shift = log_density.copy(), log_density_new.copy(), gaps.shift.copy()
-    columns = rows.shape[1] - 1 - gaps.basis.shape[1]
-    for pattern in range(len(gaps.rank)):
-        at = np.flatnonzero(gaps.pattern == pattern)
+    log_density, log_density_new, shift = log_density.copy(), log_density_new.copy(), missing.shift.copy()
+    columns = rows.shape[1] - 1 - missing.basis.shape[1]
+    for pattern in range(len(missing.rank)):
+        at = np.flatnonzero(missing.pattern == pattern)
         if not len(at):
             continue
-        product, terms, places = products(rows[at], columns), frozen.terms, places_of(rows[at], columns)
-        packed, head, power = open_terms(
-            terms.packed, terms.head, terms.power, gaps.basis[pattern], int(gaps.rank[pattern])
+        product, student_terms, places = (
+            products(rows[at], columns),
+            frozen.student_terms,
+            places_of(rows[at], columns),
         )
-        sums, _ = log_sums(terms._replace(packed=packed, head=head, power=power), product, places)
-        whole, part = (weights_of(v, product, places) for v in (view, opened(view, gaps, pattern)))
+        packed, head, power = open_terms(
+            student_terms.packed,
+            student_terms.head,
+            student_terms.power,
+            missing.basis[pattern],
+            int(missing.rank[pattern]),
+        )
+        sums, _ = log_sums(student_terms._replace(packed=packed, head=head, power=power), product, places)
+        whole, part = (weights_of(v, product, places) for v in (view, with_open_directions(view, missing, pattern)))
         shift[at] = np.logaddexp.reduce(whole) - np.logaddexp.reduce(part)
         log_density[at], log_density_new[at] = (sums[:-1] + shift[at]).T, sums[-1] + shift[at]
-    return log_density, log_density_new, gaps._replace(shift=shift)
+    return log_density, log_density_new, missing._replace(shift=shift)
 
 
 def weights_of(view: View, product: Array, places: Array) -> Array:
@@ -302,7 +314,7 @@ def weights_of(view: View, product: Array, places: Array) -> Array:
 
 
 def complete_rows(
-    view: View, rows: Array, gaps: Gaps, rng: np.random.Generator | None, only: range | None = None
+    view: View, rows: Array, missing: MissingPattern, rng: np.random.Generator | None, only: range | None = None
 ) -> Array:
     """Complete whitened rows, shape (n, C + d), by what is there of them.
 
@@ -310,7 +322,7 @@ def complete_rows(
     ----------
     view
         All terms of the present state.
-    rows, gaps
+    rows, missing
         The rows, and what is missing of them.
     rng
         Source of randomness: a term is drawn, then what is missing given that and the rest. ``None``: the most
@@ -320,16 +332,18 @@ def complete_rows(
     """
     out = homogeneous(rows)
     first, last = (0, len(view.packed)) if only is None else (view.first[only.start], view.first[only.stop])
-    d = gaps.basis.shape[1]
+    d = missing.basis.shape[1]
     columns = rows.shape[1] - d
     a, b = np.tril_indices(d + 1)
-    for pattern in range(len(gaps.rank)):
-        at = np.flatnonzero(gaps.pattern == pattern)
+    for pattern in range(len(missing.rank)):
+        at = np.flatnonzero(missing.pattern == pattern)
         if not len(at) or first == last:
             continue
-        basis = gaps.basis[pattern, : gaps.rank[pattern]]
+        basis = missing.basis[pattern, : missing.rank[pattern]]
         places = places_of(out[at], columns)
-        weight = weights_of(opened(view, gaps, pattern), products(out[at], columns), places)[first:last]
+        weight = weights_of(with_open_directions(view, missing, pattern), products(out[at], columns), places)[
+            first:last
+        ]
         if rng is None:
             chosen = weight.argmax(axis=0)
         else:
@@ -343,6 +357,6 @@ def complete_rows(
     return np.ascontiguousarray(out[:, :-1])
 
 
-def is_complete(gaps: Gaps) -> bool:
+def is_complete(missing: MissingPattern) -> bool:
     """Say whether nothing is missing."""
-    return bool((gaps.pattern == NOTHING).all())
+    return bool((missing.pattern == NOTHING).all())

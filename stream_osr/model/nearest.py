@@ -15,7 +15,7 @@ from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis, mahalanobis
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.whitening import Space, between, in_deviations, unwhiten
+from stream_osr.model.whitening import Whitening, in_deviations, raw_difference, unwhiten
 
 
 def typical_rows(dishes: Dishes, prior: Prior) -> Array:
@@ -115,12 +115,12 @@ class Beside(NamedTuple):
     shift: Array
 
 
-def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Space) -> Beside:
+def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, whitening: Whitening) -> Beside:
     """Compare the subclass in ``slot`` of ``dishes`` with the nearest known one."""
     near, theirs, covariance = _compare(dishes, slot, known, frozen)
     mean = near.mean[0]
-    shift = in_deviations(space, mean, theirs, covariance)
-    return Beside(near, unwhiten(space, near.mean)[0], between(space, mean, theirs), shift)
+    shift = in_deviations(whitening, mean, theirs, covariance)
+    return Beside(near, unwhiten(whitening, near.mean)[0], raw_difference(whitening, mean, theirs), shift)
 
 
 def by_distance(dishes: Dishes, slot: int, rows: Array, known: Known) -> Array:

@@ -15,20 +15,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.binary_features import NO_BINARY_FEATURES, BinaryFeatures
 from stream_osr.model.categories import log_table, places_of
 from stream_osr.model.dishes import Dishes, distance_from, log_predictive_without
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, total_of
-from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.franchise import Franchise, StreamState, menu_weight
 from stream_osr.model.gaussian import dot
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.known import N_RANKS, Densities, Known, log_new
 from stream_osr.model.prior import NO_COLUMN, Prior, homogeneous
 from stream_osr.model.student_t import products
-from stream_osr.model.whitening import HORIZON, Space, write_places
+from stream_osr.model.whitening import HORIZON, Whitening, write_places
 
 
-class Asked(NamedTuple):
+class QueryRows(NamedTuple):
     """The n rows that are asked about, alike for all states.
 
     Attributes
@@ -42,16 +42,16 @@ class Asked(NamedTuple):
     product: Array
 
 
-def asked(rows: Array, prior: Prior) -> Asked:
+def query_rows(rows: Array, prior: Prior) -> QueryRows:
     """Prepare whitened rows of shape (n, d)."""
     instances = homogeneous(rows)
-    return Asked(instances, products(instances, len(prior.first)))
+    return QueryRows(instances, products(instances, len(prior.first)))
 
 
-def cells_of(
+def responsibilities_of(
     known: Known,
     state: StreamState,
-    rows: Asked,
+    rows: QueryRows,
     log_density: Array,
     log_density_new: Array | None = None,
     *,
@@ -80,12 +80,12 @@ def cells_of(
     n = len(log_density)
     fresh = log_new(known, rows.rows) if log_density_new is None else log_density_new
     part_of = np.full(n, -1) if subclass is None else subclass
-    said = Said(log_density, fresh, part_of, np.full(n, weight, float))
+    said = QueryDensities(log_density, fresh, part_of, np.full(n, weight, float))
     return weigh(state, rows, said, known.prior)
 
 
-class Said(NamedTuple):
-    """What is said of the n rows that are asked about, state by state.
+class QueryDensities(NamedTuple):
+    """Densities and seats of the n query rows, state by state.
 
     Attributes
     ----------
@@ -147,25 +147,30 @@ def place_of(ids: Array, key: int) -> int:
 
 
 @kernel
-def weigh(state: StreamState, asked: Asked, said: Said, prior: Prior) -> Array:
+def weigh(state: StreamState, query: QueryRows, densities: QueryDensities, prior: Prior) -> Array:
     """Do what :func:`cells_of` does; all that it leaves open is said."""
-    out = np.empty((len(said.weight), len(state.franchise.menu) + 1))
-    weigh_into(out, state, terms_of(state.dishes, prior), asked, said, prior)
+    out = np.empty((len(densities.weight), len(state.franchise.menu) + 1))
+    weigh_into(out, state, terms_of(state.dishes, prior), query, densities, prior)
     return out
 
 
 @kernel
 def weigh_into(
-    out: Array, state: StreamState, terms: tuple[Array, Array, Array, Array], asked: Asked, said: Said, prior: Prior
+    out: Array,
+    state: StreamState,
+    student_terms: tuple[Array, Array, Array, Array],
+    query: QueryRows,
+    densities: QueryDensities,
+    prior: Prior,
 ) -> None:
-    """Write what :func:`weigh` returns; ``terms`` are those of the emerging subclasses (:func:`terms_of`)."""
-    franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, asked.rows
+    """Write what :func:`weigh` returns; ``student_terms`` are those of the emerging subclasses (:func:`terms_of`)."""
+    franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, query.rows
     emerging, log_seats, share = (
-        _log_emerging(dishes, terms, asked, prior),
+        _log_emerging(dishes, student_terms, query, prior),
         log_seats_of(franchise),
         share_of_menu(franchise),
     )
-    log_density, log_density_new, subclass, weight = said
+    log_density, log_density_new, subclass, weight = densities
     (n, n_classes), count = log_density.shape, len(log_seats)
     room = np.empty(count, np.int64)
     for i in range(n):
@@ -192,10 +197,12 @@ def weigh_into(
 
 
 @kernel
-def _log_emerging(dishes: Dishes, terms: tuple[Array, Array, Array, Array], asked: Asked, prior: Prior) -> Array:
+def _log_emerging(
+    dishes: Dishes, student_terms: tuple[Array, Array, Array, Array], query: QueryRows, prior: Prior
+) -> Array:
     """Log density of each row under each of K subclasses, shape (n, K)."""
-    packed, head, power, least = terms
-    value = asked.product @ packed.T
+    packed, head, power, least = student_terms
+    value = query.product @ packed.T
     n, count = value.shape
     for i in range(n):
         for k in range(count):
@@ -206,7 +213,7 @@ def _log_emerging(dishes: Dishes, terms: tuple[Array, Array, Array, Array], aske
             value[i, k] = head[k] - power[k] * value[i, k]
     columns = prior.first.shape[0]
     if columns > 0:
-        places, logs = places_of(asked.rows, columns), log_table(dishes.counts, prior)
+        places, logs = places_of(query.rows, columns), log_table(dishes.counts, prior)
         for i in range(n):
             for c in range(columns):
                 for k in range(count):
@@ -269,18 +276,18 @@ class View(NamedTuple):
     Attributes
     ----------
     fill, center, forward
-        Map to whitened coordinates (:class:`stream_osr.model.whitening.Space`).
+        Map to whitened coordinates (:class:`stream_osr.model.whitening.Whitening`).
     packed
-        As in :class:`stream_osr.model.student_t.Terms`, shape (M, (d + 1) (d + 2) / 2).
+        As in :class:`stream_osr.model.student_t.StudentTerms`, shape (M, (d + 1) (d + 2) / 2).
     shape
         Head, power and least form of each term, shape (3, M).
     first
         First term of each sum, and M, shape (J + 2,).
     values
         Log probability of each place of the categories under each term, shape (M, V).
-    columns, places, flags, open
+    columns, places, binary_features, open
         Raw features that are categories, the places of each, and those in which a new value says nothing
-        (:class:`stream_osr.model.whitening.Space`).
+        (:class:`stream_osr.model.whitening.Whitening`).
     """
 
     fill: Array
@@ -292,28 +299,45 @@ class View(NamedTuple):
     values: Array
     columns: Array
     places: Array
-    flags: Flags
+    binary_features: BinaryFeatures
     open: Array
 
 
-def view(known: Known, frozen: Densities, state: StreamState, space: Space | None = None, shift: float = 0.0) -> View:
+def view(
+    known: Known, frozen: Densities, state: StreamState, whitening: Whitening | None = None, shift: float = 0.0
+) -> View:
     """State the weight of each known class and of all else, its log odds shifted; full covariances only.
 
     Without a space it is for whitened rows.
     """
-    terms, n_classes, log_seats = frozen.terms, len(known.size), log_seats_of(state.franchise)
-    (packed, emerging, power, least), values = terms_of(state.dishes, known.prior), terms.values
+    student_terms, n_classes, log_seats = frozen.student_terms, len(known.size), log_seats_of(state.franchise)
+    (packed, emerging, power, least), values = terms_of(state.dishes, known.prior), student_terms.values
     values = np.concatenate([values, log_table(state.dishes.counts, known.prior)])
-    first = terms.first.copy()
+    first = student_terms.first.copy()
     first[-1] += len(emerging)
-    head = terms.head + np.repeat(np.append(log_seats[:n_classes], log_seats[-1]), np.diff(terms.first))
+    head = student_terms.head + np.repeat(
+        np.append(log_seats[:n_classes], log_seats[-1]), np.diff(student_terms.first)
+    )
     head = np.concatenate([head, emerging + log_seats[n_classes:-1]])
-    head[terms.first[-2] :] += shift
-    shape = np.array([head, np.concatenate([terms.power, power]), np.concatenate([terms.least, least])])
-    laid = np.concatenate([terms.packed, packed]), shape, first, values
-    if space is None:
-        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN, NO_FLAGS, NO_COLUMN)
-    return View(space.fill, space.center, space.forward, *laid, space.columns, space.places, space.flags, space.open)
+    head[student_terms.first[-2] :] += shift
+    shape = np.array(
+        [head, np.concatenate([student_terms.power, power]), np.concatenate([student_terms.least, least])]
+    )
+    laid = np.concatenate([student_terms.packed, packed]), shape, first, values
+    if whitening is None:
+        return View(
+            np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN, NO_BINARY_FEATURES, NO_COLUMN
+        )
+    return View(
+        whitening.fill,
+        whitening.center,
+        whitening.forward,
+        *laid,
+        whitening.columns,
+        whitening.places,
+        whitening.binary_features,
+        whitening.open,
+    )
 
 
 @kernel
@@ -401,7 +425,7 @@ def weigh_terms(raw: Array, view: View, x: Array, product: Array, value: Array, 
     log_each(value)
     for m in range(count):
         value[m] = head[m] - power[m] * value[m]
-    write_places(raw, view.columns, view.places, view.flags, places, view.open)
+    write_places(raw, view.columns, view.places, view.binary_features, places, view.open)
     for c in range(len(places)):
         for m in range(count):
             value[m] += view.values[m, places[c]]

@@ -14,13 +14,13 @@ from stream_osr.model import franchise as restaurant
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.missing import Gaps, after, no_gaps, open_densities
+from stream_osr.model.missing import MissingPattern, after, nothing_missing, open_densities
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
-from stream_osr.model.moves.likelihood import Sitting
+from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.prior import Prior, homogeneous, width_of
-from stream_osr.model.responsibilities import Asked, asked, view
+from stream_osr.model.responsibilities import QueryRows, query_rows, view
 
 SPARE = 16
 """Free slots for subclasses that a batch starts with, beside one for every so many of its instances (below)."""
@@ -30,7 +30,7 @@ GUESTS_PER_PROPOSAL = 16
 
 
 class Settings(NamedTuple):
-    """How the stream is sampled.
+    """Sampling settings of the stream.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """What a step found out about the b instances of its batch.
+    """Result of a step for the b instances of its batch.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def open_stream(known: Known, frozen: Densities) -> restaurant.StreamState:
     return restaurant.derive(begun, frozen.menu)
 
 
-class Arrived(NamedTuple):
+class BatchInput(NamedTuple):
     """The n guests of the window and the batch, those at the door last.
 
     Attributes
@@ -109,7 +109,7 @@ class Arrived(NamedTuple):
         Their homogeneous rows, shape (n, d + 1), and the products of the coordinates of these, with full covariances.
     log_density, log_density_new
         Their log densities under the known classes, shape (n, J), and a new subclass, shape (n,).
-    gaps
+    missing
         What is missing of them.
     """
 
@@ -117,13 +117,13 @@ class Arrived(NamedTuple):
     product: Array
     log_density: Array
     log_density_new: Array
-    gaps: Gaps
+    missing: MissingPattern
 
 
-def guests_of(state: restaurant.StreamState, rows: Array, prior: Prior) -> Asked:
+def guests_of(state: restaurant.StreamState, rows: Array, prior: Prior) -> QueryRows:
     """Prepare the guests of a step: those of the window, then whitened rows of shape (b, d)."""
     first = len(state.window.rows)
-    return asked(np.concatenate([state.window.rows[:, :-1], rows]) if first else rows, prior)
+    return query_rows(np.concatenate([state.window.rows[:, :-1], rows]) if first else rows, prior)
 
 
 def step(
@@ -133,8 +133,8 @@ def step(
     rows: Array,
     rng: Generator,
     settings: Settings,
-    gaps: Gaps | None = None,
-    guests: Asked | None = None,
+    missing: MissingPattern | None = None,
+    query: QueryRows | None = None,
     gain: Array | None = None,
 ) -> tuple[restaurant.StreamState, BatchResult]:
     """Seat one micro-batch.
@@ -151,10 +151,10 @@ def step(
         Source of randomness, derived from the seed and the number of the batch.
     settings
         Sweeps, window, half-life.
-    gaps
+    missing
         What is missing of the rows, whatever stands there: it is integrated out where they are seated, with full
         covariances. Statistics take what stands there.
-    guests
+    query
         What :func:`guests_of` makes of state and rows, if it is at hand.
     gain
         By how much more likely the guests are under the known classes given those before them, shape (w + b,);
@@ -165,16 +165,16 @@ def step(
     The next state, and what was found out about the batch.
     """
     first = len(state.window.rows)
-    everyone, product = guests_of(state, rows, known.prior) if guests is None else guests
+    everyone, product = guests_of(state, rows, known.prior) if query is None else query
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
     if gain is not None:
         log_density += gain[:, None]
-    arrived = Arrived(everyone, product, log_density, log_density_new, no_gaps(0, 0))
-    if gaps is not None and len(gaps.rank):
+    arrived = BatchInput(everyone, product, log_density, log_density_new, nothing_missing(0, 0))
+    if missing is not None and len(missing.rank):
         weighed = view(known, frozen, state)
-        opened = open_densities(frozen, weighed, after(first, gaps), everyone, log_density, log_density_new)
-        arrived = Arrived(everyone, product, *opened)
-        log_density, log_density_new = opened[:2]
+        new_tables = open_densities(frozen, weighed, after(first, missing), everyone, log_density, log_density_new)
+        arrived = BatchInput(everyone, product, *new_tables)
+        log_density, log_density_new = new_tables[:2]
     randomness = rng.bit_generator.state
     spare = SPARE + len(rows) // INSTANCES_PER_SLOT
     while True:
@@ -210,7 +210,7 @@ def seat_batch(
     rng: Generator,
     state: restaurant.StreamState,
     trained: Array,
-    arrived: Arrived,
+    arrived: BatchInput,
     prior: Prior,
     settings: Settings,
     spare: int,
@@ -234,14 +234,16 @@ def seat_batch(
     each guest of the window before, shape (w,). If the slots ran out everything but the state is empty, which is
     the one before.
     """
-    rows, product, log_density, log_density_new, gaps = arrived
+    rows, product, log_density, log_density_new, missing = arrived
     n, n_classes = log_density.shape
     first = len(state.window.weight)
     guests, franchise, dishes = restaurant.lay_tables(state, rows, n - first, prior, spare)
     weights = np.empty(len(franchise.menu) + 1)
-    sitting = Sitting(guests, franchise, dishes, prior, log_density, log_density_new, False, weights, gaps)
+    sampler_state = SamplerState(
+        guests, franchise, dishes, prior, log_density, log_density_new, False, weights, missing
+    )
     proposals, fading = -(-(n - first) // GUESTS_PER_PROPOSAL), np.isfinite(settings.half_life)
-    probabilities = sweep_batch(rng, first, settings.sweeps, proposals, fading, sitting, product)
+    probabilities = sweep_batch(rng, first, settings.sweeps, proposals, fading, sampler_state, product)
     if franchise.overflow[0]:
         nobody = np.zeros(0, np.int64)
         return state, np.zeros((0, 0)), nobody, nobody
@@ -278,10 +280,10 @@ def immediate(known: Known, frozen: Densities, state: restaurant.StreamState, ro
         np.empty(len(state.franchise.menu) + 1),
     )
     seats = state.franchise, state.dishes, known.prior
-    sitting = Sitting(guests, *seats, log_density, log_density_new, False, weights, no_gaps(0, 0))
+    sampler_state = SamplerState(guests, *seats, log_density, log_density_new, False, weights, nothing_missing(0, 0))
     out = np.empty((len(rows), n_classes + 1))
     for i in range(len(rows)):
-        total = weigh_dishes(i, restaurant.CLOSED, sitting)
+        total = weigh_dishes(i, restaurant.CLOSED, sampler_state)
         out[i, :n_classes] = weights[:n_classes] / total
         out[i, n_classes] = weights[n_classes:].sum() / total
     return out

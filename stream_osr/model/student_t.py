@@ -32,7 +32,7 @@ from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import NO_VALUE, Prior
 
 
-class Terms(NamedTuple):
+class StudentTerms(NamedTuple):
     """M weighted Student-t densities; those of one sum lie side by side.
 
     Attributes
@@ -62,7 +62,7 @@ class Terms(NamedTuple):
     values: Array
 
 
-class Term(NamedTuple):
+class StudentTerm(NamedTuple):
     """One weighted Student-t: form Q of shape (d + 1, d + 1) and the fields of :class:`Terms`."""
 
     form: Array
@@ -73,19 +73,19 @@ class Term(NamedTuple):
     values: Array = NO_VALUE
 
 
-def pack(sums: list[list[Term]], n_features: int, places: int = 0) -> Terms:
+def pack(sums: list[list[StudentTerm]], n_features: int, places: int = 0) -> StudentTerms:
     """Lay the terms of each sum side by side; all have log probabilities of so many places."""
-    terms = [term for each in sums for term in each]
+    student_terms = [term for each in sums for term in each]
     a, b = np.tril_indices(n_features + 1)
-    packed = np.array([term.form[a, b] for term in terms]).reshape(len(terms), len(a))
-    return Terms(
+    packed = np.array([term.form[a, b] for term in student_terms]).reshape(len(student_terms), len(a))
+    return StudentTerms(
         packed * np.where(a == b, 1.0, 2.0),
-        np.array([term.head for term in terms], dtype=float),
-        np.array([term.power for term in terms], dtype=float),
-        np.array([term.least for term in terms], dtype=float),
+        np.array([term.head for term in student_terms], dtype=float),
+        np.array([term.power for term in student_terms], dtype=float),
+        np.array([term.least for term in student_terms], dtype=float),
         np.cumsum([0, *(len(each) for each in sums)]),
-        np.array([term.subclass for term in terms], dtype=np.int64),
-        np.array([term.values for term in terms], dtype=float).reshape(len(terms), places),
+        np.array([term.subclass for term in student_terms], dtype=np.int64),
+        np.array([term.values for term in student_terms], dtype=float).reshape(len(student_terms), places),
     )
 
 
@@ -109,12 +109,12 @@ def products(rows: Array, columns: int = 0) -> Array:
 
 
 @kernel
-def log_sums(terms: Terms, product: Array, places: Array) -> tuple[Array, Array]:
+def log_sums(student_terms: StudentTerms, product: Array, places: Array) -> tuple[Array, Array]:
     """Logarithms of the sums of densities, and the subclass that contributes most.
 
     Parameters
     ----------
-    terms
+    student_terms
         M terms in S sums.
     product
         :func:`products` of the n homogeneous rows.
@@ -125,25 +125,25 @@ def log_sums(terms: Terms, product: Array, places: Array) -> tuple[Array, Array]
     -------
     Log densities, minus infinity for an empty sum, and subclasses (0 if the sum has none), both of shape (S, n).
     """
-    n, count = product.shape[0], terms.first.shape[0] - 1
-    value = terms.packed @ product.T
+    n, count = product.shape[0], student_terms.first.shape[0] - 1
+    value = student_terms.packed @ product.T
     for m in range(value.shape[0]):
-        least = terms.least[m]
+        least = student_terms.least[m]
         for i in range(n):
             value[m, i] = 1.0 + max(value[m, i], least)
     log_each(value.reshape(value.size))
     for m in range(value.shape[0] if places.shape[0] > 0 else 0):
-        weight = 1.0 / terms.power[m]  # what follows is multiplied by the power, and subtracted
+        weight = 1.0 / student_terms.power[m]  # what follows is multiplied by the power, and subtracted
         for c in range(places.shape[0]):
             for i in range(n):
-                value[m, i] -= weight * terms.values[m, places[c, i]]
+                value[m, i] -= weight * student_terms.values[m, places[c, i]]
     out = np.full((count, n), -np.inf)
     best = np.zeros((count, n), np.int64)
     lead = np.empty(n)
     for s in range(count):
         lead[:] = -np.inf
-        for m in range(terms.first[s], terms.first[s + 1]):
-            head, power, subclass = terms.head[m], terms.power[m], terms.subclass[m]
+        for m in range(student_terms.first[s], student_terms.first[s + 1]):
+            head, power, subclass = student_terms.head[m], student_terms.power[m], student_terms.subclass[m]
             for i in range(n):
                 v = head - power * value[m, i]
                 value[m, i] = v
@@ -151,16 +151,16 @@ def log_sums(terms: Terms, product: Array, places: Array) -> tuple[Array, Array]
                 better = v > lead[i] and subclass >= 0
                 lead[i] = v if better else lead[i]
                 best[s, i] = subclass if better else best[s, i]
-        for m in range(terms.first[s], terms.first[s + 1]):
+        for m in range(student_terms.first[s], student_terms.first[s + 1]):
             for i in range(n):
                 value[m, i] -= out[s, i]
     exp_each(value.reshape(value.size))
     total = np.empty(n)
     for s in range(count):
-        if terms.first[s] == terms.first[s + 1]:
+        if student_terms.first[s] == student_terms.first[s + 1]:
             continue
         total[:] = 0.0
-        for m in range(terms.first[s], terms.first[s + 1]):
+        for m in range(student_terms.first[s], student_terms.first[s + 1]):
             for i in range(n):
                 total[i] += value[m, i]
         log_each(total)
@@ -251,7 +251,7 @@ def log_student_t(rows: Array, location: Location) -> Array:
     return out + categories.log_of_each(location.values, rows, columns) if len(location.values) else out
 
 
-def student_t(shape: Location, log_weight: float) -> Term:
+def student_t(shape: Location, log_weight: float) -> StudentTerm:
     """State a weighted Student-t as a quadratic form in homogeneous coordinates."""
     d = len(shape.mean)
     precision = shape.factor.T @ shape.factor / shape.freedom
@@ -261,10 +261,10 @@ def student_t(shape: Location, log_weight: float) -> Term:
     form[d, d] = shape.mean @ precision @ shape.mean
     log_determinant = -2.0 * np.log(np.diag(shape.factor)).sum()
     head = log_weight + float(log_t(np.zeros(1), log_determinant, d, shape.freedom)[0])
-    return Term(form, head, 0.5 * (shape.freedom + d), 0.0, values=shape.values)
+    return StudentTerm(form, head, 0.5 * (shape.freedom + d), 0.0, values=shape.values)
 
 
-def new_subclass(prior: Prior, location: Location) -> list[Term]:
+def new_subclass(prior: Prior, location: Location) -> list[StudentTerm]:
     """Terms of the density of the first instance of a new subclass; full covariances only."""
     d = prior.n_features
     form = np.diag(np.append(np.full(d, 1.0 / prior.psi), 1.0 / prior.beta))
@@ -272,10 +272,10 @@ def new_subclass(prior: Prior, location: Location) -> list[Term]:
     at_origin = float(log_prior_densities(np.append(np.zeros(d), 1.0)[None], 0, prior)[0])
     head, base = at_origin + power * math.log1p(1.0 / prior.beta), categories.log_base(prior)
     if location.freedom == 0.0:
-        return [Term(form, head, power, 1.0 / prior.beta, values=base)]
+        return [StudentTerm(form, head, power, 1.0 / prior.beta, values=base)]
     return [
         student_t(location, math.log1p(-CONJUGATE_SHARE))._replace(values=base),
-        Term(form, head + math.log(CONJUGATE_SHARE), power, 1.0 / prior.beta, values=base),
+        StudentTerm(form, head + math.log(CONJUGATE_SHARE), power, 1.0 / prior.beta, values=base),
     ]
 
 
@@ -329,7 +329,7 @@ def fit_location(rows: Array, group: Array) -> Location:
     return Location(float(FREEDOM[at]), mean, np.ascontiguousarray(factor))
 
 
-def share_in_company(rows: Array, group: Array, prior: Prior, location: Location) -> float:
+def share_among_neighbours(rows: Array, group: Array, prior: Prior, location: Location) -> float:
     """Find out how many instances are likelier beside one of their class than as the first of a new subclass.
 
     Where it is few, each instance of a new class would begin a subclass of its own: in many dimensions a second

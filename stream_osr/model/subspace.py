@@ -1,4 +1,4 @@
-"""Which directions of the features carry the model: chosen from the training instances, whatever the units.
+"""Choice of the feature directions that carry the model, from the training instances, whatever the units.
 
 Three things a table can have too much of. Features that nearly always have the same value: their variance is an
 accident of few instances, and a Gaussian takes the next accident for something new. They share one coordinate, the
@@ -30,7 +30,7 @@ from stream_osr.model.prior import NO_COLUMN
 FOLDS = 3
 """Parts of the known instances: one is asked about, the others are what the classes are known by."""
 MOST_CLASSES = 20
-MOST_ASKED = 500
+MOST_QUERIES = 500
 """Classes that are left out, and instances that are asked about, at most."""
 RIDGE = 1e-6
 """Share of the total variances that is added to the covariance."""
@@ -38,7 +38,7 @@ LEAST_VARIANCE = 1e-200
 """Added too: where all rows are the same, squares of distances are numbers still."""
 
 
-def told_apart(rows: Array, group: Array, ranks: Sequence[int]) -> Array:
+def recall_left_out(rows: Array, group: Array, ranks: Sequence[int]) -> Array:
     """Leave each class out and tell it from the others, in the first coordinates alone.
 
     An instance is as new as the nearest class is far.
@@ -78,7 +78,7 @@ def told_apart(rows: Array, group: Array, ranks: Sequence[int]) -> Array:
     areas = np.full((len(ranks), len(left_out), FOLDS), np.nan)
     for fold in range(FOLDS):
         for at, j in enumerate(left_out.tolist()):
-            asked = rng.permutation(np.flatnonzero((group == j) | (part == fold)))[:MOST_ASKED]
+            asked = rng.permutation(np.flatnonzero((group == j) | (part == fold)))[:MOST_QUERIES]
             new, rest = group[asked] == j, (group != j) & (part != fold)
             if new.all() or not new.any() or rest.sum() <= len(np.unique(group[rest])):
                 continue
@@ -140,11 +140,11 @@ TIMED, LEAST_TIMED = 0.99, 16
 
 
 class Plan(NamedTuple):
-    """What becomes of each feature, and how many directions are kept.
+    """Treatment of each feature, and the number of directions kept.
 
     Attributes
     ----------
-    telling
+    informative
         Features that the axes are made of, shape (q,).
     axes
         How many principal axes they have.
@@ -163,7 +163,7 @@ class Plan(NamedTuple):
         that were tried: mean area under the ROC curve. NaN: there was nothing to choose.
     """
 
-    telling: Array
+    informative: Array
     axes: int
     rare: Array
     weight: Array
@@ -184,7 +184,7 @@ class Plan(NamedTuple):
     @property
     def everything(self) -> bool:
         """Each feature is a direction of its own: nothing is left out."""
-        return self.rank == len(self.telling) and not len(self.rare) + len(self.copies) + len(self.clocks)
+        return self.rank == len(self.informative) and not len(self.rare) + len(self.copies) + len(self.clocks)
 
 
 class Directions(NamedTuple):
@@ -234,7 +234,7 @@ def make_plan(X: Array, group: Array, order: Array | None = None) -> Plan:
     ranks = _numbers(min(axes.shape[1], MOST), min(FEW, int(freedom / PLENTY)))
     chosen = (0, math.nan, math.nan)
     if ranks:
-        chosen = _choose(ranks, told_apart(scaled[:, telling] @ axes[:, : ranks[-1]], group, ranks), freedom)
+        chosen = _choose(ranks, recall_left_out(scaled[:, telling] @ axes[:, : ranks[-1]], group, ranks), freedom)
     rare, at = np.flatnonzero(rare & ~copies), np.flatnonzero(copies)
     unit = units(X)[telling]
     weight, least = _unusual(X[:, rare], float(np.median(unit)) if len(unit) else 1.0)
@@ -291,13 +291,13 @@ def follow(plan: Plan, X: Array) -> Directions:
     p = X.shape[1]
     if plan.everything:
         return Directions(np.eye(p), np.eye(p), np.zeros(p))
-    scaled, unit = in_units(X)[:, plan.telling], units(X)[plan.telling]
+    scaled, unit = in_units(X)[:, plan.informative], units(X)[plan.informative]
     axes = principal_axes(scaled)[:, : plan.rank]
     count = axes.shape[1]
     wide = count + (len(plan.rare) > 0)
     basis, back, least = np.zeros((p, wide)), np.zeros((wide, p)), np.zeros(wide)
-    basis[plan.telling, :count] = axes / unit[:, None]
-    back[:count, plan.telling] = axes.T * unit
+    basis[plan.informative, :count] = axes / unit[:, None]
+    back[:count, plan.informative] = axes.T * unit
     if len(plan.rare):
         basis[plan.rare, -1], least[-1] = plan.weight, plan.least
         back[-1, plan.rare] = _features_of(X[:, plan.rare], plan.weight)

@@ -11,14 +11,22 @@ from stream_osr.model import franchise as restaurant
 from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishes, log_constant
 from stream_osr.model.gaussian import invert
 from stream_osr.model.jit import Array
-from stream_osr.model.known import N_RANKS, Holding, Known, add_broad, densities, fit_broad, leave_one_out
-from stream_osr.model.missing import no_gaps
+from stream_osr.model.known import (
+    N_RANKS,
+    ClassFields,
+    Known,
+    add_background_component,
+    densities,
+    fit_background_component,
+    leave_one_out,
+)
+from stream_osr.model.missing import nothing_missing
 from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, Grid, draw_concentrations, draw_prior
-from stream_osr.model.moves.likelihood import Sitting
+from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.sweeps import sweep_groups
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import CONJUGATE, Location, log_new_densities
-from stream_osr.model.whitening import Space
+from stream_osr.model.whitening import Whitening
 
 SPARE = 64
 
@@ -93,7 +101,7 @@ def sweep(
     while True:
         out = copy_seating(seating, spare)
         weights = np.empty(len(out.franchise.menu) + 1)
-        sweep_groups(rng, Sitting(*out, prior, log_frozen, log_new, exclusive, weights, no_gaps(0, 0)))
+        sweep_groups(rng, SamplerState(*out, prior, log_frozen, log_new, exclusive, weights, nothing_missing(0, 0)))
         if not out.franchise.overflow[0]:
             return out
         rng.bit_generator.state = state
@@ -103,7 +111,7 @@ def sweep(
 class Training(NamedTuple):
     """Result of the training sweeps: the space they ended in , base measure, seats."""
 
-    space: Space
+    whitening: Whitening
     prior: Prior
     seating: Seating
     location: Location = CONJUGATE
@@ -112,7 +120,7 @@ class Training(NamedTuple):
 def train(
     rows: Array,
     group: Array,
-    space: Space,
+    whitening: Whitening,
     prior: Prior,
     rng: np.random.Generator,
     *,
@@ -129,7 +137,7 @@ def train(
         Whitened rows, shape (n, C + d).
     group
         Class of each, 0 to J - 1, shape (n,).
-    space
+    whitening
         Where the rows live.
     prior
         Base measure.
@@ -156,7 +164,7 @@ def train(
         seating = sweep(seating, prior, rng, exclusive=True, log_new=log_new)
         if progress is not None:
             progress(number + 1)
-    return Training(space, prior, seating, location)
+    return Training(whitening, prior, seating, location)
 
 
 def spread(group: Array, rng: np.random.Generator) -> Array:
@@ -189,7 +197,9 @@ def dish_of_guests(seating: Seating) -> Array:
     return np.asarray(seating.franchise.table_dish[seating.guests.table])
 
 
-def summarize(training: Training, epsilon: float, broad: bool = False, effective: float = 1.0) -> tuple[Known, Array]:
+def summarize(
+    training: Training, epsilon: float, background_components: bool = False, effective: float = 1.0
+) -> tuple[Known, Array]:
     """Sum up the seats: drop subclasses below the share epsilon, keep statistics and tables of the rest.
 
     Parameters
@@ -198,7 +208,7 @@ def summarize(training: Training, epsilon: float, broad: bool = False, effective
         Where the sweeps ended.
     epsilon
         The least share of its class that a subclass needs.
-    broad
+    background_components
         Add a broad term to each class density.
     effective
         Number of independent instances that say as much as one training instance: the statistics of the subclasses
@@ -236,14 +246,14 @@ def summarize(training: Training, epsilon: float, broad: bool = False, effective
     position = np.full(n_dishes, -1)
     position[order] = np.arange(len(order))
     frozen = densities(known)
-    holding = Holding(known.dishes, frozen.log_weight, known.seated, size, known.alpha, prior)
+    holding = ClassFields(known.dishes, frozen.log_weight, known.seated, size, known.alpha, prior)
     log_density = leave_one_out(guests.rows, guests.group, position[dish], holding)
     own = log_density[np.arange(len(dish)), guests.group]
-    if broad:
+    if background_components:
         described = holds[guests.group, dish]
-        shapes, own = fit_broad(guests.rows[:, :-1], guests.group, described, own, known.alpha, prior)
-        known = known._replace(broad=shapes)
-        log_density = add_broad(log_density, shapes, frozen.log_weight, guests.rows)
+        shapes, own = fit_background_component(guests.rows[:, :-1], guests.group, described, own, known.alpha, prior)
+        known = known._replace(background_components=shapes)
+        log_density = add_background_component(log_density, shapes, frozen.log_weight, guests.rows)
         log_density[np.arange(len(dish)), guests.group] = own
     own = np.where(np.isfinite(own), own, log_new_densities(guests.rows, prior, training.location))
     levels = np.linspace(0.0, 1.0, N_RANKS)

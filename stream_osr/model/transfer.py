@@ -1,8 +1,8 @@
 """One trained model after another: the stream's subclasses in the coordinates and among the classes of the next.
 
 Both whiten rows by affine maps, so what is a plain sum of products in one model's coordinates is one in the other's:
-nothing is estimated anew. Where they bend features in other ways (:mod:`stream_osr.model.powers`) a row goes the way
-exactly, and a subclass as if it were straight about its mean. Known classes that follow their instances are
+nothing is estimated anew. Where they bend features in other ways (:mod:`stream_osr.model.yeo_johnson`) a row goes
+the way exactly, and a subclass as if it were straight about its mean. Known classes that follow their instances are
 translated as they are.
 """
 
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.binary_features import BinaryFeatures, each_flag
 from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, log_predictive
 from stream_osr.model.edit import rewrite, with_tables
-from stream_osr.model.flags import Flags, each_flag
 from stream_osr.model.franchise import CLOSED, StreamState
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.marginal import Statistics, both, dishes_of, of_nobody, of_slots, settle
-from stream_osr.model.powers import Powers, bend, slopes, unbend
 from stream_osr.model.prior import NO_COLUMN, Prior, homogeneous, same_prior
-from stream_osr.model.whitening import Space, numeric
+from stream_osr.model.whitening import Whitening, numeric
+from stream_osr.model.yeo_johnson import YeoJohnson, bend, slopes, unbend
 
 OTHER = 1 << 30
 """In the place of the number of a value that is none here."""
@@ -35,15 +35,15 @@ says, and parts of it win by little (``tests/test_succession.py``, on LETTER and
 NOTHING = np.zeros((0, 0))
 
 
-class Origin(NamedTuple):
-    """Where a category comes from: its number among those of another model, and what the values of that are here."""
+class CategoryOrigin(NamedTuple):
+    """Origin of a category: its number in another model, and the numbers of its values in this one."""
 
     category: int
     numbers: Array
 
 
-class Bends(NamedTuple):
-    """What the maps of two models bend, and the way between: of features in the order of the second.
+class TransformChange(NamedTuple):
+    """Change between the transforms of two models, for features in the order of the second.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class Bends(NamedTuple):
         Its whitened row in the second: ``(x - other_center) @ forward``.
     """
 
-    old: Powers
-    new: Powers
+    old: YeoJohnson
+    new: YeoJohnson
     center: Array
     backward: Array
     other_center: Array
@@ -75,7 +75,7 @@ class Bends(NamedTuple):
         return matrix, self.of(z[None])[0] - z @ matrix
 
 
-class Passage(NamedTuple):
+class CoordinateMap(NamedTuple):
     """Affine map ``z' = z @ matrix + offset`` from whitened coordinates to those of another model.
 
     Attributes
@@ -103,7 +103,7 @@ class Passage(NamedTuple):
     places: Array = NO_COLUMN
     begins: Array = NO_COLUMN
     missing: Array = NOTHING
-    bends: Bends | None = None
+    bends: TransformChange | None = None
 
     def of(self, rows: Array) -> Array:
         """Take whitened rows, shape (n, C + d), to the other coordinates, shape (n, C + e)."""
@@ -117,7 +117,7 @@ class Passage(NamedTuple):
         there[:, had] = self.places[rows[:, self.columns[had]].astype(np.int64)]
         return np.hstack([there, moved])
 
-    def about(self, z: Array) -> Passage:
+    def about(self, z: Array) -> CoordinateMap:
         """Find the affine map about a whitened row without categories, shape (d,)."""
         if self.bends is None:
             return self
@@ -131,7 +131,9 @@ class Passage(NamedTuple):
         return d == e and np.count_nonzero(self.matrix) == np.count_nonzero(np.diag(self.matrix))
 
 
-def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[Origin | None] = ()) -> Passage:
+def passage(
+    old: Whitening, new: Whitening, order: Sequence[int], values: Sequence[CategoryOrigin | None] = ()
+) -> CoordinateMap:
     """Find the way from one model's coordinates to another's, through the caller's own.
 
     What the old one left out of the features nobody knows of its subclasses. They are taken to vary there as the
@@ -167,30 +169,32 @@ def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[Origi
     same = list(order) == list(range(len(old.center))) and np.array_equal(old.center, new.center)
     bends = _bends(old, new, order)
     if same and bends is None and np.array_equal(old.forward, new.forward):
-        return Passage(np.eye(d), np.zeros(d), *categories)
+        return CoordinateMap(np.eye(d), np.zeros(d), *categories)
     before, now = numeric(old)[order], numeric(new)
     between = np.where(before, old.center[order] - new.center, 0.0)  # what was a flag may be anywhere
     matrix, offset = old.backward[:, order] @ new.forward, between @ new.forward
     if bends is not None:
         matrix, offset = bends.about(np.zeros(d))
     if d == before.sum() and not (now & ~before).any():
-        return Passage(matrix, offset, *categories, bends=bends)
+        return CoordinateMap(matrix, offset, *categories, bends=bends)
     power, axes = np.linalg.eigh(np.eye(len(offset)) - matrix.T @ matrix)
-    return Passage(matrix, offset, *categories, (axes * np.maximum(power, 0.0)) @ axes.T, bends)
+    return CoordinateMap(matrix, offset, *categories, (axes * np.maximum(power, 0.0)) @ axes.T, bends)
 
 
-def _bends(old: Space, new: Space, order: Sequence[int]) -> Bends | None:
+def _bends(old: Whitening, new: Whitening, order: Sequence[int]) -> TransformChange | None:
     """Find what is not affine between two maps; ``None``: they bend the same features in the same way."""
     place = np.argsort(np.asarray(order, np.int64))
-    moved = old.powers._replace(columns=place[old.powers.columns])
-    if all(np.array_equal(a, b) for a, b in zip(moved, new.powers, strict=True)):
+    moved = old.yeo_johnson._replace(columns=place[old.yeo_johnson.columns])
+    if all(np.array_equal(a, b) for a, b in zip(moved, new.yeo_johnson, strict=True)):
         return None
-    unknown = unbend(new.powers, new.center[None])[0]  # what was a flag may be anywhere
+    unknown = unbend(new.yeo_johnson, new.center[None])[0]  # what was a flag may be anywhere
     center = np.where(numeric(old)[order], old.center[order], unknown)
-    return Bends(moved, new.powers, center, old.backward[:, order], new.center, new.forward)
+    return TransformChange(moved, new.yeo_johnson, center, old.backward[:, order], new.center, new.forward)
 
 
-def _columns_and_places(old: Space, new: Space, values: Sequence[Origin | None]) -> tuple[Array, Array, Array]:
+def _columns_and_places(
+    old: Whitening, new: Whitening, values: Sequence[CategoryOrigin | None]
+) -> tuple[Array, Array, Array]:
     """Say which category each new one was, what each of the old places has become, and where the new ones begin."""
     columns, places = np.full(len(new.places), -1), np.full(int(old.places.sum()), -1)
     begin, begins = np.cumsum(old.places) - old.places, np.cumsum(new.places) - new.places
@@ -205,8 +209,8 @@ def _columns_and_places(old: Space, new: Space, values: Sequence[Origin | None])
 
 
 def origins(
-    old: Flags, names: Sequence[Hashable], new: Flags, now: Sequence[Hashable], given: int
-) -> list[Origin | None]:
+    old: BinaryFeatures, names: Sequence[Hashable], new: BinaryFeatures, now: Sequence[Hashable], given: int
+) -> list[CategoryOrigin | None]:
     """Find each flag among those of an earlier model: that of the same features.
 
     Parameters
@@ -222,7 +226,7 @@ def origins(
         frozenset(names[at] for at in members.tolist()): (number, [names[at] for at in members.tolist()], low + high)
         for number, (members, low, high) in enumerate(each_flag(old), given)
     }
-    out = list[Origin | None]()
+    out = list[CategoryOrigin | None]()
     for members, low, high in each_flag(new):
         own = [now[at] for at in members.tolist()]
         if frozenset(own) not in before:
@@ -231,15 +235,16 @@ def origins(
         number, its, twice = before[frozenset(own)]
         value = 0.5 * twice[:, [its.index(name) for name in own]][:, None]
         there = ((low <= value) & (value <= high)).all(axis=2)
-        out.append(Origin(number, np.where(there.any(axis=1), there.argmax(axis=1), OTHER)))
+        out.append(CategoryOrigin(number, np.where(there.any(axis=1), there.argmax(axis=1), OTHER)))
     return out
 
 
-def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) -> Statistics:
+def restate(statistics: Statistics, way: CoordinateMap, prior: Prior, other: Prior) -> Statistics:
     """State subclasses in other coordinates, under another base measure.
 
     Where the way is not affine it is that about the mean of each. With diagonal covariances the sums of squares are
-    there and those of products are not: each new coordinate must depend on one old one alone (:attr:`Passage.apart`).
+    there and those of products are not: each new coordinate must depend on one old one alone
+    (:attr:`CoordinateMap.apart`).
     """
     if way.bends is not None:
         sums = statistics.matrix - of_nobody(prior)
@@ -319,11 +324,11 @@ def move_in(
         1 for those that stay on the menu without a table, else 0, shape (K,).
     """
     dishes = dishes_of(statistics, known.prior)
-    books, number = old.franchise, dish[old.franchise.table_dish]
+    franchise, number = old.franchise, dish[old.franchise.table_dish]
     go_on = number != CLOSED
     tables = with_tables(
-        fresh.franchise, number[go_on], books.table_mass[go_on], books.table_founder[go_on]
-    )._replace(held=np.append(fresh.franchise.held, held), alpha=books.alpha.copy())
+        fresh.franchise, number[go_on], franchise.table_mass[go_on], franchise.table_founder[go_on]
+    )._replace(held=np.append(fresh.franchise.held, held), alpha=franchise.alpha.copy())
     next_id = int(known.ids.max()) + 1
     return rewrite(
         fresh, tables, frozen.menu, dishes=dishes, ids=ids, batches=old.batches, seen=old.seen, next_id=next_id
@@ -337,11 +342,13 @@ def moved(known: Known, move: Array) -> Known:
     """
     held = known.seated.sum(axis=0)
     by = (known.seated / np.maximum(held, 1.0)).T @ move
-    broad = tuple(
+    background_components = tuple(
         shape if shape is None else shape._replace(mean=shape.mean + way)
-        for shape, way in zip(known.broad, move, strict=False)
+        for shape, way in zip(known.background_components, move, strict=False)
     )
-    return known._replace(dishes=_translated(known.dishes, by, known.prior), broad=broad)
+    return known._replace(
+        dishes=_translated(known.dishes, by, known.prior), background_components=background_components
+    )
 
 
 def _translated(dishes: Dishes, by: Array, prior: Prior) -> Dishes:

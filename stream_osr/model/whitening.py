@@ -20,12 +20,12 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.filling import fill_groups
-from stream_osr.model.flags import NO_FLAGS, Flags, place_of_flag
+from stream_osr.model.binary_features import NO_BINARY_FEATURES, BinaryFeatures, place_of_flag
+from stream_osr.model.imputation import fill_groups
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
-from stream_osr.model.powers import NO_POWERS, Powers, bend, unbend
 from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.subspace import Directions, Plan, follow, is_constant, make_plan
+from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, unbend
 
 REACH = 4.0
 """Mahalanobis distance from its class's mean, over ``sqrt(d)``, beyond which an instance loses weight."""
@@ -109,7 +109,7 @@ HORIZON = 1e4
 """Rows further from the training mean than this (in within-class standard deviations) are drawn in to it."""
 
 
-class Space(NamedTuple):
+class Whitening(NamedTuple):
     """A frozen map: features bent, missing values filled, projected, whitened by the within-class covariance W.
 
     Past the powers it is affine: all but these are of bent features.
@@ -134,10 +134,10 @@ class Space(NamedTuple):
     places
         Places of each category: its values, one for the column and one for all other values, shape (C,). First those
         that ``columns`` hold, then the flags.
-    flags
+    binary_features
         Categories that raw features hold as the numbers that they were given as.
-    powers
-        Features that are bent first (:mod:`stream_osr.model.powers`).
+    yeo_johnson
+        Features that are bent first (:mod:`stream_osr.model.yeo_johnson`).
     open
         Those of ``columns`` in which known instances bring new values all the time
         (:func:`find_open`), by their numbers among the categories: a value that training did
@@ -152,19 +152,19 @@ class Space(NamedTuple):
     variance_left: float
     columns: Array = NO_COLUMN
     places: Array = NO_COLUMN
-    flags: Flags = NO_FLAGS
-    powers: Powers = NO_POWERS
+    binary_features: BinaryFeatures = NO_BINARY_FEATURES
+    yeo_johnson: YeoJohnson = NO_YEO_JOHNSON
     open: Array = NO_COLUMN
 
 
-def fit_space(
+def fit_whitening(
     X: Array,
     group: Array,
     *,
     plan: Plan | None = None,
     pca_components: int | None = None,
     pca_variance: float | None = None,
-) -> Space:
+) -> Whitening:
     """Fit the map on the training groups.
 
     The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each coordinate's
@@ -229,7 +229,7 @@ def fit_space(
     inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
     forward = basis @ (inverse / scale).T
     backward = (scale[:, None] * lower).T @ back
-    return Space(fill, center, np.ascontiguousarray(forward), backward, constant, variance_left)
+    return Whitening(fill, center, np.ascontiguousarray(forward), backward, constant, variance_left)
 
 
 def _principal_axes(centred: Array, components: int | None, variance: float | None) -> tuple[Array, float]:
@@ -267,37 +267,39 @@ def _within_covariance(coordinates: Array, group: Array, spread: Array, ridge: A
     return covariance(scatter), weight
 
 
-def whiten(space: Space, X: Array) -> Array:
+def whiten(whitening: Whitening, X: Array) -> Array:
     """Map raw rows, NaN = missing, shape (n, p), to whitened rows, shape (n, C + d)."""
-    numbers = bend(space.powers, X)
-    z = (np.where(np.isnan(numbers), space.fill, numbers) - space.center) @ space.forward
+    numbers = bend(whitening.yeo_johnson, X)
+    z = (np.where(np.isnan(numbers), whitening.fill, numbers) - whitening.center) @ whitening.forward
     largest = np.abs(z).max(axis=1, initial=0.0)  # not the norm at once: squares of 1e200 overflow
     far = largest > HORIZON / np.sqrt(max(z.shape[1], 1))
     if far.any():
         part = z[far] / largest[far, None]
         length = np.sqrt((part**2).sum(axis=1)) * largest[far]
         z[far] = part * (largest[far] * np.minimum(1.0, HORIZON / length))[:, None]
-    if len(space.places):
-        z = np.hstack([_places(X, space.columns, space.places, space.flags, space.open), z])
+    if len(whitening.places):
+        z = np.hstack([_places(X, whitening.columns, whitening.places, whitening.binary_features, whitening.open), z])
     return np.ascontiguousarray(z)
 
 
 @kernel
-def _places(X: Array, columns: Array, places: Array, flags: Flags, open_: Array) -> Array:
+def _places(X: Array, columns: Array, places: Array, binary_features: BinaryFeatures, open_: Array) -> Array:
     """Places of the categories of raw rows, shape (n, C)."""
     out, found = np.empty((len(X), len(places))), np.empty(len(places), np.int64)
     for i in range(len(X)):
-        write_places(X[i], columns, places, flags, found, open_)
+        write_places(X[i], columns, places, binary_features, found, open_)
         out[i] = found
     return out
 
 
 @borrowing_kernel
-def write_places(raw: Array, columns: Array, places: Array, flags: Flags, out: Array, open_: Array) -> None:
+def write_places(
+    raw: Array, columns: Array, places: Array, binary_features: BinaryFeatures, out: Array, open_: Array
+) -> None:
     """Write the places of the categories of a raw row, shape (C,).
 
     In each category the first is for a missing value, and the last for one that training had not. Where that says
-    nothing (``Space.open``), it is the first, too.
+    nothing (``Whitening.open``), it is the first, too.
     """
     given, begin, member, bound = len(columns), 0, 0, 0
     for c in range(len(places)):
@@ -305,10 +307,13 @@ def write_places(raw: Array, columns: Array, places: Array, flags: Flags, out: A
             code = raw[columns[c]]
             out[c] = begin if np.isnan(code) else begin + 1 + min(int(code), places[c] - 2)
         else:
-            after = member + flags.spans[c - given]
-            end = bound + flags.spans[c - given] * flags.sizes[c - given]
+            after = member + binary_features.spans[c - given]
+            end = bound + binary_features.spans[c - given] * binary_features.sizes[c - given]
             out[c] = begin + place_of_flag(
-                raw, flags.members[member:after], flags.low[bound:end], flags.high[bound:end]
+                raw,
+                binary_features.members[member:after],
+                binary_features.low[bound:end],
+                binary_features.high[bound:end],
             )
             member, bound = after, end
         begin += places[c]
@@ -317,47 +322,47 @@ def write_places(raw: Array, columns: Array, places: Array, flags: Flags, out: A
             out[c] -= places[c] - 1
 
 
-def even_where_open(base: Array, space: Space) -> Array:
+def even_where_open(base: Array, whitening: Whitening) -> Array:
     """Spread the base measure of open categories evenly over their values, shape (V,)."""
-    out, end = base.copy(), np.cumsum(space.places)
-    for c in space.open.tolist():
-        out[end[c] - space.places[c] + 1 : end[c]] = 1.0 / (space.places[c] - 1)
+    out, end = base.copy(), np.cumsum(whitening.places)
+    for c in whitening.open.tolist():
+        out[end[c] - whitening.places[c] + 1 : end[c]] = 1.0 / (whitening.places[c] - 1)
     return out
 
 
-def numeric(space: Space) -> Array:
+def numeric(whitening: Whitening) -> Array:
     """Say which raw features are numbers, and neither categories nor of a flag, shape (p,)."""
-    out = np.ones(len(space.center), bool)
-    out[space.columns] = out[space.flags.members] = False
+    out = np.ones(len(whitening.center), bool)
+    out[whitening.columns] = out[whitening.binary_features.members] = False
     return out
 
 
-def unwhiten(space: Space, z: Array) -> Array:
+def unwhiten(whitening: Whitening, z: Array) -> Array:
     """Map whitened rows without categories, shape (n, d), back to raw features, shape (n, p)."""
-    return unbend(space.powers, space.center + z @ space.backward)
+    return unbend(whitening.yeo_johnson, whitening.center + z @ whitening.backward)
 
 
-def between(space: Space, z: Array, other: Array) -> Array:
+def raw_difference(whitening: Whitening, z: Array, other: Array) -> Array:
     """Return how far a whitened row is from another in each raw feature, shape (p,)."""
-    apart = (z - other) @ space.backward  # of raw rows it would drown in a large centre
-    columns = space.powers.columns
+    apart = (z - other) @ whitening.backward  # of raw rows it would drown in a large centre
+    columns = whitening.yeo_johnson.columns
     if len(columns):
-        one, two = unwhiten(space, np.array([z, other]))[:, columns]
+        one, two = unwhiten(whitening, np.array([z, other]))[:, columns]
         apart[columns] = one - two
     return np.asarray(apart)
 
 
-def in_deviations(space: Space, z: Array, other: Array, covariance: Array) -> Array:
+def in_deviations(whitening: Whitening, z: Array, other: Array, covariance: Array) -> Array:
     """Return how far a whitened row is from another in each feature, bent as it is, in its standard deviations.
 
     These are those of a covariance of whitened rows, shape (d, d); what is returned has shape (p,).
     """
-    return np.asarray((z - other) @ space.backward / np.maximum(bent_scale(space, covariance), 1e-300))
+    return np.asarray((z - other) @ whitening.backward / np.maximum(bent_scale(whitening, covariance), 1e-300))
 
 
-def bent_scale(space: Space, covariance: Array) -> Array:
+def bent_scale(whitening: Whitening, covariance: Array) -> Array:
     """Return the standard deviation of each bent feature under a covariance of whitened rows, shape (p,)."""
-    return np.asarray(np.sqrt((space.backward * (covariance @ space.backward)).sum(axis=0)))
+    return np.asarray(np.sqrt((whitening.backward * (covariance @ whitening.backward)).sum(axis=0)))
 
 
 OPEN_SHARE, LEAST_ALONE = 0.02, 5
@@ -401,7 +406,7 @@ def choose(X: Array, group: Array, places: Array, order: Array | None = None) ->
 
 
 def fill_mixed(X: Array, group: Array, places: Array, seed: int) -> Array:
-    """Complete the numeric features of training rows (:func:`stream_osr.model.filling.fill_groups`).
+    """Complete the numeric features of training rows (:func:`stream_osr.model.imputation.fill_groups`).
 
     A category may be missing. Arguments as for :func:`fit_mixed`, and the seed of what is drawn.
     """
@@ -418,13 +423,13 @@ def fit_mixed(
     group: Array,
     places: Array,
     *,
-    flags: Flags = NO_FLAGS,
-    powers: Powers = NO_POWERS,
+    binary_features: BinaryFeatures = NO_BINARY_FEATURES,
+    yeo_johnson: YeoJohnson = NO_YEO_JOHNSON,
     open_categories: Array = NO_COLUMN,
     plan: Plan | None = None,
     pca_components: int | None = None,
     pca_variance: float | None = None,
-) -> Space:
+) -> Whitening:
     """Fit the map of the numeric features (:func:`fit_space`), beside the categories.
 
     Parameters
@@ -436,10 +441,10 @@ def fit_mixed(
     places
         Places of each feature: 0 for a numeric one, -1 for one of a flag, and two more than a category has values,
         shape (p,).
-    flags
-        Categories that are given as numbers (:func:`stream_osr.model.flags.find_flags`).
-    powers
-        Features that are bent first (:func:`stream_osr.model.powers.find_powers`).
+    binary_features
+        Categories that are given as numbers (:func:`stream_osr.model.binary_features.find_binary_features`).
+    yeo_johnson
+        Features that are bent first (:func:`stream_osr.model.yeo_johnson.find_yeo_johnson`).
     open_categories
         Those in which a new value says nothing (:func:`find_open`).
     plan
@@ -456,20 +461,20 @@ def fit_mixed(
     array([1., 2., 1., 0.])
     """
     numeric, columns = np.flatnonzero(places == 0), np.flatnonzero(places > 0)
-    X = bend(powers, X)
-    if not len(columns) and not len(flags.sizes):
-        own = fit_space(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
-        return own._replace(powers=powers)
+    X = bend(yeo_johnson, X)
+    if not len(columns) and not len(binary_features.sizes):
+        own = fit_whitening(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+        return own._replace(yeo_johnson=yeo_johnson)
     p = len(places)
     if len(numeric):
-        own = fit_space(X[:, numeric], group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+        own = fit_whitening(X[:, numeric], group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
     else:
-        own = Space(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
+        own = Whitening(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
     d = own.forward.shape[1]
     fill, center, constant = np.zeros(p), np.zeros(p), np.zeros(p, bool)
     forward, backward = np.zeros((p, d)), np.zeros((d, p))
     fill[numeric], center[numeric], constant[numeric] = own.fill, own.center, own.constant
     forward[numeric], backward[:, numeric] = own.forward, own.backward
-    of_all = np.concatenate([places[columns], flags.sizes + 2])
-    categories = columns, of_all, flags, powers, open_categories
-    return Space(fill, center, forward, backward, constant, own.variance_left, *categories)
+    of_all = np.concatenate([places[columns], binary_features.sizes + 2])
+    categories = columns, of_all, binary_features, yeo_johnson, open_categories
+    return Whitening(fill, center, forward, backward, constant, own.variance_left, *categories)

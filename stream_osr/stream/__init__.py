@@ -8,14 +8,14 @@ from stream_osr.stream.batch import close_batch
 from stream_osr.stream.chain import Chain
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.monitoring import rank_among, recall_among
-from stream_osr.stream.state import Arrived, Menu, Stages, Stream, new_classes, open_stream
+from stream_osr.stream.state import BufferedInstance, MenuSize, StageCounts, Stream, new_classes, open_stream
 
 __all__ = [
-    "Arrived",
+    "BufferedInstance",
     "Chain",
     "Evidence",
-    "Menu",
-    "Stages",
+    "MenuSize",
+    "StageCounts",
     "Stream",
     "close_batch",
     "new_classes",

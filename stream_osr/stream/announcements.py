@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from stream_osr.config import Label
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.explain import exemplars, explain
+from stream_osr.discovery.histories import trend
 from stream_osr.discovery.lifecycle import EXEMPLARS, estimate_new_classes, worth_telling
-from stream_osr.discovery.lives import trend
 from stream_osr.model.franchise import StreamState
 from stream_osr.stream.chain import Chain, LifecycleUpdate, sizes_of
 from stream_osr.trained import TrainedModel
@@ -24,8 +24,8 @@ def about(trained: TrainedModel, state: StreamState) -> dict[str, Any]:
     return {"batch": state.batches - 1, "seq": state.seen - 1, "model": trained.fingerprint}
 
 
-def tell(
-    trained: TrainedModel, labels: Sequence[Label], followed: LifecycleUpdate, before: int
+def events_of(
+    trained: TrainedModel, labels: Sequence[Label], update: LifecycleUpdate, before: int
 ) -> tuple[Chain, list[ev.Event]]:
     """Turn what happened to the emerging subclasses of the leader into events.
 
@@ -33,7 +33,7 @@ def tell(
     ----------
     trained, labels
         What explanations speak of.
-    followed
+    update
         What happened.
     before
         The next identity before the batch. No decision bears one that is not below it and has ended.
@@ -42,46 +42,48 @@ def tell(
     -------
     The leader, which remembers the Delta it told, and the events.
     """
-    chain, changes, (joined, parted, _) = followed.chain, followed.changes, followed.identities
-    seated, told = chain._replace(state=followed.seated), about(trained, chain.state)
-    size = sizes_of(followed.seated)
+    chain, changes, (merged, split, _) = update.chain, update.changes, update.identities
+    chain_results, common_fields = chain._replace(state=update.seated), about(trained, chain.state)
+    size = sizes_of(update.seated)
     events: list[ev.Event] = []
-    for younger, older in joined.items():
+    for younger, older in merged.items():
         if younger < before and older in size:
-            events.append(ev.SubclassMerged(subclass_id=younger, into=older, size=size[older], **told))
-    for new, (old, _) in parted.items():
+            events.append(ev.SubclassMerged(subclass_id=younger, into=older, size=size[older], **common_fields))
+    for new, (old, _) in split.items():
         if new < before or new in changes.emerged:
             continue  # a core, found to be what was there already, or announced below
-        said = describe(trained, labels, seated, new)
-        said = {name: said[name] for name in ("exemplars", "explanation")}
-        events.append(ev.SubclassSplit(subclass_id=old, new_id=new, sizes=(size[old], size[new]), **said, **told))
+        summaries = describe(trained, labels, chain_results, new)
+        summaries = {name: summaries[name] for name in ("exemplars", "explanation")}
+        events.append(
+            ev.SubclassSplit(subclass_id=old, new_id=new, sizes=(size[old], size[new]), **summaries, **common_fields)
+        )
     kinds = (ev.SubclassEmerged, ev.SubclassGrew, ev.SubclassDormant, ev.SubclassRecurred)
     for kind, keys in zip(kinds, changes, strict=True):
         alive = [key for key in keys if key in chain.life.subclasses]
-        events += [kind(**describe(trained, labels, seated, key), **told) for key in alive]
-    for key in followed.refuted:
+        events += [kind(**describe(trained, labels, chain_results, key), **common_fields) for key in alive]
+    for key in update.refuted:
         assert chain.check is not None
         at = chain.check.ids.tolist().index(key)
         why: dict[str, Any] = {
             "label": labels[int(chain.check.owner[at])],
             "known_share": float(chain.check.known[at]),
         }
-        events.append(ev.SubclassRefuted(subclass_id=key, size=size.get(key, 0), **why, **told))
-    for key, subclass in followed.ended.items():
-        events.append(ev.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **told))
-    chain, changed = estimate_anew(trained, chain, told)
+        events.append(ev.SubclassRefuted(subclass_id=key, size=size.get(key, 0), **why, **common_fields))
+    for key, subclass in update.ended.items():
+        events.append(ev.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **common_fields))
+    chain, changed = estimate_anew(trained, chain, common_fields)
     return chain, [*events, *changed]
 
 
 def estimate_anew(
-    trained: TrainedModel, chain: Chain, told: dict[str, Any]
+    trained: TrainedModel, chain: Chain, common_fields: dict[str, Any]
 ) -> tuple[Chain, list[ev.NewClassesChanged]]:
     """Compute the paper's Delta, and say so when it has changed."""
     life, emerged = chain.life, worth_telling(chain.life)
     delta = estimate_new_classes(len(emerged), len(trained.draws[0].ids), len(trained.labels))
     if delta == life.delta:
         return chain, []
-    event = ev.NewClassesChanged(delta=delta, before=life.delta, subclasses=emerged, **told)
+    event = ev.NewClassesChanged(delta=delta, before=life.delta, subclasses=emerged, **common_fields)
     return chain._replace(life=life._replace(delta=delta)), [event]
 
 
@@ -101,7 +103,7 @@ def describe(trained: TrainedModel, labels: Sequence[Label], chain: Chain, key: 
         "trend": trend(subclass, state.seen - 1),
         "exemplars": recent if subclass.kept is None else exemplars(state.dishes, slot, subclass.kept, known),
         "explanation": explain(
-            state.dishes, slot, known, chain.frozen, trained.space, trained.names, labels, trained.categories
+            state.dishes, slot, known, chain.frozen, trained.whitening, trained.names, labels, trained.categories
         ),
     }
 
@@ -171,14 +173,14 @@ class EventBudget(NamedTuple):
     summed_at: int = 0
 
 
-def tell_within_budgets(
-    telling: EventBudget, events: Sequence[ev.Event], seen: int, announced: Collection[int]
+def within_budgets(
+    event_budget: EventBudget, events: Sequence[ev.Event], seen: int, announced: Collection[int]
 ) -> tuple[EventBudget, list[ev.Event]]:
     """Choose what a batch tells one by one; the rest waits to be summed up.
 
     Parameters
     ----------
-    telling
+    event_budget
         As of the batch before; it does not change.
     events
         What the batch has brought, in order.
@@ -188,46 +190,46 @@ def tell_within_budgets(
         Identities of subclasses that had been announced: that one of them ends in another is told always, because
         whoever heard of it has to hear where it went.
     """
-    came = seen - telling.seen
-    spent = [max(0, gone - came * of.in_thousand) for gone, of in zip(telling.spent, BUDGETS, strict=True)]
-    counts, emerged, since = dict(telling.counts), list(telling.emerged), telling.since
-    told: list[ev.Event] = []
+    came = seen - event_budget.seen
+    spent = [max(0, gone - came * of.in_thousand) for gone, of in zip(event_budget.spent, BUDGETS, strict=True)]
+    counts, emerged, since = dict(event_budget.counts), list(event_budget.emerged), event_budget.since
+    reported: list[ev.Event] = []
     for event in events:
         number = next((at for at, of in enumerate(BUDGETS) if type(event) in of.kinds), None)
-        followed = isinstance(event, ev.SubclassMerged) and event.subclass_id in announced
-        if number is None or followed:
-            told.append(event)
+        lifecycle_update = isinstance(event, ev.SubclassMerged) and event.subclass_id in announced
+        if number is None or lifecycle_update:
+            reported.append(event)
         elif spent[number] + _UNIT <= BUDGETS[number].at_once * _UNIT:
             spent[number] += _UNIT
-            told.append(event)
+            reported.append(event)
         else:
             since = since if counts else event.seq
             counts[type(event).__name__] = counts.get(type(event).__name__, 0) + 1
             if isinstance(event, ev.SubclassEmerged):
                 emerged.append(event.subclass_id)
-    until = events[-1].seq if len(told) < len(events) else telling.until
-    return telling._replace(
+    until = events[-1].seq if len(reported) < len(events) else event_budget.until
+    return event_budget._replace(
         spent=tuple(spent), seen=seen, counts=counts, since=since, until=until, emerged=tuple(emerged)
-    ), told
+    ), reported
 
 
 def sum_up(
-    telling: EventBudget, told: dict[str, Any], *, end: bool = False
+    event_budget: EventBudget, common_fields: dict[str, Any], *, end: bool = False
 ) -> tuple[EventBudget, list[ev.EventsSummed]]:
     """Tell of what waits to be summed up, when it is time.
 
     Parameters
     ----------
-    telling
+    event_budget
         It does not change.
-    told
+    common_fields
         What every event says (:func:`about`).
     end
         It is time: nothing more may come.
     """
-    seen = told["seq"] + 1
-    if not telling.counts or not (end or seen - telling.summed_at >= SUMMED_EVERY):
-        return telling, []
-    _, _, counts, since, until, emerged, _ = telling
-    summed = ev.EventsSummed(counts=dict(counts), since=since, until=until, emerged=emerged, **told)
-    return telling._replace(counts={}, emerged=(), summed_at=seen), [summed]
+    seen = common_fields["seq"] + 1
+    if not event_budget.counts or not (end or seen - event_budget.summed_at >= SUMMED_EVERY):
+        return event_budget, []
+    _, _, counts, since, until, emerged, _ = event_budget
+    summed = ev.EventsSummed(counts=dict(counts), since=since, until=until, emerged=emerged, **common_fields)
+    return event_budget._replace(counts={}, emerged=(), summed_at=seen), [summed]

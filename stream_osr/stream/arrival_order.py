@@ -7,9 +7,19 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import dependence
-from stream_osr.model.dependence import LAGS, Came, Order, Pairs, Process, Residuals, Tracked, predict_in_order, start
+from stream_osr.model.dependence import (
+    LAGS,
+    ArrivalOrder,
+    Came,
+    Pairs,
+    Process,
+    Residuals,
+    TrackedLocations,
+    predict_in_order,
+    start,
+)
 from stream_osr.model.known import log_categories, log_densities
-from stream_osr.model.responsibilities import asked
+from stream_osr.model.responsibilities import query_rows
 from stream_osr.stream.chain import Chains, opening_seats
 from stream_osr.stream.reference_check import once
 from stream_osr.trust.levels import quantiles
@@ -81,7 +91,7 @@ class Arrival(NamedTuple):
     at: np.ndarray
     usual: np.ndarray
     process: Process | None = None
-    tracked: Tracked | None = None
+    tracked: TrackedLocations | None = None
     gain: np.ndarray = np.zeros(0)
     since: int = -1
     fitted: int = -1
@@ -101,7 +111,7 @@ class Arrival(NamedTuple):
         return self.lately >= LATELY and bool(self.typical[:, 0].sum() < GONE * self.lately)
 
 
-def begin(order: Order) -> Arrival:
+def begin(order: ArrivalOrder) -> Arrival:
     """Begin where nothing has come yet."""
     n_classes, d = order.residuals.mean.shape
     nothing = np.zeros(0, np.int64)
@@ -159,7 +169,7 @@ def predict(
     if arrival.process is None or arrival.tracked is None:
         return arrival, None
     prior, n_classes = chains[0].known.prior, len(residuals.mean)
-    who = asked(rows, prior)
+    who = query_rows(rows, prior)
     product = who.product if who.product.size else None
     found = [log_densities(c.known, c.frozen, who.rows, product) for c in chains]
     log_density = np.ascontiguousarray(np.mean([each[0] for each in found], axis=0)[:, :n_classes])
@@ -178,7 +188,7 @@ def predict(
 
 def test(
     arrival: Arrival,
-    order: Order,
+    order: ArrivalOrder,
     references: References,
     rows: np.ndarray,
     log_density: np.ndarray,
@@ -257,10 +267,10 @@ def _count_typical(
     fade = 0.5 ** (n / LATELY)
     typical = fade * arrival.typical
     np.add.at(typical, near, np.column_stack([np.ones(len(near)), unknown]))
-    judged = many & (typical[:, 0] >= LEAST_TYPICAL)
-    dissolved = judged & (typical[:, 1] > LOST * typical[:, 0])
+    posterior = many & (typical[:, 0] >= LEAST_TYPICAL)
+    dissolved = posterior & (typical[:, 1] > LOST * typical[:, 0])
     departed = arrival.departed
-    if dissolved.sum() >= AT_ONCE and 2 * dissolved.sum() > judged.sum():
+    if dissolved.sum() >= AT_ONCE and 2 * dissolved.sum() > posterior.sum():
         departed = now
     elif now - departed >= DEPARTED_FOR:
         departed = -1

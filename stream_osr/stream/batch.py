@@ -12,10 +12,10 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
-from stream_osr.model.missing import NOTHING, Gaps, filled_in
+from stream_osr.model.missing import NOTHING, MissingPattern, filled_in
 from stream_osr.parallel import one_thread
 from stream_osr.stream import seating
-from stream_osr.stream.announcements import about, sum_up, tell, tell_within_budgets
+from stream_osr.stream.announcements import about, events_of, sum_up, within_budgets
 from stream_osr.stream.arrival_order import Arrival, predict, test
 from stream_osr.stream.class_shift import class_shifts, follow_classes
 from stream_osr.stream.decisions import decide, release_ready, wait
@@ -27,9 +27,9 @@ from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import DecidedBatch
 from stream_osr.stream.reference_check import ask_references, keep_promise, recounted
 from stream_osr.stream.seating import BatchPosterior, ChainResult
-from stream_osr.stream.state import Arrived, Stream
+from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.prior_odds import shift_odds
 
 
 class BatchOutput(NamedTuple):
@@ -55,23 +55,23 @@ class Arrivals(NamedTuple):
     rows: np.ndarray
     times: Sequence[float | None]
     keys: Sequence[Any]
-    gaps: Gaps | None = None
+    missing: MissingPattern | None = None
     noticed: BatchFaults | None = None
 
 
 def close_batch(
     trained: TrainedModel,
     stream: Stream,
-    arrived: Sequence[Arrived],
+    arrived: Sequence[BufferedInstance],
     evidence: Sequence[Evidence],
     parameters: Parameters,
-    gaps: Gaps | None = None,
+    missing: MissingPattern | None = None,
     *,
     release: bool = False,
 ) -> tuple[Stream, BatchOutput]:
-    """Decide a micro-batch of instances, in order of arrival, with ``gaps`` in them (:func:`close_arrivals`)."""
+    """Decide a micro-batch of instances, in order of arrival, with ``missing`` in them (:func:`close_arrivals`)."""
     rows, times, keys = zip(*arrived, strict=True) if arrived else ((), (), ())
-    batch = Arrivals(np.array(rows), times, keys, gaps)
+    batch = Arrivals(np.array(rows), times, keys, missing)
     return close_arrivals(trained, stream, batch, evidence, parameters, release=release)
 
 
@@ -112,55 +112,55 @@ def close_arrivals(
             stream, events = _go_through(trained, stream, arrived, parameters)
     decisions, stream = release_ready(stream, 0 if release else parameters.decision_delay, parameters)
     state = stream.chains[0].state
-    telling, told = tell_within_budgets(stream.telling, events, state.seen, announced)
-    telling, summed = sum_up(telling, about(trained, state), end=release)
-    counts = {"events_summed": len(events) - len(told)} if len(events) > len(told) else {}
+    event_budget, reported = within_budgets(stream.event_budget, events, state.seen, announced)
+    event_budget, summed = sum_up(event_budget, about(trained, state), end=release)
+    counts = {"events_summed": len(events) - len(reported)} if len(events) > len(reported) else {}
     counts["unknown_keys"] = len(unknown_keys)
-    return stream._replace(telling=telling), BatchOutput(decisions, [*told, *summed], counts)
+    return stream._replace(event_budget=event_budget), BatchOutput(decisions, [*reported, *summed], counts)
 
 
 def _go_through(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Take a batch through its stages; its decisions are final when they are released."""
-    noticed, gaps = arrived.noticed, arrived.gaps
+    noticed, missing = arrived.noticed, arrived.missing
     repeats = [] if noticed is None else list(noticed.repeats)
-    rows = seating.complete(stream.chains, arrived.rows, parameters, gaps)
-    if repeats and gaps is not None:
-        rows, gaps = without_repeats(stream, rows, gaps, repeats, parameters)
-    seated, arrival = seat(trained, stream, rows, parameters, gaps, repeats)
-    judged, odds = seating.average(seated, rows, stream.odds, parameters)
-    shown = judged
+    rows = seating.complete(stream.chains, arrived.rows, parameters, missing)
+    if repeats and missing is not None:
+        rows, missing = without_repeats(stream, rows, missing, repeats, parameters)
+    chain_results, arrival = seat(trained, stream, rows, parameters, missing, repeats)
+    posterior, odds = seating.average(chain_results, rows, stream.odds, parameters)
+    shown = posterior
     if noticed is not None and repeats:
-        raw = as_first(noticed, judged.raw)
-        shown = judged._replace(raw=raw, probabilities=shift_odds(odds, raw))
+        raw = as_first(noticed, posterior.raw)
+        shown = posterior._replace(raw=raw, probabilities=shift_odds(odds, raw))
     decisions = decide(stream, arrived.times, arrived.keys, shown, parameters)
-    after, batch = settle(stream._replace(odds=odds, arrival=arrival), arrived, judged, parameters)
+    after, batch = settle(stream._replace(odds=odds, arrival=arrival), arrived, posterior, parameters)
     failed = list[ev.Event]()
     if noticed is not None:
         decisions = decided_as_first(noticed, decisions)
         after, failed = settle_faults(trained, stream, after, noticed, shown.raw, decisions)
-    after, update, jumped = follow(trained, after, judged, batch, parameters)
-    leader, events = tell(trained, after.labels, update, stream.state.next_id)
+    after, update, jumped = follow(trained, after, posterior, batch, parameters)
+    leader, events = events_of(trained, after.labels, update, stream.state.next_id)
     after = after.led_by(leader)
-    drift, drifted = follow_known(trained, stream, after, judged, parameters, repeats)
-    after, dropped = follow_recall(trained, after._replace(drift=drift), judged, parameters)
-    after, found = follow_dependence(trained, stream, after, judged)
+    drift, drifted = follow_known(trained, stream, after, posterior, parameters, repeats)
+    after, dropped = follow_recall(trained, after._replace(drift=drift), posterior, parameters)
+    after, found = follow_dependence(trained, stream, after, posterior)
     events = [*failed, *events, *drifted, *jumped, *dropped, *found]
     after = after._replace(
-        signals=tally(after.signals, events, judged.seated[0].outliers - update.regained),
+        signals=tally(after.signals, events, posterior.seated[0].outliers - update.regained),
         waiting=wait(after.waiting, decisions, shown, update.identities),
     )
-    return (follow_classes(after, judged) if parameters.follow_drift else after), events
+    return (follow_classes(after, posterior) if parameters.follow_drift else after), events
 
 
 def without_repeats(
-    stream: Stream, rows: np.ndarray, gaps: Gaps, repeats: Sequence[int], parameters: Parameters
-) -> tuple[np.ndarray, Gaps]:
+    stream: Stream, rows: np.ndarray, missing: MissingPattern, repeats: Sequence[int], parameters: Parameters
+) -> tuple[np.ndarray, MissingPattern]:
     """Put rows that the known classes draw in the place of those that repeat: no evidence of anything new."""
-    rows, known, theirs = rows.copy(), range(len(stream.labels)), gaps._replace(pattern=gaps.pattern[repeats])
-    rows[repeats] = seating.complete(stream.chains, rows[repeats], parameters, theirs, asked=-1, only=known)
-    return rows, filled_in(gaps, repeats)
+    rows, known, theirs = rows.copy(), range(len(stream.labels)), missing._replace(pattern=missing.pattern[repeats])
+    rows[repeats] = seating.complete(stream.chains, rows[repeats], parameters, theirs, n_references=-1, only=known)
+    return rows, filled_in(missing, repeats)
 
 
 def _typical(arrival: Arrival | None) -> bool:
@@ -172,7 +172,7 @@ def seat(
     stream: Stream,
     rows: np.ndarray,
     parameters: Parameters,
-    gaps: Gaps | None = None,
+    missing: MissingPattern | None = None,
     repeats: Sequence[int] = (),
 ) -> tuple[list[ChainResult], Arrival | None]:
     """Let every chain seat the batch; references are asked beside it, and what is promised is kept.
@@ -185,7 +185,7 @@ def seat(
     """
     references, arrival, order, gain = references_of(trained, stream), stream.arrival, trained.order, None
     shifts = class_shifts(stream) if parameters.follow_drift else None
-    incomplete = np.zeros(len(rows), bool) if gaps is None else gaps.pattern != NOTHING
+    incomplete = np.zeros(len(rows), bool) if missing is None else missing.pattern != NOTHING
     incomplete[list(repeats)] = True
     if arrival is not None and order is not None and references is not None:
         if shifts is not None:
@@ -193,11 +193,11 @@ def seat(
             order = order._replace(residuals=order.residuals._replace(mean=order.residuals.mean + moved))
         kept = parameters.window_after(len(rows))
         arrival, gain = predict(arrival, order.residuals, stream.chains, references, rows, incomplete, kept)
-    seated = seating.seat(stream.chains, rows, parameters, gaps, gain)
+    chain_results = seating.seat(stream.chains, rows, parameters, missing, gain)
     if references is None:
-        return seated, arrival
+        return chain_results, arrival
     independent = arrival.independent if arrival is not None and _typical(arrival) else None
-    balanced = ask_references(seated, references, rows, parameters, shifts, independent=independent)
+    balanced = ask_references(chain_results, references, rows, parameters, shifts, independent=independent)
     if arrival is not None and order is not None:
         frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
         if gain is not None:
@@ -207,17 +207,17 @@ def seat(
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
         if independent is None and _typical(arrival):  # the batch that shows it is judged by it
             chains = recounted(stream.chains, stream.recent, references)
-            again = [one._replace(before=chain) for one, chain in zip(seated, chains, strict=True)]
+            again = [one._replace(before=chain) for one, chain in zip(chain_results, chains, strict=True)]
             independent = arrival.independent
             balanced = ask_references(again, references, rows, parameters, shifts, independent=independent)
     return keep_promise(balanced, references, parameters.max_false_unknown), arrival
 
 
 def settle(
-    stream: Stream, arrived: Arrivals, judged: BatchPosterior, parameters: Parameters
+    stream: Stream, arrived: Arrivals, posterior: BatchPosterior, parameters: Parameters
 ) -> tuple[Stream, DecidedBatch]:
     """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
     seen, nowhere = stream.state.seen, np.zeros((0, len(arrived.keys)), np.int64)
-    batch = DecidedBatch(judged.rows, arrived.keys, arrived.times, seen, nowhere, judged.probabilities[:, -1])
-    chains, recent = seating.settle(judged, stream.recent, batch, parameters.label_horizon)
+    batch = DecidedBatch(posterior.rows, arrived.keys, arrived.times, seen, nowhere, posterior.probabilities[:, -1])
+    chains, recent = seating.settle(posterior, stream.recent, batch, parameters.label_horizon)
     return stream._replace(chains=chains, recent=recent), batch

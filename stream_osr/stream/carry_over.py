@@ -13,15 +13,15 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import start_drift
-from stream_osr.discovery.lives import Subclass, lifecycle
+from stream_osr.discovery.histories import SubclassHistory, lifecycle
 from stream_osr.errors import InvalidParameter
 from stream_osr.kinds import recoded
-from stream_osr.model.between import Aside, nobody_aside, only_aside
 from stream_osr.model.franchise import CLOSED
+from stream_osr.model.lifecycle_moves import DormantSubclasses, no_dormant, only_dormant
 from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import width_of
-from stream_osr.model.transfer import Origin, Passage, class_of, move_in, origins, passage, restate
+from stream_osr.model.transfer import CategoryOrigin, CoordinateMap, class_of, move_in, origins, passage, restate
 from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import Chain
@@ -58,7 +58,7 @@ def carry_over(
         If the models do not fit together.
     """
     with one_thread():
-        way, opened = find_way(its, trained), opened_since(its, earlier, trained.labels)
+        way, new_classes = find_way(its, trained), opened_since(its, earlier, trained.labels)
         count = len(stream.chains)
         source = np.arange(count) % len(earlier.chains)
         batches = [
@@ -68,10 +68,11 @@ def carry_over(
         recent = from_batches(batches, count, width_of(trained.known.prior))
         earlier = earlier._replace(recent=recent)
         carried = [
-            _carry(number, its, earlier, trained, fresh, way, opened) for number, fresh in enumerate(stream.chains)
+            _carry(number, its, earlier, trained, fresh, way, new_classes)
+            for number, fresh in enumerate(stream.chains)
         ]
         alive = [
-            [*c.state.ids.tolist(), *c.aside.ids.tolist(), *chain.from_iterable(named)] for c, named, _ in carried
+            [*c.state.ids.tolist(), *c.dormant.ids.tolist(), *chain.from_iterable(named)] for c, named, _ in carried
         ]
         there = np.array([np.isin(own, keys) for own, keys in zip(recent.subclass, alive, strict=True)])
         stream = stream._replace(
@@ -80,12 +81,12 @@ def carry_over(
             signals=earlier.signals,
             drift=start_drift(0, trained.known.prior.n_features),  # positions begin with the next batch
         )
-        for at, label in enumerate(opened):
+        for at, label in enumerate(new_classes):
             stream = adopt(stream, [named[at] for _, named, _ in carried], label)
         counts = dict(zip(earlier.labels, earlier.decided, strict=False))
         decided = (*(counts.get(label, 0) for label in stream.labels), earlier.decided[-1])
         common, ended = about(trained, stream.state), earlier.life.subclasses
-        told_of = set(earlier.life.ids[earlier.life.told_of].tolist())
+        told_of = set(earlier.life.ids[earlier.life.announced_unmuted].tolist())
         events: list[ev.Event] = [
             ev.SubclassForgotten(subclass_id=key, last_seen=ended[key].last, **common)
             for key in carried[0][2]
@@ -94,7 +95,7 @@ def carry_over(
         return with_estimate(trained, with_references(trained, stream._replace(decided=decided)), events)
 
 
-def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
+def find_way(its: TrainedModel, trained: TrainedModel) -> CoordinateMap:
     """Find the way from one model's coordinates to another's.
 
     Raises
@@ -110,10 +111,10 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
             f"the features differ, so that nothing can be carried over: {' and '.join(differ)}; {_REMEDY}"
         )
     order, numbers = [its.names.index(name) for name in trained.names], _values_there(its, trained)
-    return passage(its.space, trained.space, order, numbers)
+    return passage(its.whitening, trained.whitening, order, numbers)
 
 
-def _values_there(its: TrainedModel, trained: TrainedModel) -> list[Origin | None]:
+def _values_there(its: TrainedModel, trained: TrainedModel) -> list[CategoryOrigin | None]:
     """Say of each category of a model which of the earlier model's it was, and the numbers that values have there."""
     before, now = its.values, trained.values
     if before.keys() != now.keys():
@@ -123,8 +124,13 @@ def _values_there(its: TrainedModel, trained: TrainedModel) -> list[Origin | Non
             f"{differ}; {_REMEDY}"
         )
     numbers = [recoded(np.arange(float(len(before[name]))), before[name], own) for name, own in now.items()]
-    given = [Origin(list(before).index(name), number) for name, number in zip(now, numbers, strict=True)]
-    return [*given, *origins(its.space.flags, its.names, trained.space.flags, trained.names, len(before))]
+    given = [CategoryOrigin(list(before).index(name), number) for name, number in zip(now, numbers, strict=True)]
+    return [
+        *given,
+        *origins(
+            its.whitening.binary_features, its.names, trained.whitening.binary_features, trained.names, len(before)
+        ),
+    ]
 
 
 def opened_since(its: TrainedModel, earlier: Stream, known: Sequence[Label]) -> tuple[Label, ...]:
@@ -155,8 +161,8 @@ def _carry(
     earlier: Stream,
     trained: TrainedModel,
     fresh: Chain,
-    way: Passage,
-    opened: Sequence[Label],
+    way: CoordinateMap,
+    new_classes: Sequence[Label],
 ) -> tuple[Chain, list[list[int]], list[int]]:
     """Carry one chain over to a fresh one.
 
@@ -170,7 +176,7 @@ def _carry(
         The model that goes on, and its chain.
     way
         From the earlier model's coordinates to its own.
-    opened
+    new_classes
         Classes that people have made in the earlier stream, and that the model does not know.
 
     Returns
@@ -184,12 +190,12 @@ def _carry(
     known = fresh.known._replace(ids=fresh.known.ids + old.state.next_id)
     lives = {key: _with_rows(life, way, number) for key, life in old.life.subclasses.items()}
     here = restate(statistics_of(old.state.dishes, np.arange(len(old.state.ids))), way, prior, other)
-    aside = nobody_aside(other)
+    dormant = no_dormant(other)
     if not number:
-        aside = Aside(old.aside.ids, restate(old.aside.statistics, way, prior, other))
+        dormant = DormantSubclasses(old.dormant.ids, restate(old.dormant.statistics, way, prior, other))
     left: dict[int, int] = {}
     changed = its.fingerprint != trained.fingerprint  # other settings alone make no class known
-    for ids, statistics in ((old.state.ids, here), aside) if changed else ():
+    for ids, statistics in ((old.state.ids, here), dormant) if changed else ():
         for at, key in enumerate(ids.tolist()):
             rows = _rows_of(key, number, lives.get(key), earlier.recent)
             if not len(rows):
@@ -198,8 +204,8 @@ def _carry(
             if owner is not None:
                 left[key] = owner
     kept = np.flatnonzero(~np.isin(old.state.ids, list(left)))
-    aside = only_aside(aside, set(aside.ids.tolist()) - set(left))
-    made = [_made_since(its, earlier, source, labels.index(label)) for label in opened]
+    dormant = only_dormant(dormant, set(dormant.ids.tolist()) - set(left))
+    made = [_made_since(its, earlier, source, labels.index(label)) for label in new_classes]
     slots = np.concatenate([np.zeros(0, np.int64), *made])
     ids = np.append(old.state.ids[kept], old.known.ids[slots])
     statistics = both(of_slots(here, kept), restate(statistics_of(old.known.dishes, slots), way, prior, other))
@@ -208,7 +214,7 @@ def _carry(
         if label in trained.labels:
             dish[j] = trained.labels.index(label)
     at = len(kept)
-    for label, own in zip(opened, made, strict=True):
+    for label, own in zip(new_classes, made, strict=True):
         if len(own):
             dish[labels.index(label)] = n_classes + at + int(np.argmax(old.known.dishes.size[own]))
         at += len(own)
@@ -216,20 +222,20 @@ def _carry(
     dish[len(labels) + kept] = n_classes + np.arange(len(kept))
     held = np.append(old.state.franchise.held[len(labels) + kept], np.ones(len(slots)))
     state = move_in(known, fresh.frozen, fresh.state, old.state, dish, ids, statistics, held)
-    there = {*old.state.ids[kept].tolist(), *aside.ids.tolist()}
+    there = {*old.state.ids[kept].tolist(), *dormant.ids.tolist()}
     life = lifecycle({key: life for key, life in lives.items() if key in there}, old.life.delta)
-    chain = fresh._replace(known=known, state=state, life=life, aside=aside)
+    chain = fresh._replace(known=known, state=state, life=life, dormant=dormant)
     return chain, [old.known.ids[own].tolist() for own in made], list(left)
 
 
-def _with_rows(life: Subclass, way: Passage, number: int) -> Subclass:
+def _with_rows(life: SubclassHistory, way: CoordinateMap, number: int) -> SubclassHistory:
     """Put the sample of a subclass into the new coordinates; only the leader keeps samples."""
     if life.kept is None or number:
         return life._replace(kept=None)
     return life._replace(kept=life.kept._replace(rows=way.of(life.kept.rows)))
 
 
-def _rows_of(key: int, number: int, life: Subclass | None, recent: RecentInstances) -> np.ndarray:
+def _rows_of(key: int, number: int, life: SubclassHistory | None, recent: RecentInstances) -> np.ndarray:
     """Rows of a subclass that are there, in the new coordinates: the sample, or the latest that are remembered."""
     if life is not None and life.kept is not None and len(life.kept.rows):
         return np.ascontiguousarray(life.kept.rows)

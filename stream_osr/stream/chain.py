@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.lifecycle import Changes
-from stream_osr.discovery.lives import Lifecycle, Subclass, lifecycle
+from stream_osr.discovery.histories import Lifecycle, SubclassHistory, lifecycle
+from stream_osr.discovery.lifecycle import LifecycleChanges
 from stream_osr.model import edit
 from stream_osr.model import step as sampler
-from stream_osr.model.between import Aside, bring_back, nobody_aside
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Densities, Known, densities
+from stream_osr.model.lifecycle_moves import DormantSubclasses, bring_back, no_dormant
 from stream_osr.model.moves.hyperparameters import STREAM_ALPHA
 from stream_osr.model.transfer import moved
 from stream_osr.stream.recent_instances import RecentInstances, relabel, reseat
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.balance import Books, Shares
+from stream_osr.trust.balance import KnownShares, ReferenceCounts
 
 PRIOR_SEATS = 50.0
 """Seats that the known classes hold when a stream begins; they fade like all others."""
@@ -31,7 +31,7 @@ class ReferenceCheck(NamedTuple):
     ----------
     ids
         Identities of the emerging subclasses that are counted, shape (K,).
-    books
+    counts
         The counts.
     shares
         What they say.
@@ -46,8 +46,8 @@ class ReferenceCheck(NamedTuple):
     """
 
     ids: np.ndarray
-    books: Books
-    shares: Shares
+    counts: ReferenceCounts
+    shares: KnownShares
     owner: np.ndarray
     known: np.ndarray
     estimated_at: int
@@ -65,8 +65,8 @@ class Chain(NamedTuple):
         The sampler's state.
     life
         Lives of the emerging subclasses.
-    aside
-        Those of them that have been set aside: dormant, and off the menu.
+    dormant
+        The dormant ones: off the menu.
     check
         Reference check of its known classes; ``None``: the model has no references, or nothing has come yet.
     """
@@ -75,7 +75,7 @@ class Chain(NamedTuple):
     frozen: Densities
     state: StreamState
     life: Lifecycle
-    aside: Aside
+    dormant: DormantSubclasses
     check: ReferenceCheck | None = None
 
 
@@ -95,24 +95,24 @@ class IdentityChanges(NamedTuple):
 
     Attributes
     ----------
-    joined
+    merged
         For each identity that ended in another: the one that goes on.
-    parted
+    split
         For each identity that is new because a subclass was parted: where it comes from.
     moved
         Positions of the instances that the sampler re-seated, shape (m,), and their subclass now, -1: a known one.
     """
 
-    joined: Mapping[int, int] = {}
-    parted: Mapping[int, SplitOff] = {}
+    merged: Mapping[int, int] = {}
+    split: Mapping[int, SplitOff] = {}
     moved: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def then(self, later: IdentityChanges) -> IdentityChanges:
         """Put what happened later after this; the sampler moves nobody later."""
-        now = later.joined
+        now = later.merged
         return IdentityChanges(
-            {was: now.get(key, key) for was, key in self.joined.items()} | {**now},
-            {now.get(key, key): part for key, part in self.parted.items()} | {**later.parted},
+            {was: now.get(key, key) for was, key in self.merged.items()} | {**now},
+            {now.get(key, key): part for key, part in self.split.items()} | {**later.split},
             self.moved,
         )
 
@@ -143,23 +143,23 @@ class LifecycleUpdate(NamedTuple):
     chain: Chain
     recent: RecentInstances
     identities: IdentityChanges
-    changes: Changes
-    ended: dict[int, Subclass]
+    changes: LifecycleChanges
+    ended: dict[int, SubclassHistory]
     seated: StreamState
     refuted: tuple[int, ...] = ()
     regained: int = 0
 
     def then(self, later: IdentityChanges, chain: Chain) -> LifecycleUpdate:
         """Go on with more changes of the leader's identities: what is remembered follows them."""
-        recent = relabel(self.recent, 0, later.joined)
-        for new, (_, seqs) in later.parted.items():
+        recent = relabel(self.recent, 0, later.merged)
+        for new, (_, seqs) in later.split.items():
             recent = reseat(recent, 0, seqs, new)
         return self._replace(chain=chain, recent=recent, identities=self.identities.then(later))
 
 
-def without(changes: Changes, gone: Collection[int]) -> Changes:
+def without(changes: LifecycleChanges, gone: Collection[int]) -> LifecycleChanges:
     """Leave some subclasses out of what is told."""
-    return Changes(*(tuple(key for key in kind if key not in gone) for kind in changes))
+    return LifecycleChanges(*(tuple(key for key in kind if key not in gone) for kind in changes))
 
 
 def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
@@ -171,7 +171,7 @@ def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
 def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
     seats = known.size * min(1.0, lasting / known.size.sum())
     state = edit.seat_classes(sampler.open_stream(known, frozen), seats)
-    return Chain(known, frozen, state, lifecycle(), nobody_aside(known.prior))
+    return Chain(known, frozen, state, lifecycle(), no_dormant(known.prior))
 
 
 def opening_seats(known: Known, frozen: Densities) -> np.ndarray:
@@ -191,10 +191,10 @@ def refreshed(chain: Chain, known: Known) -> Chain:
 
 def awake(chain: Chain, keys: Collection[int]) -> Chain:
     """Put those of the subclasses that are set aside on the menu again."""
-    for key in chain.aside.ids.tolist():
+    for key in chain.dormant.ids.tolist():
         if key in keys:
-            state, aside = bring_back(chain.state, chain.aside, key, None, chain.known.prior)
-            chain = chain._replace(state=state, aside=aside)
+            state, dormant = bring_back(chain.state, chain.dormant, key, None, chain.known.prior)
+            chain = chain._replace(state=state, dormant=dormant)
     return chain
 
 
@@ -211,13 +211,13 @@ def move_classes(chains: Chains, move: np.ndarray) -> Chains:
 
 def follow_identities(check: ReferenceCheck | None, changes: IdentityChanges) -> ReferenceCheck | None:
     """Go on after subclasses were joined, and others parted off the one that they were part of."""
-    if check is None or not (changes.joined or changes.parted):
+    if check is None or not (changes.merged or changes.split):
         return check
-    n_classes = len(check.books.votes)
-    check = check._replace(books=Books(*(counts.copy() for counts in check.books)))
-    for younger, older in changes.joined.items():
+    n_classes = len(check.counts.votes)
+    check = check._replace(counts=ReferenceCounts(*(counts.copy() for counts in check.counts)))
+    for younger, older in changes.merged.items():
         check = _join(check, younger, older, n_classes)
-    for new, (old, _) in changes.parted.items():
+    for new, (old, _) in changes.split.items():
         check = _part(check, new, old, n_classes)
     return check
 
@@ -226,8 +226,8 @@ def _join(check: ReferenceCheck, younger: int, older: int, n_classes: int) -> Re
     ids = check.ids.tolist()
     if younger in ids and older in ids:
         one, other = n_classes + ids.index(younger), n_classes + ids.index(older)
-        check.books.stream[other] += check.books.stream[one]
-        check.books.taken[:, other] += check.books.taken[:, one]
+        check.counts.stream[other] += check.counts.stream[one]
+        check.counts.taken[:, other] += check.counts.taken[:, one]
     return check._replace(ids=np.where(check.ids == younger, -1 if older in ids else older, check.ids))
 
 
@@ -238,21 +238,21 @@ def _part(check: ReferenceCheck, new: int, old: int, n_classes: int) -> Referenc
         return check
     at = ids.index(old)
     cell, last = n_classes + at, n_classes + len(ids)
-    books, shares = check.books, check.shares
-    books.stream[cell] *= 0.5
-    books.taken[:, cell] *= 0.5
-    cells = [*range(last), cell, last]  # the new part behind the subclasses, what is new comes last
+    counts, shares = check.counts, check.shares
+    counts.stream[cell] *= 0.5
+    counts.taken[:, cell] *= 0.5
+    places = [*range(last), cell, last]  # the new part behind the subclasses, what is new comes last
     by_cell = (
-        books.stream.take(cells, 0),
-        books.seen.take(cells),
-        books.taken.take(cells, 1),
-        books.asked.take(cells, 1),
+        counts.stream.take(places, 0),
+        counts.seen.take(places),
+        counts.taken.take(places, 1),
+        counts.total.take(places, 1),
     )
     owner = shares.owner.take([*range(len(ids)), at, len(ids)], 1)
     return check._replace(
         ids=np.append(check.ids, new),
-        books=Books(*by_cell, books.votes),
-        shares=shares._replace(known=shares.known.take(cells, 0), owner=owner),
+        counts=ReferenceCounts(*by_cell, counts.votes),
+        shares=shares._replace(known=shares.known.take(places, 0), owner=owner),
         owner=np.append(check.owner, check.owner[at]),
         known=np.append(check.known, check.known[at]),
     )

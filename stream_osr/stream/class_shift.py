@@ -51,7 +51,7 @@ MOST_SAVED = 100.0
 LEAST_PROBABILITY = 1e-3
 
 
-class Ways(NamedTuple):
+class ClassDistances(NamedTuple):
     """Distances of the rows of a batch from where a class expects them.
 
     Attributes
@@ -72,30 +72,30 @@ class Ways(NamedTuple):
 def class_shifts(stream: Stream) -> np.ndarray:
     """Return how far each known class has been moved since it was trained or opened, whitened, shape (J, C + d)."""
     prior = stream.known.prior
-    following = _start(prior.n_features) if stream.following is None else stream.following
-    shift = _fit(following, len(stream.labels)).shift
+    class_shift = _start(prior.n_features) if stream.class_shift is None else stream.class_shift
+    shift = _fit(class_shift, len(stream.labels)).shift
     return np.hstack([np.zeros((len(shift), len(prior.first))), shift]) if len(prior.first) else shift
 
 
-def follow_classes(stream: Stream, judged: BatchPosterior) -> Stream:
+def follow_classes(stream: Stream, posterior: BatchPosterior) -> Stream:
     """Let the known classes follow a batch, as the leader judges it; the stream is the one after it."""
-    (leader, *_), probabilities, rank = stream.chains, judged.probabilities, judged.rank
-    log_density, d = judged.leader.log_density, leader.known.prior.n_features
+    (leader, *_), probabilities, rank = stream.chains, posterior.probabilities, posterior.rank
+    log_density, d = posterior.leader.log_density, leader.known.prior.n_features
     if not d:  # categories do not move
         return stream
-    following = _fit(_start(d) if stream.following is None else stream.following, len(stream.labels))
+    class_shift = _fit(_start(d) if stream.class_shift is None else stream.class_shift, len(stream.labels))
     among = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     among /= among.sum(axis=1, keepdims=True)
     unknown = np.where(rank >= SURELY_USUAL, probabilities[:, -1], 0.0)[:, None]
     weight = np.where(rank >= LEAST_RANK, 1.0, 0.0)[:, None] * probabilities[:, :-1] + unknown * among
-    following, move = _weigh(following, measure_ways(leader.known, leader.frozen, judged.rows, weight))
+    class_shift, move = _weigh(class_shift, measure_ways(leader.known, leader.frozen, posterior.rows, weight))
     if not move.any():
-        return stream._replace(following=following)
-    following = following._replace(shift=following.shift + move)
-    return stream._replace(following=following, chains=move_classes(stream.chains, move))
+        return stream._replace(class_shift=class_shift)
+    class_shift = class_shift._replace(shift=class_shift.shift + move)
+    return stream._replace(class_shift=class_shift, chains=move_classes(stream.chains, move))
 
 
-def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.ndarray) -> Ways:
+def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.ndarray) -> ClassDistances:
     """Measure how far rows lie from where the classes expect them.
 
     Parameters
@@ -126,15 +126,15 @@ def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.n
         responsible /= responsible.sum(axis=1, keepdims=True)
         sums[j] = weight[pulls, j] @ (rows[pulls] - responsible @ means[own])
     counted = np.where(weight > LEAST_PROBABILITY, weight, 0.0)
-    return Ways(counted.sum(axis=0), sums, spread)
+    return ClassDistances(counted.sum(axis=0), sums, spread)
 
 
-def _weigh(following: ClassShift, ways: Ways) -> tuple[ClassShift, np.ndarray]:
+def _weigh(class_shift: ClassShift, ways: ClassDistances) -> tuple[ClassShift, np.ndarray]:
     """Take ways in, and say by how much each class is to be moved now, shape (J, d)."""
     fade = 0.5 ** (ways.weight / SHIFT_HALF_LIFE)
-    weight = fade * following.weight + ways.weight
-    sums = fade[:, None] * following.sums + ways.sums
-    saved = np.minimum(following.saved + ways.weight, MOST_SAVED)
+    weight = fade * class_shift.weight + ways.weight
+    sums = fade[:, None] * class_shift.sums + ways.sums
+    saved = np.minimum(class_shift.saved + ways.weight, MOST_SAVED)
     off = sums / (weight + PRIOR_WEIGHT)[:, None]
     far = np.sqrt(np.mean((off / ways.spread) ** 2, axis=1))
     length = far * math.sqrt(off.shape[1])
@@ -142,21 +142,21 @@ def _weigh(following: ClassShift, ways: Ways) -> tuple[ClassShift, np.ndarray]:
     moves = (far > STEP) & ((share == 1.0) | (saved >= 0.5 * MOST_SAVED))
     move = np.where(moves, share, 0.0)[:, None] * off
     saved = np.where(moves, np.maximum(saved - share * length / PACE, 0.0), saved)
-    return ClassShift(following.shift, weight, sums - weight[:, None] * move, saved), move
+    return ClassShift(class_shift.shift, weight, sums - weight[:, None] * move, saved), move
 
 
-def without_class(following: ClassShift | None, j: int) -> ClassShift | None:
+def without_class(class_shift: ClassShift | None, j: int) -> ClassShift | None:
     """Forget a class that is closed."""
-    if following is None or j >= len(following.weight):
-        return following
-    return ClassShift(*(np.delete(v, j, axis=0) for v in following))
+    if class_shift is None or j >= len(class_shift.weight):
+        return class_shift
+    return ClassShift(*(np.delete(v, j, axis=0) for v in class_shift))
 
 
 def _start(n_features: int) -> ClassShift:
     return ClassShift(np.zeros((0, n_features)), np.zeros(0), np.zeros((0, n_features)), np.zeros(0))
 
 
-def _fit(following: ClassShift, n_classes: int) -> ClassShift:
+def _fit(class_shift: ClassShift, n_classes: int) -> ClassShift:
     """Make room for classes that have been opened."""
-    added = n_classes - len(following.weight)
-    return ClassShift(*(np.concatenate([v, np.zeros((added, *v.shape[1:]))]) for v in following))
+    added = n_classes - len(class_shift.weight)
+    return ClassShift(*(np.concatenate([v, np.zeros((added, *v.shape[1:]))]) for v in class_shift))

@@ -15,23 +15,31 @@ from stream_osr.model.known import Known
 from stream_osr.stream.chain import IdentityChanges
 from stream_osr.stream.seating import BatchPosterior, window_together
 from stream_osr.stream.state import DelayedDecisions, Stream
-from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.prior_odds import shift_odds
 
 
 def decide(
-    stream: Stream, times: Sequence[float | None], keys: Sequence[Any], judged: BatchPosterior, parameters: Parameters
+    stream: Stream,
+    times: Sequence[float | None],
+    keys: Sequence[Any],
+    posterior: BatchPosterior,
+    parameters: Parameters,
 ) -> list[Decision]:
     """Decide for now; why, and the subclass, are told from the leader."""
-    n, state, result = len(keys), stream.state, judged.leader
-    told, *why = _told(stream, judged.probabilities, result.responsible, result.subclass, parameters)
-    near = [stream.labels[j] for j in judged.nearest.tolist()]
-    judgement = near, judged.distance.tolist(), judged.rank.tolist()
+    n, state, result = len(keys), stream.state, posterior.leader
+    reported, *why = _decision_columns(
+        stream, posterior.probabilities, result.responsible, result.subclass, parameters
+    )
+    near = [stream.labels[j] for j in posterior.nearest.tolist()]
+    judgement = near, posterior.distance.tolist(), posterior.rank.tolist()
     place = repeat(state.batches, n), range(state.seen, state.seen + n)
-    columns = zip(keys, times, told, told, *why, *judgement, *place, strict=True)  # in the order of the fields
+    columns = zip(
+        keys, times, reported, reported, *why, *judgement, *place, strict=True
+    )  # in the order of the fields
     return list(map(Decision._make, columns))
 
 
-def _told(
+def _decision_columns(
     stream: Stream, probabilities: np.ndarray, responsible: np.ndarray, subclass: np.ndarray, parameters: Parameters
 ) -> tuple[list[Any], ...]:
     """Columns of what is told of some instances: label, its probability, p_unknown, probabilities, subclass."""
@@ -42,7 +50,7 @@ def _told(
         probabilities[np.arange(len(label)), label].tolist(),
         probabilities[:, -1].tolist(),
         [dict(zip(names, row, strict=True)) for row in probabilities.tolist()],
-        subclasses_told(stream.known, label, responsible, subclass),
+        subclasses_of_labels(stream.known, label, responsible, subclass),
     )
 
 
@@ -54,18 +62,18 @@ def most_probable(probabilities: np.ndarray, least: float) -> np.ndarray:
     return np.asarray(label)
 
 
-def subclasses_told(
+def subclasses_of_labels(
     known: Known, label: np.ndarray, responsible: np.ndarray, emerging: np.ndarray
 ) -> list[int | None]:
     """Subclass that each label stands for: the most responsible known one, or the emerging one it sits in."""
     n, n_classes = responsible.shape
     of_class = responsible[np.arange(n), np.minimum(label, n_classes - 1)]
-    told = np.where(label < n_classes, np.where(of_class >= 0, known.ids[of_class], -1), emerging)
-    return [key if key >= 0 else None for key in told.tolist()]
+    values = np.where(label < n_classes, np.where(of_class >= 0, known.ids[of_class], -1), emerging)
+    return [key if key >= 0 else None for key in values.tolist()]
 
 
 def wait(
-    waiting: DelayedDecisions, decisions: Sequence[Decision], judged: BatchPosterior, changes: IdentityChanges
+    waiting: DelayedDecisions, decisions: Sequence[Decision], posterior: BatchPosterior, changes: IdentityChanges
 ) -> DelayedDecisions:
     """Append a batch to the decisions held back; the others are what they look like after it.
 
@@ -73,36 +81,36 @@ def wait(
     ----------
     waiting, decisions
         Those that wait, and those of the batch.
-    judged
+    posterior
         The batch, and what the chains have made of it.
     changes
         What has happened to identities of the leader.
     """
-    probabilities, subclass, leader = waiting.probabilities, waiting.subclass.copy(), judged.leader
+    probabilities, subclass, leader = waiting.probabilities, waiting.subclass.copy(), posterior.leader
     begin = waiting.decisions[0].seq if waiting.decisions else decisions[0].seq
-    inside = leader.window_seq >= begin
-    if inside.any():
+    members = leader.window_seq >= begin
+    if members.any():
         probabilities = probabilities.copy()
-        probabilities[leader.window_seq[inside] - begin] = window_together(judged)[inside]
+        probabilities[leader.window_seq[members] - begin] = window_together(posterior)[members]
         moved, now = changes.moved
         subclass[moved[moved >= begin] - begin] = now[moved >= begin]
-    arrays = (probabilities, judged.raw), (subclass, leader.subclass), (waiting.responsible, leader.responsible)
+    arrays = (probabilities, posterior.raw), (subclass, leader.subclass), (waiting.responsible, leader.responsible)
     waiting = DelayedDecisions((*waiting.decisions, *decisions), *map(np.concatenate, arrays))
     return _follow_identities(waiting, changes)
 
 
 def _follow_identities(waiting: DelayedDecisions, changes: IdentityChanges) -> DelayedDecisions:
     """Tell of the subclasses that were joined and parted after the instances had been seated."""
-    joined, parted = changes.joined, changes.parted
-    if not joined and not parted:
+    merged, split = changes.merged, changes.split
+    if not merged and not split:
         return waiting
     subclass = waiting.subclass.copy()
-    for was, now in joined.items():
+    for was, now in merged.items():
         subclass[waiting.subclass == was] = now
     begin = waiting.decisions[0].seq
-    for new, (_, seqs) in parted.items():
+    for new, (_, seqs) in split.items():
         subclass[seqs[seqs >= begin] - begin] = new
-    ended = {*joined, *(old for old, _ in parted.values())}
+    ended = {*merged, *(old for old, _ in split.values())}
     decisions = tuple(
         d._replace(subclass_id=key) if d.subclass_id in ended or d.subclass_id == was != key else d
         for d, was, key in zip(waiting.decisions, waiting.subclass.tolist(), subclass.tolist(), strict=True)
@@ -121,10 +129,12 @@ def release_ready(stream: Stream, delay: int, parameters: Parameters) -> tuple[l
     )
     out, counts = list(now.decisions), list(stream.decided)
     if parameters.decision_delay:
-        columns = _told(stream, shift_odds(stream.odds, now.probabilities), now.responsible, now.subclass, parameters)
+        columns = _decision_columns(
+            stream, shift_odds(stream.odds, now.probabilities), now.responsible, now.subclass, parameters
+        )
         fields = ("label", "probability", "p_unknown", "probabilities", "subclass_id")
-        told = (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
-        out = [decision._replace(**row) for decision, row in zip(out, told, strict=True)]
+        reported = (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
+        out = [decision._replace(**row) for decision, row in zip(out, reported, strict=True)]
     number = {name: j for j, name in enumerate(stream.labels)}
     for decision in out:
         counts[number.get(decision.label, -1)] += 1

@@ -8,9 +8,9 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.discovery.new_classes import NewClasses
-from stream_osr.discovery.summaries import ALL_MET, Group, Summary
+from stream_osr.discovery.summaries import ALL_MET, DiscoveryRow, Summary
 from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.marginal import of_slots, pour
+from stream_osr.model.marginal import add_statistics, of_slots
 from stream_osr.model.nearest import Nearest, nearest_known
 from stream_osr.stream.chain import sizes_of
 from stream_osr.stream.recognizer_state import RecognizerState
@@ -79,30 +79,37 @@ def summarize(state: RecognizerState, found: NewClasses, expected: ExpectedRecal
     )
 
 
-def _groups(stream: Stream) -> list[Group]:
+def _groups(stream: Stream) -> list[DiscoveryRow]:
     """Sum up the known classes: of each, the shares of its subclasses."""
     known, out = stream.known, []
     for j, label in enumerate(stream.labels):
-        seated = known.seated[j]
-        shares = {int(known.ids[k]): float(seated[k] / known.size[j]) for k in np.flatnonzero(seated > 0)}
-        out.append(Group(label, int(known.size[j]), tuple(sorted(shares.items(), key=lambda item: -item[1]))))
+        chain_results = known.seated[j]
+        shares = {
+            int(known.ids[k]): float(chain_results[k] / known.size[j]) for k in np.flatnonzero(chain_results > 0)
+        }
+        out.append(DiscoveryRow(label, int(known.size[j]), tuple(sorted(shares.items(), key=lambda item: -item[1]))))
     return out
 
 
 def _sizes(stream: Stream) -> list[tuple[int, int, bool]]:
     """List the emerging subclasses that are not known classes anew: id, size, and whether it was announced."""
-    life, aside = stream.life, stream.chains[0].aside
+    life, dormant = stream.life, stream.chains[0].dormant
     emerged, owned = (set(life.ids[flag].tolist()) for flag in (life.emerged, life.owned))
     there = [(key, size, key in emerged) for key, size in sizes_of(stream.state).items() if key not in owned]
-    return there + [(int(key), int(size), True) for key, size in zip(aside.ids, aside.statistics.size, strict=True)]
+    return there + [
+        (int(key), int(size), True) for key, size in zip(dormant.ids, dormant.statistics.size, strict=True)
+    ]
 
 
 def lines(stream: Stream, found: NewClasses) -> list[SubclassRow]:
     """List the subclasses: those of the known classes, class by class, then the emerging ones, the largest first."""
     known, out = stream.known, list[SubclassRow]()
-    for label, seated, size in zip(stream.labels, known.seated, known.size.tolist(), strict=True):
-        own = sorted(np.flatnonzero(seated > 0), key=lambda k: -seated[k])
-        out += [SubclassRow(int(known.ids[k]), "known", label, int(seated[k]), float(seated[k] / size)) for k in own]
+    for label, chain_results, size in zip(stream.labels, known.seated, known.size.tolist(), strict=True):
+        own = sorted(np.flatnonzero(chain_results > 0), key=lambda k: -chain_results[k])
+        out += [
+            SubclassRow(int(known.ids[k]), "known", label, int(chain_results[k]), float(chain_results[k] / size))
+            for k in own
+        ]
     return out + sorted(_emerging(stream, found), key=lambda line: (-line.size, line.subclass_id))
 
 
@@ -112,8 +119,8 @@ def _emerging(stream: Stream, found: NewClasses) -> list[SubclassRow]:
     new_class = {key: number for number, each in enumerate(found.candidates) for key in each.subclasses}
     out, lives = [], chain.life.subclasses
     there = [(key, size, _nearest(stream, key)) for key, size in sizes_of(stream.state).items()]
-    aside = zip(chain.aside.ids.tolist(), chain.aside.statistics.size.tolist(), strict=True)
-    there += [(key, size, _nearest_of_aside(stream, at)) for at, (key, size) in enumerate(aside)]
+    dormant = zip(chain.dormant.ids.tolist(), chain.dormant.statistics.size.tolist(), strict=True)
+    there += [(key, size, _nearest_of_aside(stream, at)) for at, (key, size) in enumerate(dormant)]
     for key, size, near in there:
         first, last = (lives[key].first.seq, lives[key].last.seq) if key in stage else (None, None)
         beside = stream.labels[near.owner], near.distance
@@ -130,5 +137,5 @@ def _nearest(stream: Stream, key: int) -> Nearest:
 def _nearest_of_aside(stream: Stream, at: int) -> Nearest:
     chain = stream.chains[0]
     dishes = empty_dishes(1, chain.known.prior)
-    pour(dishes, 0, of_slots(chain.aside.statistics, [at]), chain.known.prior)
+    add_statistics(dishes, 0, of_slots(chain.dormant.statistics, [at]), chain.known.prior)
     return nearest_known(dishes, 0, chain.known, chain.frozen)

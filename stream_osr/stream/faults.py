@@ -11,9 +11,9 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.data_quality import (
     WINDOW,
-    Columns,
+    ColumnStates,
     Fault,
-    Usual,
+    UsualColumns,
     copies_of,
     fingerprints,
     follow_columns,
@@ -22,7 +22,7 @@ from stream_osr.discovery.data_quality import (
 )
 from stream_osr.kinds import Name
 from stream_osr.stream.announcements import about
-from stream_osr.stream.state import Copy, Faults, Stream
+from stream_osr.stream.state import Copy, DataFaults, Stream
 from stream_osr.trained import TrainedModel
 
 
@@ -44,18 +44,18 @@ class BatchFaults(NamedTuple):
     """
 
     values: np.ndarray
-    columns: Columns
+    columns: ColumnStates
     begun: Sequence[Fault]
     rows: np.ndarray
     repeats: dict[int, int | Copy]
 
 
-def notice(usual: Usual, stream: Stream, values: np.ndarray) -> BatchFaults:
+def notice(usual: UsualColumns, stream: Stream, values: np.ndarray) -> BatchFaults:
     """Look at raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
 
     A row that repeats is missing altogether.
     """
-    before = Faults(start_columns(values.shape[1])) if stream.faults is None else stream.faults
+    before = DataFaults(start_columns(values.shape[1])) if stream.faults is None else stream.faults
     columns, hidden, begun = follow_columns(usual, before.columns, values, stream.state.seen)
     rows, repeats = np.zeros(0, np.int64), dict[int, int | Copy]()
     if usual.rows.once:
@@ -67,7 +67,7 @@ def notice(usual: Usual, stream: Stream, values: np.ndarray) -> BatchFaults:
     return BatchFaults(values, columns, begun, rows, repeats)
 
 
-def _repeats(once: int, before: Faults, rows: np.ndarray, n_classes: int) -> dict[int, int | Copy]:
+def _repeats(once: int, before: DataFaults, rows: np.ndarray, n_classes: int) -> dict[int, int | Copy]:
     together = np.concatenate([before.rows, rows])
     if len(_repeated(together)) < once - 1:
         return {}
@@ -147,16 +147,16 @@ def settle_faults(
     raw, decisions
         Probabilities before the shift of the odds, shape (b, J + 1), and decisions of the batch.
     """
-    usual, said = trained.usual, about(trained, after.state)
+    usual, summaries = trained.usual, about(trained, after.state)
     assert usual is not None
     events: list[ev.Event] = []
     for fault in noticed.begun:
         facts, at = fault._asdict(), fault.column
         facts |= {"column": trained.names[at], "low": float(usual.low[at]), "high": float(usual.high[at])}
-        events.append(ev.ColumnFailed(**facts, longest=int(usual.longest[at]), **said))
+        events.append(ev.ColumnFailed(**facts, longest=int(usual.longest[at]), **summaries))
     if not usual.rows.once:
-        return after._replace(faults=Faults(noticed.columns)), events
-    earlier = Faults(noticed.columns) if before.faults is None else before.faults
+        return after._replace(faults=DataFaults(noticed.columns)), events
+    earlier = DataFaults(noticed.columns) if before.faults is None else before.faults
     together = np.concatenate([earlier.rows, noticed.rows])
     rows, copies = together[-WINDOW:], {each.row: each for each in earlier.copies}
     for row in sorted(set(_repeated(together).tolist())):
@@ -165,10 +165,10 @@ def settle_faults(
             copies[row] = Copy(row, raw[came[0]], decisions[came[0]])
     for row in {int(noticed.rows[at]) for at in noticed.repeats}:
         size = int((together == row).sum())
-        if size >= usual.rows.told and not copies[row].repeats:
+        if size >= usual.rows.reported_from and not copies[row].repeats:
             copies[row] = copies[row]._replace(repeats=True)
             first = copies[row].decision
             moment = ev.Moment(first.seq, first.t, first.key)
-            events.append(ev.RowsRepeated(first=moment, size=size, usual=usual.rows.most, **said))
+            events.append(ev.RowsRepeated(first=moment, size=size, usual=usual.rows.most, **summaries))
     kept = tuple(copy for copy in copies.values() if copy.row in rows)
-    return after._replace(faults=Faults(noticed.columns, rows, kept)), events
+    return after._replace(faults=DataFaults(noticed.columns, rows, kept)), events

@@ -11,15 +11,15 @@ import numpy as np
 from stream_osr.absent import absent_as_zero
 from stream_osr.config import Label
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
-from stream_osr.features import Features, Row, categorical_columns, check_mapping, column_values, frame_rows
+from stream_osr.features import FeatureRow, Features, categorical_columns, check_mapping, column_values, frame_rows
 from stream_osr.kinds import Name
 from stream_osr.labels import check_label, spelled_alike
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room, check_storable
+from stream_osr.schema_check import difference, least_features
 from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.times_and_keys import key_of, time_of
 from stream_osr.trained import TrainedModel
-from stream_osr.unlike import difference, least_features
 
 logger = logging.getLogger("stream_osr")
 
@@ -28,7 +28,7 @@ class CheckedInstance(NamedTuple):
     """An instance that has been checked; nothing has changed yet. ``row`` is None: it is to be skipped."""
 
     features: Features
-    row: Row | None
+    row: FeatureRow | None
     label: Label | None
     t: float | None
     key: Any
@@ -71,8 +71,8 @@ def read(
     elif not labels:
         raise NotTrained("an unlabelled instance came before any labelled one; learn labelled instances first")
     try:
-        features = _features(state, x, before, declared, joined=label is not None or bool(earlier))
-        row: Row | None = row_of(state, features, x, number)
+        features = _features(state, x, before, declared, extended=label is not None or bool(earlier))
+        row: FeatureRow | None = row_of(state, features, x, number)
     except InvalidFeature:
         state.counters["bad_rows"] += 1
         raise
@@ -140,7 +140,7 @@ def late_label(state: RecognizerState, y: object) -> Label:
     return label_of(state, y, [*stream.labels, *(e.label for e in state.evidence)])
 
 
-def row_of(state: RecognizerState, features: Features, x: Mapping[Any, Any], number: int | None = None) -> Row:
+def row_of(state: RecognizerState, features: Features, x: Mapping[Any, Any], number: int | None = None) -> FeatureRow:
     """Read the features of an instance, if they may be missing."""
     row = features.row(x, number)
     if row.missing and state.parameters.absent == "zero":
@@ -153,24 +153,29 @@ def row_of(state: RecognizerState, features: Features, x: Mapping[Any, Any], num
 
 
 def _features(
-    state: RecognizerState, x: Mapping[Any, Any], before: Features | None, declared: Collection[Name], *, joined: bool
+    state: RecognizerState,
+    x: Mapping[Any, Any],
+    before: Features | None,
+    declared: Collection[Name],
+    *,
+    extended: bool,
 ) -> Features:
     """Choose the features to be read: the model's, or those of training, with what an instance adds to them."""
     if state.training is None:
         return state.running[0].features
     before = features = state.training.features if before is None else before
-    if joined:
-        features = before.joined_by(x, {*(state.parameters.categorical or ()), *declared})
+    if extended:
+        features = before.extended_by(x, {*(state.parameters.categorical or ()), *declared})
         if features is not before:
             there = frozenset(before.names)
             check_names((name for name in features.names if name not in there), len(features.names))
         check_storable(name for name in features.names if name not in frozenset(before.names))
-    if not features.names and not joined:
+    if not features.names and not extended:
         raise InvalidInstance("the instance has no features; give it one at least")
     return features
 
 
-def count(state: RecognizerState, row: Row | None) -> None:
+def count(state: RecognizerState, row: FeatureRow | None) -> None:
     """Count what an instance lacks, and what it has too much; ``None``: it is skipped."""
     counters = state.counters
     if row is None:
@@ -181,9 +186,9 @@ def count(state: RecognizerState, row: Row | None) -> None:
         counters["extra"] += row.extra
 
 
-def count_unlike(state: RecognizerState, values: np.ndarray, x: Mapping[Any, Any]) -> None:
+def count_mismatches(state: RecognizerState, values: np.ndarray, x: Mapping[Any, Any]) -> None:
     """Count a row that is imputed altogether, or for the most part though training had nearly all; warn once."""
-    unlike = unlike_training(state.running[0], values, x)
+    unlike = schema_problems(state.running[0], values, x)
     if unlike is None:
         return
     state.counters["unlike"] += 1
@@ -191,7 +196,7 @@ def count_unlike(state: RecognizerState, values: np.ndarray, x: Mapping[Any, Any
         logger.warning('%s; counters["unlike"] counts such instances, this is said once', unlike)
 
 
-def unlike_training(trained: TrainedModel, values: np.ndarray, x: Mapping[Any, Any]) -> str | None:
+def schema_problems(trained: TrainedModel, values: np.ndarray, x: Mapping[Any, Any]) -> str | None:
     """Say what a row lacks that is imputed altogether, or for the most part though training had nearly all."""
     missing = np.isnan(values)
     if len(values) - np.count_nonzero(missing) >= least_features(trained):

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label, Parameters
+from stream_osr.discovery.histories import only, places_of
 from stream_osr.discovery.lifecycle import without_row
-from stream_osr.discovery.lives import only, places_of
 from stream_osr.model import edit
-from stream_osr.model.between import withdraw_aside
 from stream_osr.model.edit import Seat
 from stream_osr.model.known import Known, learn_labelled
+from stream_osr.model.lifecycle_moves import withdraw_dormant
 from stream_osr.model.prior import homogeneous
 from stream_osr.stream.chain import Chain, refreshed
 from stream_osr.stream.class_shift import class_shifts
@@ -51,7 +51,7 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
         return stream, []
     labels, recent, decided = list(stream.labels), unshared(stream.recent), list(stream.decided)
     unknown_keys = []
-    actions: list[Labelling] = []
+    undo_log: list[Labelling] = []
     for label, row, key, number in evidence:
         if row is None:
             at = recall(recent, key)
@@ -66,14 +66,14 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
         if label not in labels:
             labels.append(label)
             decided.insert(-1, 0)
-        actions.append(action._replace(label=labels[labels.index(label)]))
-    learnt = [_learn(chain, at, actions, labels, recent, parameters) for at, chain in enumerate(stream.chains)]
+        undo_log.append(action._replace(label=labels[labels.index(label)]))
+    learnt = [_learn(chain, at, undo_log, labels, recent, parameters) for at, chain in enumerate(stream.chains)]
     chains = tuple(chain for chain, _ in learnt)
-    actions = [
+    undo_log = [
         _with_inverse(action, parts, labels, stream)
-        for action, *parts in zip(actions, *(parts for _, parts in learnt), strict=True)
+        for action, *parts in zip(undo_log, *(parts for _, parts in learnt), strict=True)
     ]
-    withdrawn = [action.subclass[0] for action in actions if action.seq >= 0]
+    withdrawn = [action.subclass[0] for action in undo_log if action.seq >= 0]
     outliers = count_left_behind(stream.chains[0], chains[0].state, withdrawn)
     stream = stream._replace(
         labels=tuple(labels),
@@ -82,7 +82,7 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
         waiting=widen(stream.waiting, len(labels)),
         decided=tuple(decided),
         signals=tally(stream.signals, [], outliers),
-        actions=record(stream.actions, actions),
+        undo_log=record(stream.undo_log, undo_log),
     )
     return stream, unknown_keys
 
@@ -93,27 +93,27 @@ _Taken = tuple[int, bool, Seat | None]
 
 def _with_inverse(action: Labelling, parts: Sequence[_Taken], labels: Sequence[Label], stream: Stream) -> Labelling:
     """Write down the inverse of a label; the stream is the one before it."""
-    into, opened, seats = zip(*parts, strict=True)
+    into, new_classes, seats = zip(*parts, strict=True)
     seats = tuple(seat for seat in seats if seat is not None)
     shift, j = None, labels.index(action.label)
-    if stream.following is not None:
+    if stream.class_shift is not None:
         shift = class_shifts(stream)[j] if j < len(stream.labels) else np.zeros(len(action.row))
     classes = tuple(labels[seat.j] if seat.j >= 0 else None for seat in seats)
-    return action._replace(into=into, opened=opened, seats=seats, classes=classes, shift=shift)
+    return action._replace(into=into, opened_table=new_classes, seats=seats, classes=classes, shift=shift)
 
 
 def _learn(
     chain: Chain,
     number: int,
-    actions: Sequence[Labelling],
+    undo_log: Sequence[Labelling],
     labels: Sequence[Label],
     recent: RecentInstances,
     parameters: Parameters,
 ) -> tuple[Chain, list[_Taken]]:
-    before, state, life, aside = chain.known, chain.state, chain.life, chain.aside
+    before, state, life, dormant = chain.known, chain.state, chain.life, chain.dormant
     rng = np.random.default_rng([parameters.seed, state.batches, int(before.size.sum()), number])
     known, done = before, list[_Taken]()
-    for action in actions:
+    for action in undo_log:
         row, seq, seat = action.row, action.seq, None
         if seq >= 0:
             weight = 0.5 ** ((state.seen - int(began(recent, np.array(seq - recent.seq)))) / parameters.half_life)
@@ -121,18 +121,18 @@ def _learn(
             seat = edit.seat_of(state, seq, home, weight)
             state = edit.withdraw(state, row, seq, home, weight, before.prior)
             life = without_row(life, home, seq)
-            if home in aside.ids:
-                aside = withdraw_aside(aside, home, row, before.prior)
+            if home in dormant.ids:
+                dormant = withdraw_dormant(dormant, home, row, before.prior)
             if home in known.ids:  # it was named meanwhile
                 known = edit.take_out(known, home, row, edit.owner_of(known, home))
         old = known
         known = learn_labelled(known, homogeneous(row[None])[0], labels.index(action.label), rng, state.next_id)
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
         done.append((*_grown(old, known), seat))
-    left = places_of(np.concatenate([state.ids, aside.ids]), life.ids) < 0  # by their last instance
-    gone = left & ~life.told_of
+    left = places_of(np.concatenate([state.ids, dormant.ids]), life.ids) < 0  # by their last instance
+    gone = left & ~life.announced_unmuted
     life = only(life, ~gone) if gone.any() else life
-    return refreshed(chain._replace(state=state, life=life, aside=aside), known), done
+    return refreshed(chain._replace(state=state, life=life, dormant=dormant), known), done
 
 
 def _grown(before: Known, after: Known) -> tuple[int, bool]:

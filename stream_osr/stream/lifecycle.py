@@ -9,14 +9,23 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery import lifecycle
+from stream_osr.discovery.histories import (
+    Coming,
+    Lifecycle,
+    MemberColumns,
+    SubclassHistory,
+    noted,
+    places_of,
+    united,
+    with_lives,
+)
 from stream_osr.discovery.lifecycle import OnMenu
-from stream_osr.discovery.lives import Coming, Lifecycle, Members, Subclass, noted, places_of, united, with_lives
 from stream_osr.discovery.reservoir import Reservoir, exchange, keep
-from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
 from stream_osr.model.edit import slot_of, tables_of
-from stream_osr.model.noise_model import Noise
+from stream_osr.model.lifecycle_moves import LEAST_PART, bound, merge_if_same, only_dormant, split_if_two
 from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
+from stream_osr.model.unassigned import NoiseModel
 from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
@@ -40,18 +49,18 @@ TRIED_AGAIN = 1.25
 """A subclass that stayed whole is tried again when it has grown by so much."""
 
 
-Came = tuple[Members, np.ndarray]
+Came = tuple[MemberColumns, np.ndarray]
 """What lives remember of some instances, and the times and keys of these."""
 
 
 class LifecycleTerms(NamedTuple):
-    """By what subclasses are followed.
+    """Terms by which emerging subclasses are followed.
 
     Attributes
     ----------
     most, most_aside
         So many that have emerged stay active, and so many of the others are kept aside.
-    background
+    noise_model
         What instances that resemble nothing look like.
     unknown_share
         Usual share of the stream that is unknown, or that of the batch if it is larger.
@@ -61,13 +70,13 @@ class LifecycleTerms(NamedTuple):
 
     most: int
     most_aside: int
-    background: Noise
+    noise_model: NoiseModel
     unknown_share: float
     announces: bool
 
 
 def follow(
-    trained: TrainedModel, stream: Stream, judged: BatchPosterior, batch: DecidedBatch, parameters: Parameters
+    trained: TrainedModel, stream: Stream, posterior: BatchPosterior, batch: DecidedBatch, parameters: Parameters
 ) -> tuple[Stream, LifecycleUpdate, list[ev.Event]]:
     """Follow the emerging subclasses of every chain through a batch, and the share of the stream that is unknown.
 
@@ -78,7 +87,7 @@ def follow(
     ----------
     trained, stream
         The model, and the stream with the chains and what is remembered after the batch.
-    judged, batch
+    posterior, batch
         What the chains have made of the batch, and its instances.
     parameters
         Settings.
@@ -87,13 +96,13 @@ def follow(
     -------
     The stream then, what happened to the leader's subclasses, and an event if the share of unknown has jumped.
     """
-    rate, jumped = follow_unknown(trained, stream, judged.probabilities)
+    rate, jumped = follow_unknown(trained, stream, posterior.probabilities)
     arrival, share = stream.arrival, max(rate.rate, float(batch.p_unknown.mean()))
     announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
-    terms = LifecycleTerms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)
+    student_terms = LifecycleTerms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)
     recent, came, updates = stream.recent, arrivals(batch), list[LifecycleUpdate]()
-    for number, (chain, one) in enumerate(zip(stream.chains, judged.seated, strict=True)):
-        update = _follow(chain, number, one, recent, came, terms)
+    for number, (chain, one) in enumerate(zip(stream.chains, posterior.seated, strict=True)):
+        update = _follow(chain, number, one, recent, came, student_terms)
         if chain.check is not None:
             check = follow_identities(update.chain.check, update.identities)
             update = _without_owned(update._replace(chain=update.chain._replace(check=check)))
@@ -104,31 +113,36 @@ def follow(
 
 
 def _follow(
-    chain: Chain, number: int, seated: ChainResult, recent: RecentInstances, came: Came, terms: LifecycleTerms
+    chain: Chain,
+    number: int,
+    chain_result: ChainResult,
+    recent: RecentInstances,
+    came: Came,
+    parameters: LifecycleTerms,
 ) -> LifecycleUpdate:
     """Follow the subclasses of one chain."""
-    result, joined = seated.result, seated.identities.joined
+    result, merged = chain_result.result, chain_result.identities.merged
     life, state = chain.life, chain.state
-    for younger, older in joined.items():
+    for younger, older in merged.items():
         life = united(life, older, younger)
     coming = _coming(result, recent, came)
     menu = OnMenu(state.ids, state.dishes.size, tables_of(state) > 0)
-    background, least = terms.background, least_unknown(terms.unknown_share)
+    noise_model, least = parameters.noise_model, least_unknown(parameters.unknown_share)
 
     def is_class(key: int, first: int) -> bool:
-        return terms.announces and stands_out(key, first, chain, number, recent, background, least)
+        return parameters.announces and stands_out(key, first, chain, number, recent, noise_model, least)
 
-    life, changes = lifecycle.observe(life, coming, menu, is_class, seated.mostly_new)
-    followed = LifecycleUpdate(chain._replace(life=life), recent, seated.identities, changes, {}, state)
+    life, changes = lifecycle.observe(life, coming, menu, is_class, chain_result.mostly_new)
+    update = LifecycleUpdate(chain._replace(life=life), recent, chain_result.identities, changes, {}, state)
     if number:
-        return _keep_within_bounds(followed, terms.most, 0)
-    followed = find_core(followed, background, least)
-    chain = followed.chain
-    followed = followed._replace(chain=chain._replace(life=_sample(chain.life, followed, result)))
-    for key in (*followed.changes.emerged, *followed.changes.grew):
-        followed = _join_same(followed, key)
-    followed = _part_each(followed)
-    return _keep_within_bounds(followed, terms.most, terms.most_aside)
+        return _keep_within_bounds(update, parameters.most, 0)
+    update = find_core(update, noise_model, least)
+    chain = update.chain
+    update = update._replace(chain=chain._replace(life=_sample(chain.life, update, result)))
+    for key in (*update.changes.emerged, *update.changes.grew):
+        update = _join_same(update, key)
+    update = _part_each(update)
+    return _keep_within_bounds(update, parameters.most, parameters.most_aside)
 
 
 def _coming(result: BatchResult, recent: RecentInstances, came: Came) -> Coming:
@@ -139,14 +153,14 @@ def _coming(result: BatchResult, recent: RecentInstances, came: Came) -> Coming:
     there = at >= 0
     moved = members(recent, at[there])
     seats = np.concatenate([result.moved_to[there], result.subclass])
-    both = Members(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
+    both = MemberColumns(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
     return Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
 
 
-def _sample(life: Lifecycle, followed: LifecycleUpdate, result: BatchResult) -> Lifecycle:
+def _sample(life: Lifecycle, update: LifecycleUpdate, result: BatchResult) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
-    recent, ids, kept = followed.recent, life.ids, life.kept.copy()
-    fresh = places_of(ids, np.array(followed.changes.emerged, np.int64))
+    recent, ids, kept = update.recent, life.ids, life.kept.copy()
+    fresh = places_of(ids, np.array(update.changes.emerged, np.int64))
     for at in fresh[fresh >= 0].tolist():
         kept[at] = keep(*sampled(recent, remembered(recent, 0, ids[at])))
     changed = np.zeros(len(ids) + 1, bool)
@@ -167,62 +181,62 @@ def _sample(life: Lifecycle, followed: LifecycleUpdate, result: BatchResult) -> 
     return life._replace(kept=kept)
 
 
-def _join_same(followed: LifecycleUpdate, key: int) -> LifecycleUpdate:
+def _join_same(update: LifecycleUpdate, key: int) -> LifecycleUpdate:
     """Join a subclass with the emerged one that it is most probably the same as, on the menu or set aside, if any is.
 
     One that comes anew may be a dormant one, if that has as many instances as there are dimensions. Otherwise both
     must have so many: with fewer nearly everything looks alike.
     """
-    chain, life = followed.chain, followed.chain.life
+    chain, life = update.chain, update.chain.life
     if key not in life.ids or key not in chain.state.ids:
-        return followed  # it has been joined with another
+        return update  # it has been joined with another
     large = chain.state.dishes.size[slot_of(chain.state, key)] >= width_of(chain.known.prior)
     may_be = life.ids[life.noticed & (large | life.dormant)]
-    found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
+    found = merge_if_same(chain.known, chain.state, chain.dormant, key, may_be)
     if found is None:
-        return followed
-    state, aside, other = found
+        return update
+    state, dormant, other = found
     older, younger = min(key, other), max(key, other)
     life = united(life, older, younger)
     life = noted(life, [older], dormant=False)
-    changes = left_out(followed.changes, {younger})
+    changes = left_out(update.changes, {younger})
     if older in chain.life.ids[chain.life.asleep]:
         changes = changes._replace(recurred=(*changes.recurred, older))
-    chain = chain._replace(state=state, aside=aside, life=life)
-    return followed.then(IdentityChanges({younger: older}), chain)._replace(changes=changes)
+    chain = chain._replace(state=state, dormant=dormant, life=life)
+    return update.then(IdentityChanges({younger: older}), chain)._replace(changes=changes)
 
 
-def _part_each(followed: LifecycleUpdate) -> LifecycleUpdate:
+def _part_each(update: LifecycleUpdate) -> LifecycleUpdate:
     """Part those told of that have grown enough since they were last tried, if they are two."""
-    life, state = followed.chain.life, followed.chain.state
+    life, state = update.chain.life, update.chain.state
     size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
     least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.lives["tried_size"])
-    grown = np.flatnonzero(life.told_of & (size >= least))
+    grown = np.flatnonzero(life.announced_unmuted & (size >= least))
     whole = []
     for at in grown[np.argsort(life.ids[grown])].tolist():
-        parted = _part(followed, int(life.ids[at]))
-        if parted is None:
+        split = _part(update, int(life.ids[at]))
+        if split is None:
             whole.append(at)
         else:
-            followed = parted
-    chain = followed.chain
+            update = split
+    chain = update.chain
     tried = noted(chain.life, life.ids[whole], tried_size=size[whole])
-    return followed._replace(chain=chain._replace(life=tried))
+    return update._replace(chain=chain._replace(life=tried))
 
 
-def _part(followed: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
+def _part(update: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
-    chain, life = followed.chain, followed.chain.life
+    chain, life = update.chain, update.chain.life
     own, new = life.ids == key, chain.state.next_id
-    at = remembered(followed.recent, 0, key)
-    seqs, rows, kept = followed.recent.seq + at, followed.recent.rows[at], life.kept[own][0]
+    at = remembered(update.recent, 0, key)
+    seqs, rows, kept = update.recent.seq + at, update.recent.rows[at], life.kept[own][0]
     if kept is not None:
         more = np.append(seqs, -1)[np.searchsorted(seqs, kept.seq)] != kept.seq
         seqs, rows = np.concatenate([seqs, kept.seq[more]]), np.concatenate([rows, kept.rows[more]])
-    found = part_if_two(chain.known, chain.state, key, rows, seqs)
+    found = split_if_two(chain.known, chain.state, key, rows, seqs)
     if found is None:
         return None
-    keys = followed.recent.keys[at]
+    keys = update.recent.keys[at]
     if kept is not None:
         keys = np.concatenate([keys, kept.keys[more]])
     state, smaller = found
@@ -234,41 +248,41 @@ def _part(followed: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
         key: _of_part(one, sizes[key] / whole, sizes[key], rest),
     }
     chain = chain._replace(state=state, life=with_lives(life, parts))
-    followed = followed.then(IdentityChanges({}, {new: SplitOff(key, seqs[smaller])}), chain)
-    grew = tuple(one for one in followed.changes.grew if one != key)
-    return followed._replace(changes=followed.changes._replace(grew=grew))
+    update = update.then(IdentityChanges({}, {new: SplitOff(key, seqs[smaller])}), chain)
+    grew = tuple(one for one in update.changes.grew if one != key)
+    return update._replace(changes=update.changes._replace(grew=grew))
 
 
-def _of_part(life: Subclass, share: float, size: int, kept: Reservoir) -> Subclass:
+def _of_part(life: SubclassHistory, share: float, size: int, kept: Reservoir) -> SubclassHistory:
     """Make the life of one part of a subclass, told of by the parting; it may be parted in turn."""
     life = life._replace(arrivals=life.arrivals * share, usual=life.usual * share)
     return life._replace(announced_size=size, tried_size=0, kept=kept)
 
 
-def _keep_within_bounds(followed: LifecycleUpdate, most: int, most_aside: int) -> LifecycleUpdate:
+def _keep_within_bounds(update: LifecycleUpdate, most: int, most_aside: int) -> LifecycleUpdate:
     """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
-    chain = followed.chain
+    chain = update.chain
     life, state, sizes = chain.life, chain.state, chain.state.dishes.size
-    held = lifecycle.held_on_menu(life.ids, life.lives, state.ids, sizes)
+    held = lifecycle.kept_on_menu(life.ids, life.lives, state.ids, sizes)
     active = held
     if held.sum() > most:
         seats = state.franchise.seated[0, len(chain.known.size) :]
         chosen = lifecycle.best_supported(life, state.ids[held], seats[held], sizes[held], most)
         active = np.isin(state.ids, list(chosen))
-    state, aside = bound(state, chain.aside, held, active)
-    if len(aside.ids) > most_aside:
-        sizes = aside.statistics.size
-        aside = only_aside(aside, lifecycle.best_supported(life, aside.ids, 0 * sizes, sizes, most_aside))
-    life, ended = lifecycle.forget(life, np.concatenate([state.ids, aside.ids]))
-    after = chain._replace(state=state, aside=aside, life=life)
-    return followed._replace(chain=after, ended=ended, seated=chain.state)
+    state, dormant = bound(state, chain.dormant, held, active)
+    if len(dormant.ids) > most_aside:
+        sizes = dormant.statistics.size
+        dormant = only_dormant(dormant, lifecycle.best_supported(life, dormant.ids, 0 * sizes, sizes, most_aside))
+    life, ended = lifecycle.forget(life, np.concatenate([state.ids, dormant.ids]))
+    after = chain._replace(state=state, dormant=dormant, life=life)
+    return update._replace(chain=after, ended=ended, seated=chain.state)
 
 
-def _without_owned(followed: LifecycleUpdate) -> LifecycleUpdate:
+def _without_owned(update: LifecycleUpdate) -> LifecycleUpdate:
     """Take the subclasses that have an owner out of what is told."""
-    chain, changes = followed.chain, followed.changes
+    chain, changes = update.chain, update.changes
     owned = owned_by(chain)
     life, refuted = lifecycle.own(chain.life, owned)
     refuted = tuple(key for key in refuted if key not in changes.emerged)
     chain, changes = chain._replace(life=life), left_out(changes, owned)
-    return followed._replace(chain=chain, changes=changes, refuted=refuted)
+    return update._replace(chain=chain, changes=changes, refuted=refuted)

@@ -10,21 +10,21 @@ from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import Drift, UnknownRate, follow, follow_rate, start_rate
 from stream_osr.discovery.explain import explain_move
+from stream_osr.discovery.histories import places_of
 from stream_osr.discovery.lifecycle import comes_as_usual
-from stream_osr.discovery.lives import places_of
 from stream_osr.discovery.signal_table import count_signals
 from stream_osr.discovery.summaries import Signals
 from stream_osr.model.dependence import CORRELATED_STREAM, LEAST_STREAM_PAIRS, correlation_by_class, correlation_of
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.decisions import most_probable
-from stream_osr.stream.reference_check import asked_together, once
+from stream_osr.stream.reference_check import mean_of_references, once
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.levels import odds_of_new
-from stream_osr.trust.odds import shift_odds
-from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, nothing_called
+from stream_osr.trust.prior_odds import shift_odds
+from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, no_results
 from stream_osr.trust.references import References, call_known, plausible
 
 MOST_LABELS = 5
@@ -41,7 +41,7 @@ def follow_known(
     trained: TrainedModel,
     stream: Stream,
     after: Stream,
-    judged: BatchPosterior,
+    posterior: BatchPosterior,
     parameters: Parameters,
     repeats: Sequence[int] = (),
 ) -> tuple[Drift, list[ev.Event]]:
@@ -53,33 +53,33 @@ def follow_known(
     ----------
     trained, stream, after
         The model, and the stream before the batch and after it.
-    judged
+    posterior
         The batch.
     parameters
         Settings.
     repeats
         Positions in the batch of rows that are no evidence.
     """
-    if parameters.drift_interval is None or len(repeats) == len(judged.rows):
+    if parameters.drift_interval is None or len(repeats) == len(posterior.rows):
         return stream.drift, []
     leader, n_classes, usual = stream.chains[0], len(stream.labels), np.zeros(0, np.int64)
     known, state = leader.known, leader.state
     if trained.references is not None:
         usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
-    accepted = judged.probabilities.argmax(axis=1) < n_classes
-    given, interval = places_of(usual, judged.leader.subclass) >= 0, parameters.drift_interval
-    nearest, rank, rows = judged.nearest, judged.rank, judged.rows[:, len(known.prior.first) :]
+    accepted = posterior.probabilities.argmax(axis=1) < n_classes
+    given, interval = places_of(usual, posterior.leader.subclass) >= 0, parameters.drift_interval
+    nearest, rank, rows = posterior.nearest, posterior.rank, posterior.rows[:, len(known.prior.first) :]
     if repeats:
         parts = nearest, rank, accepted, rows, given
         nearest, rank, accepted, rows, given = (np.delete(part, repeats, axis=0) for part in parts)
     batch = nearest, rank, accepted, rows
     drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given)
-    told, events = about(trained, after.state), list[ev.Event]()
+    common_fields, events = about(trained, after.state), list[ev.Event]()
     for alarm in alarms:
-        said = alarm._asdict()
-        j, mean = said.pop("j"), said.pop("mean")
-        movement = explain_move(mean, j, known, trained.space, trained.names)
-        events.append(ev.ClassDrifted(label=stream.labels[j], movement=movement, **said, **told))
+        summaries = alarm._asdict()
+        j, mean = summaries.pop("j"), summaries.pop("mean")
+        movement = explain_move(mean, j, known, trained.whitening, trained.names)
+        events.append(ev.ClassDrifted(label=stream.labels[j], movement=movement, **summaries, **common_fields))
     return drift, events
 
 
@@ -103,7 +103,7 @@ def follow_unknown(
 
 
 def follow_recall(
-    trained: TrainedModel, stream: Stream, judged: BatchPosterior, parameters: Parameters
+    trained: TrainedModel, stream: Stream, posterior: BatchPosterior, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Note what the references were called beside a batch, and tell when the recall has dropped below the promise.
 
@@ -113,7 +113,7 @@ def follow_recall(
         Promised it.
     stream
         The stream after the batch.
-    judged
+    posterior
         The batch, with what the reference checks have found beside it.
     parameters
         Those by which labels are chosen.
@@ -121,15 +121,15 @@ def follow_recall(
     references = references_of(trained, stream)
     if references is None:
         return stream, []
-    at, probabilities, shares = asked_together(judged)
+    at, probabilities, shares = mean_of_references(posterior)
     if parameters.max_false_unknown is not None:
         density = np.mean(references.log_density, axis=0)[at]
         probabilities = call_known(probabilities, plausible(references, density, parameters.max_false_unknown))
     label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
-    called = nothing_called(len(shares)) if stream.called is None else stream.called
-    called = call(called, label, references.group[at], shares, len(judged.rows), references.weights[at])
+    called = no_results(len(shares)) if stream.called is None else stream.called
+    called = call(called, label, references.group[at], shares, len(posterior.rows), references.weights[at])
     if stream.arrival is not None and stream.arrival.counts_typicality:
-        called = doubt(called, *_doubts(stream, judged))
+        called = doubt(called, *_doubts(stream, posterior))
     stream = stream._replace(called=called)
     now, promised = expected_recall(trained, stream), trained.report.recall_interval
     if now is None or promised is None:
@@ -139,22 +139,26 @@ def follow_recall(
     stream = stream._replace(called=called._replace(dropped=dropped))
     if not dropped or called.dropped:
         return stream, []
-    told = {**now._asdict(), "promised": trained.report.known_recall, **about(trained, stream.chains[0].state)}
-    return stream, [ev.RecallDropped(**told)]
+    common_fields = {
+        **now._asdict(),
+        "promised": trained.report.known_recall,
+        **about(trained, stream.chains[0].state),
+    }
+    return stream, [ev.RecallDropped(**common_fields)]
 
 
-def _doubts(stream: Stream, judged: BatchPosterior) -> tuple[int, int, int]:
+def _doubts(stream: Stream, posterior: BatchPosterior) -> tuple[int, int, int]:
     """Count the instances of a batch that are surely known, disputed, and unknown without an announced subclass."""
-    unknown = judged.probabilities.argmax(axis=1) == judged.probabilities.shape[1] - 1
-    disputed = ~unknown & (np.mean([_log_odds_of_new(each) for each in judged.seated], axis=0) > 0.0)
+    unknown = posterior.probabilities.argmax(axis=1) == posterior.probabilities.shape[1] - 1
+    disputed = ~unknown & (np.mean([_log_odds_of_new(each) for each in posterior.seated], axis=0) > 0.0)
     life = stream.chains[0].life
-    unplaced = unknown & (places_of(life.ids[life.emerged], judged.leader.subclass) < 0)
+    unplaced = unknown & (places_of(life.ids[life.emerged], posterior.leader.subclass) < 0)
     return int((~unknown & ~disputed).sum()), int(disputed.sum()), int(unplaced.sum())
 
 
-def _log_odds_of_new(seated: ChainResult) -> np.ndarray:
+def _log_odds_of_new(chain_result: ChainResult) -> np.ndarray:
     """Log odds, by the frozen classes alone, that the instances of a batch are new, shape (b,)."""
-    chain, result = seated.before, seated.result
+    chain, result = chain_result.before, chain_result.result
     log_density = result.log_density
     if result.gain is not None:
         log_density = log_density - result.gain[-len(log_density) :, None]
@@ -216,7 +220,7 @@ def dependence(trained: TrainedModel, stream: Stream) -> dict[Label, float]:
 
 
 def follow_dependence(
-    trained: TrainedModel, before: Stream, stream: Stream, judged: BatchPosterior
+    trained: TrainedModel, before: Stream, stream: Stream, posterior: BatchPosterior
 ) -> tuple[Stream, list[ev.Event]]:
     """Note since when a stream is treated as dependent, and tell when that begins and training was not dependent.
 
@@ -224,7 +228,7 @@ def follow_dependence(
     ----------
     trained, before, stream
         The model, and the stream before the batch and after it.
-    judged
+    posterior
         The batch.
     """
     was, now = before.arrival, stream.arrival
@@ -244,8 +248,11 @@ def follow_dependence(
         kind, rank = "neighbours depend", correlation_by_class(now.pairs)
         rank = np.where(rank > CORRELATED_STREAM, rank, 0.0)
     else:
-        unknown = judged.probabilities.argmax(axis=1) == judged.probabilities.shape[1] - 1
-        kind, rank = "typical instances unknown", np.bincount(judged.nearest[unknown], minlength=len(stream.labels))
+        unknown = posterior.probabilities.argmax(axis=1) == posterior.probabilities.shape[1] - 1
+        kind, rank = (
+            "typical instances unknown",
+            np.bincount(posterior.nearest[unknown], minlength=len(stream.labels)),
+        )
     most = [j for j in np.argsort(-rank, kind="stable").tolist() if rank[j] > 0][:MOST_LABELS]
     event = ev.DependenceFound(
         kind=kind,

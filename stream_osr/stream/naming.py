@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.lives import Subclass, with_lives, without_lives
+from stream_osr.discovery.histories import SubclassHistory, with_lives, without_lives
 from stream_osr.errors import InvalidSubclass
 from stream_osr.model import edit
 from stream_osr.model.dishes import log_predictives
@@ -23,13 +23,13 @@ from stream_osr.model.known import log_densities
 from stream_osr.model.nearest import typical_rows
 from stream_osr.model.prior import homogeneous
 from stream_osr.parallel import one_thread
-from stream_osr.showing import typed
+from stream_osr.printable_text import typed
 from stream_osr.stream.announcements import about, describe, estimate_anew
 from stream_osr.stream.chain import Chain, awake
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import RecentInstances, began, remembered, unshared
 from stream_osr.stream.state import Stream, widen
-from stream_osr.stream.undo_log import Muting, Promotion, Tables, record
+from stream_osr.stream.undo_log import MovedTables, Muting, Promotion, record
 from stream_osr.trained import TrainedModel
 
 Keys = Sequence[Sequence[int]]
@@ -79,7 +79,7 @@ def promote(
         ]
         stream, subclasses = _with_counterparts(stream, keys, parameters.half_life)
         action = _promotion(number, label, stream, subclasses)
-        stream = adopt(stream._replace(actions=record(stream.actions, [action])), subclasses, label)
+        stream = adopt(stream._replace(undo_log=record(stream.undo_log, [action])), subclasses, label)
         return with_estimate(trained, with_references(trained, stream), events)
 
 
@@ -97,7 +97,7 @@ def mute(
     subclasses = counterparts(stream, keys)
     stream = with_muted(stream, subclasses, muted=True)
     return with_estimate(
-        trained, stream._replace(actions=record(stream.actions, [Muting(number, subclasses)])), events
+        trained, stream._replace(undo_log=record(stream.undo_log, [Muting(number, subclasses)])), events
     )
 
 
@@ -116,9 +116,9 @@ def adopt(stream: Stream, subclasses: Keys, label: Label) -> Stream:
     if j < len(stream.labels):
         return stream
     waiting = widen(stream.waiting, j + 1)
-    inside = np.isin(waiting.subclass, subclasses[0])
+    members = np.isin(waiting.subclass, subclasses[0])
     slot_of = {key: slot for slot, key in enumerate(stream.known.ids.tolist())}
-    waiting.responsible[inside, -1] = [slot_of[key] for key in waiting.subclass[inside].tolist()]
+    waiting.responsible[members, -1] = [slot_of[key] for key in waiting.subclass[members].tolist()]
     decided = (*stream.decided[:-1], 0, stream.decided[-1])
     return stream._replace(labels=(*stream.labels, label), waiting=waiting, decided=decided)
 
@@ -146,7 +146,7 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
             raise InvalidSubclass(f"subclass id is {typed(key)}; expected whole numbers, such as [7]") from None
     if not keys:
         raise InvalidSubclass(f"no subclass id was given; name those to be {done}, such as [7]")
-    known, emerging = stream.known, [*stream.state.ids.tolist(), *stream.chains[0].aside.ids.tolist()]
+    known, emerging = stream.known, [*stream.state.ids.tolist(), *stream.chains[0].dormant.ids.tolist()]
     for key in keys:
         if key in emerging:
             continue
@@ -169,7 +169,7 @@ def _describe(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]
     return describe(trained, stream.labels, first._replace(life=life), key)
 
 
-def _life_of(stream: Stream, number: int, key: int) -> Subclass:
+def _life_of(stream: Stream, number: int, key: int) -> SubclassHistory:
     """Life of a subclass; made of the remembered instances where nothing has arrived in it."""
     known, recent = stream.chains[number].life.subclasses.get(key), stream.recent
     if known is not None:
@@ -177,9 +177,9 @@ def _life_of(stream: Stream, number: int, key: int) -> Subclass:
     at = remembered(recent, number, key)
     if not len(at):
         now = Moment(stream.state.seen - 1, None, None)
-        return Subclass(now, now)
+        return SubclassHistory(now, now)
     first, last = (Moment(recent.seq + end, recent.times[end], recent.keys[end]) for end in at[[0, -1]].tolist())
-    return Subclass(first, last)
+    return SubclassHistory(first, last)
 
 
 def with_muted(stream: Stream, subclasses: Keys, *, muted: bool) -> Stream:
@@ -210,10 +210,10 @@ def counterparts(stream: Stream, keys: Sequence[int]) -> tuple[tuple[int, ...], 
     return tuple(found)
 
 
-def _standing(ids: np.ndarray, seats: np.ndarray, inside: np.ndarray) -> list[bool | None]:
+def _standing(ids: np.ndarray, seats: np.ndarray, mask: np.ndarray) -> list[bool | None]:
     """Say of each subclass whether most of its remembered instances are inside; ``None``: it has none."""
     members = [seats == key for key in ids.tolist()]
-    return [2 * int((own & inside).sum()) > int(own.sum()) if own.any() else None for own in members]
+    return [2 * int((own & mask).sum()) > int(own.sum()) if own.any() else None for own in members]
 
 
 def _nearest(first: Chain, chain: Chain, slot: int) -> int:
@@ -257,10 +257,10 @@ def _split_off(
 def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
     """Put those that are set aside on the menu again, and in the followers what stands for them."""
     (leader, *others), seats = stream.chains, stream.recent.subclass
-    inside, woken = np.isin(seats[0], keys), [awake(leader, keys)]
+    members, woken = np.isin(seats[0], keys), [awake(leader, keys)]
     for chain, own in zip(others, seats[1:], strict=True):
-        ids = chain.aside.ids
-        stand = zip(ids.tolist(), _standing(ids, own, inside), strict=True)
+        ids = chain.dormant.ids
+        stand = zip(ids.tolist(), _standing(ids, own, members), strict=True)
         woken.append(awake(chain, [key for key, stands in stand if stands]))
     return stream._replace(chains=tuple(woken))
 
@@ -279,7 +279,7 @@ def _promotion(number: int, label: Label, stream: Stream, subclasses: tuple[tupl
     )
 
 
-def _tables(chain: Chain, keys: Sequence[int]) -> Tables:
+def _tables(chain: Chain, keys: Sequence[int]) -> MovedTables:
     """Tables that serve these emerging subclasses."""
     state, franchise = chain.state, chain.state.franchise
     served = franchise.table_dish - (len(franchise.menu) - len(state.ids))
@@ -287,4 +287,4 @@ def _tables(chain: Chain, keys: Sequence[int]) -> Tables:
     at = np.flatnonzero(np.isin(subclass, keys))
     guests = np.flatnonzero(np.isin(state.window.table, at))
     held_by = subclass[state.window.table[guests]]
-    return Tables(at, subclass[at], franchise.table_mass[at], state.window_seq[guests], held_by)
+    return MovedTables(at, subclass[at], franchise.table_mass[at], state.window_seq[guests], held_by)

@@ -75,9 +75,9 @@ def _members(trained: TrainedModel, stream: Stream) -> ClassMembers:
     for j in range(len(trained.labels), len(stream.labels)):
         ids = known.ids[known.seated[j] > 0]
         found = np.flatnonzero(np.isin(recent.subclass[0], ids))
-        told = [a for a in stream.actions if isinstance(a, Labelling) and a.label == stream.labels[j]]
-        theirs = [recent.rows[found], *(np.asarray(action.row)[None] for action in told)]
-        seats = [recent.subclass[:, found], *(np.array(action.into, np.int64)[:, None] for action in told)]
+        reported = [a for a in stream.undo_log if isinstance(a, Labelling) and a.label == stream.labels[j]]
+        theirs = [recent.rows[found], *(np.asarray(action.row)[None] for action in reported)]
+        seats = [recent.subclass[:, found], *(np.array(action.into, np.int64)[:, None] for action in reported)]
         rows.append(np.concatenate(theirs)[-MOST_OF_CLASS:])
         group.append(np.full(len(rows[-1]), j))
         subclass.append(np.concatenate(seats, axis=1)[:, -MOST_OF_CLASS:])

@@ -10,11 +10,26 @@ from stream_osr.config import Parameters
 from stream_osr.labels import unknown_label
 from stream_osr.model import step as sampler
 from stream_osr.model.known import log_class_densities
-from stream_osr.model.missing import NOTHING, Gaps, complete_rows, gaps_of, is_complete, opened
-from stream_osr.model.powers import bend
+from stream_osr.model.missing import (
+    NOTHING,
+    MissingPattern,
+    complete_rows,
+    is_complete,
+    missing_of,
+    with_open_directions,
+)
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.responsibilities import View, asked, cells_of, log_seats_of, look, look_closely, view
+from stream_osr.model.responsibilities import (
+    View,
+    log_seats_of,
+    look,
+    look_closely,
+    query_rows,
+    responsibilities_of,
+    view,
+)
 from stream_osr.model.whitening import whiten
+from stream_osr.model.yeo_johnson import bend
 from stream_osr.parallel import one_thread
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
@@ -25,7 +40,7 @@ from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import balance, votes
 from stream_osr.trust.levels import levels_within, odds_of_new
-from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.references import call_known, plausible
 
 
@@ -48,7 +63,7 @@ class PredictiveCache:
     """
 
     def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters | None = None) -> None:
-        self.stream, self._chains, self._space = stream, stream.chains, trained.space
+        self.stream, self._chains, self._space = stream, stream.chains, trained.whitening
         self.labels = (
             *stream.labels,
             unknown_label(None if parameters is None else parameters.unknown, stream.labels),
@@ -61,15 +76,15 @@ class PredictiveCache:
         self._closely = promised or any(shares is not None for shares in self._shares)
         self._shifted = len(stream.chains) == 1 and not self._closely  # by the sampler itself
         odds = stream.odds.shift if self._shifted else 0.0
-        self._views = [view(c.known, c.frozen, c.state, trained.space, odds) for c in stream.chains]
+        self._views = [view(c.known, c.frozen, c.state, trained.whitening, odds) for c in stream.chains]
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
         values = believable(self.stream, values)
-        if np.isnan(values).any() and not is_complete(gaps := gaps_of(self._space, values)):
+        if np.isnan(values).any() and not is_complete(gaps := missing_of(self._space, values)):
             found = self._with_gaps(values, gaps)
         else:
-            found = self._look(bend(self._space.powers, values), self._views)
+            found = self._look(bend(self._space.yeo_johnson, values), self._views)
         return found[0] if self._shifted else self._final(*found)
 
     def of_whitened(self, rows: np.ndarray) -> np.ndarray:
@@ -83,18 +98,18 @@ class PredictiveCache:
             mean = call_known(mean, plausible(self._references, log_density, self._max_false_unknown))
         return shift_odds(self.stream.odds, mean)
 
-    def _with_gaps(self, values: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray | None]:
+    def _with_gaps(self, values: np.ndarray, missing: MissingPattern) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows of which something is missing, a pattern at a time."""
-        whole, parts, bent = self._views, [], bend(self._space.powers, values)
-        for pattern in range(NOTHING, len(gaps.rank)):
-            at = np.flatnonzero(gaps.pattern == pattern)
+        whole, parts, bent = self._views, [], bend(self._space.yeo_johnson, values)
+        for pattern in range(NOTHING, len(missing.rank)):
+            at = np.flatnonzero(missing.pattern == pattern)
             if pattern == NOTHING:
                 parts.append((at, *self._look(bent[at], whole)))
                 continue
-            of = gaps._replace(pattern=gaps.pattern[at])
+            of = missing._replace(pattern=missing.pattern[at])
             middle = complete_rows(whole[0], whiten(self._space, values[at]), of, None)
-            views = [opened(each, gaps, pattern) for each in whole]
-            parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(gaps.rank[pattern]))))
+            views = [with_open_directions(each, missing, pattern) for each in whole]
+            parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(missing.rank[pattern]))))
         order = np.argsort(np.concatenate([at for at, _, _ in parts]))
         densities = [density for _, _, density in parts if density is not None]
         together = np.concatenate([found for _, found, _ in parts])[order]
@@ -108,12 +123,12 @@ class PredictiveCache:
             return mean_of([look(values, each) for each in views]), None
         looked, densities = [], []
         for chain, own in zip(self._chains, views, strict=True):
-            cells, log_weight = look_closely(values, own, len(chain.state.ids))
+            responsibilities, log_weight = look_closely(values, own, len(chain.state.ids))
             density = whole = log_weight - log_seats_of(chain.state.franchise)[: len(chain.known.size)]
             if middle is not None:
                 whole = log_class_densities(chain.known, chain.frozen, homogeneous(middle))[0] - excess
             densities.append(whole)
-            looked.append((cells, whole, density))
+            looked.append((responsibilities, whole, density))
         mean = np.asarray(np.mean(densities, axis=0))
         return mean_of([self._balanced(number, *each, mean) for number, each in enumerate(looked)]), mean
 
@@ -122,30 +137,41 @@ class PredictiveCache:
         chains = self._chains
         if not self._closely:
             return mean_of([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
-        who = asked(rows, chains[0].known.prior)
+        who = query_rows(rows, chains[0].known.prior)
         densities = [log_class_densities(c.known, c.frozen, who.rows)[0] for c in chains]
         mean = np.asarray(np.mean(densities, axis=0))
         found = [
-            self._balanced(number, cells_of(chain.known, chain.state, who, density), density, density, mean)
+            self._balanced(
+                number, responsibilities_of(chain.known, chain.state, who, density), density, density, mean
+            )
             for number, (chain, density) in enumerate(zip(chains, densities, strict=True))
         ]
         return mean_of(found), mean
 
     def _balanced(
-        self, number: int, cells: np.ndarray, log_density: np.ndarray, without_gaps: np.ndarray, mean: np.ndarray
+        self,
+        number: int,
+        responsibilities: np.ndarray,
+        log_density: np.ndarray,
+        without_gaps: np.ndarray,
+        mean: np.ndarray,
     ) -> np.ndarray:
         """Balance the cells of one chain; ``mean`` is the log density over all chains."""
         shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
         if shares is None or self._references is None or chain.check is None:
-            return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
+            return np.column_stack([responsibilities[:, :n_classes], responsibilities[:, n_classes:].sum(axis=1)])
         odds, level = None, model_of(self._references, number).levels_of(log_density)
         if chain.check.dependent:
             typical, _ = typicality_of(self._references)
             level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
-            seats, at = log_seats_of(chain.state.franchise), np.arange(len(cells))
-            near = cells[:, :n_classes].argmax(axis=1)
-            ratio = np.log(np.maximum(cells[:, -1], 1e-300)) - np.log(np.maximum(cells[at, near], 1e-300))
+            seats, at = log_seats_of(chain.state.franchise), np.arange(len(responsibilities))
+            near = responsibilities[:, :n_classes].argmax(axis=1)
+            ratio = np.log(np.maximum(responsibilities[:, -1], 1e-300)) - np.log(
+                np.maximum(responsibilities[at, near], 1e-300)
+            )
             log_new = ratio - seats[-1] + seats[near] + without_gaps[at, near]
             seats = opening_seats(chain.known, chain.frozen)
             odds = odds_of_new(without_gaps, log_new, seats, self._references.tempered)
-        return balance(shares, np.full(len(cells), np.nan), cells, level, votes(without_gaps), odds)
+        return balance(
+            shares, np.full(len(responsibilities), np.nan), responsibilities, level, votes(without_gaps), odds
+        )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.lives import Members, moments_of
+from stream_osr.discovery.histories import MemberColumns, moments_of
 from stream_osr.discovery.reservoir import objects
 from stream_osr.model import step as sampler
 
@@ -192,17 +192,17 @@ def began(recent: RecentInstances, at: np.ndarray) -> np.ndarray:
     return np.asarray(recent.batches[np.searchsorted(recent.batches, recent.seq + at, "right") - 1])
 
 
-def members(recent: RecentInstances, at: np.ndarray) -> tuple[Members, np.ndarray]:
+def members(recent: RecentInstances, at: np.ndarray) -> tuple[MemberColumns, np.ndarray]:
     """Say of the instances at these places what lives remember of them; with their times and keys, shape (n, 2)."""
-    return Members(recent.seq + at, recent.p_unknown[at], began(recent, at)), moments_of(
+    return MemberColumns(recent.seq + at, recent.p_unknown[at], began(recent, at)), moments_of(
         recent.times[at], recent.keys[at]
     )
 
 
-def arrivals(batch: DecidedBatch) -> tuple[Members, np.ndarray]:
+def arrivals(batch: DecidedBatch) -> tuple[MemberColumns, np.ndarray]:
     """Say the same of the instances of a batch."""
     seq, p_unknown = batch.seq + np.arange(len(batch.keys)), np.ascontiguousarray(batch.p_unknown)
-    return Members(seq, p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))
+    return MemberColumns(seq, p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))
 
 
 def relabel(recent: RecentInstances, number: int, names: Mapping[int, int]) -> RecentInstances:

@@ -13,17 +13,17 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
-from stream_osr.discovery.summaries import Unmet, begin
+from stream_osr.discovery.summaries import SchemaMismatch, begin
 from stream_osr.errors import NotTrained
 from stream_osr.features import Features
 from stream_osr.kinds import Name
-from stream_osr.model.missing import gaps_of
+from stream_osr.model.missing import missing_of
 from stream_osr.model.whitening import whiten
 from stream_osr.stream.batch import Arrivals, BatchOutput, close_arrivals
 from stream_osr.stream.faults import believable, notice
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.seating import complete
-from stream_osr.stream.state import Arrived, Stream
+from stream_osr.stream.state import BufferedInstance, Stream
 from stream_osr.trained import TrainedModel
 from stream_osr.training_set import TrainingSet
 
@@ -59,12 +59,12 @@ class RecognizerState:
     training: TrainingSet | None
     trained: TrainedModel | None = None
     stream: Stream | None = None
-    buffer: list[Arrived] = field(default_factory=list)
+    buffer: list[BufferedInstance] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     decisions: deque[Decision] = field(default_factory=deque)
     events: deque[Event] = field(default_factory=deque)
-    unmet: Unmet | None = None
+    unmet: SchemaMismatch | None = None
 
     def __copy__(self) -> RecognizerState:
         """Another one that nobody changes in place; all that never changes is shared, so that it costs nothing."""
@@ -105,19 +105,19 @@ class RecognizerState:
     @property
     def asked(self) -> int:
         """Place of what is asked now in the order of all that can be taken back."""
-        actions = () if self.stream is None else self.stream.actions
-        return 1 + max([each.number for each in (*self.evidence[-1:], *actions[-1:])], default=0)
+        undo_log = () if self.stream is None else self.stream.undo_log
+        return 1 + max([each.number for each in (*self.evidence[-1:], *undo_log[-1:])], default=0)
 
 
 _CHANGING = ("training", "buffer", "evidence", "counters", "decisions", "events")
 
 
-def noted(state: RecognizerState, unmet: Unmet) -> RecognizerState:
+def noted(state: RecognizerState, unmet: SchemaMismatch) -> RecognizerState:
     """Note what the stream has not met."""
     return state if unmet is state.unmet else replace(state, unmet=unmet)
 
 
-def unmet_of(state: RecognizerState) -> Unmet:
+def unmet_of(state: RecognizerState) -> SchemaMismatch:
     """Tell what the stream has not met so far."""
     return begin(state.running[0].features) if state.unmet is None else state.unmet
 
@@ -126,10 +126,10 @@ def all_met(state: RecognizerState) -> RecognizerState:
     """Note that a record of the stream has had every feature, with values that training had."""
     if state.unmet is not None and state.unmet.is_settled:
         return state
-    return replace(state, unmet=Unmet(ignored=unmet_of(state).ignored))
+    return replace(state, unmet=SchemaMismatch(ignored=unmet_of(state).ignored))
 
 
-def take(state: RecognizerState, arrived: Arrived) -> tuple[RecognizerState, BatchOutput]:
+def take(state: RecognizerState, arrived: BufferedInstance) -> tuple[RecognizerState, BatchOutput]:
     """Put an unlabelled instance into the micro-batch, and close those that are due; the state does not change."""
     output = BatchOutput()
     if arrived.t is not None and state.waited(arrived.t):
@@ -151,12 +151,17 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
     arrived = Arrivals(np.zeros((0, 0)), (), ())
     if state.buffer:
         rows, times, keys = zip(*state.buffer, strict=True)
-        values, space, usual, noticed = np.array(rows, dtype=float), state.trained.space, state.trained.usual, None
+        values, whitening, usual, noticed = (
+            np.array(rows, dtype=float),
+            state.trained.whitening,
+            state.trained.usual,
+            None,
+        )
         if usual is not None:
             noticed = notice(usual, state.stream, values)
             values = noticed.values
-        gaps = gaps_of(space, values)
-        arrived = Arrivals(whiten(space, values), times, keys, gaps, noticed)
+        missing = missing_of(whitening, values)
+        arrived = Arrivals(whiten(whitening, values), times, keys, missing, noticed)
     later, now = list[Evidence](), state.evidence
     if state.evidence:
         waiting = set(arrived.keys)
@@ -169,7 +174,7 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
 def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, list[FailedDecision]]:
     """Take the instances of the buffer out, and the labels that wait if these alone cannot be learnt either."""
     trained, _ = state.running
-    failed = [FailedDecision(key, t, _told(trained.features, row), None, reason) for row, t, key in state.buffer]
+    failed = [FailedDecision(key, t, _as_given(trained.features, row), None, reason) for row, t, key in state.buffer]
     state = replace(state, buffer=[])
     try:
         close(state)
@@ -179,7 +184,7 @@ def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, lis
     return state, failed
 
 
-def _told(features: Features, row: Iterable[float]) -> dict[Name, float | str | None]:
+def _as_given(features: Features, row: Iterable[float]) -> dict[Name, float | str | None]:
     """Say what a row means in the terms of whoever gave it; a category that training did not have is None."""
     out: dict[Name, float | str | None] = {}
     for name, number in zip(features.names, map(float, row), strict=True):
@@ -195,10 +200,10 @@ def labelled(state: RecognizerState, values: np.ndarray, label: Label) -> Eviden
     """Make evidence of a raw row, NaN = missing, shape (p,); what is missing is drawn from its class."""
     trained, stream = state.running
     rows = believable(stream, values[None])
-    row, asked = whiten(trained.space, rows), state.asked
-    gaps = gaps_of(trained.space, rows)
+    row, query = whiten(trained.whitening, rows), state.asked
+    missing = missing_of(trained.whitening, rows)
     known = None
     if label in stream.labels:
         known = range(at := stream.labels.index(label), at + 1)
-    row = complete(stream.chains, row, state.parameters, gaps, asked=asked, only=known)
-    return Evidence(label, row[0], number=asked)
+    row = complete(stream.chains, row, state.parameters, missing, n_references=query, only=known)
+    return Evidence(label, row[0], number=query)

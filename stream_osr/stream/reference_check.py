@@ -17,18 +17,18 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.discovery.lives import places_of
+from stream_osr.discovery.histories import places_of
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_densities, log_new
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.responsibilities import Asked, Said, asked, place_of, terms_of, weigh_into
+from stream_osr.model.responsibilities import QueryDensities, QueryRows, place_of, query_rows, terms_of, weigh_into
 from stream_osr.model.step import BatchResult
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, ReferenceCheck, opening_seats
 from stream_osr.stream.recent_instances import RecentInstances
 from stream_osr.stream.seating import BatchPosterior, ChainResult, mean_of
-from stream_osr.trust.balance import Books, Shares, balance, class_shares, counted, share_of_cells, votes
+from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, cell_shares, class_shares, counted, votes
 from stream_osr.trust.levels import (
     N_LEVELS,
     Typical,
@@ -148,9 +148,9 @@ class ReferenceModel(NamedTuple):
     """
 
     levels: ReferenceLevels
-    theirs: Theirs
+    theirs: ReferenceRows
     log_new: dict[int, tuple[Known, np.ndarray]]
-    asked: list[Asked]
+    asked: list[QueryRows]
     rows: np.ndarray
 
     def new_of(self, known: Known) -> np.ndarray:
@@ -160,12 +160,12 @@ class ReferenceModel(NamedTuple):
             self.log_new[key] = (known, _twice(log_new(known, homogeneous(self.rows))))
         return self.log_new[key][1]
 
-    def asked_of(self, prior: Prior) -> Asked | None:
+    def asked_of(self, prior: Prior) -> QueryRows | None:
         """Rows of the references, prepared; ``None``: that would take too much room."""
         if (len(self.rows) + ASKED) * (prior.n_features + 1) * (prior.n_features + 2) // 2 > KEPT:
             return None
         if not self.asked:
-            self.asked.append(asked(_twice(self.rows), prior))
+            self.asked.append(query_rows(_twice(self.rows), prior))
         return self.asked[0]
 
     def levels_of(self, log_density: np.ndarray) -> np.ndarray:
@@ -174,7 +174,7 @@ class ReferenceModel(NamedTuple):
         return levels_of(log_density, levels.many, levels.total, levels.bounds, levels.below)
 
 
-class Theirs(NamedTuple):
+class ReferenceRows(NamedTuple):
     """Columns over n references.
 
     Attributes
@@ -225,7 +225,7 @@ def model_of(references: References, number: int) -> ReferenceModel:
     for j in np.unique(group):
         own = group == j
         confusion[j] = (weight[own, None] * vote[own]).sum(axis=0) / own.sum()
-    theirs = Theirs(*map(_twice, (group, level, log_density + references.gains[:, None], vote, weight)))
+    theirs = ReferenceRows(*map(_twice, (group, level, log_density + references.gains[:, None], vote, weight)))
     spread = _spread(group, level, weight, n_classes)
     levels = ReferenceLevels(count, total, below, spread, bounds, confusion)
     return ReferenceModel(levels, theirs, {}, [], references.rows)
@@ -233,7 +233,7 @@ def model_of(references: References, number: int) -> ReferenceModel:
 
 @once
 def typicality_of(references: References) -> tuple[Typical, np.ndarray]:
-    """Derive the levels of typicality from the references, and that of each of them, as in :class:`Theirs`."""
+    """Derive the levels of typicality from the references, and that of each of them, as in :class:`ReferenceRows`."""
     typical, gain = typical_of(references), references.gains
     mean = np.mean(references.log_density, axis=0) + gain[:, None]
     return typical, _twice(levels_within(mean, gain, typical.bounds))
@@ -243,7 +243,7 @@ def typicality_of(references: References) -> tuple[Typical, np.ndarray]:
 
 
 def ask_references(
-    seated: Sequence[ChainResult],
+    chain_results: Sequence[ChainResult],
     references: References,
     rows: np.ndarray,
     parameters: Parameters,
@@ -255,7 +255,7 @@ def ask_references(
 
     Parameters
     ----------
-    seated
+    chain_results
         The chains, and what the sampler has made of the batch.
     references
         Those of the stream's known classes.
@@ -269,7 +269,7 @@ def ask_references(
         Number of independent instances that say as much as one of the stream, where neighbours are dependent:
         typicality says what is known then, and not location. ``None``: neighbours are independent.
     """
-    before = seated[0].before
+    before = chain_results[0].before
     count = len(references.group)
     begin, many = before.state.batches * ASKED % count, min(ASKED, count)
     at = slice(begin, begin + many)
@@ -278,20 +278,20 @@ def ask_references(
     if kept is None:
         number = np.arange(begin, begin + many) % count
         moved = 0.0 if shifts is None else shifts[references.group[number]]
-        theirs = asked(references.rows[number] + moved, prior)
+        theirs = query_rows(references.rows[number] + moved, prior)
     else:
-        theirs = Asked(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
-    waiting = len(seated[0].result.window_seq) if parameters.decision_delay else 0
-    ours = asked(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
+        theirs = QueryRows(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
+    waiting = len(chain_results[0].result.window_seq) if parameters.decision_delay else 0
+    ours = query_rows(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
     level, tail = np.zeros(0, np.int64), np.zeros(0)
     if independent is not None:
         typical, of_references = typicality_of(references)
-        level = np.concatenate([of_references[at], _levels([one.result for one in seated], waiting, typical)])
+        level = np.concatenate([of_references[at], _levels([one.result for one in chain_results], waiting, typical)])
         tail = typical.tail
-    turn = _Turn(at, shifts is None, theirs, ours, level, tail, independent or 1.0)
+    turn = _CheckRows(at, shifts is None, theirs, ours, level, tail, independent or 1.0)
     return each(
-        lambda number: _follow_balance(seated[number], number, references, turn, parameters),
-        range(len(seated)),
+        lambda number: _follow_balance(chain_results[number], number, references, turn, parameters),
+        range(len(chain_results)),
         parameters.n_jobs,
     )
 
@@ -309,7 +309,7 @@ def _levels(results: Sequence[BatchResult], waiting: int, typical: Typical) -> n
     return levels_within(density, gain, typical.bounds)
 
 
-class _Turn(NamedTuple):
+class _CheckRows(NamedTuple):
     """Instances asked with a batch in every chain: Q references, the batch, and the window if decisions wait.
 
     Attributes
@@ -329,8 +329,8 @@ class _Turn(NamedTuple):
 
     at: slice
     stay: bool
-    theirs: Asked
-    ours: Asked
+    theirs: QueryRows
+    ours: QueryRows
     level: np.ndarray
     tail: np.ndarray
     independent: float
@@ -342,39 +342,39 @@ class _Sides(NamedTuple):
     Of the others ``unknown`` says how probable the sampler has it that they are unknown, shape (m,).
     """
 
-    references: Asked
-    of_references: Said
-    theirs: Theirs
-    others: Asked
-    of_others: Said
+    references: QueryRows
+    of_references: QueryDensities
+    theirs: ReferenceRows
+    others: QueryRows
+    of_others: QueryDensities
     unknown: np.ndarray
 
 
 def _follow_balance(
-    seated: ChainResult, number: int, references: References, turn: _Turn, parameters: Parameters
+    chain_result: ChainResult, number: int, references: References, turn: _CheckRows, parameters: Parameters
 ) -> ChainResult:
     """Take a batch into the books of a chain, and balance its probabilities."""
-    chain, state, result = seated[:3]
+    chain, state, result = chain_result[:3]
     known, (at, stay, rows, ours, level, tail, independent) = chain.known, turn
     n_classes, first, n = len(known.size), at.stop - at.start, len(result.subclass)
     model, waiting = model_of(references, number), len(ours.rows) - n
-    theirs = Theirs(*(column[at] for column in model.theirs))
+    theirs = ReferenceRows(*(column[at] for column in model.theirs))
     fresh = model.new_of(known)[at] if stay else log_new(known, rows.rows)
     nobody = np.full(first, -1)
-    of_references = Said(theirs.log_density, fresh, nobody, np.zeros(first))
+    of_references = QueryDensities(theirs.log_density, fresh, nobody, np.zeros(first))
     weight = np.full(n + waiting, 0.5 ** (n / parameters.half_life))
-    said = Said(result.log_density, result.log_density_new, result.subclass, weight)
+    densities = QueryDensities(result.log_density, result.log_density_new, result.subclass, weight)
     unknown = result.probabilities[:, -1]
     if waiting:
         weight[n:] *= chain.state.window.weight[:waiting]
         window = result.window_log_density, log_new(known, ours.rows[n:]), result.window_subclass
-        columns = [np.concatenate([own, more[:waiting]]) for own, more in zip(said[:3], window, strict=True)]
-        said = Said(columns[0], columns[1], columns[2], weight)
+        columns = [np.concatenate([own, more[:waiting]]) for own, more in zip(densities[:3], window, strict=True)]
+        densities = QueryDensities(columns[0], columns[1], columns[2], weight)
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
-    sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
+    sides = _Sides(rows, of_references, theirs, ours, densities, np.ascontiguousarray(unknown))
     due = chain.check is None or chain.check.estimated_at < 0 or state.seen - chain.check.estimated_at >= ANEW
     opening = opening_seats(known, chain.frozen) if len(tail) else tail
-    check, probabilities = _take_in(
+    check, probabilities = _count_references(
         chain.check or start_check(n_classes),
         state,
         sides,
@@ -392,7 +392,7 @@ def _follow_balance(
     result = result._replace(probabilities=probabilities[first : first + n])
     if waiting:
         result = result._replace(window_probabilities=probabilities[first + n :])
-    return seated._replace(
+    return chain_result._replace(
         state=without_openings(state, check, n_classes),
         result=result,
         check=check,
@@ -403,7 +403,7 @@ def _follow_balance(
 
 
 @kernel
-def _take_in(
+def _count_references(
     check: ReferenceCheck,
     state: StreamState,
     sides: _Sides,
@@ -422,17 +422,17 @@ def _take_in(
 
     ``trained`` are the shares of the training set, shape (J,), ``opening`` the log weights with which a stream opens,
     shape (J + 1,), empty where location says what is known. ``tempered`` is as in :class:`References`, ``typical``,
-    ``tail`` and ``independent`` are those of a :class:`_Turn`. When it is ``due`` the share of the stream that is
-    known is estimated again.
+    ``tail`` and ``independent`` are those of a :class:`_CheckRows`. When it is ``due`` the share of the stream that
+    is known is estimated again.
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(trained)
     check = fitted(check, state.ids, n_classes)
-    terms = terms_of(state.dishes, prior)
+    parameters = terms_of(state.dishes, prior)
     many = first + len(of_others.weight)
-    cells, vote = np.empty((many, len(state.franchise.menu) + 1)), np.empty((many, n_classes))
-    weigh_into(cells[:first], state, terms, references, of_references, prior)
-    weigh_into(cells[first:], state, terms, others, of_others, prior)
+    responsibilities, vote = np.empty((many, len(state.franchise.menu) + 1)), np.empty((many, n_classes))
+    weigh_into(responsibilities[:first], state, parameters, references, of_references, prior)
+    weigh_into(responsibilities[first:], state, parameters, others, of_others, prior)
     vote[:first] = theirs.vote
     vote[first:] = votes(of_others.log_density)
     level, dependent = typical, len(tail) > 0
@@ -441,13 +441,13 @@ def _take_in(
         level[:first] = theirs.level
         level[first:] = levels_of(of_others.log_density, levels.many, levels.total, levels.bounds, levels.below)
     fade = 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED))
-    books = counted(check.books, cells, level, theirs.group, theirs.weight, n, fade)
-    classes = class_shares(books.votes, levels.confusion, trained)
+    counts = counted(check.counts, responsibilities, level, theirs.group, theirs.weight, n, fade)
+    classes = class_shares(counts.votes, levels.confusion, trained)
     kappa = np.nan if due else check.shares.kappa
-    shares = share_of_cells(books, classes, levels.many, levels.spread, kappa, check.known)
+    shares = cell_shares(counts, classes, levels.many, levels.spread, kappa, check.known)
     if dependent:
-        share = known_by_typicality(books.stream, tail, independent)
-        shares = Shares(share, shares.owner, shares.classes, shares.kappa)
+        share = known_by_typicality(counts.stream, tail, independent)
+        shares = KnownShares(share, shares.owner, shares.classes, shares.kappa)
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown
     if dependent:
@@ -455,16 +455,16 @@ def _take_in(
         fresh = of_references.log_density_new, of_others.log_density_new
         odds[:first] = odds_of_new(of_references.log_density, fresh[0], opening, tempered)
         odds[first:] = odds_of_new(of_others.log_density, fresh[1], opening, tempered)
-        probabilities = balance(shares, unknown, cells, level, vote, odds)
+        probabilities = balance(shares, unknown, responsibilities, level, vote, odds)
     else:
-        probabilities = balance(shares, unknown, cells, level, vote)
+        probabilities = balance(shares, unknown, responsibilities, level, vote)
     for i in range(first, first + n):
         weight = 1.0 if level[i] >= TYPICAL else 1.0 - probabilities[i, n_classes]
         for j in range(n_classes):
-            books.votes[j] += weight * vote[i, j]
-    owner, part = owners_of(check.owner, check.known, books.stream, shares)
+            counts.votes[j] += weight * vote[i, j]
+    owner, part = owners_of(check.owner, check.known, counts.stream, shares)
     estimated_at = state.seen if due else check.estimated_at
-    return ReferenceCheck(check.ids, books, shares, owner, part, estimated_at, dependent), probabilities
+    return ReferenceCheck(check.ids, counts, shares, owner, part, estimated_at, dependent), probabilities
 
 
 def recounted(chains: Chains, recent: RecentInstances, references: References) -> Chains:
@@ -475,7 +475,7 @@ def recounted(chains: Chains, recent: RecentInstances, references: References) -
     rows = recent.rows[-RECOUNTED:]
     if not len(rows):
         return chains
-    who = asked(rows, chains[0].known.prior)
+    who = query_rows(rows, chains[0].known.prior)
     product = who.product if who.product.size else None
     density = np.mean([log_densities(c.known, c.frozen, who.rows, product)[0] for c in chains], axis=0)
     level = levels_within(density, np.zeros(len(rows)), typicality_of(references)[0].bounds)
@@ -483,39 +483,39 @@ def recounted(chains: Chains, recent: RecentInstances, references: References) -
     out = []
     for number, chain in enumerate(chains):
         if chain.check is not None:
-            n_classes, seat = len(chain.check.books.votes), recent.subclass[number, -len(rows) :]
+            n_classes, seat = len(chain.check.counts.votes), recent.subclass[number, -len(rows) :]
             place = places_of(chain.check.ids, seat)
             cell = np.where(seat < 0, np.minimum(near, n_classes - 1), n_classes + place)
-            there, stream = (seat < 0) | (place >= 0), np.zeros_like(chain.check.books.stream)
+            there, stream = (seat < 0) | (place >= 0), np.zeros_like(chain.check.counts.stream)
             np.add.at(stream, (cell[there], level[there]), weight[there])
-            chain = chain._replace(check=chain.check._replace(books=chain.check.books._replace(stream=stream)))
+            chain = chain._replace(check=chain.check._replace(counts=chain.check.counts._replace(stream=stream)))
         out.append(chain)
     return tuple(out)
 
 
-def asked_together(judged: BatchPosterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def mean_of_references(posterior: BatchPosterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Average what the chains say of the references: their numbers, probabilities, and the shares of the classes."""
-    shares = [one.check.shares.classes for one in judged.seated if one.check is not None]
-    probabilities = mean_of([one.probabilities for one in judged.seated])
-    return judged.seated[0].references, probabilities, mean_of(shares)
+    shares = [one.check.shares.classes for one in posterior.seated if one.check is not None]
+    probabilities = mean_of([one.probabilities for one in posterior.seated])
+    return posterior.seated[0].references, probabilities, mean_of(shares)
 
 
 def keep_promise(
-    seated: Sequence[ChainResult], references: References, max_false_unknown: float | None
+    chain_results: Sequence[ChainResult], references: References, max_false_unknown: float | None
 ) -> list[ChainResult]:
     """Call nobody unknown who is plausible for a known class, if that is promised."""
-    results = [one.result for one in seated]
+    results = [one.result for one in chain_results]
     if max_false_unknown is None:
-        return list(seated)
+        return list(chain_results)
     batch = plausible(references, np.mean([r.log_density for r in results], axis=0), max_false_unknown)
     results = [r._replace(probabilities=call_known(r.probabilities, batch)) for r in results]
     if len(results[0].window_seq):  # only looked at where decisions wait
         window = plausible(references, np.mean([r.window_log_density for r in results], axis=0), max_false_unknown)
         results = [r._replace(window_probabilities=call_known(r.window_probabilities, window)) for r in results]
-    return [one._replace(result=result) for one, result in zip(seated, results, strict=True)]
+    return [one._replace(result=result) for one, result in zip(chain_results, results, strict=True)]
 
 
-def current_shares(chains: Chains) -> list[Shares | None]:
+def current_shares(chains: Chains) -> list[KnownShares | None]:
     """Say what the books of each chain make of the present state."""
     fitted = (chain.check and fit_check(chain.check, chain.state.ids, len(chain.known.size)) for chain in chains)
     return [check and check.shares for check in fitted]
@@ -543,25 +543,31 @@ def mostly_new(check: ReferenceCheck, many: np.ndarray) -> np.ndarray:
     many
         Number of the references of each class, shape (J,).
     """
-    known, books, classes = check.known, check.books, check.shares.classes
+    known, counts, classes = check.known, check.counts, check.shares.classes
     out, n_classes, instances = np.zeros(len(known), np.bool_), len(classes), 0.0
     for j in range(n_classes):  # how many instances a reference stands for
         instances = max(instances, max(classes[j], 1.0 / n_classes) / max(many[j], 1.0))
     for k in range(len(known)):
-        support = books.stream[n_classes + k].sum()
-        enough = support >= max(MANY, EXPECTED * instances * books.seen[n_classes + k])
+        support = counts.stream[n_classes + k].sum()
+        enough = support >= max(MANY, EXPECTED * instances * counts.seen[n_classes + k])
         out[k] = enough and 0.0 <= known[k] <= MOSTLY_NEW
     return check.ids[out]
 
 
 def start_check(n_classes: int) -> ReferenceCheck:
     """Begin with nothing counted."""
-    n_levels, cells = N_LEVELS, n_classes + 1
-    shapes = (cells, n_levels), (cells,), (n_classes, cells, n_levels), (n_classes, cells), (n_classes,)
-    books = Books(*(np.zeros(shape) for shape in shapes))
+    n_levels, responsibilities = N_LEVELS, n_classes + 1
+    shapes = (
+        (responsibilities, n_levels),
+        (responsibilities,),
+        (n_classes, responsibilities, n_levels),
+        (n_classes, responsibilities),
+        (n_classes,),
+    )
+    counts = ReferenceCounts(*(np.zeros(shape) for shape in shapes))
     even = np.full(n_classes, 1.0 / n_classes)
-    shares = Shares(np.ones((cells, n_levels)), even[:, None].copy(), even, 1.0)
-    return ReferenceCheck(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
+    shares = KnownShares(np.ones((responsibilities, n_levels)), even[:, None].copy(), even, 1.0)
+    return ReferenceCheck(np.zeros(0, np.int64), counts, shares, np.zeros(0, np.int64), np.zeros(0), -1)
 
 
 def fit_check(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
@@ -569,7 +575,7 @@ def fit_check(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> Referen
 
     Until the next batch a subclass that has come is what new ones are, and a class has the mean share.
     """
-    if len(check.books.votes) == n_classes and np.array_equal(ids, check.ids):
+    if len(check.counts.votes) == n_classes and np.array_equal(ids, check.ids):
         return check
     return fitted(check, ids, n_classes)
 
@@ -577,8 +583,8 @@ def fit_check(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> Referen
 @kernel
 def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
     """Do what :func:`fit_check` does where something has changed."""
-    books, shares, before, new = check.books, check.shares, len(check.books.votes), len(check.ids)
-    levels, count = books.stream.shape[1], n_classes + len(ids) + 1
+    counts, shares, before, new = check.counts, check.shares, len(check.counts.votes), len(check.ids)
+    levels, count = counts.stream.shape[1], n_classes + len(ids) + 1
     places = np.full(count, -1)  # where each cell was; what is new comes last
     places[:n_classes] = np.where(np.arange(n_classes) < before, np.arange(n_classes), -1)
     places[count - 1] = before + new
@@ -593,14 +599,14 @@ def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
             places[n_classes + k] = before + slot
             owner[k] = check.owner[slot] if check.owner[slot] < n_classes else NOBODY
             share[k] = check.known[slot]
-    votes_of[:old], classes[:old] = books.votes[:old], shares.classes[:old]
+    votes_of[:old], classes[:old] = counts.votes[:old], shares.classes[:old]
     for c in range(count):
         place = places[c]
         if place >= 0:
-            stream[c], seen[c] = books.stream[place], books.seen[place]
+            stream[c], seen[c] = counts.stream[place], counts.seen[place]
         if c >= n_classes:
             known[c] = shares.known[place]  # one that has come is what new ones are
-    old_asked, old_taken, old_whose = books.asked, books.taken, shares.owner
+    old_asked, old_taken, old_whose = counts.total, counts.taken, shares.owner
     for j in range(old):
         for c in range(count):
             place = places[c]
@@ -614,8 +620,8 @@ def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
         classes[j] = classes[j] if classes[j] > 0.0 else 1.0 / n_classes
     return ReferenceCheck(
         ids,
-        Books(stream, seen, taken, asked_of, votes_of),
-        Shares(known, whose, classes / classes.sum(), shares.kappa),
+        ReferenceCounts(stream, seen, taken, asked_of, votes_of),
+        KnownShares(known, whose, classes / classes.sum(), shares.kappa),
         owner,
         share,
         check.estimated_at,
@@ -625,7 +631,7 @@ def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
 
 @kernel
 def owners_of(
-    owner: np.ndarray, known: np.ndarray, stream: np.ndarray, shares: Shares
+    owner: np.ndarray, known: np.ndarray, stream: np.ndarray, shares: KnownShares
 ) -> tuple[np.ndarray, np.ndarray]:
     """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new, and what share of it is known.
 

@@ -8,17 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.discovery.lifecycle import HELD_WITH, hardly_there
-from stream_osr.discovery.lives import places_of
+from stream_osr.discovery.histories import places_of
+from stream_osr.discovery.lifecycle import KEPT_WITH, hardly_there
 from stream_osr.model import edit
 from stream_osr.model import step as sampler
 from stream_osr.model.franchise import StreamState
-from stream_osr.model.missing import Gaps, complete_rows, is_complete
+from stream_osr.model.missing import MissingPattern, complete_rows, is_complete
 from stream_osr.model.responsibilities import nearby, view
 from stream_osr.parallel import each
 from stream_osr.stream.chain import Chain, Chains, IdentityChanges, ReferenceCheck, refreshed, sizes_of
 from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, places, relabel, remember
-from stream_osr.trust.odds import Odds, learn_odds, shift_odds
+from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds
 
 COMPLETING = 2**31
 """Number, beside those of the chains, of the generator that completes rows of which something is missing."""
@@ -92,24 +92,29 @@ def complete(
     chains: Chains,
     rows: np.ndarray,
     parameters: Parameters,
-    gaps: Gaps | None,
+    missing: MissingPattern | None,
     *,
-    asked: int = 0,
+    n_references: int = 0,
     only: range | None = None,
 ) -> np.ndarray:
     """Draw what is missing of whitened rows, shape (b, d), once for all chains, by the leader's present state.
 
-    ``only`` are the known classes that the rows belong to, if that is known, ``asked`` the number of such a question.
+    ``only`` are the known classes that the rows belong to, if that is known, ``n_references`` the number of such a
+    question.
     """
     leader = chains[0]
-    if gaps is None or is_complete(gaps):
+    if missing is None or is_complete(missing):
         return rows
-    rng = np.random.default_rng([parameters.seed, leader.state.batches, COMPLETING + asked])
-    return complete_rows(view(leader.known, leader.frozen, leader.state), rows, gaps, rng, only)
+    rng = np.random.default_rng([parameters.seed, leader.state.batches, COMPLETING + n_references])
+    return complete_rows(view(leader.known, leader.frozen, leader.state), rows, missing, rng, only)
 
 
 def seat(
-    chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None, gain: np.ndarray | None = None
+    chains: Chains,
+    rows: np.ndarray,
+    parameters: Parameters,
+    missing: MissingPattern | None = None,
+    gain: np.ndarray | None = None,
 ) -> list[ChainResult]:
     """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
     settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
@@ -121,7 +126,7 @@ def seat(
         same = np.array_equal(chain.state.window.rows, window)
         rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
         state, result = sampler.step(
-            chain.known, chain.frozen, chain.state, rows, rng, settings, gaps, guests if same else None, gain
+            chain.known, chain.frozen, chain.state, rows, rng, settings, missing, guests if same else None, gain
         )
         outliers = 0 if number else _count_outliers(chain, state, result)
         return _keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.check, outliers=outliers))
@@ -130,17 +135,20 @@ def seat(
 
 
 def average(
-    seated: Sequence[ChainResult], rows: np.ndarray, odds: Odds, parameters: Parameters
-) -> tuple[BatchPosterior, Odds]:
+    chain_results: Sequence[ChainResult], rows: np.ndarray, odds: PriorOdds, parameters: Parameters
+) -> tuple[BatchPosterior, PriorOdds]:
     """Average what the chains say, learn the shift of the odds of unknown, and apply it."""
     found = [
         nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
-        for number, one in enumerate(seated)
+        for number, one in enumerate(chain_results)
     ]
-    raw, mean_rank = shares_of([one.result.probabilities for one in seated]), mean_of([one.rank for one in found])
+    raw, mean_rank = (
+        shares_of([one.result.probabilities for one in chain_results]),
+        mean_of([one.rank for one in found]),
+    )
     if parameters.learn_odds:
         odds = learn_odds(odds, raw, mean_rank, parameters.half_life)
-    return BatchPosterior(rows, raw, shift_odds(odds, raw), *found[0], seated), odds
+    return BatchPosterior(rows, raw, shift_odds(odds, raw), *found[0], chain_results), odds
 
 
 def mean_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -164,19 +172,19 @@ def shares_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return shares
 
 
-def window_together(judged: BatchPosterior) -> np.ndarray:
+def window_together(posterior: BatchPosterior) -> np.ndarray:
     """Average what the chains say now of the window's instances, shape (w, J + 1)."""
-    return shares_of([one.result.window_probabilities for one in judged.seated])
+    return shares_of([one.result.window_probabilities for one in posterior.seated])
 
 
 def settle(
-    judged: BatchPosterior, recent: RecentInstances, batch: DecidedBatch, horizon: int
+    posterior: BatchPosterior, recent: RecentInstances, batch: DecidedBatch, horizon: int
 ) -> tuple[Chains, RecentInstances]:
     """Write down where everybody sits now: identities that were joined, instances that moved, those of the batch.
 
     Parameters
     ----------
-    judged
+    posterior
         The batch, and what became of the chains.
     recent
         What is remembered.
@@ -189,10 +197,10 @@ def settle(
     -------
     The chains, and what is remembered then.
     """
-    results = [one.result for one in judged.seated]
-    for number, one in enumerate(judged.seated):
-        recent = relabel(recent, number, one.identities.joined)
-    chains = tuple(one.before._replace(state=one.state, check=one.check) for one in judged.seated)
+    results = [one.result for one in posterior.seated]
+    for number, one in enumerate(posterior.seated):
+        recent = relabel(recent, number, one.identities.merged)
+    chains = tuple(one.before._replace(state=one.state, check=one.check) for one in posterior.seated)
     if any(chain.known.named for chain in chains):
         chains = _let_go(recent, chains, results)
     batch = batch._replace(subclass=np.array([result.subclass for result in results]))
@@ -222,19 +230,19 @@ def _let_go(recent: RecentInstances, chains: Chains, results: Sequence[sampler.B
     return tuple(out)
 
 
-def _keep_identities(seated: ChainResult) -> ChainResult:
+def _keep_identities(chain_result: ChainResult) -> ChainResult:
     """Follow the emerged subclasses most of whose instances moved to one other emerging subclass in a batch.
 
     Those that are left in it, if there are any, are fewer than hold a subclass, and go along. The identity that goes
     on is that of the subclass that more of them come from, or the older one, if that is the other.
     """
-    chain, state, result, changes = seated[:4]
+    chain, state, result, changes = chain_result[:4]
     life = chain.life
     few = hardly_there(life.ids, life.lives, state.ids, state.dishes.size, result.moved_from)
     left = sorted({*result.moved_from[few].tolist()})
     sizes, before = (sizes_of(one) if left else {} for one in (state, chain.state))
     for key in left:
-        if sizes.get(key, 0) >= HELD_WITH:
+        if sizes.get(key, 0) >= KEPT_WITH:
             continue
         target, count = _destination(result, key)
         if target not in sizes or 2 * count <= before[key]:
@@ -250,7 +258,7 @@ def _keep_identities(seated: ChainResult) -> ChainResult:
         result, sizes = _renamed(result, younger, older), sizes_of(state)
         changes = changes.then(IdentityChanges({younger: older}))
     changes = changes._replace(moved=(result.moved, result.moved_to))
-    return seated._replace(state=state, result=result, identities=changes)
+    return chain_result._replace(state=state, result=result, identities=changes)
 
 
 def _destination(result: sampler.BatchResult, key: int) -> tuple[int, int]:

@@ -11,10 +11,16 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
-from stream_osr.discovery.data_quality import Columns
+from stream_osr.discovery.data_quality import ColumnStates
 from stream_osr.discovery.drift import Drift, UnknownRate, start_drift
-from stream_osr.discovery.lives import Lifecycle
-from stream_osr.discovery.new_classes import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
+from stream_osr.discovery.histories import Lifecycle
+from stream_osr.discovery.new_classes import (
+    EmergingSubclasses,
+    NewClasses,
+    SubclassDistances,
+    find_new_classes,
+    measure_subclasses,
+)
 from stream_osr.discovery.summaries import Signals
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.known import Known
@@ -26,12 +32,12 @@ from stream_osr.stream.chain import PRIOR_SEATS, Chain, Chains, open_chains
 from stream_osr.stream.recent_instances import RecentInstances, from_batches
 from stream_osr.stream.undo_log import Action
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.odds import Odds, start_odds
-from stream_osr.trust.recall import Called
+from stream_osr.trust.prior_odds import PriorOdds, start_odds
+from stream_osr.trust.recall import ReferenceResults
 from stream_osr.trust.references import References
 
 
-class Arrived(NamedTuple):
+class BufferedInstance(NamedTuple):
     """An unlabelled instance that waits for its batch: whitened row of shape (d,), time, key."""
 
     row: np.ndarray
@@ -39,7 +45,7 @@ class Arrived(NamedTuple):
     key: Any
 
 
-class Menu(NamedTuple):
+class MenuSize(NamedTuple):
     """Numbers of subclasses that the leader chooses from, and its concentrations.
 
     Attributes
@@ -66,7 +72,7 @@ class Menu(NamedTuple):
     references: int = 0
 
 
-class Stages(NamedTuple):
+class StageCounts(NamedTuple):
     """Numbers of emerging subclasses by the stage of their lives; each is counted once.
 
     Attributes
@@ -153,7 +159,7 @@ class Copy(NamedTuple):
     repeats: bool = False
 
 
-class Faults(NamedTuple):
+class DataFaults(NamedTuple):
     """Faults of the data (:mod:`stream_osr.stream.faults`).
 
     Attributes
@@ -166,7 +172,7 @@ class Faults(NamedTuple):
         First copies of those of them that came more than once.
     """
 
-    columns: Columns
+    columns: ColumnStates
     rows: np.ndarray = np.zeros(0, np.int64)
     copies: tuple[Copy, ...] = ()
 
@@ -192,17 +198,17 @@ class Stream(NamedTuple):
         Detectors of known classes that move.
     signals
         Counts of what was told and of outliers; data quality is counted before the stream.
-    actions
+    undo_log
         What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.stream.undo_log`).
     references
         This stream's own reference instances once classes have been opened; ``None``: those of the trained model.
     called
         What references were called lately; ``None``: none was asked.
-    following
+    class_shift
         Known classes that follow their instances; ``None``: they do not, or not yet.
     unknown_rate
         The share of the stream that is called unknown; ``None``: nothing was decided yet.
-    telling
+    event_budget
         Events that were told lately, and those that wait to be summed up.
     arrival
         Where the known classes are in order of arrival; ``None``: neighbours are independent.
@@ -212,20 +218,20 @@ class Stream(NamedTuple):
 
     labels: tuple[Label, ...]
     chains: Chains
-    odds: Odds
+    odds: PriorOdds
     recent: RecentInstances
     waiting: DelayedDecisions
     decided: tuple[int, ...]
     drift: Drift
     signals: Signals
-    actions: tuple[Action, ...] = ()
+    undo_log: tuple[Action, ...] = ()
     references: References | None = None
-    called: Called | None = None
-    following: ClassShift | None = None
+    called: ReferenceResults | None = None
+    class_shift: ClassShift | None = None
     unknown_rate: UnknownRate | None = None
-    telling: EventBudget = EventBudget()
+    event_budget: EventBudget = EventBudget()
     arrival: Arrival | None = None
-    faults: Faults | None = None
+    faults: DataFaults | None = None
 
     @property
     def known(self) -> Known:
@@ -242,20 +248,20 @@ class Stream(NamedTuple):
         return self._replace(chains=(leader, *self.chains[1:]))
 
     @property
-    def menu(self) -> Menu:
+    def menu(self) -> MenuSize:
         """Numbers of subclasses, and concentrations."""
-        books, ids, life = self.state.franchise, self.state.ids, self.life
+        franchise, ids, life = self.state.franchise, self.state.ids, self.life
         active = int(np.isin(ids, life.ids[life.emerged & ~life.dormant]).sum())
-        return Menu(len(self.known.ids), len(ids), active, float(books.alpha[0]), float(books.gamma[0]))
+        return MenuSize(len(self.known.ids), len(ids), active, float(franchise.alpha[0]), float(franchise.gamma[0]))
 
     @property
-    def stages(self) -> Stages:
+    def stages(self) -> StageCounts:
         """Numbers of emerging subclasses of the leader by stage, those that are set aside among them."""
-        return Stages(**{name: int((self.stage == name).sum()) for name in Stages._fields})
+        return StageCounts(**{name: int((self.stage == name).sum()) for name in StageCounts._fields})
 
     @property
     def stage(self) -> np.ndarray:
-        """Name of the stage (:class:`Stages`) of each emerging subclass of the leader, in order of ``life.ids``."""
+        """Stage (:class:`StageCounts`) of each emerging subclass of the leader, in order of ``life.ids``."""
         life = self.life
         by_rank = {
             "muted": life.muted,
@@ -314,7 +320,9 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     return stream._replace(chains=chains, recent=from_batches((), len(chains), width_of(trained.known.prior)))
 
 
-def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
+def new_classes(
+    stream: Stream, before: Sequence[SubclassDistances] | None = None
+) -> tuple[NewClasses, tuple[SubclassDistances, ...]]:
     """Find candidate new classes by what all chains say; the stream does not change.
 
     Parameters
@@ -331,5 +339,5 @@ def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tup
     with one_thread():
         chains, distances = stream.chains, repeat(None) if before is None else before
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, distances, strict=False))
-        emerging = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
+        emerging = [EmergingSubclasses(c.known, c.frozen, c.state, c.life) for c in chains]
         return find_new_classes(emerging, measured, stream.recent.subclass, stream.labels), measured

@@ -11,9 +11,9 @@ import numpy as np
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.events import Explanation
 from stream_osr.discovery.explain import explain
-from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile, restore
+from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, ReconciledSubclasses, reconcile, restore
 from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour, statistics_of
+from stream_osr.model.marginal import Statistics, add_statistics, of_nobody, of_slots, statistics_of
 from stream_osr.model.prior import Prior, statistics_shape
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
@@ -51,9 +51,9 @@ def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
     chain = stream.chains[0]
     own = chain.state.ids.tolist()
     found = {key: statistics_of(chain.state.dishes, np.array([slot])) for slot, key in enumerate(own)}
-    found |= {key: of_slots(chain.aside.statistics, [at]) for at, key in enumerate(chain.aside.ids.tolist())}
-    said = set(chain.life.ids[chain.life.noticed].tolist())
-    return {key: found[key] for key in sorted(found) if key in said}
+    found |= {key: of_slots(chain.dormant.statistics, [at]) for at, key in enumerate(chain.dormant.ids.tolist())}
+    summaries = set(chain.life.ids[chain.life.noticed].tolist())
+    return {key: found[key] for key in sorted(found) if key in summaries}
 
 
 def to_say(
@@ -70,14 +70,14 @@ def to_say(
     events
         What was told after the micro-batch: whatever is told of is said, too.
     """
-    told: set[int] = set()
+    reported: set[int] = set()
     absorbed: dict[int, tuple[int, ...]] = {}
     for event in events:
         if isinstance(event, ev.SubclassMerged):
             absorbed[event.into] = (*absorbed.get(event.into, ()), event.subclass_id)
-        told.update(getattr(event, name) for name in ("subclass_id", "new_id", "into") if hasattr(event, name))
-    told |= {key for key, now in after.items() if key not in before or _level(before[key]) != _level(now)}
-    out = [SubclassSums(key, now, absorbed.get(key, ())) for key, now in after.items() if key in told]
+        reported.update(getattr(event, name) for name in ("subclass_id", "new_id", "into") if hasattr(event, name))
+    reported |= {key for key, now in after.items() if key not in before or _level(before[key]) != _level(now)}
+    out = [SubclassSums(key, now, absorbed.get(key, ())) for key, now in after.items() if key in reported]
     return [*out, *(SubclassSums(key, None) for key in before if key not in after)]
 
 
@@ -142,9 +142,9 @@ def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explan
     """Say what a subclass is like that is known by its statistics alone."""
     known = trained.known
     dishes = empty_dishes(1, known.prior)
-    pour(dishes, 0, statistics, known.prior)
+    add_statistics(dishes, 0, statistics, known.prior)
     return explain(
-        dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels, trained.categories
+        dishes, 0, known, trained.densities[0], trained.whitening, trained.names, trained.labels, trained.categories
     )
 
 
@@ -171,20 +171,22 @@ def read_sums(trained: TrainedModel, size: int, sums: Sequence[Sequence[float]])
     return statistics if _possible(statistics, trained.known.prior) else None
 
 
-def take_in(trained: TrainedModel, state: Reconciled, summary: Summary) -> tuple[Reconciled, Changes]:
+def take_in(
+    trained: TrainedModel, state: ReconciledSubclasses, summary: LocalSummary
+) -> tuple[ReconciledSubclasses, LinkChanges]:
     """Take in one summary of a recognizer over a trained model; see :func:`.reconcile.reconcile`."""
     return reconcile(state, summary, trained.known.prior, trained.known.location)
 
 
 def taken_in(
     trained: TrainedModel,
-    said: Iterable[Summary],
+    summaries: Iterable[LocalSummary],
     links: Mapping[Local, int],
     merged: Mapping[int, int],
     next_id: int,
-) -> Reconciled:
+) -> ReconciledSubclasses:
     """Put together again what recognizers over a trained model have said; see :func:`.reconcile.restore`."""
-    return restore(said, links, merged, next_id, trained.known.prior)
+    return restore(summaries, links, merged, next_id, trained.known.prior)
 
 
 def _possible(statistics: Statistics, prior: Prior) -> bool:

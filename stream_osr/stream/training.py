@@ -52,7 +52,7 @@ def learn(
     if doubled and (trained := _provisional(training, parameters)) is not None:
         return replace(state, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
     if state.trained is not None:
-        whitened = whiten(state.trained.space, state.trained.in_order(features, row)[None])[0]
+        whitened = whiten(state.trained.whitening, state.trained.in_order(features, row)[None])[0]
         waiting.append(Evidence(label, whitened))
     return state, due
 
@@ -96,8 +96,8 @@ def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None
         )
     order = arrived if chosen.order == "arrival" else None
     trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
-    cells, rows = training.count_absent(trained.absent_zero)
-    state.counters.subtract({name: n for name, n in (("missing", cells), ("bad_rows", rows)) if n})
+    responsibilities, rows = training.count_absent(trained.absent_zero)
+    state.counters.subtract({name: n for name, n in (("missing", responsibilities), ("bad_rows", rows)) if n})
     report = replace(trained.report, **understood(decided, trained.values, trained.report.instances))
     return over(state, replace(trained, report=report))
 

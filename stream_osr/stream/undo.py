@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
-from stream_osr.discovery.lives import lifecycle
+from stream_osr.discovery.histories import lifecycle
 from stream_osr.errors import NothingToUndo
 from stream_osr.model import edit
 from stream_osr.model.edit import Seat
@@ -20,7 +20,7 @@ from stream_osr.stream.naming import with_estimate, with_muted
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import RecentInstances, places, unshared
 from stream_osr.stream.state import Stream
-from stream_osr.stream.undo_log import Labelling, Promotion, Tables
+from stream_osr.stream.undo_log import Labelling, MovedTables, Promotion
 from stream_osr.trained import TrainedModel
 
 
@@ -32,12 +32,12 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
     NothingToUndo
         If there is none.
     """
-    if not stream.actions:
+    if not stream.undo_log:
         raise NothingToUndo(
             "no promotion, mute or late label is left to be taken back; labels from before freeze() stay"
         )
-    action = stream.actions[-1]
-    stream = stream._replace(actions=stream.actions[:-1])
+    action = stream.undo_log[-1]
+    stream = stream._replace(undo_log=stream.undo_log[:-1])
     common = about(trained, stream.state)
     with one_thread():
         if isinstance(action, Labelling):
@@ -48,11 +48,11 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
             stream = _give_back(stream, action)
             stream = with_references(trained, _close_class(trained, stream, action.label))
             again = tuple(key for key in action.subclasses[0] if key in set(stream.state.ids.tolist()) - before)
-            event = ev.NamingUndone(action="promotion", subclass_ids=again, label=action.label, **common)
+            event = ev.ActionUndone(action="promotion", subclass_ids=again, label=action.label, **common)
         else:
             stream = with_muted(stream, action.subclasses, muted=False)
             again = tuple(key for key in action.subclasses[0] if key in before)
-            event = ev.NamingUndone(action="mute", subclass_ids=again, **common)
+            event = ev.ActionUndone(action="mute", subclass_ids=again, **common)
         return with_estimate(trained, stream, [event])
 
 
@@ -74,7 +74,7 @@ def _given_back(
     known, state, window = chain.known, chain.state, chain.state.window
     keys = [key for key in action.subclasses[number] if key in known.ids]
     at, tables = places(recent, state.window_seq), action.tables[number]
-    sat = dict(zip(tables.seq.tolist(), tables.held_by.tolist(), strict=True))
+    sat = dict(zip(tables.seq.tolist(), tables.owner_subclass.tolist(), strict=True))
     then = np.array([sat.get(seq, -1) for seq in state.window_seq.tolist()], np.int64)
     sits = np.where(at < 0, then, np.append(recent.subclass[number], -1)[at])
     home = _homes(chain, tables, keys, sits, j)
@@ -103,7 +103,7 @@ def _given_back(
     return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), recent
 
 
-def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, j: int) -> np.ndarray:
+def _homes(chain: Chain, tables: MovedTables, keys: Sequence[int], sits: np.ndarray, j: int) -> np.ndarray:
     """Say which of the subclasses every table goes to, -1: none, shape (T,).
 
     As long as the tables stand as they did when the subclasses were named, each goes back to its own. Later those of
@@ -123,9 +123,9 @@ def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, 
     largest = keys[int(np.argmax(known.dishes.size[slots]))]
     for table in np.flatnonzero(serving):
         guests = sits[chain.state.window.table == table]
-        inside, counts = np.unique(guests[np.isin(guests, keys)], return_counts=True)
-        if len(inside):
-            home[table] = inside[np.argmax(counts)]
+        members, counts = np.unique(guests[np.isin(guests, keys)], return_counts=True)
+        if len(members):
+            home[table] = members[np.argmax(counts)]
         elif emptied:
             home[table] = largest
     return home
@@ -142,15 +142,15 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
         row = row + class_shifts(stream)[j] - action.shift
     if action.seq >= 0:
         chains = tuple(awake(chain, {home}) for chain, home in zip(chains, action.subclass, strict=True))
-    each = zip(chains, action.into, action.opened, strict=True)
-    chains = tuple(_unlearn(chain, into, row, j, opened) for chain, into, opened in each)
+    each = zip(chains, action.into, action.opened_table, strict=True)
+    chains = tuple(_unlearn(chain, into, row, j, new_classes) for chain, into, new_classes in each)
     after = _renumber(stream._replace(chains=chains), stream.known.ids)
     return after if action.seq < 0 else _seat_again(after, action, parameters)
 
 
-def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> Chain:
+def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened_table: bool) -> Chain:
     if into in chain.known.ids:
-        known = edit.take_out(chain.known, into, row, j, float(opened))
+        known = edit.take_out(chain.known, into, row, j, float(opened_table))
         slot = edit.slots_of(known.ids, [into])
         if not known.dishes.size[slot[0]] and into not in known.named:
             known = edit.without_subclasses(known, slot)
@@ -232,6 +232,6 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
         labels=(*stream.labels[:j], *stream.labels[j + 1 :]),
         chains=tuple(chain._replace(**parts) for chain, parts in zip(stream.chains, dropped, strict=True)),
         decided=(*stream.decided[:j], *stream.decided[j + 1 :]),
-        following=without_class(stream.following, j),
+        class_shift=without_class(stream.class_shift, j),
         waiting=waiting._replace(probabilities=fewer, responsible=responsible),
     )

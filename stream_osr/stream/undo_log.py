@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.lives import Subclass
+from stream_osr.discovery.histories import SubclassHistory
 from stream_osr.model.edit import Seat
 
 MOST = 100
@@ -31,7 +31,7 @@ class Labelling(NamedTuple):
         Whitened row, shape (d,).
     into
         Subclass that took the instance in, in each chain.
-    opened
+    opened_table
         Whether it opened a table there, in each chain.
     key, seq
         Key and position in the stream of an instance that was decided before; None and -1 of a new one.
@@ -51,7 +51,7 @@ class Labelling(NamedTuple):
     label: Label
     row: np.ndarray
     into: tuple[int, ...]
-    opened: tuple[bool, ...]
+    opened_table: tuple[bool, ...]
     key: Any = None
     seq: int = -1
     subclass: tuple[int, ...] = ()
@@ -61,14 +61,14 @@ class Labelling(NamedTuple):
     shift: np.ndarray | None = None
 
 
-class Tables(NamedTuple):
+class MovedTables(NamedTuple):
     """Tables that came to serve a class, and who sat at them.
 
     Attributes
     ----------
     table, subclass, mass
         Number, subclass and seats of each table, shape (m,).
-    seq, held_by
+    seq, owner_subclass
         Position in the stream and subclass of each guest who could still be re-seated, shape (g,).
     """
 
@@ -76,7 +76,7 @@ class Tables(NamedTuple):
     subclass: np.ndarray
     mass: np.ndarray
     seq: np.ndarray
-    held_by: np.ndarray
+    owner_subclass: np.ndarray
 
 
 class Promotion(NamedTuple):
@@ -102,8 +102,8 @@ class Promotion(NamedTuple):
     label: Label
     subclasses: tuple[tuple[int, ...], ...]
     ranks: tuple[np.ndarray, ...]
-    lives: tuple[Mapping[int, Subclass], ...]
-    tables: tuple[Tables, ...]
+    lives: tuple[Mapping[int, SubclassHistory], ...]
+    tables: tuple[MovedTables, ...]
 
 
 class Muting(NamedTuple):
@@ -116,6 +116,6 @@ class Muting(NamedTuple):
 Action = Labelling | Promotion | Muting
 
 
-def record(actions: tuple[Action, ...], new: Iterable[Action]) -> tuple[Action, ...]:
+def record(undo_log: tuple[Action, ...], new: Iterable[Action]) -> tuple[Action, ...]:
     """Write actions down in the order in which they were asked: a label may have waited for its instance."""
-    return tuple(sorted((*actions, *new), key=lambda action: action.number))[-MOST:]
+    return tuple(sorted((*undo_log, *new), key=lambda action: action.number))[-MOST:]

@@ -1,1 +1,1 @@
-"""What is promised of the known classes, what guards them, and how sure a decision is."""
+"""Trust: expected recall of the known classes, the reference check, and confidence of decisions."""

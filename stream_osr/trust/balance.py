@@ -31,7 +31,7 @@ from stream_osr.model.jit import Array, kernel
 from stream_osr.trust.levels import with_odds
 
 
-class Books(NamedTuple):
+class ReferenceCounts(NamedTuple):
     """Counts of J known classes and C cells: the known classes, K emerging subclasses, and what is new; L levels.
 
     Attributes
@@ -42,7 +42,7 @@ class Books(NamedTuple):
         Instances that came since each cell is there, faded, shape (C,).
     taken
         References of each class in each cell, faded, shape (J, C, L).
-    asked
+    total
         References of each class that were asked since each cell is there, faded, shape (J, C).
     votes
         What the classes' densities alone say of the known instances, faded, shape (J,).
@@ -51,19 +51,21 @@ class Books(NamedTuple):
     stream: Array
     seen: Array
     taken: Array
-    asked: Array
+    total: Array
     votes: Array
 
 
 @kernel
-def counted(books: Books, cells: Array, level: Array, group: Array, weight: Array, n: int, fade: float) -> Books:
+def counted(
+    counts: ReferenceCounts, cell_counts: Array, level: Array, group: Array, weight: Array, n: int, fade: float
+) -> ReferenceCounts:
     """Take references and instances of the stream into the books, but for the votes.
 
     Parameters
     ----------
-    books
+    counts
         The counts so far; they do not change.
-    cells, level
+    cell_counts, level
         Responsibilities of the cells and the level of each, shapes (m, C) and (m,): first the references, then n
         instances, and whoever else there is.
     group, weight
@@ -73,24 +75,26 @@ def counted(books: Books, cells: Array, level: Array, group: Array, weight: Arra
     fade
         What is left of the counts so far.
     """
-    (n_classes, count, levels), first = books.taken.shape, len(group)
-    asked, taken = np.zeros(n_classes), np.zeros((n_classes, levels, count))
+    (n_classes, count, levels), first = counts.taken.shape, len(group)
+    total, taken = np.zeros(n_classes), np.zeros((n_classes, levels, count))
     for i in range(first):
-        asked[group[i]] += weight[i]
+        total[group[i]] += weight[i]
         here = taken[group[i], level[i]]
         for c in range(count):
-            here[c] += weight[i] * cells[i, c]
+            here[c] += weight[i] * cell_counts[i, c]
     came = np.zeros((levels, count))
     for i in range(first, first + n):
         for c in range(count):
-            came[level[i], c] += cells[i, c]
-    all_taken, all_asked = fade * books.taken, fade * books.asked
+            came[level[i], c] += cell_counts[i, c]
+    all_taken, all_asked = fade * counts.taken, fade * counts.total
     for j in range(n_classes):
         for c in range(count):
-            all_asked[j, c] += asked[j]
+            all_asked[j, c] += total[j]
             for at in range(levels):
                 all_taken[j, c, at] += taken[j, at, c]
-    return Books(fade * books.stream + came.T, fade * books.seen + n, all_taken, all_asked, fade * books.votes)
+    return ReferenceCounts(
+        fade * counts.stream + came.T, fade * counts.seen + n, all_taken, all_asked, fade * counts.votes
+    )
 
 
 SMALL = 8.0
@@ -120,8 +124,8 @@ CRUMB = 0.01
 ROUNDS = 100
 
 
-class Shares(NamedTuple):
-    """What the books say.
+class KnownShares(NamedTuple):
+    """Known shares estimated from the counts.
 
     Attributes
     ----------
@@ -225,7 +229,7 @@ def known_share(room: Array, stream: float, taken: float, stands_for: float, bef
     return mean / total, peak + math.log(total) - taken * math.log(stands_for)
 
 
-class _Cells(NamedTuple):
+class _CellCounts(NamedTuple):
     """C cells, L levels each: instances of the stream, and what the references in them are worth.
 
     Attributes
@@ -250,16 +254,16 @@ class _Cells(NamedTuple):
 
 @kernel
 def _weigh(
-    seen: Array, taken: Array, asked: Array, distinct: Array, spread: Array, classes: Array
+    seen: Array, taken: Array, n_references: Array, distinct: Array, spread: Array, classes: Array
 ) -> tuple[Array, Array]:
     """Effective references in each cell and what each stands for if all of the stream is known, both (C, L)."""
     n_classes, count, levels = taken.shape
     base, total, square = np.zeros((count, levels)), np.zeros((count, levels)), np.zeros((count, levels))
     for j in range(n_classes):
         for c in range(count):
-            if asked[j, c] > 0.0 and distinct[j] > 0.0:
-                used = min(asked[j, c], distinct[j])  # asking the same reference again tells nothing new
-                w, share = classes[j] * seen[c] / used, used / asked[j, c]
+            if n_references[j, c] > 0.0 and distinct[j] > 0.0:
+                used = min(n_references[j, c], distinct[j])  # asking the same reference again tells nothing new
+                w, share = classes[j] * seen[c] / used, used / n_references[j, c]
                 for level in range(levels):
                     each, worth = w * spread[j, level], w * taken[j, c, level] * share
                     base[c, level] += classes[j] * each
@@ -275,9 +279,9 @@ def _weigh(
 
 
 @kernel
-def _pool(cells: _Cells) -> tuple[Array, Array]:
+def _pool(counts: _CellCounts) -> tuple[Array, Array]:
     """Say which cells are small, shape (C,), and sum those up level by level: S, a and v, shape (3, L)."""
-    stream, _, effective, stands, first, before = cells
+    stream, _, effective, stands, first, before = counts
     count, levels = stream.shape
     small = np.zeros(count, np.bool_)
     for c in range(first, count):
@@ -296,14 +300,14 @@ def _pool(cells: _Cells) -> tuple[Array, Array]:
 
 
 @kernel
-def _estimate_kappa(cells: _Cells) -> float:
+def _estimate_kappa(counts: _CellCounts) -> float:
     """Posterior mean of the share of the stream that is known.
 
     Its evidence is that of all cells, the small ones together; and it must be about what the cells' shares add up to.
     A known class is one cell here: what it takes is frozen, and may well be a little denser than its references.
     """
-    stream, seen, effective, stands, n_classes, _ = cells
-    small, pool = _pool(cells)
+    stream, seen, effective, stands, n_classes, _ = counts
+    small, pool = _pool(counts)
     count, levels = stream.shape
     evidence, room = np.zeros(len(KAPPAS)), np.empty((2, len(T_GRID)))
     for number in range(len(KAPPAS)):
@@ -340,10 +344,10 @@ def _estimate_kappa(cells: _Cells) -> float:
 
 
 @kernel
-def _known_shares(cells: _Cells, kappa: float) -> Array:
+def _known_shares(counts: _CellCounts, kappa: float) -> Array:
     """Share of each cell that is known, shape (C, L): 1 for the known classes."""
-    stream, _, effective, stands, n_classes, before = cells
-    _, pool = _pool(cells)
+    stream, _, effective, stands, n_classes, before = counts
+    _, pool = _pool(counts)
     count, levels = stream.shape
     known, room = np.ones((count, levels)), np.empty((2, len(T_GRID)))
     for level in range(levels):
@@ -363,14 +367,14 @@ def _known_shares(cells: _Cells, kappa: float) -> Array:
 
 
 @kernel
-def share_of_cells(
-    books: Books, classes: Array, distinct: Array, spread: Array, kappa: float, before: Array
-) -> Shares:
+def cell_shares(
+    counts: ReferenceCounts, classes: Array, distinct: Array, spread: Array, kappa: float, before: Array
+) -> KnownShares:
     """Say what share of each cell is known, and whose.
 
     Parameters
     ----------
-    books
+    counts
         The counts.
     classes
         Shares of the classes (:func:`class_shares`), shape (J,).
@@ -383,25 +387,25 @@ def share_of_cells(
     before
         Share of each emerging subclass that was known when it had support, negative: it had none so far, shape (K,).
     """
-    n_classes, count = books.asked.shape
-    effective, stands = _weigh(books.seen, books.taken, books.asked, distinct, spread, classes)
-    cells = _Cells(books.stream, books.seen, effective, stands, n_classes, before)
+    n_classes, count = counts.total.shape
+    effective, stands = _weigh(counts.seen, counts.taken, counts.total, distinct, spread, classes)
+    cell_counts = _CellCounts(counts.stream, counts.seen, effective, stands, n_classes, before)
     if np.isnan(kappa):
-        kappa = _estimate_kappa(cells)
+        kappa = _estimate_kappa(cell_counts)
     owner = np.empty((n_classes, count - n_classes))
     for c in range(n_classes, count):
         whole = 0.0
         for j in range(n_classes):
-            taken = books.taken[j, c].sum()
-            owner[j, c - n_classes] = classes[j] * np.sqrt(taken / max(books.asked[j, c], 1e-9) + 1e-4)
+            taken = counts.taken[j, c].sum()
+            owner[j, c - n_classes] = classes[j] * np.sqrt(taken / max(counts.total[j, c], 1e-9) + 1e-4)
             whole += owner[j, c - n_classes]
         owner[:, c - n_classes] /= whole
-    return Shares(_known_shares(cells, kappa), owner, classes, kappa)
+    return KnownShares(_known_shares(cell_counts, kappa), owner, classes, kappa)
 
 
 @kernel
 def votes(log_density: Array) -> Array:
-    """How probable each class is by its density alone, shape (n, J)."""
+    """Probability of each class by its density alone, shape (n, J)."""
     n, n_classes = log_density.shape
     out = np.empty((n, n_classes))
     for i in range(n):
@@ -418,7 +422,7 @@ def votes(log_density: Array) -> Array:
 
 @kernel
 def balance(
-    shares: Shares, unknown: Array, cells: Array, level: Array, vote: Array, odds: Array | None = None
+    shares: KnownShares, unknown: Array, responsibilities: Array, level: Array, vote: Array, odds: Array | None = None
 ) -> Array:
     """Divide what the sampler calls unknown, and state the known classes by their shares in the stream.
 
@@ -428,7 +432,7 @@ def balance(
         What the books say.
     unknown
         How probable each instance is unknown, as the sampler has it, shape (n,); NaN: as the cells have it.
-    cells
+    responsibilities
         Responsibilities of the cells, shape (n, C).
     level
         Level of each instance, shape (n,).
@@ -442,11 +446,11 @@ def balance(
     -------
     Probabilities of the known classes and, last, unknown, shape (n, J + 1).
     """
-    (n, n_classes), count = vote.shape, cells.shape[1]
+    (n, n_classes), count = vote.shape, responsibilities.shape[1]
     back, new = np.empty((n, count - n_classes)), np.empty(n)
     known, classes = np.ascontiguousarray(shares.known[n_classes:].T), shares.classes
     for i in range(n):
-        here, share, emerging = back[i], known[level[i]], cells[i, n_classes:]
+        here, share, emerging = back[i], known[level[i]], responsibilities[i, n_classes:]
         new[i] = total_of(emerging)
         scale = 1.0 / max(new[i], 1e-300)
         for c in range(count - n_classes):

@@ -1,4 +1,4 @@
-"""How many known instances are labelled right: what training promises, what references tell while a stream runs.
+"""Recall of the known classes: as expected from training, and as estimated by references while a stream runs.
 
 Both come from training instances that the model judges unseen (:mod:`stream_osr.trust.references`). The promise is
 what the known classes alone do, at the shares of the training set; in a stream new classes compete with them,
@@ -59,12 +59,12 @@ class ExpectedRecall(NamedTuple):
         return f"{share}, {100 * self.false_unknown:.1f} % of the known called unknown"
 
 
-class Called(NamedTuple):
-    """What references were called lately.
+class ReferenceResults(NamedTuple):
+    """Recent decisions about references.
 
     Attributes
     ----------
-    right, unknown, asked
+    right, unknown, total
         References of each class that got their own label, that were called unknown, and all; faded, shape (J,).
     shares
         Shares of the classes among the stream's known instances, shape (J,).
@@ -78,16 +78,16 @@ class Called(NamedTuple):
 
     right: Array
     unknown: Array
-    asked: Array
+    total: Array
     shares: Array
     dropped: bool = False
     doubt: Array = NO_DOUBT
 
 
-def nothing_called(n_classes: int) -> Called:
+def no_results(n_classes: int) -> ReferenceResults:
     """Begin with nothing asked."""
     none = np.zeros(n_classes)
-    return Called(none, none, none, np.full(n_classes, 1.0 / max(n_classes, 1)))
+    return ReferenceResults(none, none, none, np.full(n_classes, 1.0 / max(n_classes, 1)))
 
 
 def promise(log_density: Sequence[Array], group: Array) -> ExpectedRecall:
@@ -125,7 +125,9 @@ def instances_that_would_do(recall: float) -> int:
     return int(np.ceil(max(recall * (1.0 - recall), 0.02) * (Z / room) ** 2))
 
 
-def call(before: Called, label: Array, group: Array, shares: Array, n: int, weight: Array | None = None) -> Called:
+def call(
+    before: ReferenceResults, label: Array, group: Array, shares: Array, n: int, weight: Array | None = None
+) -> ReferenceResults:
     """Take in what references were called beside a batch.
 
     Parameters
@@ -145,19 +147,19 @@ def call(before: Called, label: Array, group: Array, shares: Array, n: int, weig
     """
     fade = 0.5 ** (n / REMEMBERED)
     weight = np.ones(len(label)) if weight is None else weight
-    counts = before.right, before.unknown, before.asked
-    right, unknown, asked = _called(*counts, label, group, weight, len(shares), fade)
-    return before._replace(right=right, unknown=unknown, asked=asked, shares=shares)
+    counts = before.right, before.unknown, before.total
+    right, unknown, total = _called(*counts, label, group, weight, len(shares), fade)
+    return before._replace(right=right, unknown=unknown, total=total, shares=shares)
 
 
 @kernel
 def _called(
-    right: Array, unknown: Array, asked: Array, label: Array, group: Array, weight: Array, n_classes: int, fade: float
+    right: Array, unknown: Array, total: Array, label: Array, group: Array, weight: Array, n_classes: int, fade: float
 ) -> tuple[Array, Array, Array]:
     """Count what references were called, what was counted before faded."""
     now = np.zeros((3, n_classes))
-    for j in range(min(n_classes, len(asked))):
-        now[0, j], now[1, j], now[2, j] = fade * right[j], fade * unknown[j], fade * asked[j]
+    for j in range(min(n_classes, len(total))):
+        now[0, j], now[1, j], now[2, j] = fade * right[j], fade * unknown[j], fade * total[j]
     came = np.zeros((3, n_classes))
     for i in range(len(label)):
         came[0, group[i]] += weight[i] * (label[i] == group[i])
@@ -171,7 +173,7 @@ def _fit(values: Array, n_classes: int) -> Array:
     return np.append(values[:n_classes], np.zeros(max(n_classes - len(values), 0)))
 
 
-def expect(called: Called, distinct: Array) -> ExpectedRecall | None:
+def expect(called: ReferenceResults, distinct: Array) -> ExpectedRecall | None:
     """Say what is to be expected now; ``None``: no reference was asked yet.
 
     Parameters
@@ -181,14 +183,14 @@ def expect(called: Called, distinct: Array) -> ExpectedRecall | None:
     distinct
         References of each class by what they say (:meth:`References.distinct`), shape (J,).
     """
-    distinct = _fit(distinct, len(called.asked))  # a class may have come since, or gone
-    some, recall, error, unknown = _expect(called.right, called.unknown, called.asked, called.shares, distinct)
+    distinct = _fit(distinct, len(called.total))  # a class may have come since, or gone
+    some, recall, error, unknown = _expect(called.right, called.unknown, called.total, called.shares, distinct)
     if not some:
         return None
     return _doubted(called.doubt, recall, Z * error, unknown)
 
 
-def doubt(called: Called, known: int, disputed: int, unplaced: int) -> Called:
+def doubt(called: ReferenceResults, known: int, disputed: int, unplaced: int) -> ReferenceResults:
     """Take in what the stream's own instances say of a batch; they fade like the references (:func:`call`)."""
     fade = 0.5 ** ((known + disputed + unplaced) / REMEMBERED)
     return called._replace(doubt=fade * called.doubt + np.array([known, disputed, unplaced]))
@@ -208,26 +210,28 @@ def _doubted(doubt: Array, recall: float, half: float, unknown: float) -> Expect
 
 @kernel
 def _expect(
-    right: Array, unknown: Array, asked: Array, shares: Array, distinct: Array
+    right: Array, unknown: Array, total: Array, shares: Array, distinct: Array
 ) -> tuple[bool, float, float, float]:
     """Say whether anything was asked; recall, its standard error, and the share that is called unknown."""
     whole, recall, error, none = 0.0, 0.0, 0.0, 0.0
-    for j in range(len(asked)):
-        if asked[j] > 0.0 and distinct[j] > 0 and shares[j] > 0.0:
+    for j in range(len(total)):
+        if total[j] > 0.0 and distinct[j] > 0 and shares[j] > 0.0:
             whole += shares[j]
-            recall += shares[j] * right[j] / asked[j]
-            none += shares[j] * unknown[j] / asked[j]
-            used = min(asked[j], float(distinct[j]))
-            guess = (right[j] / asked[j] * used + 0.5) / (used + 1.0)
+            recall += shares[j] * right[j] / total[j]
+            none += shares[j] * unknown[j] / total[j]
+            used = min(total[j], float(distinct[j]))
+            guess = (right[j] / total[j] * used + 0.5) / (used + 1.0)
             error += shares[j] ** 2 * guess * (1.0 - guess) / used
     if whole == 0.0:
         return False, 0.0, 0.0, 0.0
     return True, recall / whole, math.sqrt(error / whole**2 + WIDEST**2), none / whole
 
 
-def has_dropped(called: Called, now: ExpectedRecall, promised: tuple[float, float], distinct: Array) -> bool:
+def has_dropped(
+    called: ReferenceResults, now: ExpectedRecall, promised: tuple[float, float], distinct: Array
+) -> bool:
     """Say whether the recall is surely below what was promised; having dropped, it stays so until it is back."""
-    if called.asked.sum() < min(LEAST_ASKED, float(distinct.sum())):
+    if called.total.sum() < min(LEAST_ASKED, float(distinct.sum())):
         return False
     if called.dropped:
         return now.recall < promised[0]

@@ -33,14 +33,14 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
+from stream_osr.model.binary_features import OF_FLAG
 from stream_osr.model.categories import base_of
-from stream_osr.model.flags import OF_FLAG
 from stream_osr.model.jit import Array
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
-from stream_osr.model.whitening import Space, even_where_open, fit_mixed, whiten
+from stream_osr.model.whitening import Whitening, even_where_open, fit_mixed, whiten
 
 FOLDS = 10
 NO_GAIN = np.zeros(0)
@@ -101,7 +101,7 @@ class References(NamedTuple):
         return np.ones(len(self.group)) if self.weight is None else self.weight
 
     def distinct(self, n_classes: int) -> Array:
-        """How many evenly drawn references say as much of the mean of each class, shape (J,)."""
+        """Effective number of evenly drawn references for the mean of each class, shape (J,)."""
         sums = [np.bincount(self.group, weight, minlength=n_classes) for weight in (self.weights, self.weights**2)]
         return np.asarray(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny))
 
@@ -110,7 +110,7 @@ def unseen_densities(
     X: Array,
     group: Array,
     p: Parameters,
-    space: Space,
+    whitening: Whitening,
     trainings: Sequence[Training],
     left_out: Sequence[Array],
     plan: Plan | None = None,
@@ -127,7 +127,7 @@ def unseen_densities(
         Class of each, 0 to J - 1, shape (n,).
     p
         Hyperparameters and seed.
-    space
+    whitening
         Whitened coordinates of the model: densities are stated in them.
     trainings
         The models as training left them.
@@ -148,14 +148,14 @@ def unseen_densities(
     fold = _divided(group, p, trainings[0], order)
     if fold is None:
         return list(left_out)
-    seen, out = _without_own_values(X, space, fold), [each.copy() for each in left_out]
+    seen, out = _without_own_values(X, whitening, fold), [each.copy() for each in left_out]
     for number in range(int(fold.max(initial=-1)) + 1):
-        held = fold == number
-        if held.any():
+        member_rows = fold == number
+        if member_rows.any():
             for each, found in zip(
-                out, _without(held, X, seen, group, p, space, trainings, plan, effective), strict=True
+                out, _without(member_rows, X, seen, group, p, whitening, trainings, plan, effective), strict=True
             ):
-                each[held] = found
+                each[member_rows] = found
     return out
 
 
@@ -166,7 +166,12 @@ def own_density(log_density: Sequence[Array], group: Array) -> float:
 
 
 def unseen_rows(
-    X: Array, group: Array, p: Parameters, space: Space, trainings: Sequence[Training], order: Array | None = None
+    X: Array,
+    group: Array,
+    p: Parameters,
+    whitening: Whitening,
+    trainings: Sequence[Training],
+    order: Array | None = None,
 ) -> Array:
     """Whitened training rows, shape (n, C + d), as the model would see them had they not been in training.
 
@@ -174,30 +179,30 @@ def unseen_rows(
     :func:`unseen_densities`.
     """
     rows = trainings[0].seating.guests.rows[:, :-1]
-    fold, count = _divided(group, p, trainings[0], order), len(space.places)
+    fold, count = _divided(group, p, trainings[0], order), len(whitening.places)
     if fold is None or not count:
         return rows
-    seen = _without_own_values(X, space, fold)
-    return np.hstack([whiten(space, seen)[:, :count], rows[:, count:]])
+    seen = _without_own_values(X, whitening, fold)
+    return np.hstack([whiten(whitening, seen)[:, :count], rows[:, count:]])
 
 
 def _divided(group: Array, p: Parameters, training: Training, order: Array | None) -> Array | None:
     """Return the number of the fold of each instance, shape (n,); ``None``: each is left out alone."""
     freedom = len(group) - len(np.unique(group))
-    plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.space.columns)
+    plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.whitening.columns)
     if plenty and order is None:
         return None
     return _folds(group, p.seed) if order is None else _blocks(group, order)
 
 
-def _without_own_values(X: Array, space: Space, fold: Array) -> Array:
+def _without_own_values(X: Array, whitening: Whitening, fold: Array) -> Array:
     """Give raw rows whose value of a category occurs in their fold alone one that training did not have.
 
     Of very many values only the commonest have a place of their own: of the values that occur in the other rows as
     often as the rarest of these, a share has one.
     """
     out, rng = X, np.random.default_rng(len(X))
-    for at, places in zip(space.columns.tolist(), space.places.tolist(), strict=False):
+    for at, places in zip(whitening.columns.tolist(), whitening.places.tolist(), strict=False):
         there = np.flatnonzero(X[:, at] < places - 2)
         value, without = X[there, at].astype(np.int64), int((X[:, at] >= places - 2).sum())
         count = np.bincount(value)
@@ -238,51 +243,58 @@ def _blocks(group: Array, order: Array) -> Array:
 
 
 def _without(
-    held: Array,
+    member_rows: Array,
     X: Array,
     seen: Array,
     group: Array,
     p: Parameters,
-    space: Space,
+    whitening: Whitening,
     trainings: Sequence[Training],
     plan: Plan | None,
     effective: float,
 ) -> list[Array]:
     """Log class densities of some instances, as they are ``seen``, by models of the others, seated as they are."""
-    rest = ~held
+    rest = ~member_rows
     try:
         places = np.zeros(X.shape[1], np.int64)
-        places[space.columns] = space.places[: len(space.columns)]
-        places[space.flags.members] = OF_FLAG
+        places[whitening.columns] = whitening.places[: len(whitening.columns)]
+        places[whitening.binary_features.members] = OF_FLAG
         pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-        kinds: dict[str, Any] = {"flags": space.flags, "powers": space.powers, "open_categories": space.open}
+        kinds: dict[str, Any] = {
+            "binary_features": whitening.binary_features,
+            "yeo_johnson": whitening.yeo_johnson,
+            "open_categories": whitening.open,
+        }
         other = fit_mixed(X[rest], group[rest], places, **kinds, plan=plan, **pca)
     except InvalidParameter:  # the others do not span the components of the PCA
-        other = space
-    if other.forward.shape != space.forward.shape:
-        other = space
-    volume = float(np.linalg.slogdet(space.backward @ other.forward)[1])  # of a unit of the coordinates
-    rows, asked = homogeneous(whiten(other, X[rest])), homogeneous(whiten(other, seen[held]))
+        other = whitening
+    if other.forward.shape != whitening.forward.shape:
+        other = whitening
+    volume = float(np.linalg.slogdet(whitening.backward @ other.forward)[1])  # of a unit of the coordinates
+    rows, total = homogeneous(whiten(other, X[rest])), homogeneous(whiten(other, seen[member_rows]))
     out = []
     for training in trainings:
         dish = np.unique(dish_of_guests(training.seating)[rest], return_inverse=True)[1]
-        prior = _rebased(training.prior, rows, group[rest], space)
+        prior = _rebased(training.prior, rows, group[rest], whitening)
         seating = seat_by_groups(rows, group[rest], dish, prior, exclusive=True)
         seating.franchise.alpha[:] = training.seating.franchise.alpha[0]
         seating.franchise.gamma[:] = training.seating.franchise.gamma[0]
         known, _ = summarize(
-            training._replace(space=other, prior=prior, seating=seating), p.epsilon, p.background_component, effective
+            training._replace(whitening=other, prior=prior, seating=seating),
+            p.epsilon,
+            p.background_component,
+            effective,
         )
-        out.append(log_densities(known, densities(known), asked)[0] + volume)
+        out.append(log_densities(known, densities(known), total)[0] + volume)
     return out
 
 
-def _rebased(prior: Prior, rows: Array, group: Array, space: Space) -> Prior:
+def _rebased(prior: Prior, rows: Array, group: Array, whitening: Whitening) -> Prior:
     """Let the base measure of the categories be that of these instances; concentrations stay."""
     if not len(prior.first):
         return prior
-    concentration = np.repeat(prior.pseudo[prior.first], space.places)
-    return prior._replace(pseudo=concentration * even_where_open(base_of(rows, group, space.places), space))
+    concentration = np.repeat(prior.pseudo[prior.first], whitening.places)
+    return prior._replace(pseudo=concentration * even_where_open(base_of(rows, group, whitening.places), whitening))
 
 
 def with_ranks(known: Known, group: Array, log_density: Array) -> Known:
@@ -494,9 +506,9 @@ def mislabelled(log_density: Sequence[Array], group: Array) -> Array:
     quartile, median = np.maximum(np.quantile(margin[np.isfinite(margin)], [0.25, 0.5]), LEAST_EXCESS)
     usual = np.zeros(len(group), bool)
     for j in np.unique(nearest[there]):
-        theirs, asked = own[there & (group == j)], there & (nearest == j)
+        theirs, total = own[there & (group == j)], there & (nearest == j)
         if len(theirs):
-            usual[asked] = most[asked] > np.quantile(theirs, USUAL)
+            usual[total] = most[total] > np.quantile(theirs, USUAL)
     excess = np.where(there & usual, most - np.where(there, own, 0.0), -np.inf)
     enough = (excess > median).sum() >= max(LEAST, LEAST_SHARE * len(group))
     return np.asarray((excess > quartile) & enough)

@@ -15,7 +15,7 @@ from stream_osr.config import grouped
 from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState
 from tests.archives.changes import found, places, read
 from tests.archives.golden import VERSIONS, unpacked
-from tests.doors.archive import Form, Refused, check_recognizer, files, statistics_fit
+from tests.doors.archive import RecordForm, RefusedValue, check_recognizer, files, statistics_fit
 from tests.doors.model import make_prior
 
 STREAMS: list[dict[str, Any]] = [
@@ -102,9 +102,9 @@ def test_a_scatter_may_be_somewhat_below_that_of_the_base_measure(share: float, 
     """As where instances left a subclass after its class had moved with its instances."""
     prior = make_prior(3, nu=6.0, scale=0.5, beta=0.1)
     sums = np.diag([share * prior.psi, 2.0, 3.0, 3.1])[None]
-    statistics = Form("Statistics", {"size": np.array([3]), "matrix": sums, "counts": None})
+    statistics = RecordForm("Statistics", {"size": np.array([3]), "matrix": sums, "counts": None})
     if not refused:
         statistics_fit(statistics, prior, "here")
         return
-    with pytest.raises(Refused, match=r"here.matrix\[0\]"):
+    with pytest.raises(RefusedValue, match=r"here.matrix\[0\]"):
         statistics_fit(statistics, prior, "here")

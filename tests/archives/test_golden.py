@@ -85,14 +85,14 @@ def test_the_recognizer_was_in_the_midst_of_everything(version: Path, tmp_path: 
     lives = stream.life.subclasses.values()
     assert (len(model.value.buffer), len(stream.waiting.decisions), len(model.value.evidence)) == (9, 12, 3)
     assert {life.muted for life in lives} == {life.emerged for life in lives} == {True, False}
-    assert len(stream.chains[0].aside.ids) == 1
+    assert len(stream.chains[0].dormant.ids) == 1
     assert all(chain.known.named for chain in stream.chains)
-    assert [type(action).__name__ for action in stream.actions] == ["Promotion", "Muting", "Labelling", "Labelling"]
+    assert [type(action).__name__ for action in stream.undo_log] == ["Promotion", "Muting", "Labelling", "Labelling"]
     assert stream.labels[3:] == ("named",)
     assert None not in (
         stream.references,
         stream.called,
-        stream.following,
+        stream.class_shift,
         stream.unknown_rate,
         stream.chains[0].check,
     )
@@ -119,7 +119,7 @@ def test_the_snapshot_of_the_service(version: Path, tmp_path: Path) -> None:
     assert snapshot is not None
     assert snapshot.model.value.stream is not None
     assert len(snapshot.waiting) == ARGUMENTS["decision_delay"]
-    assert [type(action).__name__ for action in snapshot.model.value.stream.actions] == ["Promotion", "Labelling"]
+    assert [type(action).__name__ for action in snapshot.model.value.stream.undo_log] == ["Promotion", "Labelling"]
     shared = snapshot.model.value.stream.known.location is model.trained.draws[0].location
     assert shared, "what lies beside is not copied"
     partition = Partition(

@@ -20,7 +20,7 @@ from tests.doors.archive import (
     RECORDS,
     STEPS,
     VERSION,
-    Kind,
+    RecordKind,
     anything,
     form_of,
     in_memory,
@@ -28,7 +28,7 @@ from tests.doors.archive import (
     write_archive,
 )
 from tests.doors.discovery import events
-from tests.doors.stream import Arrived, Evidence, RecentInstances, Stream
+from tests.doors.stream import BufferedInstance, Evidence, RecentInstances, Stream
 
 WHAT_TO_DO = "see 'A record or a field more' in docs/archives.md"
 
@@ -62,7 +62,7 @@ def all_events() -> set[type[Any]]:
 
 
 def test_every_record_that_a_state_can_hold_has_a_name() -> None:
-    reached = reachable(Stream, TrainedModel, Arrived, Evidence, Decision, *all_events())
+    reached = reachable(Stream, TrainedModel, BufferedInstance, Evidence, Decision, *all_events())
     assert len(reached) > 40
     assert RecentInstances in reached, "it is written as what it was before it was columns (archive/records.py)"
     lacking = sorted(kind.__qualname__ for kind in reached if kind not in BY_TYPE and kind is not RecentInstances)
@@ -123,7 +123,7 @@ class Point(typing.NamedTuple):
 
 def test_a_record_that_has_become_another_in_memory_is_the_same_in_archives() -> None:
     """As the table has two functions for: archives have two arrays, memory has one."""
-    kind = Kind(
+    kind = RecordKind(
         "Point",
         Point,
         {"x": anything, "y": anything},

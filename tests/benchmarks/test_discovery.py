@@ -102,7 +102,7 @@ def test_only_the_rows_of_a_class_change_and_only_late():
     for change in drift.CHANGES:
         out = drift.changed(X, moves, change, model.trained, rng)
         np.testing.assert_array_equal(out[~late], X[~late])
-        went = whiten(model.trained.space, out[late]) - whiten(model.trained.space, X[late])
+        went = whiten(model.trained.whitening, out[late]) - whiten(model.trained.whitening, X[late])
         length = np.linalg.norm(went, axis=1)
         assert length[-1] > 0.1
         if change.kind == "shift":

@@ -10,7 +10,7 @@ from tests.doors.model import (
     CONJUGATE,
     densities,
     fit_location,
-    fit_space,
+    fit_whitening,
     make_grid,
     make_prior,
     summarize,
@@ -33,14 +33,14 @@ def world(placed: bool, seed: int = 0):
 
     part = rng.integers(2 * KNOWN, size=600)
     X, group = drawn(part), part // 2
-    space = fit_space(X, group)
+    space = fit_whitening(X, group)
     rows = whiten(space, X)
     prior = make_prior(D, nu=D + 4.0, scale=0.3, beta=0.1)
     location = fit_location(rows, group) if placed else CONJUGATE
     training = train(
         rows, group, space, prior, np.random.default_rng(1), sweeps=8, grid=make_grid(D), location=location
     )
-    known, _ = summarize(training, 0.01, broad=True)
+    known, _ = summarize(training, 0.01, background_components=True)
     return known, densities(known), whiten(space, drawn(rng.integers(2 * (KNOWN + NEW), size=1280)))
 
 

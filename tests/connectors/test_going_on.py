@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.base import Closing, Position
+from stream_osr_connectors.base import BatchCloser, Position
 from stream_osr_connectors.files import CheckedSink, MemorySink, Sink, open_sink, open_source
 from tests.connectors.test_locking import nobody
 from tests.connectors.test_loop import NAMES, streaming, trained
@@ -235,7 +235,7 @@ def test_a_file_that_was_empty_is_not_any_file(tmp_path: Path, name: str) -> Non
         sink.truncate(position)
 
 
-class PlainSink(Closing):
+class PlainSink(BatchCloser):
     """A sink as somebody may have written it: without `check`."""
 
     def __init__(self, refuses: bool = False) -> None:

@@ -33,7 +33,7 @@ from stream_osr.trained import train_model
 from tests.blobs import around
 from tests.data import need_data
 from tests.doors.model import whiten
-from tests.doors.stream import Arrived, close_batch, open_stream
+from tests.doors.stream import BufferedInstance, close_batch, open_stream
 from tests.oracles import drift as oracle
 
 INTERVAL = 1e6
@@ -381,8 +381,8 @@ def beside_four(n: int, seed: int) -> tuple[int, float]:
     running, told, right = open_stream(trained, chosen), 0, 0
     for _ in range(n // 256):
         truth = rng.integers(5, size=256)
-        whitened = whiten(trained.space, rng.normal(np.vstack([FOUR, NEARBY])[truth]))
-        arrived = [Arrived(row, None, None) for row in whitened]
+        whitened = whiten(trained.whitening, rng.normal(np.vstack([FOUR, NEARBY])[truth]))
+        arrived = [BufferedInstance(row, None, None) for row in whitened]
         running, batch = close_batch(trained, running, arrived, [], chosen)
         told += len(drifted(batch.events))
         right += sum(d.label == y for d, y in zip(batch.decisions, truth, strict=True))
@@ -453,7 +453,7 @@ def test_real_classes_that_stay_and_one_that_moves():
 
     model = OpenSetRecognizer.from_trained(trained, batch_size=64, chains=1, model=ModelOptions(window=0))
     way = np.random.default_rng(1).normal(size=16)
-    way = 2.0 * way / np.linalg.norm(way) @ trained.space.backward
+    way = 2.0 * way / np.linalg.norm(way) @ trained.whitening.backward
     moves = part.y_test == part.known[0]
     X = part.X_test + np.where(moves & (np.arange(len(moves)) >= half), 1.0, 0.0)[:, None] * way
     (event, *_) = drifted(stream(model, [dict(enumerate(x)) for x in X.tolist()]))

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from stream_osr import (
+    ActionUndone,
     ClassDrifted,
     ColumnFailed,
     DependenceFound,
     Event,
     EventsSummed,
     Limits,
-    NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
     RecallDropped,
@@ -59,7 +59,7 @@ EVENTS: list[Event] = [
     SubclassSplit(**ABOUT, subclass_id=9, new_id=13, sizes=(12, 8), exemplars=("k3",), explanation=EXPLANATION),
     SubclassMuted(**SUBCLASS),
     SubclassPromoted(**SUBCLASS, label="sky"),
-    NamingUndone(**ABOUT, action="promotion", subclass_ids=(5, 9), label="sky"),
+    ActionUndone(**ABOUT, action="promotion", subclass_ids=(5, 9), label="sky"),
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
     SubclassRefuted(**ABOUT, subclass_id=9, label="left", known_share=0.875, size=20),
     UnknownRateJumped(**ABOUT, rate=0.3, before=0.02, since=640, size=64),

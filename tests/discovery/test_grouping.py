@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from tests.doors.discovery import (
     LEAST_SIZE,
     NEARLY_BEST,
-    Counts,
+    ClassCounts,
     Distances,
     Estimate,
     agree,
@@ -49,7 +49,7 @@ def partition(group: np.ndarray) -> set[frozenset[int]]:
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_distances_are_those_of_the_twin(d):
     _, _, mean, covariance = gaussians = some(7, d)
-    found = compare(*gaussians).between
+    found = compare(*gaussians).pairwise
     each = list(zip(mean, covariance, strict=True))
     slow = [[oracle.bhattacharyya(*one, *other) for other in each] for one in each]
     np.testing.assert_allclose(found, slow, rtol=1e-9, atol=1e-10)
@@ -59,7 +59,7 @@ def test_distance_is_minus_the_logarithm_of_the_overlap():
     a, b = stats.norm(0.3, 1.2), stats.norm(2.0, 0.4)
     overlap = integrate.quad(lambda x: np.sqrt(a.pdf(x) * b.pdf(x)), -10, 10, points=[2.0])[0]
     mean, covariance = np.array([[0.3], [2.0]]), np.array([[[1.2**2]], [[0.4**2]]])
-    found = compare(np.arange(2), np.ones(2, int), mean, covariance).between
+    found = compare(np.arange(2), np.ones(2, int), mean, covariance).pairwise
     assert found[0, 1] == pytest.approx(-np.log(overlap), rel=1e-6)
 
 
@@ -67,17 +67,20 @@ def test_distances_do_not_depend_on_the_coordinates():
     ids, size, mean, covariance = some(6, 3)
     map_ = np.random.default_rng(1).normal(size=(3, 3)) * [1, 100, 0.01]
     moved = compare(ids, size, mean @ map_ + 5, np.einsum("ab,kac,cd->kbd", map_, covariance, map_))
-    np.testing.assert_allclose(moved.between, compare(ids, size, mean, covariance).between, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(moved.pairwise, compare(ids, size, mean, covariance).pairwise, rtol=1e-6, atol=1e-9)
 
 
 def test_only_what_has_changed_is_measured_again():
     ids, size, mean, covariance = some(6, 2)
     before = compare(ids, size, mean, covariance)
-    marked = before._replace(between=before.between + 1000 * (1 - np.eye(6)))
+    marked = before._replace(pairwise=before.pairwise + 1000 * (1 - np.eye(6)))
     keep = np.array([5, 0, 2, 3])  # two have gone, the order is another, one has moved, one is new
     ids, size, mean, covariance = (np.concatenate([v[keep], v[:1]]) for v in (ids, size, mean, covariance))
     ids[4], mean[4], mean[2] = 99, 7.0, mean[2] + 1e-9
-    found, fresh = compare(ids, size, mean, covariance, marked).between, compare(ids, size, mean, covariance).between
+    found, fresh = (
+        compare(ids, size, mean, covariance, marked).pairwise,
+        compare(ids, size, mean, covariance).pairwise,
+    )
     same = np.ix_([0, 1, 3], [0, 1, 3])
     np.testing.assert_array_equal(found[same], fresh[same] + 1000 * (1 - np.eye(3)))
     found[same] = fresh[same]
@@ -113,8 +116,8 @@ def test_a_subclass_that_exchanged_an_instance_has_changed():
         for x in places:
             add(changed, slot, np.array([x, 1.0]), prior)
     after = measure(np.arange(2), changed, prior, before)
-    assert after.between[0, 1] != pytest.approx(before.between[0, 1], rel=0.1)
-    np.testing.assert_array_equal(after.between, measure(np.arange(2), changed, prior).between)
+    assert after.pairwise[0, 1] != pytest.approx(before.pairwise[0, 1], rel=0.1)
+    np.testing.assert_array_equal(after.pairwise, measure(np.arange(2), changed, prior).pairwise)
 
 
 @given(st.integers(0, 10_000), st.floats(0, 20))
@@ -122,7 +125,7 @@ def test_a_subclass_that_exchanged_an_instance_has_changed():
 def test_groups_are_those_of_the_twin(seed, threshold):
     ids, _, mean, covariance = some(9, 2, seed)
     found = compare(ids, np.full(9, LEAST_SIZE), mean, covariance)
-    assert partition(gather(found, threshold)) == set(map(frozenset, oracle.cut(found.between, threshold)))
+    assert partition(gather(found, threshold)) == set(map(frozenset, oracle.cut(found.pairwise, threshold)))
 
 
 @given(st.integers(0, 10_000))
@@ -130,7 +133,7 @@ def test_groups_are_those_of_the_twin(seed, threshold):
 def test_threshold_is_that_of_the_twin(seed):
     ids, size, mean, covariance = some(9, 2, seed)
     known, owner = compare(ids, size + LEAST_SIZE, mean, covariance), np.arange(9) % 3
-    slow = oracle.threshold(known.between, known.size.tolist(), owner.tolist(), NEARLY_BEST)
+    slow = oracle.threshold(known.pairwise, known.size.tolist(), owner.tolist(), NEARLY_BEST)
     assert learn_threshold(known, owner) == pytest.approx(slow, rel=1e-9, abs=1e-9)
 
 
@@ -235,10 +238,12 @@ def test_subclasses_that_nobody_remembers_stay_as_the_first_chain_has_them():
 def test_number_of_classes_by_hand():
     group, size = np.array([0, 0, 1, 2, 3]), np.array([60, 20, 70, 30, 14])
     # groups of 80, 70, 30 and 14, of which those from .25 * 60 on count: 3; subclasses of 10 and more: 5
-    assert count_classes(group, size, np.array([40] * 4), 2) == Counts(3, 2.5)
-    assert count_classes(group, size, np.array([40] * 5), 2) == Counts(3, 2)
-    assert count_classes(group, size, np.array([3, 3]), 2) == Counts(3, 3)  # no known subclass counts: the groups do
-    assert count_classes(np.array([0]), np.array([8]), np.array([40]), 1) == Counts(1, 1)  # nor an emerging one
+    assert count_classes(group, size, np.array([40] * 4), 2) == ClassCounts(3, 2.5)
+    assert count_classes(group, size, np.array([40] * 5), 2) == ClassCounts(3, 2)
+    assert count_classes(group, size, np.array([3, 3]), 2) == ClassCounts(
+        3, 3
+    )  # no known subclass counts: the groups do
+    assert count_classes(np.array([0]), np.array([8]), np.array([40]), 1) == ClassCounts(1, 1)  # nor an emerging one
 
 
 def test_pieces_of_a_large_subclass_are_no_classes_by_their_number():
@@ -264,12 +269,12 @@ def test_pieces_of_a_large_subclass_are_no_classes_by_their_number():
     ],
 )
 def test_estimate_is_between_what_chains_and_counts_say(counts, estimate):
-    assert estimate_number([Counts(*count) for count in counts]) == Estimate(*estimate)
+    assert estimate_number([ClassCounts(*count) for count in counts]) == Estimate(*estimate)
 
 
 @given(st.lists(st.tuples(st.floats(1, 60), st.floats(0.1, 60)), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_the_number_is_in_its_interval(counts):
-    found = estimate_number([Counts(*count) for count in counts])
+    found = estimate_number([ClassCounts(*count) for count in counts])
     assert 1 <= found.low <= found.number <= found.high
     assert found.high <= max(max(count) for count in counts) + 1

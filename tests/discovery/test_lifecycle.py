@@ -15,19 +15,19 @@ from tests.doors.discovery import (
     EMERGES_ABOVE,
     EMERGES_WITH,
     EMERGES_WITHIN,
-    HELD_WITH,
+    KEPT_WITH,
     RECENT,
     TREND_HALF_LIFE,
     USUAL_HALF_LIFE,
     WAKES_WITHIN,
-    Changes,
     Coming,
     Lifecycle,
-    Member,
-    Members,
+    LifecycleChanges,
+    MemberColumns,
     Moment,
     OnMenu,
-    Subclass,
+    SubclassHistory,
+    SubclassMember,
     estimate_new_classes,
     keep,
     lifecycle,
@@ -45,24 +45,28 @@ from tests.doors.discovery import forget as forget_all_but
 from tests.doors.discovery import observe as observe_columns
 from tests.oracles import lives as oracle
 
-NOTHING = Changes((), (), (), ())
+NOTHING = LifecycleChanges((), (), (), ())
 
-Move = tuple[int, int, Member]
+Move = tuple[int, int, SubclassMember]
 
 
-def arrived(key: int, positions: list[int], p_unknown: float = 0.99, per_batch: int = 5) -> list[tuple[int, Member]]:
+def arrived(
+    key: int, positions: list[int], p_unknown: float = 0.99, per_batch: int = 5
+) -> list[tuple[int, SubclassMember]]:
     """Arrivals at these positions of a stream in batches."""
-    return [(key, Member(Moment(seq, 0.5 * seq, f"k{seq}"), p_unknown, seq // per_batch)) for seq in positions]
+    return [
+        (key, SubclassMember(Moment(seq, 0.5 * seq, f"k{seq}"), p_unknown, seq // per_batch)) for seq in positions
+    ]
 
 
 def observe(
     life: Lifecycle,
-    arrivals: list[tuple[int, Member]],
+    arrivals: list[tuple[int, SubclassMember]],
     sizes: dict[int, int],
     faded: Collection[int] = (),
     moves: Sequence[Move] = (),
     new: Sequence[int] = (),
-) -> tuple[Lifecycle, Changes]:
+) -> tuple[Lifecycle, LifecycleChanges]:
     """Follow a batch after which a table serves every subclass but those that have faded."""
     ids = column(sizes)
     menu = OnMenu(ids, column(sizes.values()), ~np.isin(ids, list(faded)))
@@ -76,9 +80,9 @@ def column(values: Iterable[int]) -> np.ndarray:
     return np.fromiter(values, np.int64)
 
 
-def members(them: Sequence[Member]) -> tuple[Members, np.ndarray]:
+def members(them: Sequence[SubclassMember]) -> tuple[MemberColumns, np.ndarray]:
     moments = [member.moment for member in them]
-    numbers = Members(
+    numbers = MemberColumns(
         column(moment.seq for moment in moments),
         np.array([member.p_unknown for member in them], float),
         column(member.batch for member in them),
@@ -86,7 +90,7 @@ def members(them: Sequence[Member]) -> tuple[Members, np.ndarray]:
     return numbers, moments_of([moment.t for moment in moments], objects([moment.key for moment in moments]))
 
 
-def forget(life: Lifecycle, alive: Iterable[int]) -> tuple[Lifecycle, dict[int, Subclass]]:
+def forget(life: Lifecycle, alive: Iterable[int]) -> tuple[Lifecycle, dict[int, SubclassHistory]]:
     return forget_all_but(life, column(alive))
 
 
@@ -98,7 +102,7 @@ def best_supported(
     return best_supported_of(life, column(keys), seats, column(sizes[key] for key in keys), most)
 
 
-def comes_as_usual(subclass: Subclass, seq: int) -> bool:
+def comes_as_usual(subclass: SubclassHistory, seq: int) -> bool:
     (usual,) = which_come_as_usual(lifecycle({0: subclass}), seq)
     return bool(usual)
 
@@ -108,8 +112,8 @@ def same(a: Lifecycle, b: Lifecycle) -> bool:
     return [*a.subclasses.items()] == [*b.subclasses.items()] and a.delta == b.delta
 
 
-def emerged(size: int = 8, seq: int = 0) -> Subclass:
-    return Subclass(Moment(seq, None, None), Moment(seq, None, None), emerged=True, announced_size=size)
+def emerged(size: int = 8, seq: int = 0) -> SubclassHistory:
+    return SubclassHistory(Moment(seq, None, None), Moment(seq, None, None), emerged=True, announced_size=size)
 
 
 def test_the_rules_are_the_measured_ones():
@@ -277,7 +281,9 @@ def test_several_at_once_are_told_in_order_of_their_first_arrival():
 
 
 def test_forgetting_ends_lives_and_names_those_that_were_announced():
-    life = lifecycle({1: emerged(), 2: Subclass(Moment(0, None, None), Moment(0, None, None)), 3: emerged(seq=4)}, 2)
+    life = lifecycle(
+        {1: emerged(), 2: SubclassHistory(Moment(0, None, None), Moment(0, None, None)), 3: emerged(seq=4)}, 2
+    )
     kept, ended = forget(life, {3: 0})
     assert same(kept, lifecycle({3: emerged(seq=4)}, 2))
     assert ended == {1: emerged()}
@@ -300,7 +306,7 @@ def test_what_has_faded_is_dormant_once_and_wakes_with_arrivals_enough():
     life, changes = observe(lifecycle({7: emerged(8)}), [], {7: 8}, faded=[7])
     assert changes == NOTHING._replace(dormant=(7,))
     assert life.subclasses[7].dormant
-    for seq in range(HELD_WITH - 1):  # stray ones do not wake it, and do not put it to sleep again
+    for seq in range(KEPT_WITH - 1):  # stray ones do not wake it, and do not put it to sleep again
         life, changes = observe(life, arrived(7, [1000 + seq]), {7: 9 + seq})
         assert changes == NOTHING
         life, changes = observe(life, [], {7: 9 + seq}, faded=[7])
@@ -414,7 +420,7 @@ def test_of_two_lives_one_awake_makes_both_awake():
     awake, asleep, candidate = (
         emerged(),
         emerged()._replace(dormant=True),
-        Subclass(Moment(0, None, None), Moment(0, None, None)),
+        SubclassHistory(Moment(0, None, None), Moment(0, None, None)),
     )
     assert not unite(awake, asleep).dormant
     assert not unite(asleep, awake).dormant
@@ -425,7 +431,7 @@ def test_of_two_lives_one_awake_makes_both_awake():
 
 
 def test_nothing_is_told_of_a_muted_subclass():
-    candidate = Subclass(Moment(0, None, None), Moment(0, None, None), muted=True)
+    candidate = SubclassHistory(Moment(0, None, None), Moment(0, None, None), muted=True)
     life = lifecycle({1: emerged()._replace(muted=True), 2: emerged(), 3: candidate})
     life, changes = observe(
         life, [*arrived(1, list(range(8))), *arrived(3, list(range(8, 16)))], {1: 80, 2: 8, 3: 40}
@@ -440,9 +446,9 @@ def test_nothing_is_told_of_a_muted_subclass():
 
 
 def test_a_muted_subclass_is_held_before_all_others():
-    candidate = Subclass(Moment(0, None, None), Moment(0, None, None), muted=True)
+    candidate = SubclassHistory(Moment(0, None, None), Moment(0, None, None), muted=True)
     life = lifecycle({1: emerged(), 2: emerged()._replace(muted=True), 3: candidate})
-    support, sizes = {1: 9.0, 2: 0.0, 3: 0.5}, {1: 90, 2: HELD_WITH - 1, 3: 1}
+    support, sizes = {1: 9.0, 2: 0.0, 3: 0.5}, {1: 90, 2: KEPT_WITH - 1, 3: 1}
     chosen = [best_supported(life, sizes, support, sizes, most) for most in (1, 2, 3)]
     assert chosen == [{3}, {2, 3}, {1, 2, 3}]
 
@@ -487,7 +493,7 @@ def test_each_life_is_announced_and_ended_at_most_once(batches):
     asleep: set[int] = set()
     for batch, (arrivals, sizes, faded) in enumerate(batches):
         inside = [(key, p) for key, p in arrivals if key in sizes]
-        moments = [(key, Member(Moment(seq + i, None, None), p, batch)) for i, (key, p) in enumerate(inside)]
+        moments = [(key, SubclassMember(Moment(seq + i, None, None), p, batch)) for i, (key, p) in enumerate(inside)]
         seq += len(inside)
         life, changes = observe(life, moments, sizes, faded)
         for key in changes.emerged:
@@ -530,7 +536,7 @@ def test_each_life_is_announced_and_ended_at_most_once(batches):
 def test_columns_say_what_lives_one_by_one_do_to_the_last_bit(batches):
     life, lives, members_so_far, sits, seq = lifecycle(), {}, [], [], 0
     for batch, (arrivals, moving, sizes, faded, flag) in enumerate(batches):
-        came = [Member(Moment(seq + i, None, ("k", seq + i)), p, batch) for i, (_, p) in enumerate(arrivals)]
+        came = [SubclassMember(Moment(seq + i, None, ("k", seq + i)), p, batch) for i, (_, p) in enumerate(arrivals)]
         moves = {i % len(sits): now for i, now in moving} if sits else {}
         moves = [(sits[i], now, members_so_far[i]) for i, now in sorted(moves.items()) if sits[i] != now]
         keys = [key if key in sizes else -1 for key, _ in arrivals]

@@ -19,8 +19,8 @@ from stream_osr import (
     SubclassSplit,
 )
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
-from tests.doors.discovery import Changes, exemplars, keep, lifecycle, with_lives, without_lives
-from tests.doors.model import between, both, edit, homogeneous, statistics_of, whiten
+from tests.doors.discovery import LifecycleChanges, exemplars, keep, lifecycle, with_lives, without_lives
+from tests.doors.model import both, edit, homogeneous, lifecycle_moves, statistics_of, whiten
 from tests.doors.stream import (
     Chain,
     IdentityChanges,
@@ -70,9 +70,9 @@ def check_statistics(stream: Stream) -> None:
     for number, chain in enumerate(stream.chains):
         inside = seats(stream, number)
         size = dict(zip(chain.state.ids.tolist(), chain.state.dishes.size.tolist(), strict=True))
-        size |= dict(zip(chain.aside.ids.tolist(), chain.aside.statistics.size.tolist(), strict=True))
+        size |= dict(zip(chain.dormant.ids.tolist(), chain.dormant.statistics.size.tolist(), strict=True))
         matrix = dict(zip(chain.state.ids.tolist(), chain.state.dishes.matrix, strict=True))
-        matrix |= dict(zip(chain.aside.ids.tolist(), chain.aside.statistics.matrix, strict=True))
+        matrix |= dict(zip(chain.dormant.ids.tolist(), chain.dormant.statistics.matrix, strict=True))
         for key, count in size.items():
             rows = np.array([row for _, row in inside[key]])
             assert count == len(rows), f"chain {number}, subclass {key}"
@@ -113,7 +113,7 @@ def test_books_and_statistics_agree_whatever_happens(chains):
                 check_stream(stream)
                 check_statistics(stream)
                 happened.update(type(event).__name__ for event in events)
-                alive = {*stream.state.ids.tolist(), *stream.chains[0].aside.ids.tolist()}
+                alive = {*stream.state.ids.tolist(), *stream.chains[0].dormant.ids.tolist()}
                 assert set(stream.life.subclasses) <= alive
                 ended |= {e.subclass_id for e in events if isinstance(e, SubclassForgotten | SubclassMerged)}
                 assert not ended & alive, "an identity that has ended is used again"
@@ -166,8 +166,8 @@ def test_what_is_set_aside_is_not_on_the_menu(returned):
     asleep = {e.subclass_id for e in events if isinstance(e, SubclassDormant)}
     asleep -= {e.subclass_id for e in events if isinstance(e, SubclassRecurred | SubclassMerged)}
     assert asleep
-    assert (len(chain.aside.ids) > 0) == (where == "set aside")
-    assert set(chain.aside.ids.tolist()) <= asleep
+    assert (len(chain.dormant.ids) > 0) == (where == "set aside")
+    assert set(chain.dormant.ids.tolist()) <= asleep
     summary = {key: announced for key, _, announced in model.summary().emerging}
     assert all(summary[key] for key in asleep)
 
@@ -236,23 +236,25 @@ def test_set_aside_and_brought_back(two):
     state = two.state
     at = edit.slot_of(state, older)
     statistics = statistics_of(state.dishes, np.array([at]))
-    aside = between.Aside(np.array([older, 900]), both(statistics, statistics_of(state.dishes, np.array([0]))))
+    aside = lifecycle_moves.DormantSubclasses(
+        np.array([older, 900]), both(statistics, statistics_of(state.dishes, np.array([0])))
+    )
     # as if it had been set aside, and came back into the younger one
     rest = edit.merge(state, younger, older, prior)
     before = int(rest.dishes.size[edit.slot_of(rest, younger)])
-    back, left = between.bring_back(rest, aside, older, younger, prior)
+    back, left = lifecycle_moves.bring_back(rest, aside, older, younger, prior)
     assert left.ids.tolist() == [900]
     assert int(back.dishes.size[edit.slot_of(back, older)]) == before + statistics.size[0]
     assert younger not in back.ids
     # and with nobody at a table
-    alone, left = between.bring_back(back, left, 900, None, prior)
+    alone, left = lifecycle_moves.bring_back(back, left, 900, None, prior)
     assert not len(left.ids)
     slot = edit.slot_of(alone, 900)
     assert edit.tables_of(alone)[slot] == 0
     assert alone.franchise.held[n_classes + slot] == 1
     assert alone.franchise.total[0] == pytest.approx(back.franchise.total[0] + 1)
     check_chain(two._replace(state=alone._replace(next_id=901), life=lifecycle()), n_classes)
-    away, kept = between.set_aside(alone, left, {900})
+    away, kept = lifecycle_moves.make_dormant(alone, left, {900})
     assert kept.ids.tolist() == [900]
     np.testing.assert_array_equal(kept.statistics.matrix[0], alone.dishes.matrix[slot])
     assert 900 not in away.ids
@@ -263,10 +265,10 @@ def test_a_row_taken_out_of_one_that_is_set_aside(two):
     key, _ = largest(two)
     prior = two.known.prior
     at = edit.slot_of(two.state, key)
-    aside = between.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
+    aside = lifecycle_moves.DormantSubclasses(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
     dish = two.state.franchise.table_dish[two.state.window.table] - len(two.known.size)
     row = two.state.window.rows[np.flatnonzero(dish == at)[0]]
-    less = between.withdraw_aside(aside, key, row[:-1], prior)
+    less = lifecycle_moves.withdraw_dormant(aside, key, row[:-1], prior)
     assert less.statistics.size[0] == aside.statistics.size[0] - 1
     np.testing.assert_allclose(less.statistics.matrix[0] + np.outer(row, row), aside.statistics.matrix[0], atol=1e-9)
     assert homogeneous(row[None, :-1])[0] == pytest.approx(row)
@@ -275,7 +277,7 @@ def test_a_row_taken_out_of_one_that_is_set_aside(two):
 def test_a_late_label_takes_its_instance_out_of_what_is_set_aside():
     model = fitted(batch_size=32, max_subclasses=1)
     decisions, _ = run(model, [(200, []), (200, [(-12.0, -12.0)]), (300, [NEW]), (2500, [])])
-    aside = model.value.stream.chains[0].aside
+    aside = model.value.stream.chains[0].dormant
     assert len(aside.ids)
     key = int(aside.ids[0])
     size = int(aside.statistics.size[0])
@@ -284,7 +286,7 @@ def test_a_late_label_takes_its_instance_out_of_what_is_set_aside():
     model.flush()
     check_stream(model.value.stream)
     check_statistics(model.value.stream)
-    assert model.value.stream.chains[0].aside.statistics.size[0] == size - 1
+    assert model.value.stream.chains[0].dormant.statistics.size[0] == size - 1
 
 
 def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
@@ -304,10 +306,10 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     apart = chain._replace(state=state, life=with_lives(chain.life, parts))
     past = reseat(stream.recent, 0, seqs[half], new)
     check_statistics(stream._replace(chains=(apart,), recent=past))
-    grown = Changes((), (new,), (), ())
+    grown = LifecycleChanges((), (new,), (), ())
     followed = _join_same(LifecycleUpdate(apart, past, IdentityChanges(), grown, {}, state), new)
-    assert followed.identities.joined == {new: key}
-    assert followed.changes == Changes((), (), (), ())
+    assert followed.identities.merged == {new: key}
+    assert followed.changes == LifecycleChanges((), (), (), ())
     joined = stream._replace(chains=(followed.chain,), recent=followed.recent)
     check_stream(joined)
     check_statistics(joined)
@@ -346,7 +348,7 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     check_statistics(parted)
     slots = [edit.slot_of(parted.state, key) for key in (older, split.new_id)]
     means = parted.state.dishes.matrix[slots, -1, :-1] / parted.state.dishes.size[slots, None]
-    spaces = [np.abs(means - whiten(model.trained.space, np.array([place]))).max(axis=1) for place in places]
+    spaces = [np.abs(means - whiten(model.trained.whitening, np.array([place]))).max(axis=1) for place in places]
     assert sorted(np.argmin(spaces, axis=0).tolist()) == [0, 1]
     assert np.min(spaces, axis=0).max() < 0.6, "each part is one of the two classes"
     later = [d for d in decisions if d.seq > split.seq and d.subclass_id == split.new_id]

@@ -18,7 +18,7 @@ from tests.doors.model import (
     is_broad,
     log_density,
     log_marginals,
-    noise_of,
+    noise_model_of,
     of_rows,
     quadratic,
 )
@@ -94,8 +94,8 @@ def test_the_same_stream_in_two_runs_and_through_a_saved_model(given, tmp_path):
 
 
 def test_what_a_subclass_gains_over_the_background(given):
-    known, background = given.trained.known, given.trained.background
-    noise, prior = noise_of(background), known.prior
+    known, background = given.trained.known, given.trained.noise_range
+    noise, prior = noise_model_of(background), known.prior
     rng = np.random.default_rng(0)
     compact = rng.normal(background.mean, 1.0, size=(60, 4))
     wide = rng.multivariate_normal(background.mean, background.covariance, size=60)
@@ -117,5 +117,5 @@ def test_what_a_subclass_gains_over_the_background(given):
 def test_a_subclass_is_broad_from_halfway_to_the_background_on(given):
     known = given.trained.known
     narrow = Background(np.zeros(4), np.eye(4) * 1e-4)
-    for background in (given.trained.background, narrow):
-        assert not is_broad(known.dishes, known.prior, noise_of(background)).any()
+    for background in (given.trained.noise_range, narrow):
+        assert not is_broad(known.dishes, known.prior, noise_model_of(background)).any()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.blobs import fitted, stream_part, told
-from tests.doors.discovery import Local, Reconciled, Summary, reconcile, restore
+from tests.doors.discovery import Local, LocalSummary, ReconciledSubclasses, reconcile, restore
 from tests.doors.model import (
     Prior,
     Statistics,
@@ -38,7 +38,7 @@ def drawn(centre: Sequence[float], n: int, prior: Prior = PRIOR, seed: int = 0) 
 
 POOL = [drawn(centre, n, seed=7 * at) for at, centre in enumerate(CENTRES) for n in SIZES]
 summaries = st.builds(
-    lambda place, run, number, at, absorbed: Summary(
+    lambda place, run, number, at, absorbed: LocalSummary(
         Local(f"in/{place}", str(run), number),
         None if at is None else POOL[at],
         () if at is None else tuple(sorted(absorbed - {number})),
@@ -51,16 +51,18 @@ summaries = st.builds(
 )
 
 
-def take_all(given: Sequence[Summary], state: Reconciled | None = None) -> Reconciled:
-    state = Reconciled() if state is None else state
+def take_all(given: Sequence[LocalSummary], state: ReconciledSubclasses | None = None) -> ReconciledSubclasses:
+    state = ReconciledSubclasses() if state is None else state
     for summary in given:
         state, _ = reconcile(state, summary, PRIOR)
     return state
 
 
-def same(one: Reconciled, other: Reconciled) -> bool:
+def same(one: ReconciledSubclasses, other: ReconciledSubclasses) -> bool:
     """Whether two states agree, sums to the last bit, but for subclasses of runs that have ended."""
-    links = [{local: key for local, key in state.links.items() if local in state.said} for state in (one, other)]
+    links = [
+        {local: key for local, key in state.links.items() if local in state.statistics} for state in (one, other)
+    ]
     return (
         links[0] == links[1]
         and one.merged == other.merged
@@ -72,8 +74,8 @@ def same(one: Reconciled, other: Reconciled) -> bool:
 
 @settings(deadline=None)
 @given(st.lists(summaries, max_size=25))
-def test_an_identity_is_given_once_and_only_merged(said: list[Summary]) -> None:
-    state, ever = Reconciled(), set[int]()
+def test_an_identity_is_given_once_and_only_merged(said: list[LocalSummary]) -> None:
+    state, ever = ReconciledSubclasses(), set[int]()
     for summary in said:
         before = state
         state, changes = reconcile(state, summary, PRIOR)
@@ -89,23 +91,25 @@ def test_an_identity_is_given_once_and_only_merged(said: list[Summary]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(summaries, max_size=25))
-def test_sums_are_those_of_what_was_said_last(said: list[Summary]) -> None:
+def test_sums_are_those_of_what_was_said_last(said: list[LocalSummary]) -> None:
     state = take_all(said)
     nobody = of_nobody(PRIOR)
     for key in set(state.links.values()) | state.sums.keys():
-        own = [state.said[local] for local, at in state.links.items() if at == key and local in state.said]
+        own = [
+            state.statistics[local] for local, at in state.links.items() if at == key and local in state.statistics
+        ]
         assert (key in state.sums) == bool(own)
         if own:
             assert state.sums[key].size[0] == sum(int(one.size[0]) for one in own)
             matrix = nobody + sum(one.matrix[0] - nobody for one in own)
             np.testing.assert_allclose(state.sums[key].matrix[0], matrix, rtol=1e-12)
-    for local in state.said:
+    for local in state.statistics:
         assert local in state.links
 
 
 @settings(deadline=None)
 @given(st.lists(summaries, min_size=1, max_size=25), st.data())
-def test_a_stop_anywhere_changes_nothing(said: list[Summary], data: st.DataObject) -> None:
+def test_a_stop_anywhere_changes_nothing(said: list[LocalSummary], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(said)))
     first = take_all(said[:at])
     kept = said[:at]
@@ -126,60 +130,60 @@ def of(place: int, number: int, run: str = "") -> Local:
 
 
 def test_one_class_in_many_partitions_is_one() -> None:
-    state = take_all([Summary(of(place, 5), drawn((9, 0), 30, seed=place)) for place in range(8)])
+    state = take_all([LocalSummary(of(place, 5), drawn((9, 0), 30, seed=place)) for place in range(8)])
     assert set(state.links.values()) == {0}
     assert int(state.sums[0].size[0]) == 240
 
 
 def test_a_subclass_that_is_said_again_is_not_counted_twice() -> None:
-    state = take_all([Summary(of(0, 5), drawn((9, 0), n)) for n in (12, 30, 60)])
+    state = take_all([LocalSummary(of(0, 5), drawn((9, 0), n)) for n in (12, 30, 60)])
     assert state.next_id == 1
     assert int(state.sums[0].size[0]) == 60
 
 
 def test_a_tombstone_leaves_the_link_and_takes_the_sums() -> None:
-    both = [Summary(of(place, 5), drawn((9, 0), 30, seed=place)) for place in range(2)]
-    state = take_all([*both, Summary(of(0, 5), None)])
+    both = [LocalSummary(of(place, 5), drawn((9, 0), 30, seed=place)) for place in range(2)]
+    state = take_all([*both, LocalSummary(of(0, 5), None)])
     assert state.links == {of(0, 5): 0, of(1, 5): 0}
     assert int(state.sums[0].size[0]) == 30
-    state = take_all([Summary(of(1, 5), None), both[0]], state)
+    state = take_all([LocalSummary(of(1, 5), None), both[0]], state)
     assert state.links[of(0, 5)] == 0, "back again: the identity that it had"
 
 
 def test_the_older_identity_goes_on_when_two_have_grown_together() -> None:
-    apart = [Summary(of(0, 1), drawn((0, 0), 12)), Summary(of(1, 1), drawn((9, 0), 12))]
+    apart = [LocalSummary(of(0, 1), drawn((0, 0), 12)), LocalSummary(of(1, 1), drawn((9, 0), 12))]
     state = take_all(apart)
     assert state.links == {of(0, 1): 0, of(1, 1): 1}
-    state, changes = reconcile(state, Summary(of(1, 1), drawn((0, 0), 60, seed=1)), PRIOR)
+    state, changes = reconcile(state, LocalSummary(of(1, 1), drawn((0, 0), 60, seed=1)), PRIOR)
     assert changes.merged == {1: 0}
     assert changes.linked == {of(1, 1): 0}
-    state, changes = reconcile(state, Summary(of(2, 1), drawn((0, 30), 12)), PRIOR)
+    state, changes = reconcile(state, LocalSummary(of(2, 1), drawn((0, 30), 12)), PRIOR)
     assert changes.emerged == (2,), "1 is not given again"
 
 
 def test_an_identity_that_has_ended_leads_to_the_one_that_goes_on_now() -> None:
-    apart = [Summary(of(at, 1), drawn(centre, 12)) for at, centre in enumerate([(0, 0), (9, 0), (0, 30)])]
-    state = take_all([*apart, Summary(of(2, 1), drawn((9, 0), 60, seed=1))])
+    apart = [LocalSummary(of(at, 1), drawn(centre, 12)) for at, centre in enumerate([(0, 0), (9, 0), (0, 30)])]
+    state = take_all([*apart, LocalSummary(of(2, 1), drawn((9, 0), 60, seed=1))])
     assert state.merged == {2: 1}
-    state = take_all([Summary(of(2, 1), None), Summary(of(1, 1), drawn((0, 0), 60, seed=1))], state)
+    state = take_all([LocalSummary(of(2, 1), None), LocalSummary(of(1, 1), drawn((0, 0), 60, seed=1))], state)
     assert state.merged == {2: 0, 1: 0}
 
 
 def test_a_merge_of_a_recognizers_own_is_followed() -> None:
-    apart = [Summary(of(0, 1), drawn((0, 0), 30)), Summary(of(0, 2), drawn((9, 0), 30))]
+    apart = [LocalSummary(of(0, 1), drawn((0, 0), 30)), LocalSummary(of(0, 2), drawn((9, 0), 30))]
     state = take_all(apart)
-    state, changes = reconcile(state, Summary(of(0, 1), drawn((4.5, 0), 60), absorbed=(2,)), PRIOR)
+    state, changes = reconcile(state, LocalSummary(of(0, 1), drawn((4.5, 0), 60), absorbed=(2,)), PRIOR)
     assert changes.merged == {1: 0}
     assert state.links == {of(0, 1): 0, of(0, 2): 0}
-    elsewhere = [*apart, Summary(of(1, 7), drawn((9, 0), 30, seed=1))]
-    state, changes = reconcile(take_all(elsewhere), Summary(of(0, 1), drawn((0, 0), 60), absorbed=(2,)), PRIOR)
+    elsewhere = [*apart, LocalSummary(of(1, 7), drawn((9, 0), 30, seed=1))]
+    state, changes = reconcile(take_all(elsewhere), LocalSummary(of(0, 1), drawn((0, 0), 60), absorbed=(2,)), PRIOR)
     assert changes.merged == {}, "another partition still has it"
 
 
 def test_a_recognizer_that_begins_anew_has_other_subclasses() -> None:
-    state = take_all([Summary(of(0, 1, "a"), drawn((0, 0), 30)), Summary(of(0, 2, "a"), drawn((9, 0), 30))])
-    state = take_all([Summary(of(0, 1, "b"), drawn((0, 30), 30))], state)
-    assert set(state.said) == {of(0, 1, "b")}
+    state = take_all([LocalSummary(of(0, 1, "a"), drawn((0, 0), 30)), LocalSummary(of(0, 2, "a"), drawn((9, 0), 30))])
+    state = take_all([LocalSummary(of(0, 1, "b"), drawn((0, 30), 30))], state)
+    assert set(state.statistics) == {of(0, 1, "b")}
     assert state.links[of(0, 1, "b")] == 2
 
 

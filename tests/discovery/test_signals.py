@@ -17,7 +17,7 @@ from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, 
 from stream_osr.config import Parameters
 from tests.blobs import KNOWN, fitted, stream_part
 from tests.doors.model import whiten
-from tests.doors.stream import Arrived, Evidence, Stream, as_batches, close_batch, open_stream, recall
+from tests.doors.stream import BufferedInstance, Evidence, Stream, as_batches, close_batch, open_stream, recall
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ class Books:
         self.named_later = 0
 
     def close(self, rows: list[tuple[float, float]], labels: list[tuple[int, str]] = ()) -> None:
-        values = whiten(self.trained.space, np.array(rows, float).reshape(-1, 2))
-        arrived = [Arrived(row, None, self.keys + i) for i, row in enumerate(values)]
+        values = whiten(self.trained.whitening, np.array(rows, float).reshape(-1, 2))
+        arrived = [BufferedInstance(row, None, self.keys + i) for i, row in enumerate(values)]
         self.keys += len(rows)
         evidence = [Evidence(label, None, key) for key, label in labels]
         seat = {

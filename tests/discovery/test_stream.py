@@ -19,7 +19,7 @@ from stream_osr import (
     SubclassForgotten,
     SubclassGrew,
 )
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members
 from tests.doors.discovery import estimate_new_classes
 from tests.doors.stream import as_batches
@@ -210,7 +210,7 @@ def test_no_more_subclasses_are_kept_than_allowed():
             check_stream(model.value.stream)
             franchise, count = model.value.stream.state.franchise, len(model.value.stream.labels)
             assert ((franchise.held[count:] > 0) & (franchise.menu[count:] == 0)).sum() <= 3
-            aside = set(model.value.stream.chains[0].aside.ids.tolist())
+            aside = set(model.value.stream.chains[0].dormant.ids.tolist())
             assert len(aside) <= 4
             on_the_menu = (franchise.menu[count:] > 0) | (franchise.held[count:] > 0)
             assert on_the_menu.all(), f"after {i}: a slot that could be used again with old statistics in it"

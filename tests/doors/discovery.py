@@ -5,8 +5,8 @@ from __future__ import annotations
 from stream_osr.discovery import events
 from stream_osr.discovery.data_quality import (
     WINDOW,
-    Columns,
-    Usual,
+    ColumnStates,
+    UsualColumns,
     follow_columns,
     start_columns,
     usual_columns,
@@ -31,31 +31,15 @@ from stream_osr.discovery.drift import (
 from stream_osr.discovery.events import Event, Explanation, Moment, Movement, SubclassEvent
 from stream_osr.discovery.exemplars import choose
 from stream_osr.discovery.explain import exemplars
-from stream_osr.discovery.lifecycle import (
-    BURST,
-    EMERGES_ABOVE,
-    EMERGES_WITH,
-    EMERGES_WITHIN,
-    HELD_WITH,
-    WAKES_WITHIN,
-    Changes,
-    OnMenu,
-    best_supported,
-    comes_as_usual,
-    estimate_new_classes,
-    forget,
-    observe,
-    worth_telling,
-)
-from stream_osr.discovery.lives import (
+from stream_osr.discovery.histories import (
     RECENT,
     TREND_HALF_LIFE,
     USUAL_HALF_LIFE,
     Coming,
     Lifecycle,
-    Member,
-    Members,
-    Subclass,
+    MemberColumns,
+    SubclassHistory,
+    SubclassMember,
     lifecycle,
     moments_of,
     places_of,
@@ -64,11 +48,27 @@ from stream_osr.discovery.lives import (
     with_lives,
     without_lives,
 )
+from stream_osr.discovery.lifecycle import (
+    BURST,
+    EMERGES_ABOVE,
+    EMERGES_WITH,
+    EMERGES_WITHIN,
+    KEPT_WITH,
+    WAKES_WITHIN,
+    LifecycleChanges,
+    OnMenu,
+    best_supported,
+    comes_as_usual,
+    estimate_new_classes,
+    forget,
+    observe,
+    worth_telling,
+)
 from stream_osr.discovery.new_classes import (
     LEAST_SIZE,
     NEARLY_BEST,
     SHOWN,
-    Counts,
+    ClassCounts,
     Distances,
     Estimate,
     NewClasses,
@@ -82,7 +82,7 @@ from stream_osr.discovery.new_classes import (
     measure,
     mutual_information,
 )
-from stream_osr.discovery.reconcile import Changes as ReconcileChanges
-from stream_osr.discovery.reconcile import Local, Reconciled, Summary, reconcile, restore
+from stream_osr.discovery.reconcile import LinkChanges as ReconcileChanges
+from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile, restore
 from stream_osr.discovery.reservoir import LEAST_ROOM, Reservoir, exchange, keep, objects, offer, priority, without
-from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, Signals, Unmet
+from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, SchemaMismatch, Signals

@@ -8,11 +8,11 @@ from stream_osr_connectors.kafka.class_names import LONGEST_NAME, MOST_CLASSES, 
 from stream_osr_connectors.kafka.client import (
     ClientError,
     Committed,
+    ErrorKind,
     GroupConsumer,
-    Kind,
     Offset,
     PlainProducer,
-    Refused,
+    RefusedMessage,
     Topic,
     TopicAdmin,
     TopicFollower,
@@ -21,9 +21,9 @@ from stream_osr_connectors.kafka.client import (
     quieten,
 )
 from stream_osr_connectors.kafka.client.consumers import unpack_all
-from stream_osr_connectors.kafka.client.errors import KINDS, kind_of, told, translated
+from stream_osr_connectors.kafka.client.errors import KINDS, client_error, kind_of, translated
+from stream_osr_connectors.kafka.client.interface import SendResult
 from stream_osr_connectors.kafka.client.options import connection
-from stream_osr_connectors.kafka.client.seam import Sent
 from stream_osr_connectors.kafka.command_topic import Commands, CommandTopic, ask, named
 from stream_osr_connectors.kafka.exits import (
     AGAIN,
@@ -44,7 +44,35 @@ from stream_osr_connectors.kafka.exits import (
     exit_code,
     passes,
 )
-from stream_osr_connectors.kafka.figures import (
+from stream_osr_connectors.kafka.log import CALM_SECONDS, FEW_LINES, LONGEST_SILENCE, Seldom, logger
+from stream_osr_connectors.kafka.model_metrics import ClassMetrics, ModelMetrics, find
+from stream_osr_connectors.kafka.ops import monitor
+from stream_osr_connectors.kafka.ops.command import _errors_logged, serve
+from stream_osr_connectors.kafka.ops.logs import JsonLines, begin_logging
+from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.monitor import Monitor
+from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, StartOrder, Work, Workers, pause
+from stream_osr_connectors.kafka.places import Place
+from stream_osr_connectors.kafka.run import models, partition, snapshot_policy, snapshots
+from stream_osr_connectors.kafka.run.fencing import Rivalry, Strikes
+from stream_osr_connectors.kafka.run.model_metrics_schedule import ModelMetricsSchedule
+from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile, ModelName
+from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Cut, Partition, begin, ready, replayed, seed_of, step
+from stream_osr_connectors.kafka.run.partition_position import Incarnations, StartingPoint
+from stream_osr_connectors.kafka.run.publishing import (
+    PendingBatch,
+    account,
+    begin_counts,
+    count_decisions,
+    count_events,
+)
+from stream_osr_connectors.kafka.run.recovery import LaterModelError, Recovery
+from stream_osr_connectors.kafka.run.snapshot_policy import Owned
+from stream_osr_connectors.kafka.run.snapshots import OLD_SECONDS, Snapshots, find_orphans, name_of, remove_orphans
+from stream_osr_connectors.kafka.run.topics import TopicLimits, _found, takes_of
+from stream_osr_connectors.kafka.run.transactions import InDoubtError, Transactions, UnpublishableError
+from stream_osr_connectors.kafka.settings import unknown_variables
+from stream_osr_connectors.kafka.stats import (
     BOUNDS,
     DRIFTED,
     KNOWN_OF,
@@ -54,33 +82,11 @@ from stream_osr_connectors.kafka.figures import (
     REPEATED,
     SUMMED,
     UNKNOWN_OF,
-    Figures,
     Histogram,
-    PartitionFigures,
-    Recall,
+    PartitionRecall,
+    PartitionStats,
+    ServiceStats,
 )
-from stream_osr_connectors.kafka.findings import Findings, OfClass, find
-from stream_osr_connectors.kafka.log import CALM_SECONDS, FEW_LINES, LONGEST_SILENCE, Seldom, logger
-from stream_osr_connectors.kafka.ops import monitor
-from stream_osr_connectors.kafka.ops.command import _errors_logged, serve
-from stream_osr_connectors.kafka.ops.logs import JsonLines, begin_logging
-from stream_osr_connectors.kafka.ops.metrics import Overview
-from stream_osr_connectors.kafka.ops.monitor import Monitor
-from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, Order, Work, Workers, pause
-from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run import models, partition, snapshot_policy, snapshots
-from stream_osr_connectors.kafka.run.fencing import Rivalry, Strikes
-from stream_osr_connectors.kafka.run.finding import Finder
-from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile, ModelName
-from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Cut, Partition, begin, ready, replayed, seed_of, step
-from stream_osr_connectors.kafka.run.partition_position import Found, Incarnations
-from stream_osr_connectors.kafka.run.publishing import Batch, account, begin_counts, count_decisions, count_events
-from stream_osr_connectors.kafka.run.recovery import LaterModelError, Recovery
-from stream_osr_connectors.kafka.run.snapshot_policy import Owned
-from stream_osr_connectors.kafka.run.snapshots import OLD_SECONDS, Snapshots, find_orphans, name_of, remove_orphans
-from stream_osr_connectors.kafka.run.topics import Takes, _found, takes_of
-from stream_osr_connectors.kafka.run.transactions import InDoubtError, Transactions, UnpublishableError
-from stream_osr_connectors.kafka.settings import unknown_variables
 from stream_osr_connectors.kafka.wire.boundaries import (
     MOST_CHARACTERS,
     Boundary,
@@ -97,22 +103,22 @@ from stream_osr_connectors.kafka.wire.messages import (
     EncodedKind,
     Encoder,
     Message,
-    Origin,
-    Outcome,
     Outgoing,
+    PartitionOutput,
     RawName,
     Received,
+    RecordOrigin,
     Refusal,
-    Taken,
+    TakenRecords,
     origin_of,
 )
 from stream_osr_connectors.kafka.wire.subclasses import (
     Links,
     Stamp,
     alive,
-    changes_told,
     largest_summary,
+    messages_of_changes,
     parse_summary,
     summary,
 )
-from stream_osr_connectors.kafka.wire.timestamps import HEADER, Limits, clamped
+from stream_osr_connectors.kafka.wire.timestamps import HEADER, TimestampLimits, clamped

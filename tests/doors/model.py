@@ -5,22 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.model import (
-    between,
     categories,
     dishes,
     edit,
     elementwise,
-    filling,
     franchise,
     gaussian,
+    imputation,
     known,
+    lifecycle_moves,
     missing,
-    powers,
     subspace,
     training,
     whitening,
+    yeo_johnson,
 )
 from stream_osr.model import step as step_module
+from stream_osr.model.binary_features import (
+    MOST_STEPS,
+    NO_BINARY_FEATURES,
+    BinaryFeatures,
+    each_flag,
+    exact_covers,
+    find_binary_features,
+    texts_of,
+)
 from stream_osr.model.dependence import (
     CORRELATED,
     LAGS,
@@ -30,7 +39,7 @@ from stream_osr.model.dependence import (
     Pairs,
     Process,
     Residuals,
-    Tracked,
+    TrackedLocations,
     correlation_by_class,
     correlation_of,
     count_pairs,
@@ -63,8 +72,6 @@ from stream_osr.model.dishes import (
     remove,
 )
 from stream_osr.model.edit import restated
-from stream_osr.model.filling import fill_groups
-from stream_osr.model.flags import MOST_STEPS, NO_FLAGS, Flags, each_flag, exact_covers, find_flags, texts_of
 from stream_osr.model.franchise import (
     ANYONE,
     CLEARED_BELOW,
@@ -79,15 +86,16 @@ from stream_osr.model.franchise import (
     leave,
 )
 from stream_osr.model.gaussian import quadratic
+from stream_osr.model.imputation import fill_groups
 from stream_osr.model.known import (
     FREEDOM_ABOVE,
     N_RANKS,
     Densities,
     Known,
     _values,
-    add_broad,
+    add_background_component,
     densities,
-    fit_broad,
+    fit_background_component,
     learn_labelled,
     log_class_densities,
     log_densities,
@@ -99,24 +107,24 @@ from stream_osr.model.marginal import (
     Statistics,
     _best_partition,
     _log_whole,
+    add_statistics,
     both,
     dishes_of,
     log_ratios_together,
     of_nobody,
     of_rows,
-    pour,
     split_test,
     statistics_of,
 )
 from stream_osr.model.missing import (
     NOTHING,
-    Gaps,
+    MissingPattern,
     complete_rows,
-    gaps_of,
-    no_gaps,
+    missing_of,
+    nothing_missing,
     open_densities,
-    opened,
     weights_of,
+    with_open_directions,
 )
 from stream_osr.model.moves import likelihood, splitting
 from stream_osr.model.moves.hyperparameters import (
@@ -132,37 +140,19 @@ from stream_osr.model.moves.hyperparameters import (
     log_evidence_of_values,
     make_grid,
 )
-from stream_osr.model.moves.likelihood import Sitting
+from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.seating import HOPELESS, redish_tables, visit, weigh_block, weigh_dishes, weigh_remembered
-from stream_osr.model.moves.splitting import make_company, split_or_merge
+from stream_osr.model.moves.splitting import make_proposal, split_or_merge
 from stream_osr.model.nearest import means_and_scales, typical_rows
-from stream_osr.model.noise_model import (
-    LATELY,
-    LOOKED,
-    NARROWEST,
-    PASSES,
-    SIZES,
-    Around,
-    Background,
-    Strangers,
-    _of_nothing,
-    _Scene,
-    find_group,
-    gain,
-    is_broad,
-    log_density,
-    noise_of,
-)
-from stream_osr.model.powers import NO_POWERS, Powers, bend, bent, find_powers, slopes, unbend
 from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior, statistics_shape, width_of
 from stream_osr.model.responsibilities import (
-    Said,
+    QueryDensities,
     View,
-    asked,
-    cells_of,
     log_seats_of,
     look,
     nearby,
+    query_rows,
+    responsibilities_of,
     terms_of,
     view,
     weigh,
@@ -174,37 +164,55 @@ from stream_osr.model.student_t import (
     FREEDOM,
     SPREAD,
     Location,
-    Terms,
+    StudentTerms,
     fit_location,
     log_new_densities,
     log_student_t,
     log_sums,
     log_t,
     products,
-    share_in_company,
+    share_among_neighbours,
     student_t,
 )
 from stream_osr.model.subspace import MOST, follow, is_clock, is_constant, make_plan
 from stream_osr.model.subspace import RIDGE as SUBSPACE_RIDGE
 from stream_osr.model.training import Training, seat_by_groups, summarize, tempered, train
-from stream_osr.model.transfer import GAIN, OTHER, Passage, class_of, moved, origins, passage, restate
+from stream_osr.model.transfer import GAIN, OTHER, CoordinateMap, class_of, moved, origins, passage, restate
+from stream_osr.model.unassigned import (
+    LATELY,
+    LOOKED,
+    NARROWEST,
+    PASSES,
+    SIZES,
+    Alternatives,
+    Background,
+    UnassignedRows,
+    _of_nothing,
+    _Scene,
+    find_group,
+    gain,
+    is_broad,
+    log_density,
+    noise_model_of,
+)
 from stream_osr.model.whitening import (
     HORIZON,
     REACH,
     RIDGE,
-    Space,
+    Whitening,
     bounded_scatter,
     find_open,
     fit_mixed,
-    fit_space,
+    fit_whitening,
     in_deviations,
     numeric,
+    raw_difference,
     unwhiten,
     whiten,
     write_places,
 )
-from stream_osr.model.whitening import between as between_rows
-from stream_osr_connectors.cli.demo_summary import UNKNOWN
+from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, bent, find_yeo_johnson, slopes, unbend
+from stream_osr_connectors.cli.demo_result import UNKNOWN
 
 
 def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:

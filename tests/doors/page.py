@@ -1,12 +1,12 @@
 """Names inside `stream_osr_connectors.page` that tests reach for: they import them from here, and nowhere else."""
 
-from stream_osr_connectors.page.live import hosting
+from stream_osr_connectors.page.live import page_host
 from stream_osr_connectors.page.live.access import KnownHosts, Tokens
 from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
 from stream_osr_connectors.page.live.class_summary import KEPT, MOST_BINS
 from stream_osr_connectors.page.live.examples import ExampleChooser, Images
-from stream_osr_connectors.page.live.feeds import CutBack, FileFeed, InputRows, Tail, is_written
-from stream_osr_connectors.page.live.hosting import configure, listen
+from stream_osr_connectors.page.live.feeds import FeedTruncated, FileFeed, InputRows, Tail, is_written
+from stream_osr_connectors.page.live.page_host import configure, listen
 from stream_osr_connectors.page.live.server import MOST_BODY, MOST_CLIENTS, make_app
 from stream_osr_connectors.page.live.service_feed import ServiceFeed
 from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
@@ -17,11 +17,11 @@ from stream_osr_connectors.page.report.candidates import LISTED, choose_highligh
 from stream_osr_connectors.page.report.charts import LIGHT, signs
 from stream_osr_connectors.page.report.class_summary import (
     compare_with_truth,
+    counts_of_sums,
     discovery_table,
     from_decisions,
     from_events,
     from_model,
-    told_by_sums,
     with_truth,
 )
 from stream_osr_connectors.page.report.content import Content, collect

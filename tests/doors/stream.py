@@ -1,7 +1,7 @@
 """Names inside `stream_osr.stream` that tests reach for: they import them from here, and from nowhere else."""
 
 from stream_osr.stream import announcements, batch, recognizer_state
-from stream_osr.stream.announcements import BUDGETS, EventBudget, sum_up, tell_within_budgets
+from stream_osr.stream.announcements import BUDGETS, EventBudget, sum_up, within_budgets
 from stream_osr.stream.batch import BatchOutput, close_batch
 from stream_osr.stream.chain import (
     Chain,
@@ -16,7 +16,7 @@ from stream_osr.stream.class_shift import (
     PRIOR_WEIGHT,
     SHIFT_HALF_LIFE,
     STEP,
-    Ways,
+    ClassDistances,
     _weigh,
     class_shifts,
     measure_ways,
@@ -51,7 +51,7 @@ from stream_osr.stream.reference_check import (
     NOBODY,
     REMEMBERED,
     TYPICAL,
-    _take_in,
+    _count_references,
     fit_check,
     model_of,
     mostly_new,
@@ -61,7 +61,7 @@ from stream_osr.stream.reference_check import (
     without_openings,
 )
 from stream_osr.stream.seating import BatchPosterior
-from stream_osr.stream.state import Arrived, ClassShift, Stream, open_stream
+from stream_osr.stream.state import BufferedInstance, ClassShift, Stream, open_stream
 from stream_osr.stream.summaries import as_sums, from_sums, to_say
 
 __all__ = [
@@ -79,10 +79,11 @@ __all__ = [
     "SHIFT_HALF_LIFE",
     "STEP",
     "TYPICAL",
-    "Arrived",
     "BatchOutput",
     "BatchPosterior",
+    "BufferedInstance",
     "Chain",
+    "ClassDistances",
     "ClassShift",
     "DecidedBatch",
     "EventBudget",
@@ -95,9 +96,8 @@ __all__ = [
     "SplitOff",
     "Stream",
     "SubclassRow",
-    "Ways",
+    "_count_references",
     "_join_same",
-    "_take_in",
     "_weigh",
     "announcements",
     "as_batches",
@@ -128,9 +128,9 @@ __all__ = [
     "sampled",
     "start_check",
     "sum_up",
-    "tell_within_budgets",
     "to_say",
     "unshared",
+    "within_budgets",
     "without_class",
     "without_openings",
 ]

@@ -10,12 +10,12 @@ from stream_osr.trust.balance import (
     EXTREME,
     MIXED,
     PRIOR_SHARES,
-    Books,
-    Shares,
+    KnownShares,
+    ReferenceCounts,
     balance,
+    cell_shares,
     class_shares,
     counted,
-    share_of_cells,
     votes,
 )
 from stream_osr.trust.levels import (
@@ -36,22 +36,30 @@ from stream_osr.trust.levels import (
     typical_of,
     with_odds,
 )
-from stream_osr.trust.odds import FADES_SLOWER, PRIOR_SHIFT, SHIFTS, Odds, learn_odds, shift_odds, start_odds
+from stream_osr.trust.prior_odds import (
+    FADES_SLOWER,
+    PRIOR_SHIFT,
+    SHIFTS,
+    PriorOdds,
+    learn_odds,
+    shift_odds,
+    start_odds,
+)
 from stream_osr.trust.recall import (
     DISPUTED_SPREAD,
     ENOUGH,
     LEAST_ASKED,
     REMEMBERED,
     WIDEST,
-    Called,
     ExpectedRecall,
+    ReferenceResults,
     Z,
     call,
     doubt,
     expect,
     has_dropped,
     instances_that_would_do,
-    nothing_called,
+    no_results,
     promise,
 )
 from stream_osr.trust.references import (
@@ -75,7 +83,7 @@ def share_out(books, classes, distinct, kappa=np.nan, before=None, spread=None):
     """Shares of cells; by default nothing was known before, and all references weigh the same."""
     spread = np.ones((len(classes), books.stream.shape[1])) if spread is None else spread
     before = np.full(len(books.stream) - len(classes) - 1, -1.0) if before is None else before
-    return share_of_cells(books, classes, distinct, spread, kappa, before)
+    return cell_shares(books, classes, distinct, spread, kappa, before)
 
 
 def known_share(stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:

@@ -33,7 +33,7 @@ def of(truth: str, *, seats: dict[int, int], announced: list[tuple[int, int]], b
             times.decided(decision(seq, seats[seq]), y_true)
         for number, at in announced:
             if at == seq:
-                times.happened(emerged(number, at))
+                times.note(emerged(number, at))
     return times
 
 
@@ -59,7 +59,7 @@ def test_what_was_found_among_others_is_of_those_that_come_to_it():
         times.arrived(y_true)
         times.decided(decision(seq, 5), y_true)
         if seq == 0:
-            times.happened(emerged(5, seq, size=8))  # seven of the eight bore another number
+            times.note(emerged(5, seq, size=8))  # seven of the eight bore another number
     assert times.classes == {5: "z"}
 
 
@@ -93,7 +93,7 @@ def test_a_part_is_announced_by_the_split_and_of_the_class_that_comes_to_it():
     split = SubclassSplit(
         batch=0, seq=5, model="", subclass_id=5, new_id=6, sizes=(3, 2), exemplars=(), explanation=EXPLANATION
     )
-    times.happened(split)
+    times.note(split)
     assert times.detections["y"].announced is None
     for seq, y_true in ((6, "y"), (7, "y"), (8, "a")):
         times.decided(decision(seq, 6), y_true)
@@ -112,7 +112,7 @@ def test_positions_begin_where_the_recognizer_is():
 
 def test_without_new_classes_there_is_no_time():
     times = of("abab", seats={}, announced=[])
-    times.happened(NewClassesChanged(batch=0, seq=3, model="", delta=1, before=0, subclasses=()))
+    times.note(NewClassesChanged(batch=0, seq=3, model="", delta=1, before=0, subclasses=()))
     assert times.detections == {}
     assert math.isnan(times.median)
     assert math.isnan(times.share_within(30))

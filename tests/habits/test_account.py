@@ -17,7 +17,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, Unmet
+from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, SchemaMismatch
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from tests.doors.files import MOST_KINDS, OTHERS, count_kind
 from tests.test_cli import call
@@ -163,7 +163,7 @@ def test_what_was_not_met_survives_saving_and_copying(model: OpenSetRecognizer, 
         del x["flow"]
         model.learn_one({**x, "way": "A", "grower": 1})
     before = model.summary().unmet
-    assert before == Unmet(frozenset(["flow"]), frozenset(["way"]), ("grower",))
+    assert before == SchemaMismatch(frozenset(["flow"]), frozenset(["way"]), ("grower",))
     model.save(tmp_path / "m.osr")
     for other in (OpenSetRecognizer.load(tmp_path / "m.osr"), copy.copy(model), pickle.loads(pickle.dumps(model))):
         assert other.summary().unmet == before

@@ -18,8 +18,8 @@ from tests.doors.kafka import (
     History,
     JsonDecoder,
     Message,
-    Outcome,
     Partition,
+    PartitionOutput,
     Progress,
     begin,
     step,
@@ -36,7 +36,9 @@ def records(n: int, begin: int) -> list[Message]:
     ]
 
 
-def advance(state: Partition, end: Boundary, commands: list[Command] | None = None) -> tuple[Partition, Outcome]:
+def advance(
+    state: Partition, end: Boundary, commands: list[Command] | None = None
+) -> tuple[Partition, PartitionOutput]:
     return step(state, ("in", 3), records(16, end.offset - 16), commands or [], end, DECODE)
 
 

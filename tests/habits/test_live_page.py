@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors.page import MOST_CLIENTS, State, hosting
+from tests.doors.page import MOST_CLIENTS, State, page_host
 from tests.live.served import Page, make_run, served
 
 
@@ -200,7 +200,7 @@ def test_a_burst_of_event_streams_is_cut_exactly(page: Page) -> None:
 def test_idle_connections_never_take_the_page_away(page: Page, begun: bytes) -> None:
     some: list[socket.socket] = []
     try:
-        some += [opened(page, begun) for _ in range(hosting.MOST_CONNECTIONS + 20)]
+        some += [opened(page, begun) for _ in range(page_host.MOST_CONNECTIONS + 20)]
         began = time.monotonic()
         with opened(page, f"GET / HTTP/1.1\r\nHost: {page.address.removeprefix('http://')}\r\n\r\n".encode()) as mine:
             assert mine.recv(12)[9:] == b"200"
@@ -219,7 +219,7 @@ def test_idle_connections_never_take_the_page_away(page: Page, begun: bytes) -> 
     ],
 )
 def test_an_idle_connection_is_closed_in_time(page: Page, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    monkeypatch.setattr(hosting, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(page_host, "IDLE_SECONDS", 0.3)
     with opened(page, begun) as one:
         one.settimeout(10)
         try:

@@ -87,12 +87,12 @@ def test_a_value_of_one_fold_alone_is_one_that_training_did_not_have() -> None:
     model.freeze()
     trained: TrainedModel = model.trained
     assert trained.references is not None
-    first = np.cumsum(trained.space.places) - trained.space.places
-    last = first + trained.space.places - 1
+    first = np.cumsum(trained.whitening.places) - trained.whitening.places
+    last = first + trained.whitening.places - 1
     ids, kinds = trained.references.rows[:, 0], trained.references.rows[:, 1]
     assert (ids == first[0]).all(), "each identifier is there once: as if it were missing"
     assert (kinds == last[1]).sum() == 1, "the category is closed: the only odd one is a new value"
-    assert trained.space.open.tolist() == [0]
+    assert trained.whitening.open.tolist() == [0]
 
 
 def test_a_new_value_of_an_open_category_is_missing_and_of_another_one_new() -> None:
@@ -110,6 +110,6 @@ def test_it_is_the_same_after_saving(tmp_path: Path) -> None:
     model.freeze()
     model.save(tmp_path / "model.osr")
     loaded = OpenSetRecognizer.load(tmp_path / "model.osr")
-    assert loaded.trained.space.open.tolist() == [0]
+    assert loaded.trained.whitening.open.tolist() == [0]
     assert loaded.trained.fingerprint == model.trained.fingerprint
     assert [loaded.predict_proba_one(x) for x, _ in stream] == [model.predict_proba_one(x) for x, _ in stream]

@@ -10,7 +10,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from tests.doors.model import fill_groups, fit_space, is_constant
+from tests.doors.model import fill_groups, fit_whitening, is_constant
 
 RNG = np.random.default_rng(0)
 PLAIN = RNG.normal(size=(160, 2)) + np.arange(160)[:, None] % 2 * [12.0, 0.0]
@@ -43,7 +43,7 @@ def test_a_constant_is_one_in_many_rows(value: float, missing: int) -> None:
     X = np.full((20_000, 1), value)
     X[:missing] = np.nan
     assert is_constant(X).all()
-    assert fit_space(X, np.arange(20_000) % 2).constant.all()
+    assert fit_whitening(X, np.arange(20_000) % 2).constant.all()
 
 
 def test_the_last_bits_are_rounding() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr_connectors.kafka import Service, ServiceSettings
-from tests.doors.kafka import LOST, ClientError, Kind, Place, TransactionalProducer
+from tests.doors.kafka import LOST, ClientError, ErrorKind, Place, TransactionalProducer
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import delete_records
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
@@ -24,7 +24,7 @@ class Flaky(TransactionalProducer):
     def commit(self) -> None:
         if type(self).left:
             type(self).left -= 1
-            raise ClientError(Kind.AGAIN, "the commit fails")
+            raise ClientError(ErrorKind.AGAIN, "the commit fails")
         super().commit()
 
 
@@ -50,12 +50,12 @@ def test_a_new_partition_begins_though_its_first_commits_fail(broker: Broker, tm
     if start == "earliest":
         stream.send(instances(100, 2))
     with running(stream, failures=3) as service:
-        stream.wait(lambda: service.figures.ready and Flaky.left == 0)
+        stream.wait(lambda: service.stats.ready and Flaky.left == 0)
         if start == "latest":
             stream.send(instances(100, 2))
         stream.wait()
-        assert not any(its.suspended for its in service.figures.partitions.values())
-        assert not any(count for (name, _), count in service.figures.counts.items() if name.startswith(LOST))
+        assert not any(its.suspended for its in service.stats.partitions.values())
+        assert not any(count for (name, _), count in service.stats.counts.items() if name.startswith(LOST))
     check_exactly_once(stream)
 
 
@@ -65,14 +65,14 @@ def test_a_gap_is_counted_once_though_its_commits_fail(broker: Broker, tmp_path:
     stream.send(instances(300, 1))
     with running(stream, failures=0) as service:
         stream.wait()
-        emerging = service.figures.partitions[Place(stream.topic, 0)].menu.emerging
+        emerging = service.stats.partitions[Place(stream.topic, 0)].menu.emerging
         assert emerging > 0
     stream.send(instances(100, 1, seed=1, begin=300))
     delete_records(broker.address, stream.topic, 0, 350)
     with running(stream, failures=3) as service:
         stream.wait()
-        counts = service.figures.counts
+        counts = service.stats.counts
         assert counts[f"{LOST}retention", Place(stream.topic, 0)] == 50
-        assert service.figures.partitions[Place(stream.topic, 0)].menu.emerging >= emerging
+        assert service.stats.partitions[Place(stream.topic, 0)].menu.emerging >= emerging
     offsets = [int(dict(each.headers)["ce_id"].rsplit(b"-", 1)[1]) for each in stream.read("decisions")[0]]
     assert offsets == [*range(300), *range(350, 400)]

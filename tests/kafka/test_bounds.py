@@ -24,16 +24,16 @@ from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted
 from tests.doors.commands import MOST_COMMAND_BYTES, Command, parse_record
 from tests.doors.kafka import (
-    Batch,
     Boundary,
     Commands,
     CommandTopic,
-    Figures,
     JsonDecoder,
     Message,
     ModelFile,
     Overview,
     Partition,
+    PendingBatch,
+    ServiceStats,
     account,
     ask,
     begin,
@@ -88,7 +88,7 @@ def test_monsters_stop_no_worker_and_are_counted(
     stream = Stream(broker.address, tmp_path, 1, small_model(), labels=labels_topic)
     labels = Labels(stream)
     labels.ask(*MONSTERS, {"key": "k3", "label": "third"}, {"undo": f"{stream.topic}/0"})
-    figures = Figures()
+    figures = ServiceStats()
     with caplog.at_level(logging.WARNING, "stream_osr.kafka"):
         log = CommandTopic(ServiceSettings(**stream.settings), figures)
         log.open()
@@ -144,9 +144,9 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
     assert caplog.text.count("is left") == 5
     assert "Traceback" not in caplog.text
     assert len(after.model.summary().known) == 2
-    figures = Figures()
+    figures = ServiceStats()
     settings = ServiceSettings(model="m", brokers="b", input="in")
-    account(figures, settings, [Batch(PLACE, partition, after, records(40, 40), outcome)], [], 0.0)
+    account(figures, settings, [PendingBatch(PLACE, partition, after, records(40, 40), outcome)], [], 0.0)
     assert figures.counts["commands_left", PLACE] == 5
 
 
@@ -325,12 +325,12 @@ def test_the_events_of_a_sum_are_counted_by_type() -> None:
         model="m",
     )
     outcome.events.append(summed)
-    figures = Figures()
+    figures = ServiceStats()
     settings = ServiceSettings(model="m", brokers="b", input="in")
     account(
         figures,
         settings,
-        [Batch(PLACE, before, after, labelled(None), outcome)],
+        [PendingBatch(PLACE, before, after, labelled(None), outcome)],
         PUBLISHER.events(PLACE, outcome),
         0.0,
     )

@@ -12,7 +12,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.json_fields import JsonFields
 from tests.blobs import fitted, stream_part
 from tests.doors.commands import parse_record
-from tests.doors.kafka import Boundary, JsonDecoder, Message, Outcome, Partition, Place, begin, step
+from tests.doors.kafka import Boundary, JsonDecoder, Message, Partition, PartitionOutput, Place, begin, step
 from tests.doors.kafka import partition as closing
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
@@ -51,7 +51,7 @@ def records(n: int, begin: int = 0) -> list[Message]:
     ]
 
 
-def advance(partition: Partition, batch: list[Message], commands: Any = ()) -> tuple[Partition, Outcome]:
+def advance(partition: Partition, batch: list[Message], commands: Any = ()) -> tuple[Partition, PartitionOutput]:
     return step(partition, PLACE, batch, commands, Boundary(batch[-1].offset + 1), DECODE)
 
 

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.doors.kafka import Figures, Monitor, Overview, PartitionFigures, Place, class_names, find
+from tests.doors.kafka import Monitor, Overview, PartitionStats, Place, ServiceStats, class_names, find
 from tests.kafka.brokers import Broker
 from tests.kafka.prometheus import EXAMPLE, Prometheus, program, until, watching, webhook
 from tests.kafka.scraping import address, metrics, total
@@ -83,7 +83,7 @@ def test_what_a_real_prometheus_makes_of_it(broker: Broker, tmp_path: Path) -> N
     program("prometheus")
     stream = Stream(broker.address, tmp_path, 2, small_model(chains=2), metrics_port=0)
     worker = Worker(stream)
-    hostile = Figures(partitions={Place(stream.topic, 0): PartitionFigures(found=FOUND)})
+    hostile = ServiceStats(partitions={Place(stream.topic, 0): PartitionStats(found=FOUND)})
     monitor = Monitor("127.0.0.1", 0, Overview(lambda: {"h": hostile}, WATCHDOG))
     targets = {"osr": address(worker).removeprefix("http://"), "hostile": monitor.address}
     try:
@@ -140,14 +140,14 @@ def shown(samples: Samples) -> Samples:
 
 def state_of(stream: Stream) -> Samples:
     """What a worker should show of a stream, by recognizers that have decided the same micro-batches here."""
-    figures = Figures()
+    figures = ServiceStats()
     for number, decisions in enumerate(stream.read("decisions")):
         values = [json.loads(record.value) for record in decisions]
         ends = [
             a["offset"] for a, b in zip(values, [*values[1:], {"batch": -1}], strict=True) if a["batch"] != b["batch"]
         ]
         model = recognizer_after(stream, number, [value["offset"] for value in values], ends)
-        figures.partitions[Place(stream.topic, number)] = PartitionFigures(found=find(model)[0])
+        figures.partitions[Place(stream.topic, number)] = PartitionStats(found=find(model)[0])
     with port({"w": figures}, stream.topic) as at:
         return shown(scrape(at))
 

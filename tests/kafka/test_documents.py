@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_osr.stream import Menu, Stages
+from stream_osr.stream import MenuSize, StageCounts
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.documents.reading import blocks
 from tests.doors.discovery import Estimate, Signals
@@ -22,14 +22,14 @@ from tests.doors.kafka import (
     OF_TYPE,
     REPEATED,
     SUMMED,
-    Figures,
-    Findings,
+    ClassMetrics,
+    ModelMetrics,
     Monitor,
-    OfClass,
     Overview,
-    PartitionFigures,
+    PartitionRecall,
+    PartitionStats,
     Place,
-    Recall,
+    ServiceStats,
 )
 from tests.doors.trust import ExpectedRecall
 from tests.kafka.prometheus import promtool
@@ -43,11 +43,13 @@ HISTORIES = Path(__file__).with_name("alerts.yaml")
 
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
-    figures = Figures(progress=0.0, model="m", fingerprint="f")
-    recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    found = Findings(Signals(), Stages(1, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1, {"sky": OfClass(recall.now, 0.5)})
-    figures.partitions[Place("in", 0)] = PartitionFigures(
-        end=1, unstable=0, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall, dependent=False, found=found
+    figures = ServiceStats(progress=0.0, model="m", fingerprint="f")
+    recall = PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    found = ModelMetrics(
+        Signals(), StageCounts(1, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1, {"sky": ClassMetrics(recall.now, 0.5)}
+    )
+    figures.partitions[Place("in", 0)] = PartitionStats(
+        end=1, unstable=0, snapshot=0.0, menu=MenuSize(1, 2, 3, 4.0, 5.0), recall=recall, dependent=False, found=found
     )
     for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
         figures.add(name, Place("in", 0))

@@ -18,11 +18,11 @@ from tests.doors.kafka import (
     EncodedKind,
     EncodeError,
     Encoding,
-    Origin,
-    Outcome,
     Outgoing,
+    PartitionOutput,
     Place,
-    Taken,
+    RecordOrigin,
+    TakenRecords,
 )
 from tests.kafka.publishers import publisher
 
@@ -36,11 +36,13 @@ def made() -> tuple[list[Outgoing], list[Outgoing]]:
     for number, (x, _) in enumerate(stream_part(128)):
         model.learn_one(x, key=f"k{number}", t=float(number))
     model.close_batch()
-    decided = [(Origin(n, 5, b"k", (("trace", b"1"),)), decision) for n, decision in enumerate(model.drain())]
+    decided = [(RecordOrigin(n, 5, b"k", (("trace", b"1"),)), decision) for n, decision in enumerate(model.drain())]
     events = list(model.drain_events())
     assert decided
     assert events
-    return PUBLISHER.decisions(PLACE, decided), PUBLISHER.events(PLACE, Outcome(decided, events, Taken(), "127", 5))
+    return PUBLISHER.decisions(PLACE, decided), PUBLISHER.events(
+        PLACE, PartitionOutput(decided, events, TakenRecords(), "127", 5)
+    )
 
 
 def test_an_encoder_is_given_what_the_json_holds_and_headers_follow_it() -> None:

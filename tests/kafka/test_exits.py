@@ -22,14 +22,14 @@ from tests.doors.kafka import (
     REFUSED,
     TAKEN,
     EndedError,
-    Figures,
     LaterModelError,
     ModelName,
     NoBrokerError,
     NoRightError,
     NoTopicError,
-    Order,
+    ServiceStats,
     StartAgainError,
+    StartOrder,
     TakenError,
     _errors_logged,
     ends_service,
@@ -61,13 +61,13 @@ MODEL = ModelName("m", 32, 0.0, None)
     ],
 )
 def test_what_ends_the_service(code: int | None, first: bool, later: bool) -> None:
-    assert ends_service(code, opened=False) == first
-    assert ends_service(code, opened=True) == later
+    assert ends_service(code, was_open=False) == first
+    assert ends_service(code, was_open=True) == later
 
 
 def test_which_of_two_services_of_one_name_ends_only_the_first_workers_settle() -> None:
-    assert not ends_service(TAKEN, opened=True, first=False)
-    assert ends_service(REFUSED, opened=True, first=False)
+    assert not ends_service(TAKEN, was_open=True, first=False)
+    assert ends_service(REFUSED, was_open=True, first=False)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_may_come_back_is_told_of_less_and_less_often(
     caplog.set_level(logging.INFO)
     now = time.monotonic()
     for silent in (-math.inf, now + 100, now - 1):
-        with pytest.raises(SystemExit), _errors_logged(Figures(), Order(SETTINGS, MODEL, silent=silent)):
+        with pytest.raises(SystemExit), _errors_logged(ServiceStats(), StartOrder(SETTINGS, MODEL, silent=silent)):
             raise kind(f"silent until {silent - now:.0f}")
     assert caplog.messages == ["silent until -inf", "silent until -1"]
 
@@ -115,7 +115,7 @@ def test_what_ends_the_service_is_always_said(
     kind: type[ConnectorError], first: bool, told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    with pytest.raises(SystemExit), _errors_logged(Figures(), Order(SETTINGS, MODEL, first, math.inf)):
+    with pytest.raises(SystemExit), _errors_logged(ServiceStats(), StartOrder(SETTINGS, MODEL, first, math.inf)):
         raise kind("why")
     assert caplog.messages == ["why"] * told
 

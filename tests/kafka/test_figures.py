@@ -7,15 +7,15 @@ import threading
 
 import pytest
 
-from stream_osr.stream import Menu
-from tests.doors.kafka import BOUNDS, Figures, Histogram, PartitionFigures, Place
+from stream_osr.stream import MenuSize
+from tests.doors.kafka import BOUNDS, Histogram, PartitionStats, Place, ServiceStats
 
 
 def test_a_worker_that_has_said_nothing_is_neither_ready_nor_getting_on() -> None:
-    figures = Figures()
+    figures = ServiceStats()
     assert figures.obstacles == ("starting",)
     assert not figures.ready
-    assert not figures.opened
+    assert not figures.opened_at
     assert figures.progress is None
 
 
@@ -31,18 +31,18 @@ def test_one_that_has_ended_keeps_its_counts_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("figures", "lag"),
     [
-        (PartitionFigures(position=7), None),  # the end is not known
-        (PartitionFigures(position=7, read=7), None),
-        (PartitionFigures(position=7, end=10, read=10), 0),  # marks of transactions only
-        (PartitionFigures(position=7, end=10, read=10, pending=2), 3),  # read, and the transaction is stuck
-        (PartitionFigures(position=7, end=10, read=9), 3),
-        (PartitionFigures(position=7, end=10), 3),  # where the consumer is, is not known
-        (PartitionFigures(position=7, end=3, read=7, pending=1), 0),  # an end that was lost with its leader
-        (PartitionFigures(position=7, end=10, read=10, unstable=5), 5),  # behind an open transaction upstream
-        (PartitionFigures(position=7, end=10, read=9, unstable=5), 8),
+        (PartitionStats(position=7), None),  # the end is not known
+        (PartitionStats(position=7, read=7), None),
+        (PartitionStats(position=7, end=10, read=10), 0),  # marks of transactions only
+        (PartitionStats(position=7, end=10, read=10, pending=2), 3),  # read, and the transaction is stuck
+        (PartitionStats(position=7, end=10, read=9), 3),
+        (PartitionStats(position=7, end=10), 3),  # where the consumer is, is not known
+        (PartitionStats(position=7, end=3, read=7, pending=1), 0),  # an end that was lost with its leader
+        (PartitionStats(position=7, end=10, read=10, unstable=5), 5),  # behind an open transaction upstream
+        (PartitionStats(position=7, end=10, read=9, unstable=5), 8),
     ],
 )
-def test_lag_is_measured_between_the_end_and_the_commit(figures: PartitionFigures, lag: int | None) -> None:
+def test_lag_is_measured_between_the_end_and_the_commit(figures: PartitionStats, lag: int | None) -> None:
     assert figures.lag == lag
 
 
@@ -62,12 +62,12 @@ def test_a_copy_is_one_of_its_own_and_goes_through_a_pipe() -> None:
     figures.add("records", Place("in", 0))
     figures.observe("batch", 1.0)
     figures.partitions[Place("in", 0)].position = 9
-    figures.partitions[Place("in", 1)] = PartitionFigures()
+    figures.partitions[Place("in", 1)] = PartitionStats()
     assert copy == live(copy.loop)
 
 
 def test_copies_are_made_while_the_loop_writes() -> None:
-    figures, stop, copies = Figures(), threading.Event(), []
+    figures, stop, copies = ServiceStats(), threading.Event(), []
 
     def read() -> None:
         while not stop.is_set():
@@ -78,7 +78,7 @@ def test_copies_are_made_while_the_loop_writes() -> None:
     for number in range(20000):
         figures.add("records", Place("in", number % 500))
         figures.observe("batch", 1.0)
-        figures.partitions[Place("in", number % 50)] = PartitionFigures(number)
+        figures.partitions[Place("in", number % 50)] = PartitionStats(number)
         figures.partitions.pop((number + 7) % 50, None)
     stop.set()
     reader.join()
@@ -87,11 +87,11 @@ def test_copies_are_made_while_the_loop_writes() -> None:
     assert all(each.seconds == sum(each.counts) for each in copies)
 
 
-def live(loop: float = 5.0) -> Figures:
+def live(loop: float = 5.0) -> ServiceStats:
     """Figures of a worker that has done something."""
-    figures = Figures(progress=4.0, loop=loop, obstacles=(), model="m", fingerprint="f", opened=True)
-    figures.partitions[Place("in", 0)] = PartitionFigures(
-        7, end=8, read=8, pending=1, held=2, menu=Menu(1, 2, 3, 4.0, 5.0)
+    figures = ServiceStats(progress=4.0, loop=loop, obstacles=(), model="m", fingerprint="f", opened_at=True)
+    figures.partitions[Place("in", 0)] = PartitionStats(
+        7, end=8, read=8, pending=1, paused=2, menu=MenuSize(1, 2, 3, 4.0, 5.0)
     )
     figures.add("records", Place("in", 0), 7)
     figures.observe("batch", 0.2)

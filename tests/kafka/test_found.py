@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
 from stream_osr.discovery.signal_table import EVENT_TABLE
-from stream_osr.stream import Stages
+from stream_osr.stream import StageCounts
 from tests.blobs import KNOWN, NEW, around, fitted, stream_part
 from tests.doors.discovery import Estimate, Movement, Signals
 from tests.doors.kafka import (
@@ -24,14 +24,14 @@ from tests.doors.kafka import (
     SUMMED,
     UNKNOWN_OF,
     Boundary,
-    Figures,
-    Finder,
-    Findings,
-    OfClass,
+    ClassMetrics,
+    ModelMetrics,
+    ModelMetricsSchedule,
     Owned,
-    PartitionFigures,
+    PartitionRecall,
+    PartitionStats,
     Place,
-    Recall,
+    ServiceStats,
     begin,
     begin_counts,
     class_names,
@@ -47,8 +47,8 @@ LONG, ALIKE = "x" * 1000, "x" * 500 + "y" + "x" * 500
 PLACE, OTHER = Place("sensors", 3), Place("sensors", 4)
 HOSTILE = ("a\nb", 'say "no"\\', "\x1b[2J", LONG, ALIKE, "", "other", "\u202egnp.exe", "{class}", "sky")
 
-CLASSES = {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in class_names(HOSTILE).values()}
-FOUND = Findings(Signals(2), Stages(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
+CLASSES = {name: ClassMetrics(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in class_names(HOSTILE).values()}
+FOUND = ModelMetrics(Signals(2), StageCounts(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
 
 
 def run(model: OpenSetRecognizer, n: int = 200, seed: int = 0) -> OpenSetRecognizer:
@@ -127,10 +127,10 @@ def test_looking_changes_nothing_and_what_was_measured_only_saves_time() -> None
 
 
 def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replayed() -> None:
-    figures, model = Figures(partitions={PLACE: PartitionFigures(), OTHER: PartitionFigures()}), fitted(chains=1)
+    figures, model = ServiceStats(partitions={PLACE: PartitionStats(), OTHER: PartitionStats()}), fitted(chains=1)
     owned = {number: Owned(begin(model, Boundary(0)), deque(), [], 0.0) for number in figures.partitions}
     owned[OTHER].replay.append(Boundary(7))
-    finder = Finder(figures)
+    finder = ModelMetricsSchedule(figures)
     finder.turn(owned)
     assert figures.partitions[PLACE].found is not None
     finder._due = 0.0
@@ -152,7 +152,7 @@ def test_a_new_process_says_of_a_partition_what_the_one_before_said(tmp_path) ->
 
 
 def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
-    figures, model = Figures(), fitted(chains=1, batch_size=32)
+    figures, model = ServiceStats(), fitted(chains=1, batch_size=32)
     begin_counts(figures, PLACE, model)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
@@ -182,7 +182,7 @@ def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
 
 
 def test_drifts_are_counted_by_class_and_what_was_summed_up_apart() -> None:
-    figures, model = Figures(), fitted(chains=1)
+    figures, model = ServiceStats(), fitted(chains=1)
     about = {"batch": 7, "seq": 99, "model": "m"}
     change = {"direction": "sparser", "since": 3, "size": 9, "rank_before": 0.5, "rank_now": 0.1}
     movement = Movement(mean={"a": 2.0}, trained={"a": 1.0}, shift={"a": 1.0})
@@ -238,7 +238,9 @@ def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accep
 
 def test_what_is_not_known_of_a_class_has_no_sample() -> None:
     figures = live()
-    found = Findings(Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), None, 1, {"sky": OfClass(None, None)})
+    found = ModelMetrics(
+        Signals(), StageCounts(0, 0, 0, 0, 0), Estimate(0, 0, 0), None, 1, {"sky": ClassMetrics(None, None)}
+    )
     figures.partitions[PLACE].found = found
     with port({"osr-0": figures, "osr-1": replace(live(), partitions={})}) as address:
         samples = scrape(address)
@@ -249,11 +251,11 @@ def test_what_is_not_known_of_a_class_has_no_sample() -> None:
 
 def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> None:
     """As docs/kafka.md promises; what a service has but once is not counted."""
-    figures, classes = live(), {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in many()}
-    figures.partitions[PLACE].found = Findings(
-        Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1000, classes
+    figures, classes = live(), {name: ClassMetrics(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in many()}
+    figures.partitions[PLACE].found = ModelMetrics(
+        Signals(), StageCounts(0, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1000, classes
     )
-    figures.partitions[PLACE].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    figures.partitions[PLACE].recall = PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
     for kind in EVENT_TABLE:
         figures.add(f"{OF_TYPE}{kind}", PLACE)
         figures.add(f"{SUMMED}{kind}", PLACE)

@@ -11,18 +11,18 @@ import pytest
 from kafka import errors
 from kafka.producer import transaction_manager
 
-from tests.doors.kafka import KINDS, ClientError, Kind, kind_of, told, translated
+from tests.doors.kafka import KINDS, ClientError, ErrorKind, client_error, kind_of, translated
 
 FOLDER = Path(inspect.getfile(ClientError)).parents[1]
 
 TABLE = {
-    Kind.RECORD: {
+    ErrorKind.RECORD: {
         "InvalidRecordError",
         "InvalidTimestampError",
         "MessageSizeTooLargeError",
         "RecordListTooLargeError",
     },
-    Kind.RIGHT: {
+    ErrorKind.RIGHT: {
         "AuthorizationError",
         "ClusterAuthorizationFailedError",
         "DelegationTokenAuthorizationFailedError",
@@ -34,9 +34,9 @@ TABLE = {
         "UnknownTopicIdError",
         "UnknownTopicOrPartitionError",
     },
-    Kind.TAKEN: {"FencedInstanceIdError"},
-    Kind.FENCED: {"InvalidProducerEpochError", "ProducerFencedError"},
-    Kind.FATAL: {
+    ErrorKind.TAKEN: {"FencedInstanceIdError"},
+    ErrorKind.FENCED: {"InvalidProducerEpochError", "ProducerFencedError"},
+    ErrorKind.FATAL: {
         "GroupMaxSizeReachedError",
         "IllegalArgumentError",
         "IllegalSaslStateError",
@@ -75,9 +75,9 @@ def made(kind: type[errors.KafkaError]) -> errors.KafkaError:
 
 @pytest.mark.parametrize("kind", classes(), ids=lambda each: each.__name__)
 def test_every_class_of_the_client_has_its_kind(kind: type[errors.KafkaError]) -> None:
-    expected = next((its for its, names in TABLE.items() if kind.__name__ in names), Kind.AGAIN)
+    expected = next((its for its, names in TABLE.items() if kind.__name__ in names), ErrorKind.AGAIN)
     assert kind_of(made(kind)) is expected
-    assert told(made(kind)).kind is expected
+    assert client_error(made(kind)).kind is expected
 
 
 def test_the_table_names_classes_that_there_are() -> None:
@@ -89,35 +89,39 @@ def test_the_table_names_classes_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (TypeError("headers"), Kind.RECORD),
-        (ValueError("key"), Kind.RECORD),
-        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), Kind.RECORD),
-        (OverflowError("int too big"), Kind.RECORD),
-        (struct.error("argument out of range"), Kind.RECORD),
-        (ConnectionResetError("peer"), Kind.AGAIN),
-        (TimeoutError("late"), Kind.AGAIN),
-        (RuntimeError("the client has a defect"), Kind.AGAIN),
-        (AssertionError("state"), Kind.AGAIN),
-        (KeyError("batch"), Kind.AGAIN),
+        (TypeError("headers"), ErrorKind.RECORD),
+        (ValueError("key"), ErrorKind.RECORD),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), ErrorKind.RECORD),
+        (OverflowError("int too big"), ErrorKind.RECORD),
+        (struct.error("argument out of range"), ErrorKind.RECORD),
+        (ConnectionResetError("peer"), ErrorKind.AGAIN),
+        (TimeoutError("late"), ErrorKind.AGAIN),
+        (RuntimeError("the client has a defect"), ErrorKind.AGAIN),
+        (AssertionError("state"), ErrorKind.AGAIN),
+        (KeyError("batch"), ErrorKind.AGAIN),
     ],
 )
-def test_what_is_not_of_the_client(error: Exception, kind: Kind) -> None:
-    assert told(error).kind is kind
+def test_what_is_not_of_the_client(error: Exception, kind: ErrorKind) -> None:
+    assert client_error(error).kind is kind
 
 
 def test_what_the_client_wraps_decides() -> None:
     inner = errors.InvalidTransactionTimeoutError()
-    assert told(errors.KafkaError(errors.ProducerFencedError())).kind is Kind.FENCED
-    assert told(errors.KafkaError("it failed with errors.", inner)).kind is Kind.FATAL
-    assert told(errors.KafkaError(f"Unexpected error in InitProducerIdResponse: {inner}")).kind is Kind.FATAL
+    assert client_error(errors.KafkaError(errors.ProducerFencedError())).kind is ErrorKind.FENCED
+    assert client_error(errors.KafkaError("it failed with errors.", inner)).kind is ErrorKind.FATAL
     assert (
-        told(errors.KafkaError("Cannot send offsets because the producer is not in a transaction")).kind is Kind.AGAIN
+        client_error(errors.KafkaError(f"Unexpected error in InitProducerIdResponse: {inner}")).kind
+        is ErrorKind.FATAL
     )
-    assert told(errors.KafkaError()).kind is Kind.AGAIN
-    text = str(told(errors.TopicAuthorizationFailedError({"sensors.decisions"})))
+    assert (
+        client_error(errors.KafkaError("Cannot send offsets because the producer is not in a transaction")).kind
+        is ErrorKind.AGAIN
+    )
+    assert client_error(errors.KafkaError()).kind is ErrorKind.AGAIN
+    text = str(client_error(errors.TopicAuthorizationFailedError({"sensors.decisions"})))
     assert "TopicAuthorizationFailedError" in text
     assert "sensors.decisions" in text
-    assert "\n" not in str(told(ValueError("two\nlines")))
+    assert "\n" not in str(client_error(ValueError("two\nlines")))
 
 
 def test_errors_that_the_transaction_manager_names_are_in_the_table() -> None:
@@ -161,7 +165,7 @@ def test_errors_that_the_transaction_manager_names_are_in_the_table() -> None:
 def test_nothing_of_the_client_gets_out() -> None:
     with pytest.raises(ClientError, match="KafkaTimeoutError: late") as caught, translated():
         raise errors.KafkaTimeoutError("late")
-    assert caught.value.kind is Kind.AGAIN
+    assert caught.value.kind is ErrorKind.AGAIN
     with pytest.raises(MemoryError), translated():
         raise MemoryError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.kafka import BOUNDS, LATENCY_BOUNDS, Figures, Histogram
+from tests.doors.kafka import BOUNDS, LATENCY_BOUNDS, Histogram, ServiceStats
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, total
 from tests.kafka.streams import Sent, Stream, Worker, instances, small_model
@@ -33,7 +33,7 @@ def test_several_times_at_once_count_as_one_by_one(several: list[list[float]], b
 
 
 def test_what_has_no_timestamp_or_one_from_the_future_is_left_out() -> None:
-    figures = Figures()
+    figures = ServiceStats()
     figures.observe_latency(np.array([], dtype=np.int64), NOW)
     ages = [0.0, 0.2, 700.0, -0.001, -3600.0]
     figures.observe_latency(np.array([-1, *(int(1000 * (NOW - age)) for age in ages)]), NOW)

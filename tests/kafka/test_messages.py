@@ -32,15 +32,15 @@ from tests.blobs import KNOWN, around, fitted, stream_part
 from tests.doors.discovery import Moment
 from tests.doors.kafka import (
     ClientError,
+    ErrorKind,
     JsonDecoder,
-    Kind,
     Message,
-    Outcome,
     Outgoing,
+    PartitionOutput,
     Place,
     Received,
     Refusal,
-    Taken,
+    TakenRecords,
     origin_of,
 )
 from tests.kafka.publishers import publisher
@@ -55,7 +55,7 @@ def decision_of(model_says: Decision, received: Received) -> Outgoing:
 
 
 def events_of(told: list[Event]) -> list[Outgoing]:
-    return PUBLISHER.events(PLACE, Outcome([], told, Taken(), "17", 5))
+    return PUBLISHER.events(PLACE, PartitionOutput([], told, TakenRecords(), "17", 5))
 
 
 def message(value: bytes | None, key: bytes | None = b"k", **changes: Any) -> Message:
@@ -204,10 +204,12 @@ def test_dead_letters_keep_what_they_were() -> None:
 
 
 def test_dead_letters_name_the_package_and_the_class_of_the_error() -> None:
-    refusal = Refusal("PUBLISH", ClientError(Kind.RECORD, "too large"))
+    refusal = Refusal("PUBLISH", ClientError(ErrorKind.RECORD, "too large"))
     told = dict(PUBLISHER.dead_letters([(message(b"x"), refusal)])[0].headers)
     assert told["__connect.errors.class.name"] == b"stream_osr_connectors.kafka"
-    assert told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.kafka.client.seam.ClientError"
+    assert (
+        told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.kafka.client.interface.ClientError"
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,16 @@ from tests.doors.commands import parse_record
 from tests.doors.kafka import (
     Boundary,
     Committed,
-    Found,
     Journal,
     LaterModelError,
     ModelFile,
-    Outcome,
     Partition,
+    PartitionOutput,
     Place,
     Progress,
     Recovery,
     Snapshots,
+    StartingPoint,
     begin,
     seed_of,
     step,
@@ -58,7 +58,7 @@ class Upgrade:
         model.keep(self.snapshots.folder)
         return Recovery(whole, model, self.snapshots)
 
-    def run(self, name: str, sizes: list[int], snapshot_after: int) -> tuple[Partition, list[Outcome]]:
+    def run(self, name: str, sizes: list[int], snapshot_after: int) -> tuple[Partition, list[PartitionOutput]]:
         model = ModelFile.load(ServiceSettings(model=self.folder / f"{name}.osr", **self.settings))
         state, outcomes = begin(model.recognizer(PLACE), Boundary(0)), []
         for number, size in enumerate(sizes, start=1):
@@ -71,7 +71,7 @@ class Upgrade:
     def committed(self, recovery: Recovery, state: Partition, first: int = 0) -> Committed:
         return Committed(state.history.last.offset, recovery.progress(state).text(), first, 1000)
 
-    def found(self, recovery: Recovery, **changes: Any) -> Found:
+    def found(self, recovery: Recovery, **changes: Any) -> StartingPoint:
         earlier = self.committed(self.recovery("a"), self.state)
         return recovery.find(PLACE, earlier._replace(**changes), 0)
 
@@ -82,11 +82,11 @@ def portion(state: Partition, size: int) -> list[Any]:
     return records(1000)[at : at + size]
 
 
-def decided(outcomes: list[Outcome]) -> list[int]:
+def decided(outcomes: list[PartitionOutput]) -> list[int]:
     return [origin.offset for outcome in outcomes for origin, _ in outcome.decisions]
 
 
-def emerged(outcomes: list[Outcome]) -> list[int]:
+def emerged(outcomes: list[PartitionOutput]) -> list[int]:
     return [e.subclass_id for o in outcomes for e in o.events if isinstance(e, SubclassEmerged)]
 
 

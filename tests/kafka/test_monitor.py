@@ -11,8 +11,8 @@ from urllib.request import Request, urlopen
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from stream_osr.stream import Menu
-from tests.doors.kafka import BOUNDS, Figures, Monitor, Overview, PartitionFigures, Place, Recall
+from stream_osr.stream import MenuSize
+from tests.doors.kafka import BOUNDS, Monitor, Overview, PartitionRecall, PartitionStats, Place, ServiceStats
 from tests.doors.trust import ExpectedRecall
 from tests.kafka.scraping import samples_of, total
 
@@ -50,7 +50,7 @@ def test_no_worker_is_not_ready() -> None:
 
 
 def test_a_worker_never_heard_of_is_not_ready_and_neither_fresh_nor_of_a_model() -> None:
-    with port({"osr-0": Figures(), "osr-1": live()}) as address:
+    with port({"osr-0": ServiceStats(), "osr-1": live()}) as address:
         assert ask(address, "/readyz") == (503, "osr-0: starting\n")
         assert by_worker(address, "stream_osr_ready") == {"osr-0": 0, "osr-1": 1}
         for name in ("stream_osr_progress_age_seconds", "stream_osr_model_info"):
@@ -106,9 +106,9 @@ def test_an_end_that_is_not_known_is_no_lag_of_nought() -> None:
 
 def test_the_recall_of_a_partition() -> None:
     figures = live()
-    figures.partitions[PLACE].menu = Menu(1, 2, 3, 4.0, 5.0, references=400)
-    figures.partitions[PLACE].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    figures.partitions[OTHER] = PartitionFigures(menu=Menu(1, 2, 3, 4.0, 5.0))
+    figures.partitions[PLACE].menu = MenuSize(1, 2, 3, 4.0, 5.0, references=400)
+    figures.partitions[PLACE].recall = PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    figures.partitions[OTHER] = PartitionStats(menu=MenuSize(1, 2, 3, 4.0, 5.0))
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
         assert ask(address, "/readyz") == (200, "every worker is ready\n")
@@ -123,8 +123,8 @@ def test_whether_a_partition_is_dependent() -> None:
     figures = live()
     figures.partitions[PLACE].dependent = True
     figures.partitions[OTHER], figures.partitions[Place("sensors", 5)] = (
-        PartitionFigures(dependent=False),
-        PartitionFigures(),
+        PartitionStats(dependent=False),
+        PartitionStats(),
     )
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
@@ -134,7 +134,7 @@ def test_whether_a_partition_is_dependent() -> None:
 
 def test_a_recall_that_has_dropped_is_told_beside_readiness() -> None:
     figures = live()
-    figures.partitions[PLACE].recall = Recall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)
+    figures.partitions[PLACE].recall = PartitionRecall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)
     now = "0.800 (0.760 to 0.840), 19.0 % of the known called unknown"
     says = f"sensors/3: recall of the known classes {now}, below the 0.970 promised"
     workers = {"osr-0": figures}
@@ -149,7 +149,7 @@ def test_the_figures_of_workers() -> None:
     figures = live()
     figures.add("transactions_fenced", by=2)
     figures.add("transactions_retried", by=5)
-    with port({"osr-0": figures, "osr-1": Figures()}) as address:
+    with port({"osr-0": figures, "osr-1": ServiceStats()}) as address:
         samples = scrape(address)
     assert samples["stream_osr_model_info"] == [({"worker": "osr-0", "identity": "m1", "fingerprint": "f1"}, 1)]
     for name, count in (("fenced", 2), ("retried", 5), ("failed", 0)):
@@ -174,7 +174,7 @@ def test_histograms_are_what_the_summaries_were_and_have_buckets() -> None:
 
 def test_a_strict_reader_takes_it_too() -> None:
     accept = "application/openmetrics-text; version=1.0.0"
-    with port({"osr-0": live(), "osr-1": Figures()}) as address:
+    with port({"osr-0": live(), "osr-1": ServiceStats()}) as address:
         kind, text = get(address, "/metrics", accept)
     assert kind.startswith("application/openmetrics-text")
     kinds = {family.name: family.type for family in parse_openmetrics(text)}
@@ -183,12 +183,12 @@ def test_a_strict_reader_takes_it_too() -> None:
     assert kinds["stream_osr_unaccounted_records"] == "counter"
 
 
-def live() -> Figures:
+def live() -> ServiceStats:
     """Figures of a worker that is ready and has a partition."""
     now = time.monotonic()
-    figures = Figures(progress=now, loop=now, obstacles=(), model="m1", fingerprint="f1", opened=True)
-    figures.partitions[PLACE] = PartitionFigures(
-        107, end=110, read=110, pending=3, held=6, menu=Menu(1, 2, 3, 4.0, 5.0)
+    figures = ServiceStats(progress=now, loop=now, obstacles=(), model="m1", fingerprint="f1", opened_at=True)
+    figures.partitions[PLACE] = PartitionStats(
+        107, end=110, read=110, pending=3, paused=6, menu=MenuSize(1, 2, 3, 4.0, 5.0)
     )
     counts = {"records": 100, "features_missing": 30, "features_expected": 600, "timestamps_replaced": 4}
     for name, count in (counts | {"unaccounted_records": 2}).items():
@@ -198,7 +198,7 @@ def live() -> Figures:
 
 
 @contextmanager
-def port(workers: Mapping[str, Figures], topic: str = "sensors") -> Iterator[str]:
+def port(workers: Mapping[str, ServiceStats], topic: str = "sensors") -> Iterator[str]:
     """A port that tells of these workers."""
     monitor = Monitor("127.0.0.1", 0, Overview(lambda: workers, WATCHDOG))
     try:

@@ -24,8 +24,8 @@ from tests.doors.kafka import (
     JsonDecoder,
     Message,
     ModelFile,
-    Outcome,
     Partition,
+    PartitionOutput,
     Place,
     Progress,
     Recovery,
@@ -48,7 +48,7 @@ def records(n: int, begin: int = 0, seed: int = 0) -> list[Message]:
 
 def advance(
     partition: Partition, batches: list[list[Message]], commands: Any = ()
-) -> tuple[Partition, list[Outcome]]:
+) -> tuple[Partition, list[PartitionOutput]]:
     outcomes = []
     for batch in batches:
         partition, outcome = step(partition, PLACE, batch, commands, Boundary(batch[-1].offset + 1), DECODE)

@@ -15,10 +15,10 @@ from tests.doors.kafka import (
     LONGEST_SILENCE,
     TAKEN,
     Backoff,
-    Figures,
-    Kind,
+    ErrorKind,
     Rivalry,
     Seldom,
+    ServiceStats,
     Strikes,
     TakenError,
     log,
@@ -137,7 +137,7 @@ def test_a_calm_of_an_hour_ends_the_longest_silence(
 
 def test_fenced_twice_in_a_short_time_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ServiceSettings(model="m", brokers="b:1", input="in", group="g", instance="w")
-    clock, figures = Clock(monkeypatch), Figures()
+    clock, figures = Clock(monkeypatch), ServiceStats()
     strikes = Strikes(settings, figures)
     strikes.strike()
     clock.now += Strikes.SECONDS + 1
@@ -155,7 +155,7 @@ class Fight:
     def __init__(self, clock: Clock, *ages: float) -> None:
         self.said, self.code = "", 0
         self.clock, settings = clock, ServiceSettings(model="m", brokers="b:1", input="in", group="g", instance="w")
-        self.sides = [Rivalry(settings, "g-:w", Figures()) for _ in ages]
+        self.sides = [Rivalry(settings, "g-:w", ServiceStats()) for _ in ages]
         now = clock.now
         for side, age in zip(self.sides, ages, strict=True):
             clock.now = now - age
@@ -167,7 +167,7 @@ class Fight:
         for turn in range(1000):
             side = turn % 2
             try:
-                self.sides[side].judge(Kind.FENCED, 0.1)
+                self.sides[side].judge(ErrorKind.FENCED, 0.1)
             except TakenError as error:
                 self.said, self.code = str(error), error.exit_code
                 return 1 - side
@@ -210,7 +210,7 @@ def test_a_fencing_by_a_late_request_of_our_own_does_not_count(monkeypatch: pyte
     clock = Clock(monkeypatch)
     (side,) = Fight(clock, 0.0).sides
     for _ in range(50):
-        side.judge(Kind.AGAIN, 3.0)
-        assert side.judge(Kind.FENCED, 0.1) == ""
+        side.judge(ErrorKind.AGAIN, 3.0)
+        assert side.judge(ErrorKind.FENCED, 0.1) == ""
         clock.now += 5.0
         side.commit()

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr_connectors.kafka import load_settings
-from tests.doors.kafka import Figures, Monitor, Overview, begin_logging
+from tests.doors.kafka import Monitor, Overview, ServiceStats, begin_logging
 from tests.doors.kafka import monitor as module
 from tests.kafka.test_monitor import ask, live
 
@@ -36,7 +36,7 @@ def lasting() -> Iterator[Monitor]:
 
 
 @contextmanager
-def opened(workers: dict[str, Figures]) -> Iterator[Monitor]:
+def opened(workers: dict[str, ServiceStats]) -> Iterator[Monitor]:
     made = Monitor("127.0.0.1", 0, Overview(lambda: workers, 300.0))
     try:
         yield made

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stream_osr import Decision
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
-from tests.doors.kafka import Message, Origin, Outcome, Outgoing, Place, Refusal, Taken
+from tests.doors.kafka import Message, Outgoing, PartitionOutput, Place, RecordOrigin, Refusal, TakenRecords
 from tests.kafka.publishers import publisher
 
 PLACE = Place("in", 3)
@@ -23,7 +23,7 @@ LAST = 253_402_300_799_999
 """Of the year 9999."""
 
 
-def slowly(number: int, origin: Origin, decision: Decision) -> Outgoing:
+def slowly(number: int, origin: RecordOrigin, decision: Decision) -> Outgoing:
     """Encode one decision from scratch, as its schema and the binding of CloudEvents say."""
     value = {
         "schema": "stream-osr.decision.v1",
@@ -70,7 +70,7 @@ decisions = st.builds(
     st.integers(0, 2**40),
 )
 origins = st.builds(
-    Origin,
+    RecordOrigin,
     st.integers(0, 2**63 - 1),
     st.integers(-1, 2**63 - 1) | st.sampled_from([-1, 0, 999, LAST, LAST + 1, -(1 << 62)]),
     st.none() | st.binary(max_size=4),
@@ -80,7 +80,7 @@ origins = st.builds(
 
 @given(st.lists(st.tuples(origins, decisions), max_size=6), st.integers(0, 99))
 def test_a_batch_of_decisions_is_encoded_as_each_from_scratch(
-    decided: list[tuple[Origin, Decision]], number: int
+    decided: list[tuple[RecordOrigin, Decision]], number: int
 ) -> None:
     made = PUBLISHER.decisions(Place("in", number), decided)
     expected = [slowly(number, origin, decision) for origin, decision in decided]
@@ -94,7 +94,7 @@ def test_decisions_of_a_model_whatever_its_labels_are(names: tuple[Any, ...]) ->
         model.learn_one(x, key=f"k{number}", t=float(number))
     decided = [
         (
-            Origin(n, 1_700_000_000_000 + 400 * n, b"k", ()),
+            RecordOrigin(n, 1_700_000_000_000 + 400 * n, b"k", ()),
             decision._replace(probabilities=dict(zip(names, decision.probabilities.values(), strict=True))),
         )
         for n, decision in enumerate(model.drain())
@@ -108,8 +108,8 @@ def test_a_topic_that_was_made_again_has_ids_of_its_own() -> None:
     for x, _ in stream_part(64):
         model.learn_one(x)
     events = list(model.drain_events())
-    decided = [(Origin(n, 5, None, ()), decision) for n, decision in enumerate(model.drain())]
-    outcome = Outcome(decided, events, Taken(), "63", 5)
+    decided = [(RecordOrigin(n, 5, None, ()), decision) for n, decision in enumerate(model.drain())]
+    outcome = PartitionOutput(decided, events, TakenRecords(), "63", 5)
     again = PUBLISHER._replace(names={"in": "in+1"})
     for publish in (lambda p: p.decisions(PLACE, decided), lambda p: p.events(PLACE, outcome)):
         for first, second in zip(publish(PUBLISHER), publish(again), strict=True):

@@ -10,17 +10,27 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted
-from tests.doors.kafka import Batch, Boundary, Figures, ModelFile, PartitionFigures, Place, Recall, account, begin
+from tests.doors.kafka import (
+    Boundary,
+    ModelFile,
+    PartitionRecall,
+    PartitionStats,
+    PendingBatch,
+    Place,
+    ServiceStats,
+    account,
+    begin,
+)
 from tests.kafka.test_partition import advance, records
 
 
 def test_figures_follow_the_recognizer() -> None:
-    model, figures = fitted(chains=1), PartitionFigures()
+    model, figures = fitted(chains=1), PartitionStats()
     figures.follow(model)
-    assert figures.recall == Recall(None, model.trained.report.known_recall)
+    assert figures.recall == PartitionRecall(None, model.trained.report.known_recall)
     without = fitted(chains=1, references=0)
     figures.follow(without)
-    assert figures.recall == Recall(), "nobody can tell whether the promise holds"
+    assert figures.recall == PartitionRecall(), "nobody can tell whether the promise holds"
     assert figures.menu is not None
     assert figures.menu.references == 0
 
@@ -32,11 +42,17 @@ def test_a_drop_is_in_the_figures_and_once_in_the_log(tmp_path, caplog: pytest.L
     promising.save(tmp_path / "model.osr")
     settings = ServiceSettings(model=tmp_path / "model.osr", brokers="b", input="in", state=tmp_path / "state")
     before = begin(ModelFile.load(settings).recognizer(Place("in", 3)), Boundary(0))
-    figures = Figures(partitions={Place("in", 3): PartitionFigures()})
+    figures = ServiceStats(partitions={Place("in", 3): PartitionStats()})
     for offset in (0, 200):
         after, (outcome,) = advance(before, [records(200, offset)])
         with caplog.at_level(logging.WARNING, logger="stream_osr.kafka"):
-            account(figures, settings, [Batch(Place("in", 3), before, after, records(200, offset), outcome)], [], 0.0)
+            account(
+                figures,
+                settings,
+                [PendingBatch(Place("in", 3), before, after, records(200, offset), outcome)],
+                [],
+                0.0,
+            )
         before = after
     told = figures.partitions[Place("in", 3)].recall
     assert (told.now, told.promised, told.dropped) == (after.model.expected_recall, 1.1, True)

@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from typer.testing import CliRunner
 
-from stream_osr.discovery.reconcile import Local, Reconciled, reconcile
+from stream_osr.discovery.reconcile import Local, ReconciledSubclasses, reconcile
 from stream_osr.errors import InvalidParameter
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.cli.app import app
@@ -87,9 +87,9 @@ def wait_for_transaction(worker: Worker, seconds: float) -> None:
         time.sleep(0.001)
 
 
-def expected(stream: Stream, trained: TrainedModel) -> tuple[Reconciled, list[int], dict[int, int]]:
+def expected(stream: Stream, trained: TrainedModel) -> tuple[ReconciledSubclasses, list[int], dict[int, int]]:
     """Reconcile the summaries in this process, without a stop."""
-    state, runs, emerged, merged = Reconciled(), dict[str, str](), list[int](), dict[int, int]()
+    state, runs, emerged, merged = ReconciledSubclasses(), dict[str, str](), list[int](), dict[int, int]()
     for received in read(stream, "subclasses"):
         summary = parse_summary(received, runs, trained)
         assert summary is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.kafka import Limits, Place
+from tests.doors.kafka import Place, TimestampLimits
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.doing import configure
 from tests.kafka.faults.test_broker_killed import running
@@ -22,7 +22,7 @@ def test_a_timestamp_that_is_refused_after_all_is_left_out(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clocks of the brokers and of a worker may differ."""
-    monkeypatch.setattr(Limits, "between", lambda self, now_ms: (-math.inf, math.inf))
+    monkeypatch.setattr(TimestampLimits, "between", lambda self, now_ms: (-math.inf, math.inf))
     stream = Stream(broker.address, tmp_path, 2, small_model())
     configure(stream.address, stream.topic, {"message.timestamp.after.max.ms": str(10**12)})
     late = int(1000 * time.time()) + 10**8
@@ -40,9 +40,9 @@ def test_a_timestamp_that_is_refused_after_all_is_left_out(
         if dict(record.headers).get("stream-osr.timestamp") == b"%d" % late
     ]
     assert sorted(told) == [(b"k201", -1), (b"k50", -1), (b"k51", -1)]
-    assert sum(count for (name, _), count in service.figures.counts.items() if name == "timestamps_replaced") == 3
-    assert service.figures.counts["transactions_retried", None] >= 1
-    assert sum(count for (name, _), count in service.figures.counts.items() if name == "unaccounted_records") == 0
+    assert sum(count for (name, _), count in service.stats.counts.items() if name == "timestamps_replaced") == 3
+    assert service.stats.counts["transactions_retried", None] >= 1
+    assert sum(count for (name, _), count in service.stats.counts.items() if name == "unaccounted_records") == 0
 
 
 def test_a_decision_that_is_too_large_is_a_dead_letter(broker: Broker, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_decision_that_is_too_large_is_a_dead_letter(broker: Broker, tmp_path:
         letters = [int(dict(r.headers)["__connect.errors.offset"]) for r in dead if r.partition == number]
         assert offsets == sorted(offsets)
         assert sorted([*offsets, *letters]) == list(range(len(stream.sent[number])))
-    counts = service.figures.counts
+    counts = service.stats.counts
     assert counts["dead_letters", Place(stream.topic, 0)] + counts["dead_letters", Place(stream.topic, 1)] == 3
     assert sum(counts[name, Place(stream.topic, number)] for name in ("known", "unknown") for number in (0, 1)) == 197
     assert (

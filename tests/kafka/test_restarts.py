@@ -16,7 +16,7 @@ import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted
-from tests.doors.kafka import MAY_COME_BACK, CurrentModel, Figures, Order, Overview, Work, Workers
+from tests.doors.kafka import MAY_COME_BACK, CurrentModel, Overview, ServiceStats, StartOrder, Work, Workers
 
 LONGEST = 60.0
 AGO = 3600.0
@@ -51,13 +51,13 @@ def until(done: Callable[[], bool], seconds: float = 60.0) -> Callable[[], bool]
     return stop
 
 
-def opened_and_ended(order: Order, pipe: Connection) -> None:
+def opened_and_ended(order: StartOrder, pipe: Connection) -> None:
     """Tell of a loop that turned an hour ago, and end, each time with another code that may be waited for."""
     count = order.settings.model.with_name("tries")  # of the processes before this one
     tries = int(count.read_text()) if count.exists() else 0
     count.write_text(str(tries + 1))
     if tries == 0:
-        pipe.send(Figures(loop=time.monotonic() - AGO, opened=True))
+        pipe.send(ServiceStats(loop=time.monotonic() - AGO, opened_at=True))
     sys.exit(MAY_COME_BACK[tries % len(MAY_COME_BACK)])
 
 
@@ -67,17 +67,17 @@ def test_a_place_that_waits_for_something_is_not_a_loop_that_is_stuck(
     """A worker may die, be tried again and wait for longer than `watchdog`; its siblings must live on."""
     monkeypatch.setattr("stream_osr_connectors.kafka.ops.workers.FIRST_DELAY", 0.1)
     workers = workers_of(tmp_path, opened_and_ended, 1)
-    overview = Overview(workers.figures, LONGEST, workers.restarts)
+    overview = Overview(workers.stats, LONGEST, workers.restarts)
     (slot,) = workers._slots
 
     def done() -> bool:
         if slot.restarts:
-            assert overview.healthy().well, overview.healthy().said
+            assert overview.healthy().well, overview.healthy().message
             assert not overview.ready().well
         if slot.process is None:
-            slot.figures.loop -= AGO  # as if it had waited for an hour
+            slot.stats.loop -= AGO  # as if it had waited for an hour
         elif slot.restarts:
-            assert slot.figures.loop <= slot.started, "the new one has not turned yet"
+            assert slot.stats.loop <= slot.started, "the new one has not turned yet"
         return slot.restarts == len(MAY_COME_BACK)
 
     workers.run(until(done), lambda: False)
@@ -105,8 +105,8 @@ def limit() -> Iterator[Callable[[int | None], None]]:
         os.close(file)
 
 
-def wait_to_be_stopped(order: Order, pipe: Connection) -> None:
-    pipe.send(Figures(opened=True))
+def wait_to_be_stopped(order: StartOrder, pipe: Connection) -> None:
+    pipe.send(ServiceStats(opened_at=True))
     time.sleep(120)
 
 
@@ -124,7 +124,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(
         if [slot.failures for slot in workers._slots] == [1, 1] and not any(s.process for s in workers._slots):
             limit(None)
             assert len(list(FILES.iterdir())) == opened, "no end of a pipe is left"
-        return all(figures.opened for figures in workers.figures().values())
+        return all(figures.opened_at for figures in workers.stats().values())
 
     workers.run(until(done), lambda: False)
     said = [record.getMessage() for record in caplog.records]

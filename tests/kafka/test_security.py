@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from stream_osr_connectors.cli.app import app
 from stream_osr_connectors.kafka import load_settings
-from tests.doors.kafka import NO_BROKER, NO_RIGHT, REFUSED, explained, told
+from tests.doors.kafka import NO_BROKER, NO_RIGHT, REFUSED, client_error, explained
 from tests.kafka.brokers import Broker
 from tests.kafka.security import KEY_PASSWORD, PASSWORD, USER, add_user, token
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
@@ -84,7 +84,7 @@ def test_a_certificate_that_is_missing_or_wrong_is_one_line(broker: Broker, tmp_
     stranger.private_key_and_cert_chain_pem.write_to_path(tmp_path / "stranger.pem")
     other = {"tls_certificate": str(tmp_path / "stranger.pem"), "tls_key": None, "tls_key_password": None}
     settings = load_settings(certified(broker, tmp_path, **other).config(), [])
-    assert asked in str(explained(settings, told(KafkaTimeoutError()))), "what the client tells of it"
+    assert asked in str(explained(settings, client_error(KafkaTimeoutError()))), "what the client tells of it"
 
 
 def test_a_key_that_cannot_be_opened_is_one_line(broker: Broker, tmp_path: Path) -> None:

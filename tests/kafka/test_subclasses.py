@@ -18,16 +18,15 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.stream.summaries import SubclassSums
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
-from tests.doors.discovery import Local, Reconciled, Summary, reconcile
-from tests.doors.discovery import ReconcileChanges as Changes
+from tests.doors.discovery import Local, LocalSummary, ReconcileChanges, ReconciledSubclasses, reconcile
 from tests.doors.kafka import (
     Links,
     Message,
     Outgoing,
     Stamp,
     alive,
-    changes_told,
     largest_summary,
+    messages_of_changes,
     parse_summary,
     summary,
 )
@@ -53,11 +52,11 @@ def check(name: str, message: Outgoing) -> None:
     Draft202012Validator(schema).validate(orjson.loads(message.value or b""))
 
 
-def said(model: OpenSetRecognizer) -> tuple[Outgoing, Summary]:
+def said(model: OpenSetRecognizer) -> tuple[Outgoing, LocalSummary]:
     key, statistics = next(iter(model.emerged_statistics().items()))
     local = LOCAL._replace(id=key)
     message = summary(model.trained, "in.subclasses", local, SubclassSums(key, statistics, (4,)), Stamp("i", "s"))
-    return message, Summary(local, statistics, (4,))
+    return message, LocalSummary(local, statistics, (4,))
 
 
 def test_a_summary_is_read_as_it_was_said(model: OpenSetRecognizer) -> None:
@@ -77,7 +76,7 @@ def test_a_summary_is_read_as_it_was_said(model: OpenSetRecognizer) -> None:
 def test_a_tombstone_belongs_to_the_latest_run(model: OpenSetRecognizer) -> None:
     message = summary(model.trained, "in.subclasses", LOCAL, SubclassSums(0, None), Stamp("i", "s"))
     assert message.value is None
-    assert parse_summary(received(message), {"in/3": "77aa"}, model.trained) == Summary(LOCAL, None)
+    assert parse_summary(received(message), {"in/3": "77aa"}, model.trained) == LocalSummary(LOCAL, None)
 
 
 def test_another_models_summary_is_none_and_junk_an_error(model: OpenSetRecognizer) -> None:
@@ -97,12 +96,12 @@ def test_another_models_summary_is_none_and_junk_an_error(model: OpenSetRecogniz
 def test_changes_are_told_as_their_schemas_say_and_links_read_again(model: OpenSetRecognizer) -> None:
     known = model.trained.known
     first = said(model)[1]
-    state, changes = reconcile(Reconciled(), first, known.prior, known.location)
+    state, changes = reconcile(ReconciledSubclasses(), first, known.prior, known.location)
     assert changes.emerged == (0,)
-    changes = Changes({**changes.linked, LOCAL._replace(id=99): 0}, (0,), {1: 0})
+    changes = ReconcileChanges({**changes.linked, LOCAL._replace(id=99): 0}, (0,), {1: 0})
     topics = "in.links", "in.global-events"
     stamp = Stamp("in.subclasses-0-5", "s", 7)
-    messages = changes_told(model.trained, topics, first.local, state, changes, stamp)
+    messages = messages_of_changes(model.trained, topics, first.local, state, changes, stamp)
     stored = Links({}, {})
     for message in messages:
         check("link" if message.topic == topics[0] else "global-event", message)
@@ -192,11 +191,11 @@ def test_junk_among_the_summaries_is_told(model: OpenSetRecognizer, data: st.Dat
         return
     if parsed is None:
         return
-    known, state = model.trained.known, Reconciled()
+    known, state = model.trained.known, ReconciledSubclasses()
     for number, each in enumerate((good, parsed, parsed._replace(local=Local("in/4", "88bb", 0)))):
         state, changes = reconcile(state, each, known.prior, known.location)
         topics, id = ("in.links", "in.global-events"), str(number)
-        changes_told(model.trained, topics, each.local, state, changes, Stamp(id, "s"))
+        messages_of_changes(model.trained, topics, each.local, state, changes, Stamp(id, "s"))
 
 
 def test_who_is_alive(model: OpenSetRecognizer) -> None:

@@ -19,14 +19,14 @@ from stream_osr.config import grouped
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
 from tests.blobs import around, fitted, stream_part
-from tests.doors.archive import BY_TYPE, Form, form_of
+from tests.doors.archive import BY_TYPE, RecordForm, form_of
 from tests.doors.kafka import (
     Boundary,
     JsonDecoder,
     Message,
-    Outcome,
     Outgoing,
     Partition,
+    PartitionOutput,
     Place,
     Plain,
     RawName,
@@ -68,7 +68,7 @@ def bits(value: Any) -> Any:
         return [type(value).__name__, *map(bits, value)]
     if isinstance(value, np.generic):
         return value.dtype.str, value.tobytes()
-    if isinstance(value, Form):
+    if isinstance(value, RecordForm):
         return [value.name, bits(value.values)]
     if is_dataclass(value):
         return [type(value).__name__, *(bits(getattr(value, field.name)) for field in fields_of(value))]
@@ -80,7 +80,7 @@ def written(state: Any) -> Any:
     return bits(form_of(state, BY_TYPE, {}))
 
 
-def said(outcome: Outcome) -> Any:
+def said(outcome: PartitionOutput) -> Any:
     """What an outcome says, errors by what they say."""
     refused = [
         (r.offset, refusal.stage, type(refusal.error), str(refusal.error)) for r, refusal in outcome.taken.refused

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.kafka import HEADER, Limits, Outgoing, clamped
+from tests.doors.kafka import HEADER, Outgoing, TimestampLimits, clamped
 
 NOW = 1_760_000_000_000
 HOUR = 3_600_000
 DAY = 24 * HOUR
-USUAL = Limits.of(
+USUAL = TimestampLimits.of(
     {
         "message.timestamp.type": "CreateTime",
         "message.timestamp.before.max.ms": str((1 << 63) - 1),
@@ -55,25 +55,30 @@ def test_all_other_messages_are_sent_as_they_are(timestamp: int | None) -> None:
     ],
 )
 def test_topics_that_take_and_keep_everything(configs: dict[str, str | None]) -> None:
-    assert Limits.of(configs) == Limits(None, None, None)
+    assert TimestampLimits.of(configs) == TimestampLimits(None, None, None)
     for timestamp in (0, NOW, 1 << 62):
-        assert clamped(message(timestamp), Limits.of(configs), NOW) == message(timestamp)
+        assert clamped(message(timestamp), TimestampLimits.of(configs), NOW) == message(timestamp)
 
 
 def test_bounds_of_older_brokers_and_of_both_policies() -> None:
-    assert Limits.of({"message.timestamp.difference.max.ms": str(HOUR)})[:2] == (HOUR - 60_000, HOUR - 60_000)
-    assert Limits.of({"cleanup.policy": "compact,delete", "retention.ms": str(DAY)}).keeps_ms == DAY - 60_000
-    assert Limits.of({"retention.ms": "1000"}).keeps_ms == 500, "the margin leaves something of a narrow bound"
+    assert TimestampLimits.of({"message.timestamp.difference.max.ms": str(HOUR)})[:2] == (
+        HOUR - 60_000,
+        HOUR - 60_000,
+    )
+    assert TimestampLimits.of({"cleanup.policy": "compact,delete", "retention.ms": str(DAY)}).keeps_ms == DAY - 60_000
+    assert TimestampLimits.of({"retention.ms": "1000"}).keeps_ms == 500, (
+        "the margin leaves something of a narrow bound"
+    )
     narrow = {"message.timestamp.difference.max.ms": str(DAY), "message.timestamp.before.max.ms": str(HOUR)}
-    assert Limits.of(narrow).before_ms == HOUR - 60_000
+    assert TimestampLimits.of(narrow).before_ms == HOUR - 60_000
 
 
 _times = st.none() | st.integers(0, (1 << 63) - 1)
 _bounds = st.none() | st.integers(0, 1 << 50)
 
 
-@given(_times, st.builds(Limits, _bounds, _bounds, _bounds), st.integers(0, 1 << 45))
-def test_whatever_comes_is_within_the_limits(timestamp: int | None, limits: Limits, now: int) -> None:
+@given(_times, st.builds(TimestampLimits, _bounds, _bounds, _bounds), st.integers(0, 1 << 45))
+def test_whatever_comes_is_within_the_limits(timestamp: int | None, limits: TimestampLimits, now: int) -> None:
     after = clamped(message(timestamp), limits, now)
     again = clamped(after, limits, now)
     assert again == after, "once is enough"

@@ -12,20 +12,20 @@ import pytest
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.kafka import (
     ClientError,
-    Kind,
-    Limits,
+    ErrorKind,
     NoRightError,
     Offset,
     Place,
-    Takes,
+    TimestampLimits,
     Topic,
     TopicAdmin,
+    TopicLimits,
     _found,
     takes_of,
 )
 
 TOLD = {"max.message.bytes": "2000000", "retention.ms": "604800000", "cleanup.policy": "delete"}
-KNOWN = Takes(2_000_000, Limits(keeps_ms=604_740_000))
+KNOWN = TopicLimits(2_000_000, TimestampLimits(keeps_ms=604_740_000))
 
 
 class Brokers(TopicAdmin):
@@ -71,7 +71,7 @@ def test_who_may_not_ask_goes_on_with_what_was_known_and_says_so_once(caplog: py
 
     silent = Brokers({"events": TOLD})
     second = takes_of(silent, ["out", "events", "new"], first)
-    assert second == {"out": KNOWN._replace(told=False), "events": KNOWN, "new": Takes(told=False)}
+    assert second == {"out": KNOWN._replace(confirmed=False), "events": KNOWN, "new": TopicLimits(confirmed=False)}
     assert takes_of(silent, ["out", "events", "new"], second) == second
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -85,8 +85,8 @@ def test_who_may_not_ask_goes_on_with_what_was_known_and_says_so_once(caplog: py
 
 
 def test_brokers_that_do_not_answer_change_nothing_that_was_known(caplog: pytest.LogCaptureFixture) -> None:
-    away = Brokers({}, ClientError(Kind.AGAIN, "KafkaTimeoutError"))
-    assert takes_of(away, ["out"], {"out": KNOWN}) == {"out": KNOWN._replace(told=False)}
+    away = Brokers({}, ClientError(ErrorKind.AGAIN, "KafkaTimeoutError"))
+    assert takes_of(away, ["out"], {"out": KNOWN}) == {"out": KNOWN._replace(confirmed=False)}
     assert "KafkaTimeoutError" in caplog.text
 
 

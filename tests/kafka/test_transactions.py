@@ -11,14 +11,14 @@ import pytest
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.kafka import (
     ClientError,
-    Figures,
+    ErrorKind,
     InDoubtError,
-    Kind,
     Offset,
     Outgoing,
     Place,
-    Refused,
-    Sent,
+    RefusedMessage,
+    SendResult,
+    ServiceStats,
     Transactions,
     UnpublishableError,
 )
@@ -30,22 +30,22 @@ MESSAGES = [Outgoing("out", 0, b"%d" % number, b"", [], None, number) for number
 class Refusing:
     """What a broker would answer: some messages are refused, with all that come with them, or all for a reason."""
 
-    def __init__(self, bad: set[int], also: Kind | None = None, *, too_large: bool = False) -> None:
+    def __init__(self, bad: set[int], also: ErrorKind | None = None, *, too_large: bool = False) -> None:
         self.bad, self.also, self.too_large = bad, also, too_large
 
     def open(self) -> None: ...
 
     def begin(self) -> None: ...
 
-    def send(self, messages: Sequence[Outgoing]) -> Sent:
+    def send(self, messages: Sequence[Outgoing]) -> SendResult:
         if any(message.offset in self.bad for message in messages):
-            kind = Kind.RECORD
+            kind = ErrorKind.RECORD
         elif self.also is not None:
             kind = self.also
         else:
-            return Sent(Counter(message.topic for message in messages), list(range(len(messages))), [])
+            return SendResult(Counter(message.topic for message in messages), list(range(len(messages))), [])
         error = ClientError(kind, "no", too_large=self.too_large)
-        return Sent(Counter(), [], [Refused(n, error) for n in range(len(messages))])
+        return SendResult(Counter(), [], [RefusedMessage(n, error) for n in range(len(messages))])
 
     def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None: ...
 
@@ -55,10 +55,10 @@ class Refusing:
 
 
 def transactions(producer: Refusing) -> Transactions:
-    return Transactions(lambda settings: producer, SETTINGS, Figures())
+    return Transactions(lambda settings: producer, SETTINGS, ServiceStats())
 
 
-def refused(of: Transactions, messages: Sequence[Outgoing] = MESSAGES) -> Sequence[Refused]:
+def refused(of: Transactions, messages: Sequence[Outgoing] = MESSAGES) -> Sequence[RefusedMessage]:
     of.open()
     with pytest.raises(UnpublishableError) as caught:
         of.finish(of.begin(messages, {}, None))
@@ -75,8 +75,8 @@ def test_the_messages_that_are_refused_are_found(bad: set[int]) -> None:
     assert turns, "the loop is seen to turn"
 
 
-@pytest.mark.parametrize("kind", [Kind.AGAIN, Kind.RIGHT])
-def test_a_broker_that_goes_away_meanwhile_makes_no_message_a_culprit(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [ErrorKind.AGAIN, ErrorKind.RIGHT])
+def test_a_broker_that_goes_away_meanwhile_makes_no_message_a_culprit(kind: ErrorKind) -> None:
     producer = Refusing({3})
     of = transactions(producer)
     suspects = refused(of)

@@ -15,7 +15,7 @@ import uvicorn
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import open_sink, open_source
-from stream_osr_connectors.page.live.acts import FileActs
+from stream_osr_connectors.page.live.file_commands import FileActs
 from tests.blobs import fitted, stream_part
 from tests.doors.files import Sinks, run
 from tests.doors.page import (

@@ -13,7 +13,7 @@ import pytest
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import open_sink
 from tests.blobs import fitted
-from tests.doors.page import CutBack, FileFeed, InputRows, Tail, is_written
+from tests.doors.page import FeedTruncated, FileFeed, InputRows, Tail, is_written
 from tests.live.served import Page, make_run, served, write_input
 from tests.processes import COMMAND, Process
 
@@ -50,7 +50,7 @@ def test_a_file_that_is_not_what_it_was_is_read_again(tmp_path: Path, how: str) 
             if how == "cut and longer":
                 file.seek(4)
                 file.write(b"three\nfour\n")
-    with pytest.raises(CutBack):
+    with pytest.raises(FeedTruncated):
         tail.read()
     expected = {
         "cut": b"one\n",

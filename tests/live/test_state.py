@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.page.live.acts import FileActs
+from stream_osr_connectors.page.live.file_commands import FileActs
 from tests.doors.page import (
     KEPT,
     MOST_BINS,

@@ -15,8 +15,8 @@ from stream_osr.model.dishes import Dishes, add, clear_all, log_predictives, log
 from stream_osr.model.franchise import Franchise, Guests
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import mix
-from stream_osr.model.missing import no_gaps
-from stream_osr.model.moves.likelihood import Sitting
+from stream_osr.model.missing import nothing_missing
+from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.seating import redish_tables, visit
 from stream_osr.model.moves.sweeps import sweep_batch, sweep_groups
 from stream_osr.model.prior import Prior
@@ -164,7 +164,9 @@ def training_loop(
             clear_all(dishes, prior)
             for i in range(n):
                 add(dishes, franchise.table_dish[guests.table[i]], guests.rows[i], prior)
-        sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, exclusive, weights, no_gaps(0, 0))
+        sitting = SamplerState(
+            guests, franchise, dishes, prior, log_frozen, log_new, exclusive, weights, nothing_missing(0, 0)
+        )
         if fixed:
             for i in range(n):
                 visit(rng, i, sitting)
@@ -290,7 +292,9 @@ def stream_loop(
                 dish = franchise.table_dish[guests.table[i]]
                 if dish >= n_frozen:
                     add(dishes, dish - n_frozen, guests.rows[i], prior)
-        sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, False, weights, no_gaps(0, 0))
+        sitting = SamplerState(
+            guests, franchise, dishes, prior, log_frozen, log_new, False, weights, nothing_missing(0, 0)
+        )
         probabilities[s] = sweep_batch(rng, first, 1, proposals, False, sitting)
         codes[s] = encode(guests, franchise)
         alpha[s] = franchise.alpha[0]

@@ -15,7 +15,7 @@ from tests.doors.model import (
     Franchise,
     Guests,
     Prior,
-    Sitting,
+    SamplerState,
     add,
     empty_dishes,
     empty_franchise,
@@ -23,7 +23,7 @@ from tests.doors.model import (
     join,
     log_prior_predictives,
     make_prior,
-    no_gaps,
+    nothing_missing,
     width_of,
 )
 from tests.model import chains
@@ -93,11 +93,11 @@ class Problem(NamedTuple):
             dishes=Dishes(*(v.copy() for v in self.dishes)),
         )
 
-    def sitting(self, *, exclusive: bool = False) -> Sitting:
+    def sitting(self, *, exclusive: bool = False) -> SamplerState:
         """What the library's moves work on, the same arrays."""
         log_new, weights = log_prior_predictives(self.guests.rows, self.prior), np.empty(len(self.franchise.menu) + 1)
         state = self.guests, self.franchise, self.dishes, self.prior
-        return Sitting(*state, self.log_frozen, log_new, exclusive, weights, no_gaps(0, 0))
+        return SamplerState(*state, self.log_frozen, log_new, exclusive, weights, nothing_missing(0, 0))
 
     def dish_of_guest(self, i: int) -> int:
         table = self.guests.table[i]
@@ -294,11 +294,11 @@ class StreamProblem(NamedTuple):
             redraw=redraw,
         )
 
-    def sitting(self) -> Sitting:
+    def sitting(self) -> SamplerState:
         """What the library's moves work on, the same arrays."""
         log_new, weights = log_prior_predictives(self.guests.rows, self.prior), np.empty(len(self.franchise.menu) + 1)
         state = self.guests, self.franchise, self.dishes, self.prior
-        return Sitting(*state, self.log_known(), log_new, False, weights, no_gaps(0, 0))
+        return SamplerState(*state, self.log_known(), log_new, False, weights, nothing_missing(0, 0))
 
     def log_known(self) -> np.ndarray:
         """Log density of every guest under every known class, by the oracle, shape (n, C)."""

@@ -14,18 +14,18 @@ from tests.doors.model import (
     FLOOR,
     GAMMA,
     Grid,
-    Sitting,
+    SamplerState,
     add,
     draw_prior,
     empty_dishes,
     fit_location,
-    fit_space,
+    fit_whitening,
     homogeneous,
     log_evidence,
     log_new_densities,
     log_predictive,
     make_grid,
-    no_gaps,
+    nothing_missing,
 )
 from tests.doors.model import training as library
 from tests.model import chains
@@ -124,7 +124,7 @@ def test_draw_at_the_very_end_of_the_unit_interval_is_on_the_grid():
 )
 def test_values_that_are_given_stay(fixed):
     rows, group = labelled(seed=1)
-    space = fit_space(rows, group)
+    space = fit_whitening(rows, group)
     grid = make_grid(2, **fixed)
     start = make_base(2, nu=9.0, psi=9.0 * 0.25, beta=0.6)[0]
     rng = np.random.default_rng(2)
@@ -146,7 +146,7 @@ def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(plac
     training = library.train(
         rows,
         group,
-        fit_space(rows, group),
+        fit_whitening(rows, group),
         start,
         np.random.default_rng(7),
         sweeps=6,
@@ -166,7 +166,7 @@ def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(plac
 def test_no_grid_leaves_the_prior_alone():
     rows, group = labelled()
     start = make_base(2)[0]
-    training = library.train(rows, group, fit_space(rows, group), start, np.random.default_rng(0), sweeps=3)
+    training = library.train(rows, group, fit_whitening(rows, group), start, np.random.default_rng(0), sweeps=3)
     assert training.prior == start
     assert training.location is CONJUGATE
 
@@ -199,7 +199,8 @@ def test_draws_and_sweeps_leave_the_joint_distribution_alone():
         log_new = log_new_densities(guests.rows, prior)
         weights = np.empty(len(franchise.menu) + 1)
         library.sweep_groups(
-            rng, Sitting(*state, prior, np.empty((len(groups), 0)), log_new, True, weights, no_gaps(0, 0))
+            rng,
+            SamplerState(*state, prior, np.empty((len(groups), 0)), log_new, True, weights, nothing_missing(0, 0)),
         )
         assert not franchise.overflow[0]
         at[s] = number[prior.nu, prior.psi, prior.beta]

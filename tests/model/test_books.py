@@ -17,7 +17,7 @@ from tests.doors.model import (
     Guests,
     Prior,
     StreamState,
-    Terms,
+    StudentTerms,
     derive,
     edit,
     homogeneous,
@@ -255,7 +255,7 @@ class Pair:
 
 def frozen(trained: list[float]) -> Densities:
     nothing: Any = np.zeros(0)
-    return Densities(Terms(*[nothing] * 7), nothing, np.array(trained))
+    return Densities(StudentTerms(*[nothing] * 7), nothing, np.array(trained))
 
 
 VERBS = ("merge", "split", "hold", "insert", "drop", "rename", "withdraw", "gather", "adopt", "refresh_classes")

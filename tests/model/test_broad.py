@@ -10,12 +10,12 @@ from scipy.special import logsumexp
 from tests.doors.model import (
     CONJUGATE,
     FREEDOM_ABOVE,
-    add_broad,
+    add_background_component,
     bounded_scatter,
     densities,
-    fit_broad,
+    fit_background_component,
     fit_location,
-    fit_space,
+    fit_whitening,
     homogeneous,
     learn_labelled,
     log_class_densities,
@@ -50,8 +50,8 @@ def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, he
             dish[i], rows[i] = count, rows[i] + 4.0
             count += 1
     seating = library.seat_by_groups(homogeneous(rows), group, dish, prior, True)
-    training = library.Training(fit_space(rows, group), prior, seating)
-    return (*library.summarize(training, epsilon, broad=True), rows, group, dish, base)
+    training = library.Training(fit_whitening(rows, group), prior, seating)
+    return (*library.summarize(training, epsilon, background_components=True), rows, group, dish, base)
 
 
 # Left out of its class
@@ -110,7 +110,7 @@ def test_the_freedom_foresees_the_left_out_instances_best(heavy):
     kept, log_own = rng.random(141) < 0.8, rng.normal(-20, 2, 141)
     log_own[[0, 80]] = -np.inf
     least = 3.0
-    shapes, found = fit_broad(rows, group, kept, log_own, alpha, prior)
+    shapes, found = fit_background_component(rows, group, kept, log_own, alpha, prior)
     log_weight = np.empty(141)
     for i, j in enumerate(group):  # of what the others leave
         others = np.delete(group, i) == j
@@ -144,7 +144,7 @@ def test_the_broad_term_takes_what_the_kept_subclasses_leave():
             logsumexp(
                 [
                     np.log(len(block) / (n + alpha)) + base.log_predictive(x, block),
-                    np.log(missing[j]) + oracle.log_density(x, members, known.broad[j].freedom),
+                    np.log(missing[j]) + oracle.log_density(x, members, known.background_components[j].freedom),
                 ]
             )
             for x in asked
@@ -159,7 +159,7 @@ def test_the_broad_term_takes_what_the_kept_subclasses_leave():
             [
                 np.log(len(block) / (len(members) + alpha)) + base.log_predictive(rows[i], block),
                 np.log1p(-len(block) / (len(members) + alpha))
-                + oracle.log_density(rows[i], members, known.broad[j].freedom),
+                + oracle.log_density(rows[i], members, known.background_components[j].freedom),
             ]
         )
         assert own[i] == pytest.approx(expected, rel=1e-9), i
@@ -175,10 +175,10 @@ def test_adding_broad_terms_changes_no_argument_and_no_class_that_came_later():
     log_density[0, 0] = -np.inf
     before = log_density.copy()
     log_weight = np.vstack([densities(known).log_weight, np.full(3, -2.0)])
-    found = add_broad(log_density, known.broad, log_weight, homogeneous(rows))
+    found = add_background_component(log_density, known.background_components, log_weight, homogeneous(rows))
     np.testing.assert_array_equal(log_density, before)
     np.testing.assert_array_equal(found[:, 3], before[:, 3])
-    for j, shape in enumerate(known.broad):
+    for j, shape in enumerate(known.background_components):
         law = stats.multivariate_t(shape.mean, np.linalg.inv(shape.factor.T @ shape.factor), df=shape.freedom)
         term = log_missing(log_weight)[j] + law.logpdf(rows)
         np.testing.assert_allclose(found[:, j], np.logaddexp(before[:, j], term), rtol=1e-9)
@@ -188,10 +188,10 @@ def test_a_class_with_its_broad_term_has_mass_one():
     rng = np.random.default_rng(5)
     rows, group = labelled(seed=4, sizes=(25, 40), d=1, parts=2)
     prior = make_base(1)[0]
-    training = library.train(rows, group, fit_space(rows, group), prior, rng, sweeps=5)
+    training = library.train(rows, group, fit_whitening(rows, group), prior, rng, sweeps=5)
     for epsilon, broad in ((0.0, False), (0.0, True), (0.1, True)):
         known, log_density = library.summarize(training, epsilon, broad)
-        assert bool(known.broad) == broad
+        assert bool(known.background_components) == broad
         assert np.isfinite(log_density).all()
         late = known
         for number in range(20):  # labels that come late change the shares, not the mass
@@ -216,10 +216,10 @@ def test_what_lies_far_from_everything_is_no_class_s(placed):
     prior = make_base(3, nu=23.0, psi=2.3, beta=0.1)[0]
     location = fit_location(rows, group)._replace(freedom=50.0) if placed else CONJUGATE
     training = library.train(
-        rows, group, fit_space(rows, group), prior, np.random.default_rng(9), sweeps=2, location=location
+        rows, group, fit_whitening(rows, group), prior, np.random.default_rng(9), sweeps=2, location=location
     )
-    known, _ = library.summarize(training, 0.0, broad=True)
-    assert known.broad
+    known, _ = library.summarize(training, 0.0, background_components=True)
+    assert known.background_components
     directions = np.concatenate([np.eye(3), np.random.default_rng(10).normal(size=(20, 3))])
     far = homogeneous(1e7 * directions / np.linalg.norm(directions, axis=1, keepdims=True))
     log_density, _ = log_class_densities(known, densities(known), far)
@@ -228,7 +228,7 @@ def test_what_lies_far_from_everything_is_no_class_s(placed):
 
 def test_heavy_tails_in_training_do_not_make_all_that_is_far_known():
     known, *_ = summary(d=2, sizes=(300, 200), dropped=(2, 2), nu=3.0, epsilon=0.01, heavy=True)
-    assert known.broad[0].freedom == 2.0 + FREEDOM_ABOVE[0]  # the least: above that of a new subclass
+    assert known.background_components[0].freedom == 2.0 + FREEDOM_ABOVE[0]  # the least: above that of a new subclass
     far = homogeneous(np.array([[1e7, 0.0], [0.0, -1e7], [1e7, 1e7]]))
     log_density, _ = log_class_densities(known, densities(known), far)
     assert (log_density.max(axis=1) < log_new(known, far) - 5).all()

@@ -7,27 +7,26 @@ import math
 import numpy as np
 import pytest
 
-from tests.doors.discovery import Local, Summary, restore
+from tests.doors.discovery import Local, LocalSummary, restore
 from tests.doors.model import (
     CONCENTRATION,
     CONJUGATE,
     Background,
     Prior,
-    Said,
+    QueryDensities,
     Settings,
-    Space,
     StreamState,
+    Whitening,
     _best_partition,
     _of_nothing,
     _Scene,
     _values,
-    asked,
+    add_statistics,
     categories,
     complete_rows,
     densities,
     fit_mixed,
     gain,
-    gaps_of,
     homogeneous,
     learn_labelled,
     log_densities,
@@ -36,9 +35,10 @@ from tests.doors.model import (
     log_ratios_together,
     log_seats_of,
     make_prior,
-    noise_of,
+    missing_of,
+    noise_model_of,
     open_stream,
-    pour,
+    query_rows,
     same_prior,
     statistics_of,
     step,
@@ -72,9 +72,9 @@ def test_together_and_apart():
 def test_poured_together_and_out_again():
     prior, _, blocks, dishes = two()
     poured = statistics_of(dishes, np.array([1]))
-    pour(dishes, 0, poured, prior)
+    add_statistics(dishes, 0, poured, prior)
     np.testing.assert_array_equal(dishes.counts[0], categories.counts_of(np.vstack(blocks), prior))
-    pour(dishes, 0, poured, prior, sign=-1)
+    add_statistics(dishes, 0, poured, prior, sign=-1)
     np.testing.assert_array_equal(dishes.counts[0], categories.counts_of(blocks[0], prior))
 
 
@@ -100,7 +100,7 @@ def test_a_class_as_a_whole_without_one_of_its_instances():
 def test_noise_has_the_values_of_the_base_measure_each_by_itself():
     prior, oracle, blocks, dishes = two()
     numbers = prior._replace(first=np.zeros(0, np.int64), pseudo=np.zeros(0))
-    noise = noise_of(Background(np.zeros(2), 9.0 * np.eye(2)))
+    noise = noise_model_of(Background(np.zeros(2), 9.0 * np.eye(2)))
     alone = fill(numbers, [block[:, 2:] for block in blocks])
     of_values = gain(dishes, 0, noise, prior, CONJUGATE) - gain(alone, 0, noise, numbers, CONJUGATE)
     values = oracle.values(blocks[0])
@@ -116,7 +116,7 @@ def test_noise_has_the_values_of_the_base_measure_each_by_itself():
 def test_subclasses_of_several_recognizers_are_added_up():
     prior, _, blocks, dishes = two()
     names = [Local("in/0", "0", 0), Local("in/1", "0", 0)]
-    said = [Summary(name, statistics_of(dishes, np.array([k])), ()) for k, name in enumerate(names)]
+    said = [LocalSummary(name, statistics_of(dishes, np.array([k])), ()) for k, name in enumerate(names)]
     state = restore(said, dict.fromkeys(names, 0), {}, 1, prior)
     np.testing.assert_array_equal(state.sums[0].counts[0], categories.counts_of(np.vstack(blocks), prior))
 
@@ -129,7 +129,7 @@ class Trained:
         group = np.arange(120) % 2
         X = np.column_stack([group, 9.0 * group + rng.normal(size=120), rng.normal(size=120)])
         places = np.array([4, 0, 0])
-        self.space: Space = fit_mixed(X, group, places)
+        self.space: Whitening = fit_mixed(X, group, places)
         rows = whiten(self.space, X)
         self.prior: Prior = categories.with_base(
             make_prior(2, nu=5.0, scale=0.8, beta=0.1),
@@ -160,7 +160,7 @@ def test_a_missing_number_is_drawn_given_the_values(trained: Trained):
     X = np.array([[0.0, np.nan, 0.1], [1.0, np.nan, 0.1]] * 20)
     shown = view(trained.known, trained.frozen, trained.state, shift=-40.0)
     rng = np.random.default_rng(0)
-    rows = complete_rows(shown, whiten(trained.space, X), gaps_of(trained.space, X), rng)
+    rows = complete_rows(shown, whiten(trained.space, X), missing_of(trained.space, X), rng)
     drawn = trained.space.center[1] + rows[:, 1:] @ trained.space.backward[:, 1]
     assert np.abs(drawn.reshape(20, 2).mean(axis=0) - [0.0, 9.0]).max() < 1.5
 
@@ -183,10 +183,10 @@ def test_references_are_asked_by_values_too(trained: Trained):
     rng, X = np.random.default_rng(6), np.tile([np.nan, 20.0, -9.0], (30, 1))
     X[:, 0], X[:, 1:] = np.arange(30) % 2, X[:, 1:] + rng.normal(size=(30, 2))
     state, _ = step(trained.known, trained.frozen, trained.state, whiten(trained.space, X), rng, Settings())
-    question, count = asked(whiten(trained.space, X), trained.known.prior), len(state.ids)
+    question, count = query_rows(whiten(trained.space, X), trained.known.prior), len(state.ids)
     assert count
     log_density, _, log_new = log_densities(trained.known, trained.frozen, question.rows)
-    said = Said(log_density, log_new, np.full(30, -1), np.ones(30))
+    said = QueryDensities(log_density, log_new, np.full(30, -1), np.ones(30))
     found = np.log(weigh(state, question, said, trained.known.prior))
     seats = log_seats_of(state.franchise)
     for k in range(count):

@@ -10,26 +10,26 @@ import pytest
 from tests.doors.model import (
     NOTHING,
     Densities,
-    Gaps,
     Known,
-    Space,
+    MissingPattern,
     StreamState,
     View,
+    Whitening,
     complete_rows,
     densities,
-    fit_space,
-    gaps_of,
+    fit_whitening,
     homogeneous,
     log_densities,
     make_prior,
+    missing_of,
     open_densities,
-    opened,
     products,
     summarize,
     train,
     view,
     weights_of,
     whiten,
+    with_open_directions,
 )
 from tests.doors.model import step_module as sampler
 
@@ -43,7 +43,7 @@ class Setting:
         rng = np.random.default_rng(2)
         group = np.arange(200) % 2
         X = rng.normal(size=(200, 3)) + CENTRES[group]
-        self.space: Space = fit_space(X, group)
+        self.space: Whitening = fit_whitening(X, group)
         prior = make_prior(3, nu=6.0, scale=0.8, beta=0.05)
         trained = train(whiten(self.space, X), group, self.space, prior, rng, sweeps=5)
         self.known: Known = summarize(trained, 0.01, True)[0]
@@ -54,7 +54,9 @@ class Setting:
             self.state, _ = self.step(rows, batch)
         self.view: View = view(self.known, self.frozen, self.state)
 
-    def step(self, rows: np.ndarray, batch: int, gaps: Gaps | None = None) -> tuple[StreamState, sampler.BatchResult]:
+    def step(
+        self, rows: np.ndarray, batch: int, gaps: MissingPattern | None = None
+    ) -> tuple[StreamState, sampler.BatchResult]:
         rng, settings = np.random.default_rng([5, batch]), sampler.Settings(window=60)
         return sampler.step(self.known, self.frozen, self.state, rows, rng, settings, gaps)
 
@@ -67,7 +69,7 @@ def setting() -> Setting:
 def test_it_is_decided_by_what_is_there(setting: Setting) -> None:
     """Feature by feature: the one that is left says which class it is, or that two are as probable."""
     X = np.array([[8.0, np.nan, np.nan], [np.nan, np.nan, 8.0], [np.nan, 0.0, np.nan], [np.nan, 8.0, np.nan]])
-    gaps = gaps_of(setting.space, X)
+    gaps = missing_of(setting.space, X)
     rows = complete_rows(setting.view, whiten(setting.space, X), gaps, np.random.default_rng(0))
     _, found = setting.step(rows, 9, gaps)
     first, second, unknown = found.probabilities.T
@@ -80,7 +82,7 @@ def test_it_is_decided_by_what_is_there(setting: Setting) -> None:
 
 def test_without_its_gaps_the_same_row_is_surer_than_it_may_be(setting: Setting) -> None:
     X = np.tile([np.nan, 8.0, np.nan], (30, 1))
-    gaps = gaps_of(setting.space, X)
+    gaps = missing_of(setting.space, X)
     rows = complete_rows(setting.view, whiten(setting.space, X), gaps, np.random.default_rng(0))
     second = setting.step(rows, 9)[1].probabilities[:, 1]
     assert ((second < 0.05) | (second > 0.95)).mean() > 0.9, "taken as if it had been there, what was drawn decides"
@@ -91,20 +93,22 @@ def test_without_its_gaps_the_same_row_is_surer_than_it_may_be(setting: Setting)
 def test_seats_are_those_of_the_terms_without_what_is_missing(setting: Setting) -> None:
     """One row alone, no sweeps: equation (10) with marginal densities, by the plain sum over all terms."""
     X = np.array([[np.nan, 7.0, 1.0]])
-    gaps = gaps_of(setting.space, X)
+    gaps = missing_of(setting.space, X)
     row = whiten(setting.space, X)
     rng, settings = np.random.default_rng([5, 1]), sampler.Settings(sweeps=0, window=0)
     state = setting.state
     _, found = sampler.step(setting.known, setting.frozen, state, row, rng, settings, gaps)
     product, first = products(homogeneous(row)), setting.view.first
-    weight = np.exp(weights_of(opened(setting.view, gaps, 0), product, np.empty((0, 1), np.int64)))[:, 0]
+    weight = np.exp(weights_of(with_open_directions(setting.view, gaps, 0), product, np.empty((0, 1), np.int64)))[
+        :, 0
+    ]
     expected = np.array([weight[a:b].sum() for a, b in itertools.pairwise(first)]) / weight.sum()
     assert found.probabilities[0] == pytest.approx(expected, abs=1e-9)
 
 
 def test_one_shift_for_all_densities_of_a_row(setting: Setting) -> None:
     X = np.array([[np.nan, 7.0, 1.0], [1.0, np.nan, np.nan], [0.0, 0.0, 0.0]])
-    gaps, rows = gaps_of(setting.space, X), homogeneous(whiten(setting.space, X))
+    gaps, rows = missing_of(setting.space, X), homogeneous(whiten(setting.space, X))
     log_density, _, log_new = log_densities(setting.known, setting.frozen, rows)
     found, fresh, after = open_densities(setting.frozen, setting.view, gaps, rows, log_density, log_new)
     assert gaps.pattern[2] == NOTHING
@@ -120,7 +124,7 @@ def test_one_shift_for_all_densities_of_a_row(setting: Setting) -> None:
 
 def test_what_is_drawn_comes_from_where_the_rest_lies(setting: Setting) -> None:
     X = np.tile([np.nan, 8.0, np.nan], (400, 1))
-    gaps, rows = gaps_of(setting.space, X), whiten(setting.space, X)
+    gaps, rows = missing_of(setting.space, X), whiten(setting.space, X)
     drawn = complete_rows(setting.view, rows, gaps, np.random.default_rng(0)) @ setting.space.backward
     drawn += setting.space.center
     assert drawn[:, 1] == pytest.approx(np.full(400, 8.0), abs=1e-9)

@@ -9,8 +9,8 @@ from tests.doors.model import (
     Densities,
     Known,
     Settings,
-    Space,
     StreamState,
+    Whitening,
     densities,
     homogeneous,
     log_class_densities,
@@ -52,7 +52,7 @@ def check_predictions(known: Known, frozen: Densities, state: StreamState, rows:
     """The visit of a guest who does not stay, and the one pass over all terms that says the same."""
     predicted = library.immediate(known, frozen, state, rows)
     check_probabilities(predicted)
-    unmoved = Space(np.zeros(2), np.zeros(2), np.eye(2), np.eye(2), np.zeros(2, bool), 0.0)
+    unmoved = Whitening(np.zeros(2), np.zeros(2), np.eye(2), np.eye(2), np.zeros(2, bool), 0.0)
     glance = look(rows, view(known, frozen, state, unmoved))
     check_probabilities(glance)
     np.testing.assert_allclose(glance, predicted, rtol=0.0, atol=1e-9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import fill_groups, filling
+from tests.doors.model import fill_groups, imputation
 
 MIXING = np.array([[1.0, 0.8, 0.0], [0.0, 0.6, 0.5], [0.0, 0.0, 0.9]])
 
@@ -61,7 +61,7 @@ def test_rows_and_features_of_which_everything_is_missing() -> None:
 def test_too_wide_a_table_is_filled_with_the_means_of_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     X, group = classes(90)
     missing = holes(X, 0.1)
-    monkeypatch.setattr(filling, "MOST_WORK", 0.0)
+    monkeypatch.setattr(imputation, "MOST_WORK", 0.0)
     filled = fill_groups(missing, group, seed=0)
     i, a = np.argwhere(np.isnan(missing))[0]
     assert filled[i, a] == pytest.approx(np.nanmean(missing[group == group[i], a]))

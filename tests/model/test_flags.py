@@ -7,13 +7,13 @@ import pytest
 
 from tests.doors.model import (
     MOST_STEPS,
-    NO_FLAGS,
+    NO_BINARY_FEATURES,
     OTHER,
-    Flags,
-    Space,
+    BinaryFeatures,
+    Whitening,
     each_flag,
     exact_covers,
-    find_flags,
+    find_binary_features,
     fit_mixed,
     numeric,
     origins,
@@ -39,7 +39,7 @@ def table(seed: int = 0) -> np.ndarray:
     return np.column_stack([np.eye(3)[kind], 5.0 * flag + 1.0, 2.0 - flag, number, np.full(N, 4.0), np.eye(4)[other]])
 
 
-def groups(flags: Flags) -> set[tuple[frozenset[int], int]]:
+def groups(flags: BinaryFeatures) -> set[tuple[frozenset[int], int]]:
     return {(frozenset(members.tolist()), len(low)) for members, low, _ in each_flag(flags)}
 
 
@@ -47,7 +47,7 @@ EXPECTED = {(frozenset(c), size) for c, size in (((0, 1, 2), 3), ((3, 4), 2), ((
 
 
 def test_what_is_found() -> None:
-    assert groups(find_flags(table(), numbers_only(11))) == EXPECTED
+    assert groups(find_binary_features(table(), numbers_only(11))) == EXPECTED
 
 
 @pytest.mark.parametrize("factor", [1e-9, 7.0, 1e9])
@@ -56,7 +56,7 @@ def test_units_do_not_matter(factor: float, shift: float) -> None:
     X = table()
     scale = np.where(np.arange(11) % 2, factor, 1.0)
     move = np.where(np.arange(11) == 6, 0.0, shift * scale)
-    flags, other = find_flags(X, numbers_only(11)), find_flags(X * scale + move, numbers_only(11))
+    flags, other = find_binary_features(X, numbers_only(11)), find_binary_features(X * scale + move, numbers_only(11))
     assert groups(other) == EXPECTED
     new = np.random.default_rng(1).permuted(X, axis=0)  # rows that training had not
     np.testing.assert_array_equal(read(flags, new), read(other, new * scale + move))
@@ -64,13 +64,13 @@ def test_units_do_not_matter(factor: float, shift: float) -> None:
 
 def test_order_of_columns_does_not_matter() -> None:
     order = np.random.default_rng(2).permutation(11)
-    found = groups(find_flags(table()[:, order], numbers_only(11)))
+    found = groups(find_binary_features(table()[:, order], numbers_only(11)))
     assert {(frozenset(order[list(own)].tolist()), size) for own, size in found} == EXPECTED
 
 
 def test_a_column_that_is_there_twice_belongs_to_its_category() -> None:
     X = table()
-    found = groups(find_flags(np.column_stack([X, X[:, 1], -X[:, 3]]), numbers_only(13)))
+    found = groups(find_binary_features(np.column_stack([X, X[:, 1], -X[:, 3]]), numbers_only(13)))
     assert (frozenset({0, 1, 2, 11}), 3) in found
     assert (frozenset({3, 4, 12}), 2) in found
 
@@ -80,21 +80,24 @@ def test_numbers_stay_numbers() -> None:
     real = rng.normal(size=(N, 4))
     rare = np.where(np.arange(N) == 7, 1.5, 0.0)  # its second value was there once
     three = rng.integers(3, size=N).astype(float)
-    assert find_flags(np.column_stack([real, rare, three, np.full(N, 2.0)]), numbers_only(7)) is NO_FLAGS
-    assert find_flags(table()[:19], numbers_only(11)) is NO_FLAGS, "of few rows"
-    assert find_flags(np.zeros((0, 3)), numbers_only(3)) is NO_FLAGS
-    assert find_flags(np.full((N, 2), np.nan), numbers_only(2)) is NO_FLAGS
+    assert (
+        find_binary_features(np.column_stack([real, rare, three, np.full(N, 2.0)]), numbers_only(7))
+        is NO_BINARY_FEATURES
+    )
+    assert find_binary_features(table()[:19], numbers_only(11)) is NO_BINARY_FEATURES, "of few rows"
+    assert find_binary_features(np.zeros((0, 3)), numbers_only(3)) is NO_BINARY_FEATURES
+    assert find_binary_features(np.full((N, 2), np.nan), numbers_only(2)) is NO_BINARY_FEATURES
 
 
 def test_a_category_that_is_given_is_no_flag_and_makes_constants_categories() -> None:
     X = np.column_stack([np.arange(N) % 2, np.full(N, 3.0), np.linspace(0, 1, N)])
-    assert groups(find_flags(X, np.array([4, 0, 0]))) == {(frozenset({1}), 1)}
+    assert groups(find_binary_features(X, np.array([4, 0, 0]))) == {(frozenset({1}), 1)}
 
 
 def test_missing_numbers_hide_no_flag() -> None:
     X = table()
     X[5, 3] = np.nan
-    assert {(frozenset({3}), 2), (frozenset({4}), 2)} <= groups(find_flags(X, numbers_only(11)))
+    assert {(frozenset({3}), 2), (frozenset({4}), 2)} <= groups(find_binary_features(X, numbers_only(11)))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -116,12 +119,12 @@ def test_a_search_that_takes_too_long_finds_nothing() -> None:
     assert exact_covers(pairs) == []
 
 
-def of_column(flags: Flags, column: int) -> int:
+def of_column(flags: BinaryFeatures, column: int) -> int:
     """Find the category that a column belongs to."""
     return next(number for number, (members, _, _) in enumerate(each_flag(flags)) if column in members)
 
 
-def read(flags: Flags, X: np.ndarray) -> np.ndarray:
+def read(flags: BinaryFeatures, X: np.ndarray) -> np.ndarray:
     """Places of rows within each category."""
     out = np.empty((len(X), len(flags.sizes)), np.int64)
     sizes = flags.sizes + 2
@@ -131,7 +134,7 @@ def read(flags: Flags, X: np.ndarray) -> np.ndarray:
 
 
 def test_what_a_row_says_against_the_slow_way() -> None:
-    flags, rng = find_flags(table(), numbers_only(11)), np.random.default_rng(4)
+    flags, rng = find_binary_features(table(), numbers_only(11)), np.random.default_rng(4)
     X = rng.permuted(np.vstack([table(seed) for seed in range(5)]), axis=0)
     X[rng.random(X.shape) < 0.2] = np.nan
     X[rng.random(X.shape) < 0.1] += 0.5
@@ -148,7 +151,7 @@ def test_what_a_row_says_against_the_slow_way() -> None:
 
 
 def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
-    flags = find_flags(table(), numbers_only(11))
+    flags = find_binary_features(table(), numbers_only(11))
     row = np.array([1.0, 0.0, 0.0, 6.0, 1.0, 0.3, 4.0, 1.0, 0.0, 0.0, 0.0])
     known = read(flags, row[None])
     assert read(flags, (row * (1.0 + 1e-9))[None]).tolist() == known.tolist()
@@ -161,11 +164,11 @@ def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
     assert read(flags, both[None])[0, of_column(flags, 0)] == 4, "two of a block are set: a new value"
 
 
-def space_of(X: np.ndarray, group: np.ndarray) -> Space:
-    flags = find_flags(X, numbers_only(X.shape[1]))
+def space_of(X: np.ndarray, group: np.ndarray) -> Whitening:
+    flags = find_binary_features(X, numbers_only(X.shape[1]))
     places = numbers_only(X.shape[1])
     places[flags.members] = -1
-    return fit_mixed(X, group, places, flags=flags)
+    return fit_mixed(X, group, places, binary_features=flags)
 
 
 def test_the_coordinates_are_those_of_the_numbers_alone() -> None:
@@ -178,7 +181,7 @@ def test_the_coordinates_are_those_of_the_numbers_alone() -> None:
 
 
 def test_flags_are_named_by_what_is_set() -> None:
-    told = texts_of(find_flags(table(), numbers_only(11)), [f"x{at}" for at in range(11)])
+    told = texts_of(find_binary_features(table(), numbers_only(11)), [f"x{at}" for at in range(11)])
     assert {name: sorted(values) for name, values in told} == {
         "x0 and 2 more": ["x0", "x1", "x2"],
         "x3": ["1", "6"],
@@ -196,17 +199,17 @@ def test_the_way_to_a_model_with_other_flags() -> None:
     later[1::2, 4] = np.linspace(0.0, 1.0, N // 2)  # the second flag is a number by now, the first has three values
     new = space_of(later, group)
     names = list("abcdefghijk")
-    found = origins(old.flags, names, new.flags, names, 0)
+    found = origins(old.binary_features, names, new.binary_features, names, 0)
     for column in (0, 6, 7):
-        assert found[of_column(new.flags, column)].category == of_column(old.flags, column)
-    assert found[of_column(new.flags, 6)].numbers.tolist() == [OTHER]
+        assert found[of_column(new.binary_features, column)].category == of_column(old.binary_features, column)
+    assert found[of_column(new.binary_features, 6)].numbers.tolist() == [OTHER]
     way = passage(old, new, range(11), found)
     rows = way.of(whiten(old, X))
     own = whiten(new, X)
     np.testing.assert_array_equal(rows[:, :3], own[:, :3])
     assert len(way.missing) == new.forward.shape[1]
-    back = passage(new, old, range(11), origins(new.flags, names, old.flags, names, 0))
-    flag = of_column(old.flags, 3)
+    back = passage(new, old, range(11), origins(new.binary_features, names, old.binary_features, names, 0))
+    flag = of_column(old.binary_features, 3)
     assert (back.columns < 0).tolist() == [number == flag for number in range(4)]
     first = old.places[:flag].sum()
     np.testing.assert_array_equal(back.of(whiten(new, later))[:, flag], first)  # it is missing

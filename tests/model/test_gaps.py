@@ -9,7 +9,7 @@ from scipy import stats
 from tests.doors.model import (
     Location,
     empty_dishes,
-    fit_space,
+    fit_whitening,
     homogeneous,
     log_predictive,
     make_prior,
@@ -105,10 +105,10 @@ def test_completed_rows_are_draws_of_the_conditional() -> None:
 def test_directions_are_those_of_the_missing_features_in_any_units() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 3)) * [1e-9, 1.0, 1e9]
-    space = fit_space(X, np.arange(60) % 2)
+    space = fit_whitening(X, np.arange(60) % 2)
     holes = X[:2].copy()
     holes[0, [0, 2]] = np.nan
-    found = missing.gaps_of(space, holes)
+    found = missing.missing_of(space, holes)
     assert found.pattern.tolist() == [0, missing.NOTHING]
     assert found.rank.tolist() == [2]
     other = X[:1] + rng.normal(size=(1, 3)) * [1e-9, 0.0, 1e9]

@@ -27,9 +27,9 @@ from tests.doors.model import (
     ALPHA,
     GAMMA,
     STREAM_ALPHA,
-    Sitting,
+    SamplerState,
     log_prior_predictives,
-    no_gaps,
+    nothing_missing,
     redish_tables,
     refill,
     visit,
@@ -167,7 +167,7 @@ def test_training_sweep_leaves_the_joint_distribution_of_categories_alone(groups
     for sweep in range(sweeps):
         log_new, weights = log_prior_predictives(guests.rows, prior), np.empty(len(franchise.menu) + 1)
         state = guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights
-        sitting = Sitting(*state, no_gaps(0, 0))
+        sitting = SamplerState(*state, nothing_missing(0, 0))
         for i in range(n):
             visit(rng, i, sitting)
         redish_tables(rng, 0, sitting)

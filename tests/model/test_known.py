@@ -72,7 +72,7 @@ def test_subclass_densities_are_the_predictives():
 def test_one_matrix_product_is_the_multivariate_t():
     known, blocks, base = make_known(d=4, sizes=[(12,), (20,), (6,)])
     x = points(4)
-    sums, best = log_sums(densities(known).terms, products(homogeneous(x)), np.empty((0, len(x)), np.int64))
+    sums, best = log_sums(densities(known).student_terms, products(homogeneous(x)), np.empty((0, len(x)), np.int64))
     found = sums[:-1].T - densities(known).log_weight.max(axis=0)
     assert (best[:-1] == np.arange(len(blocks))[:, None]).all()
     for k, block in enumerate(blocks):
@@ -139,7 +139,7 @@ def test_leave_one_out_takes_the_instance_out_of_everything():
     dish = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
     group = known.seated.argmax(axis=0)[dish]
     position = np.where(np.isin(dish, [2]), -1, dish)  # subclass 2 (one of 20) was dropped
-    holding = library.Holding(known.dishes, frozen.log_weight, known.seated, known.size, known.alpha, known.prior)
+    holding = library.ClassFields(known.dishes, frozen.log_weight, known.seated, known.size, known.alpha, known.prior)
     found = library.leave_one_out(homogeneous(rows), group, position, holding)
     kept = [k for k in range(len(blocks)) if np.isfinite(frozen.log_weight[:, k]).any()]
     for i in range(len(rows)):
@@ -161,7 +161,7 @@ def test_leave_one_out_of_a_class_of_one_is_nothing():
     rows = np.concatenate(blocks)
     dish = np.array([0, 1, 1, 1, 1, 1])
     frozen = densities(known)
-    holding = library.Holding(known.dishes, frozen.log_weight, known.seated, known.size, 2.5, known.prior)
+    holding = library.ClassFields(known.dishes, frozen.log_weight, known.seated, known.size, 2.5, known.prior)
     found = library.leave_one_out(homogeneous(rows), dish, dish, holding)
     assert found[0, 0] == -np.inf
     assert np.isfinite(found[0, 1])

@@ -22,8 +22,8 @@ from tests.doors.model import (
     log_predictive,
     log_predictives,
     log_prior_predictives,
-    make_company,
-    no_gaps,
+    make_proposal,
+    nothing_missing,
     redish_tables,
     split_or_merge,
     visit,
@@ -53,7 +53,9 @@ def remember(rows: np.ndarray, dishes: Dishes, prior: Prior) -> library.Likeliho
     guests, franchise = Guests(rows, nobody, np.zeros(n), nobody), empty_franchise(1, len(dishes.size), 0, 1.0, 1.0)
     log_new, weights = log_prior_predictives(rows, prior), np.empty(len(dishes.size) + 1)
     return library.remember(
-        library.Sitting(guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights, no_gaps(0, 0))
+        library.SamplerState(
+            guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights, nothing_missing(0, 0)
+        )
     )
 
 
@@ -77,8 +79,8 @@ def test_of_a_dish_that_is_held_though_it_is_empty_the_forms_are_those_of_the_pr
     franchise.held[1] = 1.0
     nobody, dishes = np.full(7, CLOSED), fill(prior, [rows[:2, :-1], rows[:0, :-1]])
     guests, log_new = Guests(rows, nobody, np.zeros(7), nobody), log_prior_predictives(rows, prior)
-    nothing, weights, gaps = np.empty((7, 0)), np.empty(3), no_gaps(0, 0)
-    sitting = library.Sitting(guests, franchise, dishes, prior, nothing, log_new, False, weights, gaps)
+    nothing, weights, gaps = np.empty((7, 0)), np.empty(3), nothing_missing(0, 0)
+    sitting = library.SamplerState(guests, franchise, dishes, prior, nothing, log_new, False, weights, gaps)
     remembered = library.remember(sitting)
     expected = np.einsum("na,ab,nb->n", rows, dishes.inverse[1], rows)
     np.testing.assert_allclose(remembered.form[1], expected, rtol=1e-12)
@@ -144,7 +146,7 @@ def test_weights_after_visits_redishing_splits_and_merges(kind, seed):
     sitting = problem.sitting()
     f.gamma[0] = 5.0  # subclasses come and go, their slots are used again
     remembered = library.remember(sitting)
-    company = make_company(sitting)
+    company = make_proposal(sitting)
     rng = np.random.default_rng(seed)
     for _ in range(15):
         for i in range(14):

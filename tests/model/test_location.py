@@ -19,9 +19,9 @@ from stream_osr.model.student_t import (
     Location,
     fit_location,
     log_new_densities,
-    share_in_company,
+    share_among_neighbours,
 )
-from stream_osr.model.whitening import fit_space
+from stream_osr.model.whitening import fit_whitening
 from tests.doors.model import training as library
 from tests.model.problems import make_base
 from tests.model.test_training import labelled
@@ -98,7 +98,7 @@ def test_what_lies_far_is_new_by_the_location():
     location = fit_location(rows, group)
     prior = make_base(2)[0]
     training = library.train(
-        rows, group, fit_space(rows, group), prior, np.random.default_rng(7), sweeps=2, location=location
+        rows, group, fit_whitening(rows, group), prior, np.random.default_rng(7), sweeps=2, location=location
     )
     known, _ = library.summarize(training, 0.01)
     asked = homogeneous(np.array([[50.0, 0.0], [0.0, 0.0]]))
@@ -123,10 +123,10 @@ def test_who_is_in_company_is_told_from_densities() -> None:
             dishes = dishes_with(x[others], np.arange(len(others)), len(others), prior)
             better += log_predictives(x[[i]], dishes, prior).max() > new[i]
             asked += 1
-    share = share_in_company(x, group, prior, location)
+    share = share_among_neighbours(x, group, prior, location)
     assert 0.0 < share < 1.0
     assert share == better / asked
-    assert share_in_company(x, group, prior, CONJUGATE) == 1.0
+    assert share_among_neighbours(x, group, prior, CONJUGATE) == 1.0
 
 
 def test_in_many_dimensions_a_new_class_is_not_as_many_subclasses_as_instances() -> None:

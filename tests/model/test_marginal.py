@@ -10,6 +10,7 @@ from tests.doors.model import (
     Location,
     Prior,
     Statistics,
+    add_statistics,
     empty_dishes,
     homogeneous,
     log_marginals,
@@ -18,7 +19,6 @@ from tests.doors.model import (
     log_prior_predictives,
     log_ratios_together,
     make_prior,
-    pour,
     refill,
     split_test,
     statistics_of,
@@ -75,16 +75,16 @@ def test_poured_together_and_out_again(prior: Prior, measure: BaseMeasure):
     whole = empty_dishes(1, prior)
     refill(whole, np.zeros(42, np.int64), homogeneous(np.concatenate([blocks[2], blocks[3]])), prior)
     poured = Dishes(*(v.copy() for v in dishes))
-    pour(poured, 2, statistics_of(dishes, np.array([3])), prior)
+    add_statistics(poured, 2, statistics_of(dishes, np.array([3])), prior)
     rows = homogeneous(np.random.default_rng(1).normal(size=(9, 3)))
     assert poured.size[2] == 42
     np.testing.assert_allclose(log_predictives(rows, poured, prior)[:, 2], log_predictives(rows, whole, prior)[:, 0])
     np.testing.assert_allclose(poured.constant[2], whole.constant[0])
-    pour(poured, 2, statistics_of(dishes, np.array([3])), prior, sign=-1)
+    add_statistics(poured, 2, statistics_of(dishes, np.array([3])), prior, sign=-1)
     np.testing.assert_allclose(log_predictives(rows, poured, prior), log_predictives(rows, dishes, prior), rtol=1e-9)
-    pour(poured, 2, statistics_of(poured, np.array([2])), prior, sign=-1)
+    add_statistics(poured, 2, statistics_of(poured, np.array([2])), prior, sign=-1)
     assert poured.size[2] == 0
-    pour(poured, 2, statistics_of(dishes, np.array([1])), prior)  # whatever an empty slot holds
+    add_statistics(poured, 2, statistics_of(dishes, np.array([1])), prior)  # whatever an empty slot holds
     found = log_predictives(rows, poured, prior)
     np.testing.assert_allclose(found[:, 2], found[:, 1])
 

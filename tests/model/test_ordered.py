@@ -15,7 +15,7 @@ from tests.doors.model import (
     Known,
     Process,
     Residuals,
-    Tracked,
+    TrackedLocations,
     densities,
     homogeneous,
     log_densities,
@@ -54,8 +54,8 @@ def came(residuals: Residuals, seed: int = 2) -> Came:
 
 
 def slow_prediction(
-    process: Process, residuals: Residuals, tracked: Tracked, given: Came, least: np.ndarray
-) -> tuple[np.ndarray, Tracked, int]:
+    process: Process, residuals: Residuals, tracked: TrackedLocations, given: Came, least: np.ndarray
+) -> tuple[np.ndarray, TrackedLocations, int]:
     """Filter each class and direction by itself; the gains, the states, and how many instances moved one."""
     mean, variance, gains, moved = tracked.mean.copy(), tracked.variance.copy(), [], 0
     for i in range(len(given.rows)):
@@ -81,13 +81,13 @@ def slow_prediction(
                 gain = variance[own, a] / (variance[own, a] + process.noise[a])
                 mean[own, a] += gain * (z[a] - mean[own, a])
                 variance[own, a] -= gain * variance[own, a]
-    return np.array(gains), Tracked(mean, variance), moved
+    return np.array(gains), TrackedLocations(mean, variance), moved
 
 
 def test_the_prediction_is_that_of_a_slow_filter(process, residuals):
     given, least = came(residuals), np.full(CLASSES, -4.5)
-    begin = Tracked(np.full((CLASSES, D), 0.2), np.full((CLASSES, D), 0.1))
-    copy = Tracked(begin.mean.copy(), begin.variance.copy())
+    begin = TrackedLocations(np.full((CLASSES, D), 0.2), np.full((CLASSES, D), 0.1))
+    copy = TrackedLocations(begin.mean.copy(), begin.variance.copy())
     gain, tracked = predict_in_order(process, residuals, begin, given, least)
     expected, states, moved = slow_prediction(process, residuals, begin, given, least)
     assert 0.3 * N < moved < 0.9 * given.complete.sum()
@@ -124,7 +124,7 @@ REJECTED = {
 def test_instances_that_are_not_accepted_move_no_state(reason, process, residuals):
     log_new, complete, least = REJECTED[reason]
     given = came(residuals)._replace(log_new=log_new, complete=complete)
-    begin = Tracked(np.full((CLASSES, D), 1.5), np.zeros((CLASSES, D)))
+    begin = TrackedLocations(np.full((CLASSES, D), 1.5), np.zeros((CLASSES, D)))
     gain, tracked = predict_in_order(process, residuals, begin, given, least)
     forgotten = process.step**N
     np.testing.assert_allclose(tracked.mean, 1.5 * np.tile(forgotten, (CLASSES, 1)), rtol=1e-9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import REACH, bounded_scatter, fit_space, outline, whiten
+from tests.doors.model import REACH, bounded_scatter, fit_whitening, outline, whiten
 
 
 def unbiased(scatter):
@@ -57,7 +57,7 @@ def test_an_accident_leaves_the_space_and_the_broad_term_as_they_were():
     spoilt = X.copy()
     spoilt[7, 2] = 5e3
     for rows in (X, spoilt):
-        z = whiten(fit_space(rows, group), rows)
+        z = whiten(fit_whitening(rows, group), rows)
         np.testing.assert_allclose(np.median(np.abs(z), axis=0), 0.6745, atol=0.06)  # of a standard normal
         for j in range(2):
             np.testing.assert_allclose(np.diag(outline(z[group == j]).factor), 1.0, atol=0.1)

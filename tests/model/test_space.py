@@ -32,7 +32,7 @@ def pooled(X, group):
 
 def test_pooled_within_class_covariance_is_whitened_to_the_identity():
     X, group = classes()
-    space = library.fit_space(X, group)
+    space = library.fit_whitening(X, group)
     z = library.whiten(space, X)
     ridge = np.diag(library.RIDGE * X.var(axis=0))
     np.testing.assert_allclose(space.forward.T @ (pooled(X, group) + ridge) @ space.forward, np.eye(4), atol=1e-9)
@@ -46,7 +46,7 @@ def test_base_measure_in_raw_units():
     # in whitened coordinates mu0 = 0 and Psi0 = nu * scale * I; in raw ones mu0 = mean and Psi0 = nu * scale * W
     X, group = classes()
     nu, scale, beta, d = 7.0, 0.3, 0.5, 4
-    space = library.fit_space(X, group)
+    space = library.fit_whitening(X, group)
     W = pooled(X, group) + np.diag(library.RIDGE * X.var(axis=0))
     law = stats.multivariate_t(X.mean(axis=0), nu * scale * W * (beta + 1) / (beta * (nu - d + 1)), nu - d + 1)
     rows = homogeneous(library.whiten(space, X[:9]))
@@ -57,7 +57,7 @@ def test_base_measure_in_raw_units():
 
 def test_round_trip():
     X, group = classes()
-    space = library.fit_space(X, group)
+    space = library.fit_whitening(X, group)
     np.testing.assert_allclose(library.unwhiten(space, library.whiten(space, X)), X, rtol=1e-9)
     np.testing.assert_allclose(space.forward @ space.backward, np.eye(4), atol=1e-9)
     assert not space.constant.any()
@@ -77,8 +77,8 @@ def test_distances_do_not_depend_on_the_units(seed, shift, stretch):
     X = rng.normal(size=(70, 3)) * [1.0, 2.0, 3.0] + group[:, None]
     mixing = np.diag(stretch) @ (np.eye(3) + 0.2 * rng.uniform(-1, 1, size=(3, 3)))
     moved = X @ mixing + shift
-    plain = library.whiten(library.fit_space(X, group), X)
-    other = library.whiten(library.fit_space(moved, group), moved)
+    plain = library.whiten(library.fit_whitening(X, group), X)
+    other = library.whiten(library.fit_whitening(moved, group), moved)
     np.testing.assert_allclose(
         np.linalg.norm(plain - plain[0], axis=1), np.linalg.norm(other - other[0], axis=1), rtol=1e-3, atol=1e-6
     )
@@ -87,7 +87,7 @@ def test_distances_do_not_depend_on_the_units(seed, shift, stretch):
 def test_missing_values_are_the_training_mean():
     X, group = classes()
     X[3, 1] = X[7, 1] = np.nan
-    space = library.fit_space(X, group)
+    space = library.fit_whitening(X, group)
     np.testing.assert_allclose(space.fill, np.nanmean(X, axis=0))
     full = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
     np.testing.assert_allclose(library.whiten(space, X), library.whiten(space, full), rtol=1e-12)
@@ -98,7 +98,7 @@ def test_missing_values_are_the_training_mean():
 def test_feature_that_never_varied_gets_a_spread_of_its_own_size():
     X, group = classes()
     X = np.column_stack([X, np.full(len(X), 50.0), np.zeros(len(X))])
-    space = library.fit_space(X, group)
+    space = library.fit_whitening(X, group)
     assert space.constant.tolist() == [False] * 4 + [True] * 2
     z = library.whiten(space, X)
     assert np.isfinite(z).all()
@@ -112,12 +112,12 @@ def test_feature_that_never_varied_gets_a_spread_of_its_own_size():
         moved[0, feature] = X[0, feature] * (1 + 1e-12)
         assert np.linalg.norm(library.whiten(space, moved) - z[:1]) < 1e-6
     np.testing.assert_allclose(
-        library.whiten(space, X)[:, :4], library.whiten(library.fit_space(X[:, :4], group), X[:, :4]), rtol=1e-6
+        library.whiten(space, X)[:, :4], library.whiten(library.fit_whitening(X[:, :4], group), X[:, :4]), rtol=1e-6
     )
 
 
 def test_data_that_are_all_equal_work():
-    space = library.fit_space(np.full((6, 2), 3.0), np.arange(6) % 2)
+    space = library.fit_whitening(np.full((6, 2), 3.0), np.arange(6) % 2)
     z = library.whiten(space, np.array([[3.0, 3.0], [6.0, 3.0]]))
     np.testing.assert_allclose(z[0], 0.0, atol=1e-12)
     assert 1.0 < np.linalg.norm(z[1]) < 20.0
@@ -126,7 +126,7 @@ def test_data_that_are_all_equal_work():
 def test_singular_data_work():
     X, group = classes()
     X = np.column_stack([X, X[:, 0] + X[:, 1], 2.0 * X[:, 2]])
-    space = library.fit_space(X, group)
+    space = library.fit_whitening(X, group)
     z = library.whiten(space, X)
     assert np.isfinite(z).all()
     np.testing.assert_allclose(library.unwhiten(space, z), X, rtol=1e-5)
@@ -135,7 +135,7 @@ def test_singular_data_work():
 def test_few_instances_shrink_the_covariance_towards_the_variances():
     X, group = classes(sizes=(3, 3), p=4)
     X = X[:6]
-    space = library.fit_space(X, group)
+    space = library.fit_whitening(X, group)
     freedom, d = 4, 4
     share = 1 - freedom / (2 * d)
     expected = (1 - share) * pooled(X, group) + np.diag((share + library.RIDGE) * X.var(axis=0))
@@ -144,14 +144,14 @@ def test_few_instances_shrink_the_covariance_towards_the_variances():
 
 def test_one_instance_a_class_works():
     X = np.array([[0.0, 1.0], [2.0, 5.0], [1.0, -3.0]])
-    z = library.whiten(library.fit_space(X, np.arange(3)), X)
+    z = library.whiten(library.fit_whitening(X, np.arange(3)), X)
     assert np.isfinite(z).all()
 
 
 @pytest.mark.parametrize("components", [1, 2, 3])
 def test_principal_components(components):
     X, group = classes(scales=(1.0, 5.0, 2.0, 3.0))
-    space = library.fit_space(X, group, pca_components=components)
+    space = library.fit_whitening(X, group, pca_components=components)
     z = library.whiten(space, X)
     assert z.shape == (len(X), components)
     np.testing.assert_allclose(pooled(z, group), np.eye(components), atol=1e-3)
@@ -169,22 +169,22 @@ def test_principal_components_by_share_of_variance():
     shares = np.cumsum(values) / values.sum()
     for count in (1, 2, 3):
         wanted = float((shares[count - 1] + ([0.0, *shares][count - 1])) / 2)
-        assert library.whiten(library.fit_space(X, group, pca_variance=wanted), X).shape[1] == count
+        assert library.whiten(library.fit_whitening(X, group, pca_variance=wanted), X).shape[1] == count
 
 
 def test_impossible_principal_components_are_refused():
     X, group = classes()
     with pytest.raises(InvalidParameter, match="give one"):
-        library.fit_space(X, group, pca_components=2, pca_variance=0.9)
+        library.fit_whitening(X, group, pca_components=2, pca_variance=0.9)
     with pytest.raises(InvalidParameter, match="span only 4"):
-        library.fit_space(X, group, pca_components=5)
+        library.fit_whitening(X, group, pca_components=5)
     with pytest.raises(InvalidParameter, match="all equal"):
-        library.fit_space(np.ones((5, 2)), np.arange(5) % 2, pca_components=1)
+        library.fit_whitening(np.ones((5, 2)), np.arange(5) % 2, pca_components=1)
 
 
 def test_rows_beyond_the_horizon_are_drawn_in_along_their_ray():
     X, group = classes()
-    space = library.fit_space(X, group)
+    space = library.fit_whitening(X, group)
     direction = np.array([[0.3, -0.5, 0.7, 0.2]])
     for length in (10.0, 1e3, 1e5, 1e12, 1e150):
         z = library.whiten(space, library.unwhiten(space, length * direction))
@@ -195,7 +195,7 @@ def test_rows_beyond_the_horizon_are_drawn_in_along_their_ray():
 
 def test_scale_in_raw_units():
     X, group = classes()
-    space = library.fit_space(X, group)
+    space = library.fit_whitening(X, group)
     z = library.whiten(space, X)
     found = library.bent_scale(space, np.cov(z, rowvar=False))
     np.testing.assert_allclose(found, X.std(axis=0, ddof=1), rtol=1e-8)

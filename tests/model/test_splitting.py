@@ -13,13 +13,13 @@ import pytest
 from tests.doors.model import (
     CLOSED,
     Guests,
-    Sitting,
+    SamplerState,
     empty_dishes,
     empty_franchise,
     homogeneous,
     join,
     log_prior_predictives,
-    no_gaps,
+    nothing_missing,
 )
 from tests.doors.model import splitting as company_of
 from tests.doors.model import splitting as library
@@ -99,7 +99,7 @@ def test_ratio_is_target_times_proposals(seating):
     problem = stream_problem(ROWS, seating, nu=3.0)
     guests, franchise, sitting = problem.guests, problem.franchise, problem.sitting()
     rng = np.random.default_rng(0)
-    company = company_of.make_company(sitting)
+    company = company_of.make_proposal(sitting)
     tried = 0
     for anchor in range(4):
         dish = int(franchise.table_dish[guests.table[anchor]])
@@ -112,7 +112,7 @@ def test_ratio_is_target_times_proposals(seating):
             members = np.sort(np.append(order[inside], anchor))
             count = company_of.gather(anchor, dish, CLOSED, sitting, company)
             assert company.guest[:count].tolist() == others
-            company.inside[:count] = np.isin(others, members)
+            company.members[:count] = np.isin(others, members)
             together, log_q, log_block = company_of.allocate(rng, anchor, dish, count, True, sitting, company)
             assert together == len(members)
             found_members = np.empty(together, np.int64)
@@ -143,7 +143,7 @@ def test_ratio_of_a_merge_is_that_of_the_split_it_undoes(seed):
     guests, franchise, sitting = problem.guests, problem.franchise, problem.sitting()
     rng = np.random.default_rng(seed)
     members, into, anchor = np.array([0, 1, 3]), 0, 1
-    company = company_of.make_company(sitting)
+    company = company_of.make_proposal(sitting)
     count = company_of.gather(anchor, into, 2, sitting, company)
     inside = guests.table[company.guest[:count]] == 2
     _, log_q, log_block = company_of.allocate(rng, anchor, into, count, True, sitting, company)
@@ -152,7 +152,7 @@ def test_ratio_of_a_merge_is_that_of_the_split_it_undoes(seed):
     library.dissolve(members, places, into, sitting)
     assert (franchise.table_dish[guests.table] == into).all()
     assert company_of.gather(anchor, into, CLOSED, sitting, company) == count
-    company.inside[:count] = inside
+    company.members[:count] = inside
     _, log_q, log_block = company_of.allocate(rng, anchor, into, count, True, sitting, company)
     log_seats, _ = library.log_seat_norms(rng, members, into, CLOSED, guests, franchise)
     back = library.log_odds(members, into, log_block, log_q, log_seats, sitting)
@@ -169,7 +169,7 @@ def test_books_agree_with_a_recount_after_splits_and_merges(fading):
         f, sitting = problem.franchise, problem.sitting()
         trained = f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
         rng = np.random.default_rng(seed)
-        company = company_of.make_company(sitting)
+        company = company_of.make_proposal(sitting)
         for _ in range(60):
             dishes = len(set(f.table_dish[f.table_dish >= 2].tolist()))
             accepted = library.split_or_merge(rng, sitting, company)
@@ -220,7 +220,7 @@ def test_group_within_reach_of_a_known_class_is_found_together(known):
     assert min(together) > 20
 
 
-def row_of_guests(where: list[float]) -> Sitting:
+def row_of_guests(where: list[float]) -> SamplerState:
     """Guests of one dimension at one table of one known class."""
     rows = homogeneous(np.array(where)[:, None])
     prior, _ = make_base(1)
@@ -230,18 +230,26 @@ def row_of_guests(where: list[float]) -> Sitting:
     for _ in where:
         join(franchise, 0, 0, 0, 1.0)
     log_frozen, log_new = np.full((len(where), 1), -1.0), log_prior_predictives(rows, prior)
-    return Sitting(
-        guests, franchise, empty_dishes(19, prior), prior, log_frozen, log_new, False, np.empty(21), no_gaps(0, 0)
+    return SamplerState(
+        guests,
+        franchise,
+        empty_dishes(19, prior),
+        prior,
+        log_frozen,
+        log_new,
+        False,
+        np.empty(21),
+        nothing_missing(0, 0),
     )
 
 
 def test_offers_end_when_too_many_in_a_row_have_stayed():
     where = [0.0, *np.linspace(1.0, 2.0, 30)]
     sitting = row_of_guests(where)
-    guests, company = sitting.guests, company_of.make_company(sitting)
+    guests, company = sitting.guests, company_of.make_proposal(sitting)
     count = company_of.gather(0, 0, CLOSED, sitting, company)
     assert count == 30
-    company.inside[:count] = False
+    company.members[:count] = False
     together, log_q, _ = company_of.allocate(np.random.default_rng(0), 0, 0, count, True, sitting, company)
     assert together == 1
     offered = np.isinf(company.distance[:count])
@@ -256,9 +264,9 @@ def test_offers_end_when_too_many_in_a_row_have_stayed():
 
 def test_a_member_behind_those_who_stay_could_not_have_been_offered():
     sitting = row_of_guests([0.0, *np.linspace(1.0, 2.0, 12)])
-    company = company_of.make_company(sitting)
+    company = company_of.make_proposal(sitting)
     for position, expected in ((company_of.PATIENCE - 1, 2), (company_of.PATIENCE, 1)):
         count = company_of.gather(0, 0, CLOSED, sitting, company)
-        company.inside[:count] = np.arange(count) == position
+        company.members[:count] = np.arange(count) == position
         together, _, _ = company_of.allocate(np.random.default_rng(0), 0, 0, count, True, sitting, company)
         assert together == expected

@@ -14,11 +14,11 @@ from tests.doors.model import (
     NARROWEST,
     PASSES,
     SIZES,
-    Around,
+    Alternatives,
     Background,
-    Strangers,
+    UnassignedRows,
     find_group,
-    noise_of,
+    noise_model_of,
 )
 from tests.model.problems import fill, make_base
 from tests.oracles import strangers as oracle
@@ -52,10 +52,10 @@ def case(rng: np.random.Generator) -> tuple[Any, ...]:
         ids=np.array(list(emerging), np.int64),
         franchise=SimpleNamespace(alpha=np.array([ALPHA])),
     )
-    around: Any = Around(
-        SimpleNamespace(prior=prior, location=CONJUGATE, dishes=fill(prior, known)), state, noise_of(background)
+    around: Any = Alternatives(
+        SimpleNamespace(prior=prior, location=CONJUGATE, dishes=fill(prior, known)), state, noise_model_of(background)
     )
-    return Strangers(seqs, rows, seat), arrived, around, told, world
+    return UnassignedRows(seqs, rows, seat), arrived, around, told, world
 
 
 def test_finds_what_is_found_group_by_group() -> None:

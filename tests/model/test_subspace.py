@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import MOST, fit_space, follow, make_plan, passage, subspace, unwhiten, whiten
+from tests.doors.model import MOST, fit_whitening, follow, make_plan, passage, subspace, unwhiten, whiten
 from tests.oracles.apart import areas
 
 
@@ -24,14 +24,14 @@ def test_classes_that_are_left_out_are_told_apart_as_one_at_a_time_would(each, m
         part[rng.permutation(np.flatnonzero(group == j))] = (
             np.arange(each) + rng.integers(subspace.FOLDS)
         ) % subspace.FOLDS
-    found = subspace.told_apart(rows, group, [1, 3, 8])
+    found = subspace.recall_left_out(rows, group, [1, 3, 8])
     np.testing.assert_allclose(found, areas(rows, group, part, [1, 3, 8]), rtol=1e-12)
 
 
 def test_one_class_or_one_instance_of_each_cannot_be_left_out():
     rows, group = classes()
-    assert subspace.told_apart(rows, np.zeros(len(rows), int), [1, 2]).shape == (2, 0)
-    assert subspace.told_apart(rows[::20], group[::20], [1, 2]).shape == (2, 0)
+    assert subspace.recall_left_out(rows, np.zeros(len(rows), int), [1, 2]).shape == (2, 0)
+    assert subspace.recall_left_out(rows[::20], group[::20], [1, 2]).shape == (2, 0)
     assert make_plan(rows[::20], group[::20]).rank == 5
 
 
@@ -41,7 +41,7 @@ def test_where_nothing_is_too_much_each_feature_stays_a_direction_of_its_own():
     assert plan.everything
     assert not plan.partial
     np.testing.assert_array_equal(follow(plan, X).basis, np.eye(4))
-    for found, expected in zip(fit_space(X, group, plan=plan), fit_space(X, group), strict=True):
+    for found, expected in zip(fit_whitening(X, group, plan=plan), fit_whitening(X, group), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
@@ -64,7 +64,7 @@ def test_a_gain_within_the_noise_of_leaving_classes_out_drops_no_directions(monk
     for of_each in ([0.02, -0.03, 0.09, 0.0, -0.01], [0.02, 0.0, 0.09, 0.0, 0.0], [0.02, 0.03, -0.01, 0.03, 0.03]):
         gain = np.array([of_each] * len(subspace._numbers(30, 20)))
         gain[-1] = 0.0
-        monkeypatch.setattr(subspace, "told_apart", lambda *_, gain=gain: 0.9 + gain)
+        monkeypatch.setattr(subspace, "recall_left_out", lambda *_, gain=gain: 0.9 + gain)
         kept.append((make_plan(X, group).rank, make_plan(X[::5], group[::5]).rank))
     assert kept == [(30, 25), (25, 25), (25, 25)]
 
@@ -86,7 +86,7 @@ def test_usual_values_share_a_coordinate_and_copies_are_left_out():
     assert plan.originals.tolist() == [1, 4]
     directions = follow(plan, wide)
     np.testing.assert_allclose(directions.back @ directions.basis, np.eye(plan.rank + 1), atol=1e-12)
-    space = fit_space(wide, group, plan=plan)
+    space = fit_whitening(wide, group, plan=plan)
     assert space.forward.shape == (9, 5)
     back = unwhiten(space, whiten(space, wide))
     np.testing.assert_allclose(back[:, [0, 1, 2, 3, 7]], wide[:, [0, 1, 2, 3, 7]], atol=1e-8)
@@ -118,8 +118,8 @@ def test_units_of_heavy_tails_are_larger():
 
 def test_what_the_earlier_coordinates_left_out_is_as_wide_as_the_known_classes():
     X, group = classes(p=6, each=40)
-    small = fit_space(X, group, pca_components=3)
-    new = fit_space(X, group)
+    small = fit_whitening(X, group, pca_components=3)
+    new = fit_whitening(X, group)
     way = passage(small, new, list(range(6)))
     assert way.matrix.shape == (3, 6)
     np.testing.assert_allclose(np.linalg.eigvalsh(way.missing)[:3], 0.0, atol=1e-6)

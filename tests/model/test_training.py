@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.doors.model import (
     CLOSED,
     densities,
-    fit_space,
+    fit_whitening,
     homogeneous,
     log_class_densities,
     log_prior_predictives,
@@ -132,7 +132,7 @@ def test_running_out_of_slots_changes_nothing(monkeypatch):
 def test_separate_classes_stay_separate_subclasses():
     prior, _ = make_base(2, nu=6.0, psi=3.0, beta=0.05)
     rows, group = labelled(sizes=(40, 30), spread=12.0, parts=2)
-    space = fit_space(rows, group)
+    space = fit_whitening(rows, group)
     z = whiten(space, rows)
     training = library.train(z, group, space, prior, np.random.default_rng(6), sweeps=15)
     dish = library.dish_of_guests(training.seating)
@@ -145,7 +145,7 @@ def test_separate_classes_stay_separate_subclasses():
 def test_progress_is_reported_and_no_sweep_is_lost():
     prior, _ = make_base(2)
     rows, group = labelled()
-    space = fit_space(rows, group)
+    space = fit_whitening(rows, group)
     done: list[int] = []
     library.train(rows, group, space, prior, np.random.default_rng(0), sweeps=3, progress=done.append)
     assert done == [1, 2, 3]
@@ -154,10 +154,10 @@ def test_progress_is_reported_and_no_sweep_is_lost():
 def test_no_sweeps_leave_the_first_seating():
     prior, _ = make_base(2)
     rows, group = labelled()
-    space = fit_space(rows, group)
+    space = fit_whitening(rows, group)
     training = library.train(rows, group, space, prior, np.random.default_rng(0), sweeps=0)
     np.testing.assert_array_equal(library.dish_of_guests(training.seating), group)
-    np.testing.assert_array_equal(training.space.forward, space.forward)
+    np.testing.assert_array_equal(training.whitening.forward, space.forward)
 
 
 def summary_problem(epsilon):
@@ -169,7 +169,7 @@ def summary_problem(epsilon):
     group = np.repeat([0, 0, 1], sizes)
     dish = np.repeat([0, 1, 2], sizes)
     seating = library.seat_by_groups(homogeneous(rows), group, dish, prior, True)
-    training = library.Training(fit_space(rows, group), prior, seating)
+    training = library.Training(fit_whitening(rows, group), prior, seating)
     return (*library.summarize(training, epsilon), rows, group, dish, base)
 
 
@@ -213,6 +213,6 @@ def test_class_of_one_has_finite_ranks():
     prior, _ = make_base(2)
     rows = np.array([[0.0, 0.0], [5.0, 5.0], [5.5, 5.0]])
     group = np.array([0, 1, 1])
-    training = library.train(rows, group, fit_space(rows, group), prior, np.random.default_rng(0), sweeps=2)
+    training = library.train(rows, group, fit_whitening(rows, group), prior, np.random.default_rng(0), sweeps=2)
     known, _ = library.summarize(training, 0.01)
     assert np.isfinite(known.ranks).all()

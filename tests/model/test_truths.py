@@ -23,7 +23,7 @@ from tests.doors.model import (
     Prior,
     Settings,
     densities,
-    fit_space,
+    fit_whitening,
     homogeneous,
     log_class_densities,
     log_missing,
@@ -112,7 +112,7 @@ def told(training: library.Training, drawn: np.ndarray, rows: np.ndarray) -> dic
 def test_training_with_a_drawn_base_measure_ends_in_the_posterior():
     d, rng = 2, np.random.default_rng(31)
     grid, group = thinned(d), np.array(GROUPS)
-    space, start = fit_space(rng.normal(size=(6, d)), group), make_base(d)[0]
+    space, start = fit_whitening(rng.normal(size=(6, d)), group), make_base(d)[0]
     true, drawn = [], []
     for _ in range(600):
         a, p, b = (int(rng.integers(size)) for size in (len(grid.nu), grid.psi.shape[1], len(grid.beta)))
@@ -139,7 +139,7 @@ def mixed_prior(start: Prior, concentration: np.ndarray, d: int) -> tuple[Prior,
 @pytest.mark.statistical
 def test_training_with_drawn_concentrations_of_categories_ends_in_the_posterior():
     d, rng, group = 1, np.random.default_rng(32), np.array(GROUPS)
-    space, start = fit_space(rng.normal(size=(6, d)), group), make_base(d, "categories", nu=6.0)[0]
+    space, start = fit_whitening(rng.normal(size=(6, d)), group), make_base(d, "categories", nu=6.0)[0]
     first, _ = mixed_prior(start, np.ones(2), d)
     true, drawn = [], []
     for _ in range(600):
@@ -170,7 +170,9 @@ def stream_past(d: int) -> Past:
     rows = centres[dish] + rng.normal(scale=0.5, size=(len(dish), d))
     prior, base = make_base(d, nu=d + 5.0, psi=2.0)
     seating = library.seat_by_groups(homogeneous(rows), group, dish, prior, True)
-    known, _ = library.summarize(library.Training(fit_space(rows, group), prior, seating), 0.2, broad=True)
+    known, _ = library.summarize(
+        library.Training(fit_whitening(rows, group), prior, seating), 0.2, background_components=True
+    )
     assert known.dishes.size.tolist() == [8, 4, 10, 5]
     known = known._replace(gamma=3.0)  # small, so that a new table often serves what is on the menu
     frozen = densities(known)
@@ -213,7 +215,9 @@ def test_steps_beside_known_classes_with_broad_terms_end_in_the_posterior(d, tru
         truth = draw_batch(past, n, rng)
         points = homogeneous(truth.rows)
         whole = log_class_densities(known, frozen, points)[0]
-        broad = np.column_stack([log_student_t(points, shape) for shape in known.broad if shape is not None])
+        broad = np.column_stack(
+            [log_student_t(points, shape) for shape in known.background_components if shape is not None]
+        )
         share = np.exp(log_missing(frozen.log_weight) + broad - whole)  # of the broad term in each density
         asked = np.column_stack([np.ones(n), np.tanh(truth.rows[:, 0] / 4.0), share])
         state = past.state

@@ -126,7 +126,7 @@ def draw_known(past: Past, j: int, rng: np.random.Generator) -> np.ndarray:
     k = draw_one(rng, [*shares, 1.0 - sum(shares)])
     if k < len(shares):
         return draw_next(past.base, past.known_rows[k], rng)
-    shape = past.known.broad[j]
+    shape = past.known.background_components[j]
     assert shape is not None
     normal = np.linalg.solve(shape.factor, rng.standard_normal(len(shape.mean)))
     return np.asarray(shape.mean + normal * np.sqrt(shape.freedom / rng.chisquare(shape.freedom)))

@@ -7,16 +7,16 @@ from functools import reduce
 from math import exp2
 from operator import add
 
-from tests.doors.discovery import Changes, Member, Moment, Subclass
+from tests.doors.discovery import LifecycleChanges, Moment, SubclassHistory, SubclassMember
 
 
 def observe(
-    lives: Mapping[int, Subclass],
-    arrivals: Sequence[tuple[int, Member]],
-    moves: Sequence[tuple[int, int, Member]],
+    lives: Mapping[int, SubclassHistory],
+    arrivals: Sequence[tuple[int, SubclassMember]],
+    moves: Sequence[tuple[int, int, SubclassMember]],
     sizes: Mapping[int, int],
     served: Collection[int],
-) -> tuple[dict[int, Subclass], Changes]:
+) -> tuple[dict[int, SubclassHistory], LifecycleChanges]:
     """Follow one micro-batch: arrivals (subclass, member), moves (from, to, member), sizes of those on the menu."""
     lives = dict(lives)
     for was, _, member in moves:
@@ -48,13 +48,13 @@ def observe(
         lives[key] = lives[key]._replace(emerged=True, dormant=False, announced_size=size)
     for key in dormant:
         lives[key] = lives[key]._replace(dormant=True, recent=())
-    return lives, Changes(tuple(emerged), tuple(grew), tuple(dormant), tuple(recurred))
+    return lives, LifecycleChanges(tuple(emerged), tuple(grew), tuple(dormant), tuple(recurred))
 
 
-def _taken_in(life: Subclass | None, came: Sequence[tuple[Member, bool]]) -> Subclass:
+def _taken_in(life: SubclassHistory | None, came: Sequence[tuple[SubclassMember, bool]]) -> SubclassHistory:
     moments = [member.moment for member, _ in came]
     earliest, latest = min(moments, key=_position), max(moments, key=_position)
-    life = life or Subclass(earliest, earliest)
+    life = life or SubclassHistory(earliest, earliest)
     last = max(life.last, latest, key=_position)
     ages = [last.seq - member.moment.seq for member, arrived in came if arrived]
     gone = last.seq - life.last.seq
@@ -77,7 +77,7 @@ def _added(values: Iterable[float]) -> float:
     return reduce(add, values, 0.0)
 
 
-def _are_new(life: Subclass, count: int, within: int) -> bool:
+def _are_new(life: SubclassHistory, count: int, within: int) -> bool:
     latest = life.recent[-count:]
     return (
         len(latest) == count

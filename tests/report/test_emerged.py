@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from stream_osr.errors import ConnectorError
-from tests.doors.page import from_decisions, from_events, from_model, read_decisions, told_by_sums, with_truth
+from tests.doors.page import counts_of_sums, from_decisions, from_events, from_model, read_decisions, with_truth
 from tests.report.conftest import EVIL_FEATURES, NEW
 
 
@@ -68,10 +68,10 @@ SUM = {"type": "EventsSummed", "counts": {"SubclassEmerged": 2, "SubclassGrew": 
 
 
 def test_what_is_summed_up_is_counted_and_its_subclasses_are_named():
-    counts, emerged = told_by_sums([{"type": "SubclassGrew"}, SUM, {**SUM, "emerged": [5]}])
+    counts, emerged = counts_of_sums([{"type": "SubclassGrew"}, SUM, {**SUM, "emerged": [5]}])
     assert counts == {"SubclassEmerged": 4, "SubclassGrew": 6}
     assert emerged == {4, 5, 9}
     assert from_events([SUM]) == {}
     for broken in ({**SUM, "counts": [1]}, {**SUM, "emerged": None}, {"type": "EventsSummed"}):
         with pytest.raises(ConnectorError, match="event 2 "):
-            told_by_sums([SUM, broken])
+            counts_of_sums([SUM, broken])

@@ -14,7 +14,7 @@ from stream_osr import Decision, OpenSetRecognizer
 from stream_osr.config import grouped, parameters
 from stream_osr.features import Features
 from stream_osr.model.whitening import whiten
-from stream_osr.stream import Arrived, close_batch, open_stream
+from stream_osr.stream import BufferedInstance, close_batch, open_stream
 from stream_osr.trained import TrainedModel, train_model
 
 OURS = "stream-osr"
@@ -67,10 +67,10 @@ class Stream(Method):
         chosen = parameters(**self.arguments, batch_size=batch_size)
         stream = open_stream(self.trained, chosen)
         decisions: list[Decision] = []
-        rows = whiten(self.trained.space, np.array([self.trained.in_order(self.trained.features, x) for x in X]))
+        rows = whiten(self.trained.whitening, np.array([self.trained.in_order(self.trained.features, x) for x in X]))
         for begin in range(0, len(rows), chosen.batch_size):
             arrived = [
-                Arrived(row, None, key)
+                BufferedInstance(row, None, key)
                 for key, row in enumerate(rows[begin : begin + chosen.batch_size], start=begin)
             ]
             stream, batch = close_batch(self.trained, stream, arrived, [], chosen)
@@ -155,9 +155,11 @@ def compile_kernels() -> None:
     known = group < 2
     trained = train_model(Features(range(2)), X[known], group[known], (0, 1), parameters(), sweeps=2)
     stream = open_stream(trained, parameters())
-    rows = whiten(trained.space, X)
+    rows = whiten(trained.whitening, X)
     for part in np.array_split(rows, 5):
-        stream, _ = close_batch(trained, stream, [Arrived(row, None, None) for row in part], [], parameters())
+        stream, _ = close_batch(
+            trained, stream, [BufferedInstance(row, None, None) for row in part], [], parameters()
+        )
 
 
 ENTRIES = {

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 import stream_osr
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.cli import commands, demo, fit, inspect, report, run, service, warmup, watch
-from stream_osr_connectors.terminal import Terminal, guard
+from stream_osr_connectors.terminal import Terminal, protect_terminal
 
 
 class _Commands(TyperGroup):
@@ -51,7 +51,7 @@ _OF_PATHS = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR)
 
 def main() -> None:
     """Run the command line; errors are a line, and the exit code tells."""
-    guard()
+    protect_terminal()
     try:
         app()
     except StreamOSRError as error:

@@ -14,7 +14,7 @@ import typer
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.limits import MOST_DIGITS
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 from stream_osr_connectors.cli.service import OF_SERVICE
 from stream_osr_connectors.terminal import Terminal
 from stream_osr_connectors.values import DecodeError, label_of_text
@@ -91,7 +91,7 @@ def undo(
     Example: stream-osr undo --checkpoint decisions.jsonl.checkpoint
     """
     if checkpoint is not None and stream is not None:
-        raise InvalidParameter(f"undo {shown(stream)} with --checkpoint: files are one stream; leave it out")
+        raise InvalidParameter(f"undo {brief(stream)} with --checkpoint: files are one stream; leave it out")
     if checkpoint is None and stream is None:
         raise InvalidParameter("undo of what? --checkpoint FILE of a run over files, or TOPIC/PARTITION of a service")
     _ask(context)
@@ -176,7 +176,7 @@ def _ids(text: str | None) -> tuple[int, ...]:
     parts = [] if text is None else [part.strip() for part in text.split(",")]
     for part in parts:
         if not (part.isdecimal() and part.isascii() and len(part) <= MOST_DIGITS):
-            raise InvalidParameter(f"{shown(text)} is no id of a subclass; give one such as 11, or several: 11,12")
+            raise InvalidParameter(f"{brief(text)} is no id of a subclass; give one such as 11, or several: 11,12")
     return tuple(int(part) for part in parts)
 
 
@@ -184,4 +184,4 @@ def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InvalidParameter(f"the key {shown(text)} is not a whole number; leave out --int-key") from None
+        raise InvalidParameter(f"the key {brief(text)} is not a whole number; leave out --int-key") from None

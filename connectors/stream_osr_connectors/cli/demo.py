@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from stream_osr_connectors.cli.demo_files import KEY, LABEL, Files
+from stream_osr_connectors.cli.demo_files import KEY, LABEL, DemoFiles
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer
@@ -38,19 +38,19 @@ def demo(
 
     Example: stream-osr demo --seed 3
     """
-    from stream_osr_connectors.cli import demo_summary
+    from stream_osr_connectors.cli import demo_result
     from stream_osr_connectors.terminal import Terminal
 
-    out, files = Terminal(), Files.within(output)
+    out, files = Terminal(), DemoFiles.within(output)
     training, stream = split(seed)
     files.write(training, stream)
     labels = [segment.label for segment in stream]
-    demo_summary.introduce(out, KNOWN, NEW, len(training), labels)
+    demo_result.introduce(out, KNOWN, NEW, len(training), labels)
     model = make_recognizer(seed=seed)
     decide(model, files, len(training), len(stream), out)
-    found = demo_summary.read(files.decisions, files.events, labels, KNOWN)
-    demo_summary.tell(out, found, model, NEW)
-    demo_summary.what_next(out, found, model, files)
+    found = demo_result.read(files.decisions, files.events, labels, KNOWN)
+    demo_result.tell(out, found, model, NEW)
+    demo_result.what_next(out, found, model, files)
 
 
 def split(seed: int, known: Sequence[str] = KNOWN, new: Sequence[str] = NEW) -> tuple[list[Segment], list[Segment]]:
@@ -87,10 +87,10 @@ def make_recognizer(**arguments: Any) -> OpenSetRecognizer:
     return OpenSetRecognizer(**{"batch_size": 64, **arguments})
 
 
-def decide(model: OpenSetRecognizer, files: Files, n_training: int, n_stream: int, out: Terminal) -> None:
+def decide(model: OpenSetRecognizer, files: DemoFiles, n_training: int, n_stream: int, out: Terminal) -> None:
     """Train on the labelled table and decide the stream, in the loop of ``stream-osr run``."""
-    from stream_osr_connectors.cli import demo_summary
-    from stream_osr_connectors.cli.messages import progress_bar
+    from stream_osr_connectors.cli import demo_result
+    from stream_osr_connectors.cli.stream_summary import progress_bar
     from stream_osr_connectors.files import Record, open_sink, open_source
     from stream_osr_connectors.files.file_run import FileRun, Sinks
     from stream_osr_connectors.terminal import Terminal
@@ -104,7 +104,7 @@ def decide(model: OpenSetRecognizer, files: Files, n_training: int, n_stream: in
                 bar.advance(task)
         report = model.freeze()
         bar.remove_task(task)
-        demo_summary.trained(out, report)
+        demo_result.trained(out, report)
         task = bar.add_task("streaming", total=n_stream)
         with (
             open_source(files.stream, key=KEY) as source,

@@ -16,7 +16,7 @@ Labelled: TypeAlias = tuple[Mapping[str, float], str]
 """Features of an instance, and its label."""
 
 
-class Files(NamedTuple):
+class DemoFiles(NamedTuple):
     """Files that the demonstration leaves in its folder, as ``fit`` and ``run`` would."""
 
     labelled: Path
@@ -28,7 +28,7 @@ class Files(NamedTuple):
     checkpoint: Path
 
     @classmethod
-    def within(cls, folder: Path) -> Files:
+    def within(cls, folder: Path) -> DemoFiles:
         """Name them."""
         decisions = folder / "decisions.jsonl"
         return cls(

@@ -17,12 +17,12 @@ import typer
 
 from stream_osr.errors import ConnectorError
 from stream_osr.limits import MOST_DIGITS
-from stream_osr_connectors.cli import messages, options
+from stream_osr_connectors.cli import options, stream_summary
 from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
 from stream_osr_connectors.files.columns import SET_ASIDE
 from stream_osr_connectors.files.key_check import find_key
 from stream_osr_connectors.files.locking import sole_writer
-from stream_osr_connectors.files.opening import is_folder, is_standard, may_be_regular, why
+from stream_osr_connectors.files.open_file import is_folder, is_standard, may_be_regular, why
 from stream_osr_connectors.files.rejected_record import raw_of, row_of
 from stream_osr_connectors.terminal import Terminal
 from stream_osr_connectors.values import DecodeError, LabelType
@@ -133,8 +133,8 @@ def fit(given: FitOptions) -> None:
         if given.errors is not None:
             opened = open_sink(given.errors, csv_safe=given.csv_safe is not False, private=True, columns=SET_ASIDE)
             dead = stack.enter_context(opened)
-        bar = stack.enter_context(messages.progress_bar(console, total=False))
-        intake = Intake(model, counts, dead, messages.complainer(console), reasons)
+        bar = stack.enter_context(stream_summary.progress_bar(console, total=False))
+        intake = Intake(model, counts, dead, stream_summary.complainer(console), reasons)
         task = bar.add_task("reading", total=None)
         for record in source:
             counts["read"] += 1
@@ -232,7 +232,7 @@ def _refuse_lost_classes(file: str, found: Survey, labels: Counter[Any], model: 
         )
 
 
-def _refuse_key(file: str, said: str, format: Any, **known: Any) -> None:
+def _refuse_key(file: str, message: str, format: Any, **known: Any) -> None:
     """Refuse a column that names the instances as a feature: by it, no instance of the stream is like these.
 
     Raises
@@ -245,7 +245,7 @@ def _refuse_key(file: str, said: str, format: Any, **known: Any) -> None:
         free = known[found.option.strip("-")] is None
         meant = f"did you mean {found.option} {found.name}? If not, name" if free else "name"
         raise ConnectorError(
-            f"column {found.name!r} of {said} looks like no feature ({found.why}), and would spoil the model: "
+            f"column {found.name!r} of {message} looks like no feature ({found.why}), and would spoil the model: "
             f"{meant} the features by --features, or say --yes to train with it all the same"
         )
 

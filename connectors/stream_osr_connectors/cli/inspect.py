@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from stream_osr.showing import counted
-from stream_osr_connectors.cli import messages
+from stream_osr.printable_text import counted
+from stream_osr_connectors.cli import stream_summary
 from stream_osr_connectors.terminal import Terminal
 
 
@@ -37,10 +37,10 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
     if counters:
         out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
     out.say(f"fingerprint {trained.fingerprint}")
-    out.say(*messages.account(recognizer))
+    out.say(*stream_summary.account(recognizer))
     if run is None:
         out.say(f"next: stream-osr run --model {quote(str(model))} --input FILE --output decisions.jsonl")
         return
-    out.say(*messages.set_aside(run.totals["set_aside"], run.reasons, "`run --errors FILE` keeps them"))
-    if (command := messages.naming(recognizer, model)) is not None:
+    out.say(*stream_summary.set_aside(run.totals["set_aside"], run.reasons, "`run --errors FILE` keeps them"))
+    if (command := stream_summary.naming(recognizer, model)) is not None:
         out.say(command)

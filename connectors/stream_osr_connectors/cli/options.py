@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.files.opening import is_folder
+from stream_osr_connectors.files.open_file import is_folder
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.cli import messages
+from stream_osr_connectors.cli import stream_summary
 from stream_osr_connectors.terminal import Terminal
 
 
@@ -71,7 +71,7 @@ def report(
     for path, option in looked_at:
         if path is not None:
             without = f"rows of {option} were taken in the order of the decisions"
-            messages.suggest_key(console, path, format, [label], without)
+            stream_summary.suggest_key(console, path, format, [label], without)
             break
     size = output.stat().st_size / 1e6
     console.say(f"report written to {output} ({size:.1f} MB); open it in a browser")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from stream_osr.errors import ConnectorError, StreamOSRError
-from stream_osr.showing import counted
-from stream_osr_connectors.cli import messages, options
+from stream_osr.printable_text import counted
+from stream_osr_connectors.cli import options, stream_summary
 from stream_osr_connectors.files import Sink, Source, open_sink, open_source
 from stream_osr_connectors.files.locking import sole_writer
-from stream_osr_connectors.files.opening import is_piped
+from stream_osr_connectors.files.open_file import is_piped
 from stream_osr_connectors.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -125,14 +125,14 @@ def run(given: RunOptions) -> None:
         files = _assemble(stack, console, given, recognizer, started)
         if given.key is None and started is None:
             known = [given.time, given.label, *map(str, recognizer.trained.names)]
-            messages.suggest_key(console, given.input, given.format, known, "the decisions will have no key")
-        bar = stack.enter_context(messages.progress_bar(console, total=False))
+            stream_summary.suggest_key(console, given.input, given.format, known, "the decisions will have no key")
+        bar = stack.enter_context(stream_summary.progress_bar(console, total=False))
         task = bar.add_task("deciding", total=None)
         files.stop, files.progress = halted, lambda read: bar.update(task, completed=read)
         totals = files.run()
     _tell(console, totals, recognizer)
     where = f"kept in {given.errors}" if given.errors is not None else "--errors FILE keeps them"
-    console.say(*messages.set_aside(totals["set_aside"], files.reasons, where))
+    console.say(*stream_summary.set_aside(totals["set_aside"], files.reasons, where))
     if checkpoint is not None and not halted():
         console.say(f"next, to look at it: stream-osr inspect {quote(str(checkpoint))}")
     if 0 < totals["read"] == totals["set_aside"]:
@@ -166,7 +166,10 @@ def _assemble(
         check_outputs(started, given.outputs)
     sinks = _open_sinks(stack, source, given)
     rest: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": given.checkpoint_every, "reading": reading}
-    rest |= {"complain": messages.complainer(console), "tell": lambda *of: console.say(messages.came_of(*of))}
+    rest |= {
+        "complain": stream_summary.complainer(console),
+        "tell": lambda *of: console.say(stream_summary.came_of(*of)),
+    }
     if started is not None and checkpoint is not None:
         with sole_writer(checkpoint):
             files = FileRun.go_on(started, source, sinks, **rest)
@@ -210,7 +213,7 @@ def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecogniz
         console.say(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:
         console.say(f"{counted(missing, 'missing value')}: what else there was of their instances decided")
-    console.say(*messages.account(recognizer))
+    console.say(*stream_summary.account(recognizer))
     console.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
 
 
@@ -270,7 +273,7 @@ def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) ->
         if name not in SETTABLE:
             raise ConnectorError(_as_begun(f"{_option(name)} {value:g}", f"{_option(name)} {begun[name]}"))
     for name, was in (started.reading or {}).items():
-        asked, read = _said(name, reading.get(name)), _said(name, was)
+        asked, read = _column_text(name, reading.get(name)), _column_text(name, was)
         if asked != read:
             raise ConnectorError(_as_begun(asked, read))
     for position in started.sinks if csv_safe is not None else ():
@@ -325,14 +328,14 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _said(name: str, value: Any) -> str:
+def _column_text(name: str, value: Any) -> str:
     """Say what names columns, or that nothing does."""
     names = ",".join(value) if isinstance(value, list | tuple) else value
     return f"no {_option(name)}" if value is None else f"{_option(name)} {names}"
 
 
-def _as_begun(asked: str, begun: str) -> str:
+def _as_begun(given: str, begun: str) -> str:
     return (
-        f"{asked} with --resume: the run was begun with {begun}, and that holds for the whole of it; "
+        f"{given} with --resume: the run was begun with {begun}, and that holds for the whole of it; "
         "resume as it was, or begin anew without --resume"
     )

@@ -66,7 +66,7 @@ def watch(given: WatchOptions) -> None:
     if (given.decisions is None) == (given.config is None):
         raise InvalidParameter("name the decisions of a run, or --config of a Kafka service: one of the two")
     try:
-        from stream_osr_connectors.page.live import hosting
+        from stream_osr_connectors.page.live import page_host
         from stream_osr_connectors.page.live.access import is_local, read_tokens
         from stream_osr_connectors.page.live.examples import Images
     except ModuleNotFoundError as error:
@@ -76,7 +76,7 @@ def watch(given: WatchOptions) -> None:
     if given.tokens is not None and not given.allow_commands:
         raise InvalidParameter("--tokens says who may act, and nobody may: add --allow-commands")
     images = None if given.image is None else Images(given.image)
-    listening = hosting.listen(given.host, given.port)
+    listening = page_host.listen(given.host, given.port)
     try:
         parts = _of_service(given) if given.decisions is None else _of_files(given, given.decisions)
     except BaseException:
@@ -94,13 +94,13 @@ def watch(given: WatchOptions) -> None:
     def ready(address: str) -> None:
         Terminal().say(f"{address} shows {parts[0].name}{said}; Ctrl-C ends it")
 
-    hosting.serve(listening, *parts, tokens=known, images=images, names=given.name or (), ready=ready)
+    page_host.serve(listening, *parts, tokens=known, images=images, names=given.name or (), ready=ready)
 
 
 def _of_files(given: WatchOptions, decisions: Path) -> tuple[Any, Any, Any]:
-    from stream_osr_connectors.page.live.acts import FileActs
     from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
     from stream_osr_connectors.page.live.feeds import FileFeed, InputRows
+    from stream_osr_connectors.page.live.file_commands import FileActs
 
     beside = decisions.with_name("events.jsonl")
     events = beside if given.events is None and beside.exists() else given.events

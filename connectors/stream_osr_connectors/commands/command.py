@@ -11,7 +11,7 @@ from stream_osr import OpenSetRecognizer, limits
 from stream_osr.config import Label
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidParameter, InvalidSubclass, NothingToUndo
 from stream_osr.labels import as_known, clean_label
-from stream_osr.showing import shown, typed
+from stream_osr.printable_text import brief, typed
 
 from ..values import DecodeError, key_of, label_of_json
 
@@ -266,7 +266,7 @@ def _words(reason: object, by: object) -> tuple[Any, Any]:
 
 def _unheard_of(key: object, model: OpenSetRecognizer) -> str:
     reason = (
-        f"no instance with key {shown(key)} waits for a label: it was never seen, has one already, or is older than "
+        f"no instance with key {brief(key)} waits for a label: it was never seen, has one already, or is older than "
         f"the last {model.value.parameters.label_horizon}"
     )
     if isinstance(key, str) and key.lstrip("-").isdigit() and model.remembers(int(key)):
@@ -298,7 +298,7 @@ def parse_record(value: bytes | None) -> Command:
     except orjson.JSONDecodeError:
         raise DecodeError("it is not JSON") from None
     if not isinstance(parsed, dict):
-        raise DecodeError(f"it holds {shown(parsed)}, not a JSON object")
+        raise DecodeError(f"it holds {brief(parsed)}, not a JSON object")
     command = _parse_fields(parsed)
     try:
         reason, by = _words(parsed.get("reason"), parsed.get("by"))
@@ -318,7 +318,7 @@ def _parse_fields(parsed: Mapping[str, object]) -> Command:
         return Command("label", label=label, key=key)
     partition, subclass = parse_name(parsed["subclass"])
     if not (run is None or isinstance(run, str)):
-        raise DecodeError(f"run is {shown(run)}, not text")
+        raise DecodeError(f"run is {brief(run)}, not text")
     if parsed.get("mute") is True:
         return Command("mute", (subclass,), partition=partition, run=run)
     if label is None:
@@ -341,7 +341,7 @@ def parse_name(name: object, *, whole: bool = True) -> tuple[Partition, int]:
     found = (_WHOLE if whole else _PARTITION).fullmatch(name) if isinstance(name, str) else None
     if found is None:
         form = "topic/partition:id" if whole else "topic/partition"
-        raise DecodeError(f"{shown(name)} is not of the form {form}, with up to {limits.MOST_DIGITS} digits each")
+        raise DecodeError(f"{brief(name)} is not of the form {form}, with up to {limits.MOST_DIGITS} digits each")
     topic, *numbers = found.groups()
     return (topic, int(numbers[0])), int(numbers[-1])
 
@@ -360,13 +360,13 @@ def parse_request(body: object, by: str) -> tuple[list[Command], int | None]:
     'mute 11, 12'
     """
     if not isinstance(body, dict):
-        raise InvalidParameter(f"it holds {shown(body)}, not a JSON object")
+        raise InvalidParameter(f"it holds {brief(body)}, not a JSON object")
     given, n = body.get("subclass"), body.get("n")
     listed = given if isinstance(given, list) else [] if given is None else [given]
     if len(listed) > MOST_ON_PAGE or not all(isinstance(each, str | int) for each in listed):
-        raise InvalidParameter(f"subclass is {shown(given)}; it is an id of the inbox, or a list of them")
+        raise InvalidParameter(f"subclass is {brief(given)}; it is an id of the inbox, or a list of them")
     if not (n is None or type(n) is int):
-        raise InvalidParameter(f"n is {shown(n)}, which it cannot be")
+        raise InvalidParameter(f"n is {brief(n)}, which it cannot be")
     groups: dict[Partition | None, list[int]] = {}
     for name in map(str, listed):
         try:

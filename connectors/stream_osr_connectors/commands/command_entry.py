@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 
 from .command import Command, Partition, Result
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, get_args
 
 from stream_osr.atomic import flush_folder, private
 from stream_osr.errors import ConnectorError, InvalidParameter, StreamOSRError
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 
 from .command import Command, CommandResult, Result
 from .command_entry import CommandEntry, pair_undos

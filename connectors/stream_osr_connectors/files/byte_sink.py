@@ -18,10 +18,10 @@ from contextlib import ExitStack
 from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
-from ..base import Closing, Position
+from ..base import BatchCloser, Position
 from .identity import identity_at, is_identified, why_not
 from .locking import Lock
-from .opening import is_gzip, is_standard, may_be_regular, open_output, why
+from .open_file import is_gzip, is_standard, may_be_regular, open_output, why
 
 logger = logging.getLogger("stream_osr")
 
@@ -29,7 +29,7 @@ _BUFFER = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class DurableSink(Closing, ABC):
+class DurableSink(BatchCloser, ABC):
     """Base of sinks whose records can be cut back to a position; a failure makes one useless until `truncate`."""
 
     name: str

@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 
 from ..values import plain
 from .json_lines import json_text
@@ -106,7 +106,7 @@ def fitted(value: object, kind: Kind, name: str) -> object:
             return value
     words = {"whole": "whole numbers", "number": "numbers", "truth": "true or false", "figures": "numbers by name"}
     raise ConnectorError(
-        f"column {name!r} holds {words[kind]}, and {shown(value)} is none; write JSON Lines, where values may differ"
+        f"column {name!r} holds {words[kind]}, and {brief(value)} is none; write JSON Lines, where values may differ"
     )
 
 

@@ -142,9 +142,9 @@ class CsvSink(ByteSink):
     def _header(self, fields: Mapping[str, None]) -> bytes:
         return self._row([self._cell(name) for name in fields])
 
-    def _row(self, cells: Sequence[str]) -> bytes:
+    def _row(self, texts: Sequence[str]) -> bytes:
         # csv quotes the characters of its line end, so the end must be both of them while it writes
-        line: str = self._writer.writerow(cells)
+        line: str = self._writer.writerow(texts)
         return (line.removesuffix("\r\n") + "\n").encode("utf-8", "backslashreplace")
 
     def _cell(self, value: object) -> str:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar, Unpack
 
 from stream_osr.errors import ConnectorError
+from stream_osr.printable_text import counted
 from stream_osr.reading import TRUTH, Comma
-from stream_osr.showing import counted
 
 from ..base import BadRecord, Position, Record
 from ..values import DecodeError, category, label_of_text, number, seconds
-from .line_source import LineReader, LineSource, Reading, TextLine, raw_text, what_there_is
+from .line_source import LineReader, LineSource, ReadOptions, TextLine, raw_text, what_there_is
 
 _MAX_LINES = 1000
 """How many lines one row may take: bounds what a stray quote can make the reader do again and again."""
@@ -207,7 +207,7 @@ class CsvSource(LineSource):
         delimiter: str = ",",
         safe: bool = False,
         categorical: Collection[str] = (),
-        **reading: Unpack[Reading],
+        **reading: Unpack[ReadOptions],
     ) -> None:
         check_delimiter(delimiter)
         super().__init__(path, **reading)

@@ -110,8 +110,8 @@ class FileRun:
 
     Delivery: with a checkpoint, exactly once across crashes and interruptions for sinks that can be truncated (a run
     goes on by :meth:`go_on`). A record that the source cannot decode, or the recognizer cannot use, or that is unlike
-    those of training (:func:`stream_osr.unlike.check_features`) is set aside with its reason, and the stream goes on;
-    so are the records of a micro-batch that cannot be closed (:mod:`.intake`). The recognizer counts them
+    those of training (:func:`stream_osr.schema_check.check_features`) is set aside with its reason, and the stream
+    goes on; so are the records of a micro-batch that cannot be closed (:mod:`.intake`). The recognizer counts them
     (``counters["refused"]``, ``signals.data_quality``).
 
     Commands to the checkpoint (:mod:`stream_osr_connectors.commands`) are applied between two records, also while the

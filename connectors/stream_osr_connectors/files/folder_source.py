@@ -10,12 +10,12 @@ from typing import Any
 
 from stream_osr.errors import ConnectorError
 
-from ..base import BadRecord, Closing, Position, Record, Source
+from ..base import BadRecord, BatchCloser, Position, Record, Source
 from .csv_source import CsvSource
 from .identity import identity_at
 
 
-class FolderSource(Closing, Iterator[Record | BadRecord]):
+class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
     r"""Records from the files of a folder in the order of their names, a header in each.
 
     All have to be of one format, with the same columns; files whose names begin with a dot or an underscore are left

@@ -15,8 +15,8 @@ from .csv_sink import CsvSink
 from .csv_source import CsvSource
 from .folder_source import FolderSource
 from .json_lines import JsonLinesSink, JsonLinesSource
-from .line_source import Reading
-from .opening import is_folder
+from .line_source import ReadOptions
+from .open_file import is_folder
 from .parquet_sink import ParquetSink
 from .parquet_source import ParquetSource
 
@@ -40,7 +40,7 @@ def open_source(
     format: Format | None = None,
     csv_safe: bool = False,
     categorical: Collection[str] = (),
-    **reading: Unpack[Reading],
+    **reading: Unpack[ReadOptions],
 ) -> Source:
     """Open a file, a folder of files, or standard input, as a source of records.
 

@@ -12,8 +12,8 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.config import Label
 from stream_osr.errors import InvalidInstance, InvalidLabel, NotTrained, StreamOSRError
 from stream_osr.labels import as_known
-from stream_osr.showing import printable
-from stream_osr.unlike import check_features
+from stream_osr.printable_text import printable
+from stream_osr.schema_check import check_features
 
 from ..base import BadRecord, Record, Sink
 from .rejected_record import RejectedRecord, count_kind, raw_of, reason_of, row_of

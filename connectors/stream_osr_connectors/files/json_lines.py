@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 
 from ..base import BadRecord, Record
 from ..values import DecodeError, plain
@@ -78,7 +78,7 @@ def json_text(value: object) -> str:
     try:
         return _encode(plain(value))
     except (TypeError, ValueError) as error:
-        raise ConnectorError(f"cannot write {shown(value)} as JSON: {error}") from None
+        raise ConnectorError(f"cannot write {brief(value)} as JSON: {error}") from None
 
 
 _ARRAY = re.compile(rb"\s*\[\s*(?:\{|$)")
@@ -182,5 +182,5 @@ def _parse(text: str) -> dict[str, object]:
     except ValueError as error:  # a whole number of thousands of digits
         raise DecodeError(f"not usable JSON: {error}") from None
     if not isinstance(value, dict):
-        raise DecodeError(f"the line holds {shown(value)}, not a JSON object of named fields")
+        raise DecodeError(f"the line holds {brief(value)}, not a JSON object of named fields")
     return value

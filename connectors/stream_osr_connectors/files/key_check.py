@@ -15,7 +15,7 @@ from ..values import DecodeError, seconds
 from .csv_source import CsvSource
 from .folder_source import FolderSource
 from .formats import Format, open_source
-from .opening import is_folder, may_be_regular
+from .open_file import is_folder, may_be_regular
 
 LOOKED_AT = 5000
 """Records from the beginning of a file that are looked at."""

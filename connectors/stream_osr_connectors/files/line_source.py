@@ -17,10 +17,10 @@ from typing import NamedTuple, TypedDict, Unpack, get_args
 
 from stream_osr.errors import ConnectorError
 
-from ..base import BadRecord, Closing, Position, Record
+from ..base import BadRecord, BatchCloser, Position, Record
 from ..json_fields import JsonFields
 from ..values import DecodeError, LabelType
-from .opening import UNREADABLE, is_standard, open_input, why
+from .open_file import UNREADABLE, is_standard, open_input, why
 
 logger = logging.getLogger("stream_osr")
 
@@ -283,7 +283,7 @@ def _whole(position: Position, field: str) -> int:
     return value
 
 
-class Fields(TypedDict, total=False):
+class FieldNames(TypedDict, total=False):
     """Fields of a record by their meaning, whatever the format; see `CsvSource` and `JsonLinesSource`."""
 
     key: str | None
@@ -293,14 +293,14 @@ class Fields(TypedDict, total=False):
     label_type: LabelType
 
 
-class Reading(Fields, total=False):
+class ReadOptions(FieldNames, total=False):
     """Options of reading records."""
 
     max_record_bytes: int
     follow: bool
 
 
-def checked_fields(**named: Unpack[Fields]) -> JsonFields:
+def checked_fields(**named: Unpack[FieldNames]) -> JsonFields:
     """Check which fields are to mean what.
 
     Raises
@@ -330,7 +330,7 @@ def what_there_is(name: str, columns: Sequence[str]) -> str:
     return f"its columns are {listed}" + (f"; did you mean {spellings[near[0]]!r}?" if near else "")
 
 
-class LineSource(Closing, Iterator[Record | BadRecord]):
+class LineSource(BatchCloser, Iterator[Record | BadRecord]):
     """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`."""
 
     def __init__(
@@ -339,7 +339,7 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
         *,
         max_record_bytes: int = MAX_RECORD_BYTES,
         follow: bool = False,
-        **named: Unpack[Fields],
+        **named: Unpack[FieldNames],
     ) -> None:
         self._fields = checked_fields(**named)
         if max_record_bytes < 1:
@@ -350,12 +350,12 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
 
     @property
     def resumes(self) -> bool:
-        """Whether what was read can be read again: not of standard input or a pipe."""
+        """True if the input can be read again: not of standard input or a pipe."""
         return self._lines.resumes
 
     @property
     def cuts(self) -> int:
-        """How often a followed file was cut, or replaced, and reading began anew."""
+        """Number of times that a followed file was cut or replaced, and reading began anew."""
         return self._lines.cuts
 
     def while_waiting(self, call: Callable[[], None]) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from stream_osr.atomic import remove_unfinished, why_irreplaceable
 from stream_osr.errors import ConnectorError, InUse
 
-from .opening import why
+from .open_file import why
 
 logger = logging.getLogger("stream_osr")
 

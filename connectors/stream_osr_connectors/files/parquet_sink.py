@@ -17,7 +17,7 @@ from .byte_sink import DurableSink
 from .columns import Kind, fitted, kind_of
 from .identity import identity_at, why_not
 from .locking import Lock
-from .opening import is_standard, why
+from .open_file import is_standard, why
 from .parquet_source import arrow
 
 ROWS_OF_A_GROUP: Final = 8192

@@ -9,12 +9,12 @@ from typing import Any, Unpack
 
 from stream_osr.errors import ConnectorError, MissingExtra
 
-from ..base import BadRecord, Closing, Position, Record
+from ..base import BadRecord, BatchCloser, Position, Record
 from ..values import DecodeError, written
 from .identity import identity_at
 from .json_lines import json_text
-from .line_source import Reading, checked_fields, what_there_is
-from .opening import is_standard, why
+from .line_source import ReadOptions, checked_fields, what_there_is
+from .open_file import is_standard, why
 
 AT_ONCE = 1024
 """Rows that are in memory at once."""
@@ -181,7 +181,7 @@ def _plain(pa: Any, column: Any) -> list[Any]:
     return values
 
 
-class ParquetSource(Closing, Iterator[Record | BadRecord]):
+class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
     """Records from the rows of a Parquet file, which says itself what is a number and what is text.
 
     Every column of numbers, text or booleans that is not the key, the time or the label is a feature; text and
@@ -225,7 +225,7 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
     [(7, {'a': 1.5, 'kind': 'hot'}), (8, {'kind': 'cold'})]
     """
 
-    def __init__(self, path: str | os.PathLike[str], **reading: Unpack[Reading]) -> None:
+    def __init__(self, path: str | os.PathLike[str], **reading: Unpack[ReadOptions]) -> None:
         fields = {name: value for name, value in reading.items() if name not in ("max_record_bytes", "follow")}
         self._fields = checked_fields(**fields)  # type: ignore[arg-type]  # the others are left out
         if reading.get("follow"):
@@ -249,7 +249,7 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
 
     @property
     def whole_keys(self) -> bool:
-        """Whether keys are whole numbers, all of them."""
+        """True if all keys are whole numbers."""
         kind = self._parquet.types.get(self._fields.key or "")
         return kind is not None and bool(arrow().types.is_integer(kind))
 
@@ -293,9 +293,9 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
         """Find the columns that are read, and refuse names that are doubtful."""
         types, fields = self._parquet.types, self._fields
         named = [name for name in (fields.key, fields.time, fields.label) if name is not None]
-        inside = types.get("features")
-        if inside is not None and arrow().types.is_struct(inside):
-            there: dict[str, Any] = {field.name: field.type for field in inside}
+        nested = types.get("features")
+        if nested is not None and arrow().types.is_struct(nested):
+            there: dict[str, Any] = {field.name: field.type for field in nested}
             held = ["features"]
         else:
             there, held = types, []

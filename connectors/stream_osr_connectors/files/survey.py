@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.entries import is_index, is_marked
+from stream_osr.printable_text import brief
 from stream_osr.reading import (
     MISSING_NUMBERS,
     LabelKind,
@@ -20,7 +21,6 @@ from stream_osr.reading import (
     spelled,
     spelled_label,
 )
-from stream_osr.showing import shown
 from stream_osr.trained import TrainedModel
 
 from ..base import BadRecord, Record, Source
@@ -92,7 +92,7 @@ class Survey(NamedTuple):
                     found = number(value, comma := self.columns[name].comma)
                 except Unreadable as error:
                     raise DecodeError(
-                        f"column {name!r} holds {shown(value)}, which {error}, and nearly all other values of the "
+                        f"column {name!r} holds {brief(value)}, which {error}, and nearly all other values of the "
                         "column are numbers; leave it empty, name it by --missing if it stands for a missing value, "
                         f"or make the column a category by --categorical {name}"
                     ) from None

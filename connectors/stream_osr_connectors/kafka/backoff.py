@@ -1,4 +1,4 @@
-"""How long to wait: before something is tried again, until it counts, and for the end of what may hang."""
+"""Backoff before retries and repeated log lines, and time limits for what may hang."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Backoff:
 
 
 class Grace:
-    """How long something may be as it should not be, before it counts.
+    """Time that a fault may last before it counts.
 
     Parameters
     ----------

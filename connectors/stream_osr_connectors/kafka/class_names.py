@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from stream_osr.config import Label
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 
 MOST_CLASSES = 50
 """Known classes of a partition that have time series of their own: the first ones of the model, always the same."""

@@ -24,9 +24,9 @@ from ..commands.command import Command, CommandReceipt, Partition, parse_name, p
 from ..commands.command_entry import CommandEntry
 from .backoff import Backoff
 from .client import ClientError, PlainProducer, TopicFollower, read_all, start_explained
-from .figures import Figures
 from .log import Seldom, logger
 from .settings import ServiceSettings
+from .stats import ServiceStats
 from .wire.messages import Outgoing, Received
 from .wire.subclasses import Links, alive
 
@@ -90,9 +90,9 @@ class CommandTopic:
         Place after the last command that has been read.
     """
 
-    def __init__(self, settings: ServiceSettings, figures: Figures) -> None:
+    def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
         self._topic = settings.labels
-        self._settings, self._figures = settings, figures
+        self._settings, self._stats = settings, stats
         self._commands = Commands()
         self._backoff = Backoff()
         self._seldom = Seldom()
@@ -203,7 +203,7 @@ class CommandTopic:
                 raise
             except Exception as error:  # whatever it is: the topic is kept for ever, and each start comes to it
                 logger.warning("%s at %d is left: %s", self._topic, received.offset, error)
-                self._figures.add("commands_unreadable")
+                self._stats.add("commands_unreadable")
         self.end = follower.position(self._place)
 
 

@@ -1,4 +1,4 @@
-"""How the service ends when it cannot go on: one line that says why and what to do, and an exit code of its own."""
+"""Exit codes of the service, each with one line that gives the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ class EndedError(ConnectorError):
         self.exit_code = exit_code
 
 
-def ends_service(code: int | None, opened: bool, first: bool = True) -> bool:
+def ends_service(code: int | None, was_open: bool, first: bool = True) -> bool:
     """Say whether the end of a worker ends the service; otherwise a new one takes its place.
 
     Parameters
     ----------
     code
         How the worker ended; negative: by that signal.
-    opened
+    was_open
         Some worker of the service has got through to the brokers and the topics: what is missing now was there, and
         may come back.
     first
@@ -105,7 +105,7 @@ def ends_service(code: int | None, opened: bool, first: bool = True) -> bool:
     >>> ends_service(NO_BROKER, opened=False), ends_service(NO_BROKER, opened=True), ends_service(-9, opened=False)
     (True, False, False)
     """
-    return code == REFUSED or (code == TAKEN and first) or (code in MAY_COME_BACK and not opened)
+    return code == REFUSED or (code == TAKEN and first) or (code in MAY_COME_BACK and not was_open)
 
 
 def passes(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""What people get wrong in settings, said in a line: in the file, a flag, a variable, or a file that one names."""
+"""One-line messages about wrong settings: in the file, a flag, a variable, or a file that one names."""
 
 from __future__ import annotations
 

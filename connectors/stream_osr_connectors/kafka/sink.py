@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.base import Closing, Position
+from stream_osr_connectors.base import BatchCloser, Position
 from stream_osr_connectors.values import plain
 
-from .client import BY_KEY, PlainProducer, said_of
+from .client import BY_KEY, PlainProducer, explained_as
 from .wire.messages import Outgoing
 
 SEND_SECONDS = 60.0
@@ -22,7 +22,7 @@ MOST_WAITING = 10_000
 """Records that wait before they are flushed unasked."""
 
 
-class KafkaSink(Closing):
+class KafkaSink(BatchCloser):
     """Records as JSON objects, under their ``key``; the service has its own, transactional way out.
 
     Delivery: at least once for a writer that repeats itself. What was sent to a topic cannot be taken back, so a run
@@ -48,7 +48,7 @@ class KafkaSink(Closing):
         self._waiting: list[Outgoing] = []
         self._flushed = 0
         self._closed = False
-        with said_of(f"write to topic {topic} at {brokers}"):
+        with explained_as(f"write to topic {topic} at {brokers}"):
             self._producer = PlainProducer.at(brokers, SEND_SECONDS, linger_ms=5, **client)
             self._producer.partitions(topic)
 
@@ -81,7 +81,7 @@ class KafkaSink(Closing):
             If something has not.
         """
         waiting, self._waiting = self._waiting, []
-        with said_of(f"write to topic {self._topic} at {self._brokers}"):
+        with explained_as(f"write to topic {self._topic} at {self._brokers}"):
             refused = self._producer.send(waiting).refused
         if refused:
             raise ConnectorError(

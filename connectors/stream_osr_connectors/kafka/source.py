@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.base import BadRecord, Closing, Position, Record
+from stream_osr_connectors.base import BadRecord, BatchCloser, Position, Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError, LabelType
 
-from .client import Place, TopicFollower, said_of
+from .client import Place, TopicFollower, explained_as
 from .wire.decoding import JsonDecoder
 from .wire.messages import Received
 
 
-class KafkaSource(Closing, Iterator[Record | BadRecord]):
+class KafkaSource(BatchCloser, Iterator[Record | BadRecord]):
     """Records of all partitions of a topic; the service has its own loop (:class:`Service`).
 
     Delivery: every record once, in order within its partition, as a `Record` or a `BadRecord`. Positions are
@@ -62,7 +62,7 @@ class KafkaSource(Closing, Iterator[Record | BadRecord]):
         self._read: deque[Received] = deque()
         self._rows = 0
         self._closed = False
-        with said_of(f"read topic {topic} at {brokers}"):
+        with explained_as(f"read topic {topic} at {brokers}"):
             self._follower = TopicFollower.at(brokers, topic, **client)
             self._ends = self._follower.bounds()[1]
         self._offsets: dict[Place, int] = {}
@@ -72,7 +72,7 @@ class KafkaSource(Closing, Iterator[Record | BadRecord]):
         while not self._read:
             if self._closed:
                 raise ConnectorError(f"topic {self._topic} is closed; open it again to read")
-            with said_of(f"read on from topic {self._topic} at {self._brokers}"):
+            with explained_as(f"read on from topic {self._topic} at {self._brokers}"):
                 ended = not self._follow and all(self._follower.position(p) >= end for p, end in self._ends.items())
                 self._read.extend(() if ended else self._follower.poll(0.2))
             if ended:
@@ -96,12 +96,12 @@ class KafkaSource(Closing, Iterator[Record | BadRecord]):
             If the position is none of this topic, or the topic no longer holds what follows it.
         """
         self._read.clear()
-        with said_of(f"read topic {self._topic} at {self._brokers}"):
+        with explained_as(f"read topic {self._topic} at {self._brokers}"):
             first, ends = self._follower.bounds()
         offsets = dict(first)
         if position is not None:
-            told = position.get("offsets")
-            for number, offset in (told if isinstance(told, dict) else {"": None}).items():
+            reported = position.get("offsets")
+            for number, offset in (reported if isinstance(reported, dict) else {"": None}).items():
                 place = Place(self._topic, int(number)) if str(number).isdecimal() else None
                 if place not in offsets or type(offset) is not int or not first[place] <= offset <= ends[place]:
                     raise ConnectorError(

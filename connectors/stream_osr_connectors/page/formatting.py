@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 
 LONGEST, LONGEST_LIVE = 300, 400
 """Characters of a text of the data on the report, and on the live page."""

@@ -1,1 +1,1 @@
-"""What a sweep does: seat, split, remember densities, redraw concentrations and base measure."""
+"""Moves of a sweep: seating, splits and merges, predictive cache, concentrations and base measure."""

@@ -73,7 +73,7 @@ def resample(rng: Generator, value: float, prior: Gamma, clusters: float, sizes:
 
 
 @kernel
-def resample_faded(rng: Generator, value: float, prior: Gamma, opened: float, seats: float) -> float:
+def resample_faded(rng: Generator, value: float, prior: Gamma, new_tables: float, seats: float) -> float:
     """Draw the concentration of a restaurant whose seats fade.
 
     What is remembered are guests, each with a weight, who came into a restaurant of about the present size and
@@ -85,7 +85,7 @@ def resample_faded(rng: Generator, value: float, prior: Gamma, opened: float, se
     ----------
     rng, value, prior
         As for :func:`resample`.
-    opened
+    new_tables
         Weight of the guests that opened a table.
     seats
         Weight of all guests, n.
@@ -94,7 +94,7 @@ def resample_faded(rng: Generator, value: float, prior: Gamma, opened: float, se
         return rng.gamma(prior.shape, 1.0 / prior.rate)
     for _ in range(INNER_ITERATIONS):
         u = rng.gamma(seats, 1.0 / (value + seats))
-        value = rng.gamma(prior.shape + opened, 1.0 / (prior.rate + u))
+        value = rng.gamma(prior.shape + new_tables, 1.0 / (prior.rate + u))
     return value
 
 
@@ -102,14 +102,14 @@ def resample_faded(rng: Generator, value: float, prior: Gamma, opened: float, se
 def resample_alpha(rng: Generator, franchise: Franchise, prior: Gamma, fading: bool) -> None:
     """Draw the one alpha0 that all restaurants share (``fading``: of the one restaurant whose seats fade)."""
     sizes = np.zeros(franchise.alpha.shape[0])
-    tables, opened = 0.0, 0.0
+    tables, new_tables = 0.0, 0.0
     for t in range(franchise.table_dish.shape[0]):
         if franchise.table_dish[t] != CLOSED:
             sizes[franchise.table_group[t]] += franchise.table_mass[t]
             tables += 1.0
-            opened += franchise.table_founder[t]
+            new_tables += franchise.table_founder[t]
     if fading:
-        franchise.alpha[:] = resample_faded(rng, franchise.alpha[0], prior, opened, sizes[0])
+        franchise.alpha[:] = resample_faded(rng, franchise.alpha[0], prior, new_tables, sizes[0])
     else:
         franchise.alpha[:] = resample(rng, franchise.alpha[0], prior, tables, sizes)
 

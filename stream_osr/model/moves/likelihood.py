@@ -23,7 +23,7 @@ from stream_osr.model.dishes import Dishes
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
 from stream_osr.model.franchise import Franchise, Guests, menu_weight
 from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, fused_borrowing_kernel, kernel
-from stream_osr.model.missing import Gaps, form_without, log_open_density
+from stream_osr.model.missing import MissingPattern, form_without, log_open_density
 from stream_osr.model.prior import Prior
 from stream_osr.model.student_t import products
 
@@ -82,7 +82,7 @@ HIGHEST = 700.0
 """Nats above its guest's reference at which a density is cut off; :func:`restate` is due long before."""
 
 
-class Sitting(NamedTuple):
+class SamplerState(NamedTuple):
     """All that a move of the sampler looks at and changes, but for what is remembered.
 
     Attributes
@@ -99,7 +99,7 @@ class Sitting(NamedTuple):
         A subclass belongs to the group that opened it.
     weights
         Room for the weights of the dishes up to the extent of the menu, then of a new one, shape (C + K + 1,).
-    gaps
+    missing
         What is missing of the guests; ``log_frozen`` and ``log_new`` have it integrated out already.
     """
 
@@ -111,7 +111,7 @@ class Sitting(NamedTuple):
     log_new: Array
     exclusive: bool
     weights: Array
-    gaps: Gaps
+    missing: MissingPattern
 
 
 class Likelihood(NamedTuple):
@@ -141,12 +141,12 @@ class Likelihood(NamedTuple):
         (NaN: not yet), shape (m,).
     trace, exponent
         Room for one number of each Gaussian dish, twice, shape (K,).
-    gaps
+    missing
         What is missing of the guests.
     places, values
         Places of the guests' categories, shape (C, n), and their log probability under each dish, shape (K, n); shape
         (0, 0) without categories.
-    logs, powers
+    logs, exponents
         Room for one number of each place, twice, shape (V,).
     """
 
@@ -162,21 +162,21 @@ class Likelihood(NamedTuple):
     constant: Array
     trace: Array
     exponent: Array
-    gaps: Gaps
+    missing: MissingPattern
     places: Array
     values: Array
     logs: Array
-    powers: Array
+    exponents: Array
 
 
 @kernel
-def remember(sitting: Sitting, product: Array | None = None) -> Likelihood:
+def remember(state: SamplerState, product: Array | None = None) -> Likelihood:
     """Compute the densities of the guests under all dishes that hold somebody.
 
     ``product`` (:func:`~stream_osr.model.student_t.products` of their rows) is made unless it is at hand.
     """
-    rows, dishes, prior = sitting.guests.rows, sitting.dishes, sitting.prior
-    log_frozen, log_new, skip = sitting.log_frozen, sitting.log_new, prior.first.shape[0]
+    rows, dishes, prior = state.guests.rows, state.dishes, state.prior
+    log_frozen, log_new, skip = state.log_frozen, state.log_new, prior.first.shape[0]
     columns = categories.numbers_of(rows, skip)
     n, frozen, count = rows.shape[0], log_frozen.shape[1], dishes.size.shape[0]
     start = np.full(n, 1.0 / prior.beta)
@@ -197,14 +197,14 @@ def remember(sitting: Sitting, product: Array | None = None) -> Likelihood:
     scratch, side, room = np.empty(prior.n_features + 1), np.empty(n), np.empty(n)
     constant, trace, exponent = np.full(TABULATED, np.nan), np.empty(count), np.empty(count)
     values = np.empty((count, n)) if skip > 0 else np.empty((0, 0))
-    logs, powers = np.empty(prior.pseudo.shape[0]), np.empty(prior.pseudo.shape[0])
-    own = (sitting.gaps, categories.places_of(rows, skip), values, logs, powers)
+    logs, yeo_johnson = np.empty(prior.pseudo.shape[0]), np.empty(prior.pseudo.shape[0])
+    own = (state.missing, categories.places_of(rows, skip), values, logs, yeo_johnson)
     out = Likelihood(
         density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent, *own
     )
     used = np.flatnonzero(dishes.size > 0)
     for k in range(count):
-        if dishes.size[k] == 0 and menu_weight(sitting.franchise, frozen + k) > 0.0:
+        if dishes.size[k] == 0 and menu_weight(state.franchise, frozen + k) > 0.0:
             restart(out, k)  # held, though all its instances have left
     if len(used) > 0:
         forms = packed_forms(used, dishes) @ (products(rows, skip) if product is None else product).T
@@ -235,7 +235,7 @@ def weigh_values(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -
     out, n = likelihood.values[k], places.shape[1]
     for place in range(logs.shape[0]):
         logs[place] = dishes.counts[k, place] + prior.pseudo[place]
-    log_each_using(likelihood.powers, logs)
+    log_each_using(likelihood.exponents, logs)
     out[:] = 0.0
     for c in range(columns):
         whole = logs[prior.first[c]]
@@ -255,9 +255,9 @@ def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
     for i in range(n):
         logs[i] = head - power * logs[i]
-    if likelihood.gaps.rank.shape[0] > 0:
+    if likelihood.missing.rank.shape[0] > 0:
         for i in range(n):
-            if likelihood.gaps.pattern[i] >= 0:
+            if likelihood.missing.pattern[i] >= 0:
                 logs[i] = _log_open(likelihood, i, dishes.inverse[k], head, power)
     if likelihood.values.shape[0] > 0:
         for i in range(n):
@@ -268,11 +268,13 @@ def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
 @called_kernel
 def _log_open(likelihood: Likelihood, i: int, form: Array, head: float, power: float) -> float:
     """Log density of guest i, of which something is missing, under a dish of that form."""
-    gaps, x = likelihood.gaps, likelihood.scratch
+    missing, x = likelihood.missing, likelihood.scratch
     for a in range(x.shape[0]):
         x[a] = likelihood.columns[a, i]
-    pattern = gaps.pattern[i]
-    return gaps.shift[i] + log_open_density(form, head, power, x, gaps.basis[pattern], gaps.rank[pattern], gaps.room)
+    pattern = missing.pattern[i]
+    return missing.shift[i] + log_open_density(
+        form, head, power, x, missing.basis[pattern], missing.rank[pattern], missing.room
+    )
 
 
 @called_kernel
@@ -292,7 +294,7 @@ def log_density(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dis
     """Log predictive density of guest i under Gaussian dish k; under its own: as if it came a second time."""
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
     head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
-    if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
+    if likelihood.missing.rank.shape[0] > 0 and likelihood.missing.pattern[i] >= 0:
         out = _log_open(likelihood, i, dishes.inverse[k], head, power)
     else:
         out = head - power * np.log1p(max(likelihood.form[k, i], 0.0))
@@ -398,9 +400,9 @@ def log_density_without(likelihood: Likelihood, i: int, k: int, rows: Array, dis
     left = 1.0 - likelihood.form[k, i]
     if left >= gaussian.LOSES_DIGITS:
         half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
-        if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
+        if likelihood.missing.rank.shape[0] > 0 and likelihood.missing.pattern[i] >= 0:
             head = dishes.constant[k, 1] - 0.5 * (dishes.log_det[k] + np.log(left))
-            width, apart = prior.n_features + 1, likelihood.gaps.apart
+            width, apart = prior.n_features + 1, likelihood.missing.apart
             form_without(dishes.inverse[k], rows[i, rows.shape[1] - width :], apart)
             out = _log_open(likelihood, i, apart[:width], head, half_power + 0.5)
         else:

@@ -29,13 +29,13 @@ LEAST = 1e-200
 
 
 @borrowing_kernel
-def weigh_dishes(i: int, own: int, sitting: memory.Sitting) -> float:
+def weigh_dishes(i: int, own: int, state: memory.SamplerState) -> float:
     """Write the conditional weights of guest i's dish given all other seats, up to a factor; returns their sum.
 
     It holds no seat; ``own`` is the dish whose statistics contain it (it is weighed without it), or ``CLOSED``.
     """
-    franchise, dishes, prior, weights = sitting.franchise, sitting.dishes, sitting.prior, sitting.weights
-    x, group, log_frozen = sitting.guests.rows[i], sitting.guests.group[i], sitting.log_frozen
+    franchise, dishes, prior, weights = state.franchise, state.dishes, state.prior, state.weights
+    x, group, log_frozen = state.guests.rows[i], state.guests.group[i], state.log_frozen
     frozen, last = log_frozen.shape[1], franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
     for k in range(last):
@@ -49,17 +49,17 @@ def weigh_dishes(i: int, own: int, sitting: memory.Sitting) -> float:
             weights[k] = statistics.log_predictive_without(dishes, k - frozen, x, prior)
         else:
             weights[k] = statistics.log_predictive(dishes, k - frozen, x, prior)
-    relative(sitting.log_new[i], franchise, weights)
+    relative(state.log_new[i], franchise, weights)
     exp_each(weights[: last + 1])
     return times_seats(group, franchise, weights)
 
 
 @borrowing_kernel
-def weigh_remembered(i: int, own: int, sitting: memory.Sitting, likelihood: memory.Likelihood) -> float:
+def weigh_remembered(i: int, own: int, state: memory.SamplerState, likelihood: memory.Likelihood) -> float:
     """Do what :func:`weigh_dishes` does for guest i of a stream, with densities that are remembered."""
-    rows, group, weights = sitting.guests.rows, sitting.guests.group[i], sitting.weights
-    franchise, dishes, prior = sitting.franchise, sitting.dishes, sitting.prior
-    log_frozen, log_new = sitting.log_frozen[i], sitting.log_new[i]
+    rows, group, weights = state.guests.rows, state.guests.group[i], state.weights
+    franchise, dishes, prior = state.franchise, state.dishes, state.prior
+    log_frozen, log_new = state.log_frozen[i], state.log_new[i]
     frozen, last = log_frozen.shape[0], franchise.extent[0]
     menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
     density, gamma = likelihood.density[i], franchise.gamma[0]
@@ -145,10 +145,10 @@ def draw_table(rng: Generator, franchise: restaurant.Franchise, group: int, dish
 
 
 @borrowing_kernel
-def visit(rng: Generator, i: int, sitting: memory.Sitting, likelihood: memory.Likelihood | None = None) -> float:
+def visit(rng: Generator, i: int, state: memory.SamplerState, likelihood: memory.Likelihood | None = None) -> float:
     """Re-seat guest i (seat it, when it has no table); writes the weights of the dishes, returns their sum."""
-    guests, franchise, dishes, prior = sitting.guests, sitting.franchise, sitting.dishes, sitting.prior
-    frozen, group = sitting.log_frozen.shape[1], guests.group[i]
+    guests, franchise, dishes, prior = state.guests, state.franchise, state.dishes, state.prior
+    frozen, group = state.log_frozen.shape[1], guests.group[i]
     old = own = restaurant.CLOSED
     if guests.table[i] != restaurant.CLOSED:
         old = restaurant.leave(franchise, guests.table[i], guests.weight[i])
@@ -156,11 +156,11 @@ def visit(rng: Generator, i: int, sitting: memory.Sitting, likelihood: memory.Li
         if old >= frozen:
             own = old
     if likelihood is None:
-        total = weigh_dishes(i, own, sitting)
+        total = weigh_dishes(i, own, state)
     else:
-        total = weigh_remembered(i, own, sitting, likelihood)
+        total = weigh_remembered(i, own, state, likelihood)
     last = franchise.extent[0]
-    dish = draw(rng, sitting.weights[: last + 1], total)
+    dish = draw(rng, state.weights[: last + 1], total)
     new = dish == last
     if own != restaurant.CLOSED and dish != own:
         if new and dishes.size[own - frozen] == 1:
@@ -175,7 +175,7 @@ def visit(rng: Generator, i: int, sitting: memory.Sitting, likelihood: memory.Li
             dish = restaurant.free_dish(franchise, frozen)
             if dish == restaurant.CLOSED:
                 return total
-        franchise.owner[dish] = group if sitting.exclusive else restaurant.ANYONE
+        franchise.owner[dish] = group if state.exclusive else restaurant.ANYONE
     if dish >= frozen and dish != own:
         memory.add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
     table = restaurant.CLOSED if new else draw_table(rng, franchise, group, dish)
@@ -199,7 +199,7 @@ def weigh_block(
     members: Array,
     block: Array,
     empty: statistics.Dishes,
-    sitting: memory.Sitting,
+    state: memory.SamplerState,
     likelihood: memory.Likelihood | None = None,
 ) -> None:
     """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
@@ -207,8 +207,8 @@ def weigh_block(
     Where forms are remembered, a dish that by an upper bound of its weight stays ``HOPELESS`` nats below one that has
     been computed is left out: a hundred of them together have less than 1e-11 of the probability.
     """
-    franchise, dishes, prior, weights = sitting.franchise, sitting.dishes, sitting.prior, sitting.weights
-    frozen, last = sitting.log_frozen.shape[1], franchise.extent[0]
+    franchise, dishes, prior, weights = state.franchise, state.dishes, state.prior, state.weights
+    frozen, last = state.log_frozen.shape[1], franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
     if old >= frozen and dishes.size[old - frozen] == members.shape[0]:  # without them nothing is left: the same
         log_fresh = statistics.log_block_predictive(dishes, old - frozen, block, True, prior)
@@ -225,7 +225,7 @@ def weigh_block(
         if k < frozen:
             weights[k] = np.log(tables)
             for i in members:
-                weights[k] += sitting.log_frozen[i, k]
+                weights[k] += state.log_frozen[i, k]
         elif not remembered or k == old:
             weights[k] = np.log(tables) + statistics.log_block_predictive(dishes, k - frozen, block, k == old, prior)
         else:
@@ -233,23 +233,23 @@ def weigh_block(
             continue
         best = max(best, weights[k])
     if likelihood is not None and remembered:
-        weigh_emerging(old, best, members, block, sitting, likelihood)
+        weigh_emerging(old, best, members, block, state, likelihood)
 
 
 @borrowing_kernel
 def weigh_emerging(
-    old: int, best: float, members: Array, block: Array, sitting: memory.Sitting, likelihood: memory.Likelihood
+    old: int, best: float, members: Array, block: Array, state: memory.SamplerState, likelihood: memory.Likelihood
 ) -> None:
     """Write the log weights of the emerging dishes but for ``old``; their tables stand there, ``best`` is the rest's.
 
     What the weight of a dish is at most follows from the forms; the most promising is computed first.
     """
-    dishes, prior, franchise = sitting.dishes, sitting.prior, sitting.franchise
-    frozen, size = sitting.log_frozen.shape[1], members.shape[0]
+    dishes, prior, franchise = state.dishes, state.prior, state.franchise
+    frozen, size = state.log_frozen.shape[1], members.shape[0]
     count, half_power = franchise.extent[0] - frozen, 0.5 * (prior.nu + size)
     if count <= 0:
         return
-    weights, trace = sitting.weights[frozen : frozen + count], likelihood.trace[:count]
+    weights, trace = state.weights[frozen : frozen + count], likelihood.trace[:count]
     for k in range(count):
         trace[k] = 1.0
         if weights[k] > 0.0 and k != old - frozen:
@@ -291,19 +291,19 @@ def redish(
     members: Array,
     block: Array,
     empty: statistics.Dishes,
-    sitting: memory.Sitting,
+    state: memory.SamplerState,
     likelihood: memory.Likelihood | None = None,
 ) -> None:
     """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests.
 
     Their rows are the ``block``; ``empty`` is a dish without instances.
     """
-    guests, franchise, dishes, prior = sitting.guests, sitting.franchise, sitting.dishes, sitting.prior
-    frozen, last, weights = sitting.log_frozen.shape[1], franchise.extent[0], sitting.weights
+    guests, franchise, dishes, prior = state.guests, state.franchise, state.dishes, state.prior
+    frozen, last, weights = state.log_frozen.shape[1], franchise.extent[0], state.weights
     group, old, mass = franchise.table_group[table], franchise.table_dish[table], franchise.table_mass[table]
     restaurant.serve(franchise, old, -1.0)
     alone = restaurant.menu_weight(franchise, old) == 0.0
-    weigh_block(old, group, members, block, empty, sitting, likelihood)
+    weigh_block(old, group, members, block, empty, state, likelihood)
     peak = largest(weights[: last + 1])
     for k in range(last + 1):
         weights[k] = np.exp(weights[k] - peak)
@@ -316,7 +316,7 @@ def redish(
         dish = restaurant.free_dish(franchise, frozen)
         if dish == restaurant.CLOSED:
             return
-        franchise.owner[dish] = group if sitting.exclusive else restaurant.ANYONE
+        franchise.owner[dish] = group if state.exclusive else restaurant.ANYONE
     if old >= frozen:
         if alone:
             statistics.clear(dishes, old - frozen, prior)
@@ -334,15 +334,15 @@ def redish(
 
 @kernel
 def redish_tables(
-    rng: Generator, first: int, sitting: memory.Sitting, likelihood: memory.Likelihood | None = None
+    rng: Generator, first: int, state: memory.SamplerState, likelihood: memory.Likelihood | None = None
 ) -> None:
     """Re-dish the tables all of whose guests are present, at least one of them number ``first`` or later.
 
     A table of one is left out: a visit to its guest has just done the same.
     """
-    by_table, start = guests_by_table(sitting.guests, sitting.franchise)
-    room, empty = np.empty(sitting.guests.rows.shape), statistics.empty_dishes(1, sitting.prior)
-    _redish_tables(rng, first, by_table, start, room, empty, sitting, likelihood)
+    by_table, start = guests_by_table(state.guests, state.franchise)
+    room, empty = np.empty(state.guests.rows.shape), statistics.empty_dishes(1, state.prior)
+    _redish_tables(rng, first, by_table, start, room, empty, state, likelihood)
 
 
 @kernel
@@ -371,10 +371,10 @@ def _redish_tables(
     start: Array,
     room: Array,
     empty: statistics.Dishes,
-    sitting: memory.Sitting,
+    state: memory.SamplerState,
     likelihood: memory.Likelihood | None = None,
 ) -> None:
-    rows, franchise = sitting.guests.rows, sitting.franchise
+    rows, franchise = state.guests.rows, state.franchise
     for t in range(start.shape[0] - 1):
         members = by_table[start[t] : start[t + 1]]
         size = members.shape[0]
@@ -383,6 +383,6 @@ def _redish_tables(
         for position in range(size):
             for a in range(room.shape[1]):
                 room[position, a] = rows[members[position], a]
-        redish(rng, t, members, room[:size], empty, sitting, likelihood)
+        redish(rng, t, members, room[:size], empty, state, likelihood)
         if franchise.overflow[0]:
             return

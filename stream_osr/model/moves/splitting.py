@@ -28,7 +28,7 @@ from stream_osr.model.dishes import Dishes, add_telling, clear, empty_dishes, lo
 from stream_osr.model.franchise import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.moves import likelihood as memory
-from stream_osr.model.moves.likelihood import Likelihood, Sitting
+from stream_osr.model.moves.likelihood import Likelihood, SamplerState
 from stream_osr.model.moves.seating import draw
 
 NEIGHBOURS = 64
@@ -49,7 +49,7 @@ better by a subclass of its own. The groups looked for are those of a micro-batc
 """
 
 
-class Company(NamedTuple):
+class NeighbourProposal(NamedTuple):
     """Room for the guests that may go with an anchor; n guests are present.
 
     Attributes
@@ -58,7 +58,7 @@ class Company(NamedTuple):
         Their numbers, shape (n,).
     distance
         Squared distances from the anchor, infinite once they have been offered, shape (n,).
-    inside
+    members
         Whether each goes with the anchor, shape (n,).
     member
         The anchor and those who go with it, shape (n,).
@@ -70,26 +70,28 @@ class Company(NamedTuple):
 
     guest: Array
     distance: Array
-    inside: Array
+    members: Array
     member: Array
     subclass: Dishes
     scratch: Array
 
 
 @kernel
-def make_company(sitting: Sitting) -> Company:
+def make_proposal(state: SamplerState) -> NeighbourProposal:
     """Make the room."""
-    n, prior = sitting.guests.rows.shape[0], sitting.prior
+    n, prior = state.guests.rows.shape[0], state.prior
     guest, member, subclass = np.empty(n, np.int64), np.empty(n, np.int64), empty_dishes(1, prior)
-    return Company(guest, np.empty(n), np.empty(n, np.bool_), member, subclass, np.empty(prior.n_features + 1))
+    return NeighbourProposal(
+        guest, np.empty(n), np.empty(n, np.bool_), member, subclass, np.empty(prior.n_features + 1)
+    )
 
 
 @borrowing_kernel
-def gather(anchor: int, dish: int, table: int, sitting: Sitting, company: Company) -> int:
+def gather(anchor: int, dish: int, table: int, state: SamplerState, proposal: NeighbourProposal) -> int:
     """Gather the guests of a frozen dish, and of one more table (they are inside), around an anchor; how many."""
-    guests, franchise = sitting.guests, sitting.franchise
+    guests, franchise = state.guests, state.franchise
     n, width = guests.rows.shape
-    count, columns = 0, sitting.prior.first.shape[0]
+    count, columns = 0, state.prior.first.shape[0]
     for i in range(max(0, anchor - SPAN), min(n, anchor + SPAN + 1)):
         t = guests.table[i]
         if i != anchor and (t == table or franchise.table_dish[t] == dish):
@@ -98,17 +100,17 @@ def gather(anchor: int, dish: int, table: int, sitting: Sitting, company: Compan
                 total = MISMATCH * categories.mismatches(guests.rows[i], guests.rows[anchor], columns)
             for a in range(columns, width):
                 total += (guests.rows[i, a] - guests.rows[anchor, a]) ** 2
-            company.guest[count] = i
-            company.distance[count] = total
-            company.inside[count] = t == table
+            proposal.guest[count] = i
+            proposal.distance[count] = total
+            proposal.members[count] = t == table
             count += 1
     return count
 
 
 @borrowing_kernel
-def nearest(company: Company, count: int) -> int:
+def nearest(proposal: NeighbourProposal, count: int) -> int:
     """Position of the nearest guest who has not been offered yet, the first of several."""
-    distance = company.distance
+    distance = proposal.distance
     best = 0
     for position in range(1, count):
         if distance[position] < distance[best]:
@@ -118,7 +120,7 @@ def nearest(company: Company, count: int) -> int:
 
 @borrowing_kernel
 def allocate(
-    rng: Generator, anchor: int, dish: int, count: int, given: bool, sitting: Sitting, company: Company
+    rng: Generator, anchor: int, dish: int, count: int, given: bool, state: SamplerState, proposal: NeighbourProposal
 ) -> tuple[int, float, float]:
     """Offer guests to the subclass that the anchor founds, or (``given``) follow an allocation.
 
@@ -127,26 +129,26 @@ def allocate(
     How many the subclass has in the end, the log probability of the allocation ``company.inside`` (written unless it
     is given), and the log marginal likelihood of the founded subclass.
     """
-    rows, prior, subclass = sitting.guests.rows, sitting.prior, company.subclass
+    rows, prior, subclass = state.guests.rows, state.prior, proposal.subclass
     clear(subclass, 0, prior)
-    add_telling(subclass, 0, rows[anchor], prior, company.scratch)
-    log_block, log_q = sitting.log_new[anchor], 0.0
+    add_telling(subclass, 0, rows[anchor], prior, proposal.scratch)
+    log_block, log_q = state.log_new[anchor], 0.0
     staying, in_a_row = 1.0, 0
     if not given:
-        company.inside[:count] = False
+        proposal.members[:count] = False
     for _ in range(min(count, NEIGHBOURS)):
-        position = nearest(company, count)
-        company.distance[position] = np.inf
-        i = company.guest[position]
+        position = nearest(proposal, count)
+        proposal.distance[position] = np.inf
+        i = proposal.guest[position]
         log_in = log_predictive(subclass, 0, rows[i], prior)
-        gap = math.log(staying) + sitting.log_frozen[i, dish] - math.log(float(subclass.size[0])) - log_in
+        gap = math.log(staying) + state.log_frozen[i, dish] - math.log(float(subclass.size[0])) - log_in
         log_stay = -math.log1p(math.exp(-gap)) if gap > 0.0 else gap - math.log1p(math.exp(gap))
         if not given:
-            company.inside[position] = math.log(rng.random()) > log_stay
-        if company.inside[position]:
+            proposal.members[position] = math.log(rng.random()) > log_stay
+        if proposal.members[position]:
             log_q += log_stay - gap
             log_block += log_in
-            add_telling(subclass, 0, rows[i], prior, company.scratch)
+            add_telling(subclass, 0, rows[i], prior, proposal.scratch)
             in_a_row = 0
         else:
             log_q += log_stay
@@ -158,52 +160,54 @@ def allocate(
 
 
 @borrowing_kernel
-def put_together(anchor: int, count: int, company: Company, members: Array) -> None:
+def put_together(anchor: int, count: int, proposal: NeighbourProposal, members: Array) -> None:
     """Write the numbers, in order, of the anchor and those who go with it."""
     members[0] = anchor
     size = 1
     for position in range(count):
-        if company.inside[position]:
+        if proposal.members[position]:
             place = size
-            while place > 0 and members[place - 1] > company.guest[position]:
+            while place > 0 and members[place - 1] > proposal.guest[position]:
                 members[place] = members[place - 1]
                 place -= 1
-            members[place] = company.guest[position]
+            members[place] = proposal.guest[position]
             size += 1
 
 
 @borrowing_kernel
-def split_or_merge(rng: Generator, sitting: Sitting, company: Company, likelihood: Likelihood | None = None) -> bool:
+def split_or_merge(
+    rng: Generator, state: SamplerState, proposal: NeighbourProposal, likelihood: Likelihood | None = None
+) -> bool:
     """Propose one split or merge around an anchor picked at random; tell whether it was accepted.
 
     Parameters
     ----------
     rng
         Source of randomness.
-    sitting
+    state
         One restaurant, everybody seated; changed in place.
-    company
+    proposal
         Room to work in.
     likelihood
         Remembered densities, if they are.
     """
-    guests, franchise, frozen = sitting.guests, sitting.franchise, sitting.log_frozen.shape[1]
+    guests, franchise, frozen = state.guests, state.franchise, state.log_frozen.shape[1]
     anchor = int(rng.random() * guests.table.shape[0])
     table = guests.table[anchor]
     dish = franchise.table_dish[table]
     if dish < frozen:
-        count = gather(anchor, dish, CLOSED, sitting, company)
-        together, log_q, log_block = allocate(rng, anchor, dish, count, False, sitting, company)
+        count = gather(anchor, dish, CLOSED, state, proposal)
+        together, log_q, log_block = allocate(rng, anchor, dish, count, False, state, proposal)
         if together == 1:
             return False  # visits do that
-        members = company.member[:together]
-        put_together(anchor, count, company, members)
-        return split(rng, members, dish, log_q, log_block, sitting, likelihood)
+        members = proposal.member[:together]
+        put_together(anchor, count, proposal, members)
+        return split(rng, members, dish, log_q, log_block, state, likelihood)
     size = franchise.table_live[table]
     alone = franchise.menu[dish] == 1.0 and franchise.held[dish] == 0.0 and franchise.table_residual[table] == 0.0
-    if frozen == 0 or size == 1 or not alone or sitting.dishes.size[dish - frozen] != size:
+    if frozen == 0 or size == 1 or not alone or state.dishes.size[dish - frozen] != size:
         return False
-    return merge(rng, anchor, sitting, company)
+    return merge(rng, anchor, state, proposal)
 
 
 @kernel
@@ -213,32 +217,32 @@ def split(
     dish: int,
     log_q: float,
     log_block: float,
-    sitting: Sitting,
+    state: SamplerState,
     likelihood: Likelihood | None = None,
 ) -> bool:
     """Accept or refuse the split that takes the members out of a frozen dish; tell which."""
-    log_seats, _ = log_seat_norms(rng, members, dish, CLOSED, sitting.guests, sitting.franchise)
-    if math.log(rng.random()) < log_odds(members, dish, log_block, log_q, log_seats, sitting):
-        return found(members, sitting, likelihood)
+    log_seats, _ = log_seat_norms(rng, members, dish, CLOSED, state.guests, state.franchise)
+    if math.log(rng.random()) < log_odds(members, dish, log_block, log_q, log_seats, state):
+        return found(members, state, likelihood)
     return False
 
 
 @kernel
-def merge(rng: Generator, anchor: int, sitting: Sitting, company: Company) -> bool:
+def merge(rng: Generator, anchor: int, state: SamplerState, proposal: NeighbourProposal) -> bool:
     """Accept or refuse the merge of the anchor's subclass, which has one table, into a frozen dish; tell which."""
-    guests = sitting.guests
+    guests = state.guests
     table = guests.table[anchor]
     members = np.flatnonzero(guests.table == table)
-    sums = block_log_densities(members, sitting.log_frozen)
+    sums = block_log_densities(members, state.log_frozen)
     weights = np.exp(sums - np.max(sums))
     into = draw(rng, weights, np.sum(weights))
-    count = gather(anchor, into, table, sitting, company)
-    together, log_q, log_block = allocate(rng, anchor, into, count, True, sitting, company)
+    count = gather(anchor, into, table, state, proposal)
+    together, log_q, log_block = allocate(rng, anchor, into, count, True, state, proposal)
     if together != len(members):
         return False  # the split could not have offered them all
-    log_seats, chosen = log_seat_norms(rng, members, into, table, guests, sitting.franchise)
-    if math.log(rng.random()) < -log_odds(members, into, log_block, log_q, log_seats, sitting):
-        return dissolve(members, chosen, into, sitting)
+    log_seats, chosen = log_seat_norms(rng, members, into, table, guests, state.franchise)
+    if math.log(rng.random()) < -log_odds(members, into, log_block, log_q, log_seats, state):
+        return dissolve(members, chosen, into, state)
     return False
 
 
@@ -280,7 +284,7 @@ def log_seat_norms(
                 total -= 1.0
     places = np.empty(len(members), np.int64)
     log_norms = 0.0
-    opened = 0
+    new_tables = 0
     for position in range(len(members)):
         i = members[position]
         new = franchise.alpha[0] * serving / (total + franchise.gamma[0])
@@ -289,14 +293,14 @@ def log_seat_norms(
         if drawing:
             u = rng.random() * (seats + new)
             place = CLOSED
-            for t in range(tables + opened):
+            for t in range(tables + new_tables):
                 u -= mass[t]
                 if mass[t] > 0.0 and u < 0.0:
                     place = t
                     break
             if place == CLOSED:
-                place = tables + opened
-                opened += 1
+                place = tables + new_tables
+                new_tables += 1
         if mass[place] == 0.0:
             serving += 1.0
             total += 1.0
@@ -307,9 +311,11 @@ def log_seat_norms(
 
 
 @kernel
-def log_odds(members: Array, dish: int, log_block: float, log_q: float, log_seats: float, sitting: Sitting) -> float:
+def log_odds(
+    members: Array, dish: int, log_block: float, log_q: float, log_seats: float, state: SamplerState
+) -> float:
     """Log Metropolis-Hastings ratio of the split that founds a subclass of ``members`` out of a frozen dish."""
-    guests, franchise, log_frozen = sitting.guests, sitting.franchise, sitting.log_frozen
+    guests, franchise, log_frozen = state.guests, state.franchise, state.log_frozen
     sums = block_log_densities(members, log_frozen)
     peak = np.max(sums)
     log_back = sums[dish] - peak - math.log(np.sum(np.exp(sums - peak)))
@@ -349,9 +355,9 @@ def emptied(members: Array, guests: Guests, franchise: Franchise) -> float:
 
 
 @kernel
-def found(members: Array, sitting: Sitting, likelihood: Likelihood | None = None) -> bool:
+def found(members: Array, state: SamplerState, likelihood: Likelihood | None = None) -> bool:
     """Seat the members at one new table that serves a new dish."""
-    guests, franchise, frozen = sitting.guests, sitting.franchise, sitting.log_frozen.shape[1]
+    guests, franchise, frozen = state.guests, state.franchise, state.log_frozen.shape[1]
     for i in members:
         leave(franchise, guests.table[i], guests.weight[i])
         guests.table[i] = CLOSED
@@ -362,19 +368,19 @@ def found(members: Array, sitting: Sitting, likelihood: Likelihood | None = None
     for i in members:
         guests.table[i] = table
         join(franchise, table, 0, dish, guests.weight[i])
-        memory.add(sitting.dishes, dish - frozen, i, guests.rows, sitting.prior, likelihood)
+        memory.add(state.dishes, dish - frozen, i, guests.rows, state.prior, likelihood)
     return True
 
 
 @kernel
-def dissolve(members: Array, places: Array, dish: int, sitting: Sitting) -> bool:
+def dissolve(members: Array, places: Array, dish: int, state: SamplerState) -> bool:
     """Send the members of a one-table subclass to the places that they drew at a frozen dish."""
-    guests, franchise = sitting.guests, sitting.franchise
+    guests, franchise = state.guests, state.franchise
     old = franchise.table_dish[guests.table[members[0]]]
     for i in members:
         leave(franchise, guests.table[i], guests.weight[i])
         guests.table[i] = CLOSED
-    clear(sitting.dishes, old - sitting.log_frozen.shape[1], sitting.prior)
+    clear(state.dishes, old - state.log_frozen.shape[1], state.prior)
     slots = np.full(len(members), CLOSED)
     for position in range(len(members)):
         table = places[position]

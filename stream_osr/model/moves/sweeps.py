@@ -7,23 +7,23 @@ from numpy.random import Generator
 
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA, STREAM_ALPHA, resample_alpha, resample_gamma
-from stream_osr.model.moves.likelihood import Likelihood, Sitting, remember
+from stream_osr.model.moves.likelihood import Likelihood, SamplerState, remember
 from stream_osr.model.moves.seating import redish_tables, visit
-from stream_osr.model.moves.splitting import make_company, split_or_merge
+from stream_osr.model.moves.splitting import make_proposal, split_or_merge
 
 
 @kernel
-def sweep_groups(rng: Generator, sitting: Sitting) -> None:
+def sweep_groups(rng: Generator, state: SamplerState) -> None:
     """One sweep over labelled groups: re-seat every guest, re-dish every table, draw alpha0 and gamma.
 
     All instances of all groups are guests, no dish is frozen; those without a table are seated.
     """
-    franchise = sitting.franchise
-    for i in range(sitting.guests.table.shape[0]):
-        visit(rng, i, sitting)
+    franchise = state.franchise
+    for i in range(state.guests.table.shape[0]):
+        visit(rng, i, state)
         if franchise.overflow[0]:
             return
-    redish_tables(rng, 0, sitting)
+    redish_tables(rng, 0, state)
     resample_alpha(rng, franchise, ALPHA, False)
     resample_gamma(rng, franchise, GAMMA)
 
@@ -35,7 +35,7 @@ def sweep_batch(
     sweeps: int,
     proposals: int,
     fading: bool,
-    sitting: Sitting,
+    state: SamplerState,
     product: Array | None = None,
 ) -> Array:
     """Seat a micro-batch one by one, then re-seat it and the window before it ``sweeps`` times.
@@ -52,7 +52,7 @@ def sweep_batch(
         Splits or merges proposed after the first pass and after each sweep.
     fading
         Seats fade from batch to batch.
-    sitting
+    state
         The state, changed in place; no subclass belongs to a group.
     product
         Products of the coordinates of the rows, if they are at hand.
@@ -62,40 +62,40 @@ def sweep_batch(
     Conditional probability of each frozen dish, and (last column) of everything else, averaged over the later
     half of the sweeps, shape (n, C + 1).
     """
-    n, frozen = sitting.log_frozen.shape
-    overflow = sitting.franchise.overflow
+    n, frozen = state.log_frozen.shape
+    overflow = state.franchise.overflow
     probabilities = np.zeros((n, frozen + 1))
-    likelihood = remember(sitting, product)
-    company = make_company(sitting)
+    likelihood = remember(state, product)
+    proposal = make_proposal(state)
     counted_from = (sweeps + 1) // 2
     share = 1.0 / (sweeps - counted_from + 1)
     for s in range(sweeps + 1):
         counted = share if s >= counted_from else 0.0
-        _visit_all(rng, 0 if s > 0 else first, counted, sitting, likelihood, probabilities)
+        _visit_all(rng, 0 if s > 0 else first, counted, state, likelihood, probabilities)
         if s > 0 and not overflow[0]:
-            redish_tables(rng, first, sitting, likelihood)
+            redish_tables(rng, first, state, likelihood)
         for _ in range(proposals):
             if not overflow[0]:
-                split_or_merge(rng, sitting, company, likelihood)
+                split_or_merge(rng, state, proposal, likelihood)
         if overflow[0]:
             return probabilities
-        resample_alpha(rng, sitting.franchise, STREAM_ALPHA, fading)
+        resample_alpha(rng, state.franchise, STREAM_ALPHA, fading)
     return probabilities
 
 
 @borrowing_kernel
 def _visit_all(
-    rng: Generator, first: int, share: float, sitting: Sitting, likelihood: Likelihood, probabilities: Array
+    rng: Generator, first: int, share: float, state: SamplerState, likelihood: Likelihood, probabilities: Array
 ) -> None:
     """Visit the guests from number ``first`` on; ``share`` of what each weighs is added to its probabilities."""
-    n, frozen = sitting.log_frozen.shape
+    n, frozen = state.log_frozen.shape
     for i in range(first, n):
-        total = visit(rng, i, sitting, likelihood)
-        if sitting.franchise.overflow[0]:
+        total = visit(rng, i, state, likelihood)
+        if state.franchise.overflow[0]:
             return
         if share > 0.0:
             known = 0.0
             for c in range(frozen):
-                probabilities[i, c] += share / total * sitting.weights[c]
-                known += sitting.weights[c]
+                probabilities[i, c] += share / total * state.weights[c]
+                known += state.weights[c]
             probabilities[i, frozen] += share / total * max(total - known, 0.0)

@@ -135,7 +135,7 @@ def test_outages_inside_a_transaction(site: Site, times: int) -> None:
     assert outages.count == times
     for service, stream in zip(services, streams.values(), strict=True):
         assert (
-            service.figures.counts["transactions_failed", None] + service.figures.counts["transactions_retried", None]
+            service.stats.counts["transactions_failed", None] + service.stats.counts["transactions_retried", None]
             >= 1
         )
         audit(stream)

@@ -73,18 +73,18 @@ def test_a_trickle_without_snapshots_goes_on(site: Site, monkeypatch: pytest.Mon
             sent += size
             time.sleep(0.02)
             assert not failed, failed
-        assert any("closes full micro-batches only" in each for each in service.figures.reasons)
+        assert any("closes full micro-batches only" in each for each in service.stats.reasons)
         trial.stream.send(records[sent : sent + (-sent) % SIZE])
         sent += -sent % SIZE
         folder.unlink()
         folder.mkdir()  # there is room again
         ends = time.monotonic() + 30
         while watch.committed() != [sent]:
-            assert time.monotonic() < ends, (watch.committed(), sent, service.figures.reasons)
+            assert time.monotonic() < ends, (watch.committed(), sent, service.stats.reasons)
             time.sleep(0.2)
         trial.stream.send(records[sent : sent + 1])  # and max_wait counts again
         while watch.committed() != [sent + 1]:
-            assert time.monotonic() < ends, (watch.committed(), service.figures.reasons)
+            assert time.monotonic() < ends, (watch.committed(), service.stats.reasons)
             time.sleep(0.2)
     stop.set()
     thread.join(40)

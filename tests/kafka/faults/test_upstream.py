@@ -28,7 +28,7 @@ def test_a_transaction_upstream_stays_open(site: Site) -> None:
     place = f"{stream.topic}/0"
     with pytest.MonkeyPatch.context() as patch, hearing() as lines, running(stream) as service:
         patch.setattr("stream_osr_connectors.kafka.run.topic_monitor.OPEN_SECONDS", 3.0)
-        figures = service.figures
+        figures = service.stats
         overview = Overview(lambda: {"w": figures}, 60.0)
         stream.wait()
         until(lambda: figures.ready, 20, lambda: str(figures.reasons))
@@ -50,7 +50,7 @@ def test_a_transaction_upstream_stays_open(site: Site) -> None:
         until(lambda: waiting(service) == (1 + BEHIND, 1 + BEHIND), 10, lambda: str(figures.partitions))
         assert figures.ready, "transactions may take a while"
         until(lambda: not figures.ready, 20, lambda: str(figures.partitions))
-        said = overview.ready().said
+        said = overview.ready().message
         for word in (place, f"{1 + BEHIND} records", own, "kafka-transactions.sh", "abort", "--start-offset 30"):
             assert word in said
         stream.send([(1, each) for _, each in instances(40, 1, 8, begin=2000)])
@@ -69,7 +69,7 @@ def test_a_transaction_upstream_stays_open(site: Site) -> None:
 
 def waiting(service: Service) -> tuple[int | None, int | None]:
     """Lag of the first partition, and the records in it behind the transaction."""
-    (partition,) = (its for place, its in service.figures.partitions.items() if place.partition == 0)
+    (partition,) = (its for place, its in service.stats.partitions.items() if place.partition == 0)
     return partition.lag, partition.unstable
 
 

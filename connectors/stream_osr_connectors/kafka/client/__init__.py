@@ -9,21 +9,21 @@ from stream_osr_connectors.kafka.places import Place
 
 from .admin import TopicAdmin
 from .consumers import GroupConsumer, TopicFollower, read_all
-from .errors import causes, explain, explained, quieten, remedy_of, said_of, start_explained, too_few_replicas
+from .errors import causes, explain, explained, explained_as, quieten, remedy_of, start_explained, too_few_replicas
+from .interface import ClientError, Committed, ErrorKind, Offset, OpenTransaction, RefusedMessage, Topic, Unreadable
 from .producer import BY_KEY, PlainProducer, TransactionalProducer, packed_size, transactional_id
-from .seam import ClientError, Committed, Kind, Offset, OpenTransaction, Refused, Topic, Unreadable
 
 __all__ = [
     "BY_KEY",
     "ClientError",
     "Committed",
+    "ErrorKind",
     "GroupConsumer",
-    "Kind",
     "Offset",
     "OpenTransaction",
     "Place",
     "PlainProducer",
-    "Refused",
+    "RefusedMessage",
     "Topic",
     "TopicAdmin",
     "TopicFollower",
@@ -32,11 +32,11 @@ __all__ = [
     "causes",
     "explain",
     "explained",
+    "explained_as",
     "packed_size",
     "quieten",
     "read_all",
     "remedy_of",
-    "said_of",
     "start_explained",
     "too_few_replicas",
     "transactional_id",

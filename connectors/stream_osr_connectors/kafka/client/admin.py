@@ -22,9 +22,9 @@ from kafka.errors import (
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
-from .errors import Needs, told, translated
+from .errors import Needs, client_error, translated
+from .interface import ClientError, Offset, OpenTransaction, Topic
 from .options import connection, made
-from .seam import ClientError, Offset, OpenTransaction, Topic
 
 COORDINATOR_SECONDS = 15.0
 """How long the coordinator of a group may take to be there: brokers make its topic when the first group asks."""
@@ -35,7 +35,7 @@ DESCRIBE = Needs("DESCRIBE")
 
 
 class TopicAdmin:
-    """Who asks the brokers about topics.
+    """Administrative client: asks the brokers about topics.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class TopicAdmin:
         If no broker answers.
     """
 
-    def __init__(self, settings: ServiceSettings, patience: float = 30.0) -> None:
+    def __init__(self, settings: ServiceSettings, timeout: float = 30.0) -> None:
         with translated(DESCRIBE):
-            options = {**connection(settings), "request_timeout_ms": int(1000 * patience)}
+            options = {**connection(settings), "request_timeout_ms": int(1000 * timeout)}
             self._client: KafkaAdminClient = made(KafkaAdminClient, **options)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -150,7 +150,7 @@ def _topic(found: Mapping[str, Any]) -> Topic:
     if error is TopicAuthorizationFailedError:
         return Topic(refused=True)
     if error is not NoError:
-        raise told(error(found["name"]), DESCRIBE)
+        raise client_error(error(found["name"]), DESCRIBE)
     told_of = found.get("authorized_operations")
     rights = frozenset(told_of) if told_of else None
     partitions = found["partitions"]

@@ -25,9 +25,9 @@ from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.messages import RawName, Received
 
-from .errors import Needs, told, translated
+from .errors import Needs, client_error, translated
+from .interface import Committed, Offset, Unreadable
 from .options import READ_COMMITTED, begin_at, closed_on_error, made, reading
-from .seam import Committed, Offset, Unreadable
 
 TellUnreadable = Callable[[TopicPartition, int, Exception], None]
 """Told of a partition whose records cannot be read on from an offset, and why."""
@@ -74,9 +74,9 @@ class _Batches:
 class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
     """Records of one fetch of one partition."""
 
-    def __init__(self, *told: Any, unreadable: TellUnreadable | None, **named: Any) -> None:
+    def __init__(self, *report: Any, unreadable: TellUnreadable | None, **named: Any) -> None:
         self._unreadable = unreadable
-        super().__init__(*told, **named)
+        super().__init__(*report, **named)
 
     def _unpack_records(self, place: TopicPartition, records: Any, *deserializers: Any) -> Any:
         return super()._unpack_records(place, _Batches(records), *deserializers)
@@ -194,7 +194,7 @@ class GroupConsumer:
         new partitions. As the leader it makes one then; all others get the same again.
         """
         coordinator = self._client._coordinator
-        if self._looked or not self.joined or coordinator.need_rejoin():
+        if self._looked or not self.is_member or coordinator.need_rejoin():
             return
         self._looked = True
         if coordinator._assignment_snapshot is None:
@@ -270,13 +270,13 @@ class GroupConsumer:
         return None if found is None else Offset(found.offset, found.metadata or "")
 
     @property
-    def joined(self) -> bool:
+    def is_member(self) -> bool:
         """It is a member of the group, as far as it knows."""
         return bool(self._client.group_metadata().generation_id >= 0)
 
     @property
     def membership(self) -> Any:
-        """What a producer needs so that offsets of a stale member are refused."""
+        """Metadata of the member, by which the brokers refuse offsets of a stale one."""
         with translated(self._needs):
             return self._client.group_metadata()
 
@@ -307,7 +307,7 @@ class GroupConsumer:
             if isinstance(error, UnsupportedCodecError)
             else "the leader's copy may be damaged: let another replica lead"
         )
-        self._unreadable(Place(*place), offset, told(error), remedy)
+        self._unreadable(Place(*place), offset, client_error(error), remedy)
 
 
 def _end_joins(client: KafkaConsumer) -> None:
@@ -467,6 +467,6 @@ def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> I
                 if record.offset < ends[Place(topic, record.partition)]:
                     yield record
             if time.monotonic() - heard > SILENCE_SECONDS:
-                raise told(KafkaTimeoutError(f"nothing came from {topic} for {SILENCE_SECONDS:g} s"))
+                raise client_error(KafkaTimeoutError(f"nothing came from {topic} for {SILENCE_SECONDS:g} s"))
     finally:
         follower.close()

@@ -1,4 +1,4 @@
-"""What each exception of kafka-python asks for, why the brokers keep a client waiting, and what a person can do.
+"""Kinds of kafka-python's exceptions, causes for which brokers keep a client waiting, and remedies.
 
 The client retries a login that was refused, a request that a quota delays and a batch that too few replicas hold,
 until a deadline passes, and raises a timeout. Its log names the cause. So the log's handler keeps the newest causes,
@@ -35,8 +35,8 @@ from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.kafka.exits import NoBrokerError, NoRightError
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
+from .interface import ClientError, ErrorKind
 from .options import BOOTSTRAP_SECONDS, begin_at, tls_context, why
-from .seam import ClientError, Kind
 
 FRESH_SECONDS = 10.0
 """A cause explains what fails within this time after it was last seen."""
@@ -147,28 +147,29 @@ def _config(connection: Any) -> dict[str, Any]:
 
 _OF_THE_CLIENT = {
     # One message: too large, a time that the topic does not take, bytes that cannot be packed.
-    Kind.RECORD: "MessageSizeTooLargeError RecordListTooLargeError InvalidTimestampError InvalidRecordError",
+    ErrorKind.RECORD: "MessageSizeTooLargeError RecordListTooLargeError InvalidTimestampError InvalidRecordError",
     # A right, or a topic: somebody took it away and may give it back.
-    Kind.RIGHT: "AuthorizationError SaslAuthenticationFailedError "
+    ErrorKind.RIGHT: "AuthorizationError SaslAuthenticationFailedError "
     "UnknownTopicOrPartitionError UnknownTopicIdError InconsistentTopicIdError",
     # Another member of the group with our name; another producer with our transactional id.
-    Kind.TAKEN: "FencedInstanceIdError",
-    Kind.FENCED: "ProducerFencedError InvalidProducerEpochError",
+    ErrorKind.TAKEN: "FencedInstanceIdError",
+    ErrorKind.FENCED: "ProducerFencedError InvalidProducerEpochError",
     # No patience helps.
-    Kind.FATAL: "InvalidTopicError InvalidGroupIdError InvalidSessionTimeoutError InvalidTransactionTimeoutError "
-    "InvalidRequiredAcksError InconsistentGroupProtocolError GroupMaxSizeReachedError OffsetMetadataTooLargeError "
+    ErrorKind.FATAL: "InvalidTopicError InvalidGroupIdError InvalidSessionTimeoutError "
+    "InvalidTransactionTimeoutError InvalidRequiredAcksError InconsistentGroupProtocolError "
+    "GroupMaxSizeReachedError OffsetMetadataTooLargeError "
     "InvalidCommitOffsetSizeError UnsupportedVersionError UnsupportedForMessageFormatError "
     "UnsupportedCompressionTypeError UnsupportedCodecError UnsupportedSaslMechanismError IllegalSaslStateError "
     "SecurityDisabledError KafkaConfigurationError IllegalArgumentError UnrecognizedBrokerVersion",
     # All else of it.
-    Kind.AGAIN: "KafkaError",
+    ErrorKind.AGAIN: "KafkaError",
 }
 
-KINDS: dict[type[BaseException], Kind] = {
+KINDS: dict[type[BaseException], ErrorKind] = {
     **{getattr(errors, name): kind for kind, names in _OF_THE_CLIENT.items() for name in names.split()},
-    **dict.fromkeys((TypeError, ValueError, OverflowError, struct.error), Kind.RECORD),
+    **dict.fromkeys((TypeError, ValueError, OverflowError, struct.error), ErrorKind.RECORD),
     # Ours: a file of a password, a token or a certificate that cannot be read now; and the system below the client.
-    **dict.fromkeys((StreamOSRError, OSError), Kind.AGAIN),
+    **dict.fromkeys((StreamOSRError, OSError), ErrorKind.AGAIN),
 }
 """By class; what is not in it is what its nearest base is, and what has none there asks for patience."""
 
@@ -192,16 +193,16 @@ class Needs(NamedTuple):
 NOTHING = Needs()
 
 
-def kind_of(error: BaseException) -> Kind:
+def kind_of(error: BaseException) -> ErrorKind:
     """Look up what an exception asks for.
 
     >>> kind_of(errors.TopicAuthorizationFailedError()), kind_of(errors.KafkaTimeoutError())
     (<Kind.RIGHT: 'right'>, <Kind.AGAIN: 'again'>)
     """
-    return next((KINDS[each] for each in type(error).__mro__ if each in KINDS), Kind.AGAIN)
+    return next((KINDS[each] for each in type(error).__mro__ if each in KINDS), ErrorKind.AGAIN)
 
 
-def told(error: BaseException, needs: Needs = NOTHING) -> ClientError:
+def client_error(error: BaseException, needs: Needs = NOTHING) -> ClientError:
     """Turn an exception of the client into one of ours.
 
     The client wraps what a broker has answered into an exception of no kind, or names it in the text of one; what it
@@ -226,8 +227,8 @@ def told(error: BaseException, needs: Needs = NOTHING) -> ClientError:
             break
         inner = wrapped[0]
         kind = kind_of(inner)
-    said = _said(inner, needs)
-    too_large = kind is Kind.RECORD and "TooLarge" in said
+    said = _error_text(inner, needs)
+    too_large = kind is ErrorKind.RECORD and "TooLarge" in said
     made = ClientError(kind, explain(said) if isinstance(inner, LATE) else said, too_large=too_large)
     made.__cause__ = inner
     return made
@@ -241,10 +242,10 @@ def translated(needs: Needs = NOTHING) -> Iterator[None]:
     except (ClientError, MemoryError):
         raise
     except Exception as error:
-        raise told(error, needs) from error
+        raise client_error(error, needs) from error
 
 
-def _said(error: BaseException, needs: Needs) -> str:
+def _error_text(error: BaseException, needs: Needs) -> str:
     """Name and message, in one line; of a right that is missing, which one it is."""
     if isinstance(error, errors.AuthorizationError):
         return f"{type(error).__name__}: the user lacks {_lacked(error, needs)}, which the brokers' ACLs grant"
@@ -287,7 +288,7 @@ def start_explained(settings: ServiceSettings) -> Iterator[None]:
 
 
 @contextmanager
-def said_of(what: str) -> Iterator[None]:
+def explained_as(what: str) -> Iterator[None]:
     """Say what cannot be done when the client raises.
 
     Raises
@@ -321,7 +322,7 @@ def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
                 "that it runs, the port, and security_protocol"
             )
         )
-    return (NoBrokerError if error.kind is Kind.AGAIN else ConnectorError)(f"{place}: {error}")
+    return (NoBrokerError if error.kind is ErrorKind.AGAIN else ConnectorError)(f"{place}: {error}")
 
 
 REMEDIES = {

@@ -17,9 +17,9 @@ from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.wire.messages import Outgoing
 
-from .errors import Needs, told, translated
+from .errors import Needs, client_error, translated
+from .interface import ClientError, ErrorKind, Offset, RefusedMessage, SendResult
 from .options import BOOTSTRAP_SECONDS, begin_at, connection, made
-from .seam import ClientError, Kind, Offset, Refused, Sent
 
 BLOCK_SHARE, FLUSH_SHARE = 0.3, 0.6
 """Shares of the deadline of a transaction: what waits in vain ends by itself before its thread is given up."""
@@ -83,14 +83,14 @@ class PlainProducer:
         """Write to some brokers, with further options of kafka-python's producer."""
         return PlainProducer(deadline, **{**begin_at(brokers), **options})
 
-    def send(self, messages: Sequence[Outgoing]) -> Sent:
+    def send(self, messages: Sequence[Outgoing]) -> SendResult:
         """Send messages and wait until the broker has answered for each.
 
         The client does not raise for every one that fails, nor does its own transaction learn of it: where the
         metadata of a topic is refused, say. So each answer is looked at.
         """
         client = self._own
-        refused: list[Refused] = []
+        refused: list[RefusedMessage] = []
         offsets: list[int] = []
         sent: list[tuple[int, Any]] = []
         acknowledged: Counter[str] = Counter()
@@ -98,9 +98,11 @@ class PlainProducer:
             try:
                 sent.append((place, self._send(client, message)))
             except Exception as error:
-                refused.append(Refused(place, told(error, self._needs)))
-                if refused[-1].error.kind is not Kind.RECORD:
-                    return Sent(acknowledged, offsets, refused)  # all others would fail alike, each after a wait
+                refused.append(RefusedMessage(place, client_error(error, self._needs)))
+                if refused[-1].error.kind is not ErrorKind.RECORD:
+                    return SendResult(
+                        acknowledged, offsets, refused
+                    )  # all others would fail alike, each after a wait
         ends = time.monotonic() + FLUSH_SHARE * self._deadline
         # suppressed: a batch was too large and is split, and its messages have other futures
         with translated(self._needs), suppress(UnknownError):
@@ -109,11 +111,11 @@ class PlainProducer:
             try:
                 found = future.value if future.succeeded() else future.get(max(0.0, ends - time.monotonic()))
             except Exception as error:
-                refused.append(Refused(place, told(error, self._needs)))
+                refused.append(RefusedMessage(place, client_error(error, self._needs)))
             else:
                 acknowledged[messages[place].topic] += 1
                 offsets.append(found.offset)
-        return Sent(acknowledged, offsets, refused)
+        return SendResult(acknowledged, offsets, refused)
 
     def partitions(self, topic: str) -> int:
         """Say how many partitions a topic has."""
@@ -135,7 +137,7 @@ class PlainProducer:
     @property
     def _own(self) -> KafkaProducer:
         if self._client is None:
-            raise ClientError(Kind.AGAIN, "the producer is closed")
+            raise ClientError(ErrorKind.AGAIN, "the producer is closed")
         return self._client
 
     def _send(self, client: KafkaProducer, message: Outgoing) -> Any:

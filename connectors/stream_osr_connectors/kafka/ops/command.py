@@ -17,29 +17,29 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.terminal import guard
+from stream_osr_connectors.terminal import protect_terminal
 
 from ..client import quieten
 from ..exits import AGAIN, REFUSED, ends_service, exit_code, passes
-from ..figures import Figures
 from ..log import logger
 from ..run.models import CurrentModel, ModelFile
 from ..run.service import Reconciler, Service
 from ..run.snapshots import open_folder
-from ..run.topics import Line, Wanted, look_after
+from ..run.topics import TopicCheck, WantedTopics, look_after
 from ..settings import ServiceSettings, load_settings, unknown_variables
+from ..stats import ServiceStats
 from .logs import begin_logging
 from .metrics import Overview
 from .monitor import Monitor
 from .watchdog import Watchdog
-from .workers import MAKE_ROOM, Order, Workers, report
+from .workers import MAKE_ROOM, StartOrder, Workers, report
 
 Make = type[Service] | type[Reconciler]
 """What makes the loop of a process, over a model; it tells how it goes by figures."""
 
 
-class Told(NamedTuple):
-    """What signals have told the process.
+class ProcessSignals(NamedTuple):
+    """Signals that the process has received.
 
     Attributes
     ----------
@@ -56,26 +56,26 @@ class Told(NamedTuple):
     make_room: threading.Event
 
     @classmethod
-    def by_signals(cls) -> Told:
+    def by_signals(cls) -> ProcessSignals:
         """Hear them from now on."""
-        told = cls(threading.Event(), threading.Event(), threading.Event())
+        signals = cls(threading.Event(), threading.Event(), threading.Event())
 
         def note(number: int, frame: FrameType | None) -> None:
             if number == signal.SIGHUP:
-                told.replace.set()
+                signals.replace.set()
                 return
-            (told.make_room.set if number == MAKE_ROOM else told.make_room.clear)()  # the latest word counts
-            told.stop.set()
+            (signals.make_room.set if number == MAKE_ROOM else signals.make_room.clear)()  # the latest word counts
+            signals.stop.set()
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, MAKE_ROOM):
             signal.signal(number, note)
-        return told
+        return signals
 
     def to_replace(self) -> bool:
         """Say whether, since this was last asked, there was a word to load the model file again."""
-        told = self.replace.is_set()
+        reported = self.replace.is_set()
         self.replace.clear()
-        return told
+        return reported
 
 
 def serve(config: Path | None, flags: Sequence[str]) -> None:
@@ -102,82 +102,87 @@ def reconcile(config: Path | None, flags: Sequence[str]) -> None:
     _begin(load_settings(config, flags), _reconcile)
 
 
-def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
+def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[TopicCheck]:
     """Look after the topics of a service; see :class:`.topics.Wanted`."""
     quieten()
-    return look_after(load_settings(config, flags, model=Path()), None if wanted is None else Wanted(**wanted))
+    return look_after(load_settings(config, flags, model=Path()), None if wanted is None else WantedTopics(**wanted))
 
 
-def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, Told], None]) -> None:
-    told = Told.by_signals()
+def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, ProcessSignals], None]) -> None:
+    signals = ProcessSignals.by_signals()
     begin_logging(settings)
     for line in unknown_variables(os.environ, ServiceSettings.model_fields):
         logger.warning(line)
     with _errors_logged() if settings.log_format == "json" else nullcontext():
-        work(settings, told)
+        work(settings, signals)
     logger.info("stopped")
 
 
-def _work_alone(settings: ServiceSettings, told: Told) -> None:
+def _work_alone(settings: ServiceSettings, signals: ProcessSignals) -> None:
     current = CurrentModel(settings, open_folder(settings))
-    _work_watched(settings, told, current, Service)
+    _work_watched(settings, signals, current, Service)
 
 
-def _reconcile(settings: ServiceSettings, told: Told) -> None:
-    _work_watched(settings, told, CurrentModel(settings, None), Reconciler)
+def _reconcile(settings: ServiceSettings, signals: ProcessSignals) -> None:
+    _work_watched(settings, signals, CurrentModel(settings, None), Reconciler)
 
 
-def _work_watched(settings: ServiceSettings, told: Told, current: CurrentModel, make: Make) -> None:
+def _work_watched(settings: ServiceSettings, signals: ProcessSignals, current: CurrentModel, make: Make) -> None:
     """Work in this process, with a port, until told to stop; with another model the loop ends and begins again."""
-    figures = Figures()
-    with _port(settings, Overview(lambda: {settings.instance: figures}, settings.watchdog)):
-        while not told.stop.is_set():
+    stats = ServiceStats()
+    with _port(settings, Overview(lambda: {settings.instance: stats}, settings.watchdog)):
+        while not signals.stop.is_set():
             model = current.model
 
             def ended() -> bool:
                 current.look()
-                if told.to_replace():
+                if signals.to_replace():
                     current.replace()
-                return told.stop.is_set() or current.model is not model  # noqa: B023  # asked within this turn only
+                return signals.stop.is_set() or current.model is not model  # noqa: B023  # asked within this turn only
 
-            _work(settings, figures, told, ended, model, make)
-            figures.partitions.clear()
+            _work(settings, stats, signals, ended, model, make)
+            stats.partitions.clear()
             if current.model is model:  # a signal has stopped it, or a bounded run has reached its end
                 break
 
 
-def _work_together(settings: ServiceSettings, told: Told) -> None:
+def _work_together(settings: ServiceSettings, signals: ProcessSignals) -> None:
     workers = Workers(settings, CurrentModel(settings, open_folder(settings)), work_under_parent)
-    overview = Overview(workers.figures, settings.watchdog, workers.restarts)
+    overview = Overview(workers.stats, settings.watchdog, workers.restarts)
     with _port(settings, overview):
-        workers.run(told.stop.is_set, told.to_replace)
+        workers.run(signals.stop.is_set, signals.to_replace)
 
 
-def work_under_parent(order: Order, pipe: Connection) -> None:
+def work_under_parent(order: StartOrder, pipe: Connection) -> None:
     """Work as one of several: the parent hears how it goes, and the worker ends when the parent has gone."""
-    settings, told, figures = order.settings, Told.by_signals(), Figures()
-    guard()
+    settings, signals, stats = order.settings, ProcessSignals.by_signals(), ServiceStats()
+    protect_terminal()
     begin_logging(settings)
-    report(figures, pipe, gone=told.stop.set)
-    with _errors_logged(figures, order):
+    report(stats, pipe, gone=signals.stop.set)
+    with _errors_logged(stats, order):
         model = ModelFile.named(settings.state / settings.group, order.model)
-        _work(settings, figures, told, told.stop.is_set, model, Service)
+        _work(settings, stats, signals, signals.stop.is_set, model, Service)
     logger.info("stopped")
 
 
 def _work(
-    settings: ServiceSettings, figures: Figures, told: Told, ended: Callable[[], bool], model: ModelFile, make: Make
+    settings: ServiceSettings,
+    stats: ServiceStats,
+    signals: ProcessSignals,
+    ended: Callable[[], bool],
+    model: ModelFile,
+    make: Make,
 ) -> None:
-    watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told.stop)
+    watchdog = Watchdog(stats, settings.watchdog, settings.stop_timeout, signals.stop)
     try:
-        loop = make(settings, model=model, figures=figures)
+        loop = make(settings, model=model, stats=stats)
         gc.unfreeze()
         gc.collect()
         gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
-        if not told.stop.is_set():
-            loop.run(ended, stay=lambda: told.make_room.is_set() or not told.stop.is_set())
+        if not signals.stop.is_set():
+            loop.run(ended, stay=lambda: signals.make_room.is_set() or not signals.stop.is_set())
     except StreamOSRError as error:
-        if not (told.stop.is_set() and passes(error)):
+        if not (signals.stop.is_set() and passes(error)):
             raise
         logger.info("%s", error)
     finally:
@@ -192,7 +197,7 @@ def _port(settings: ServiceSettings, overview: Overview) -> AbstractContextManag
 
 
 @contextmanager
-def _errors_logged(figures: Figures | None = None, order: Order | None = None) -> Iterator[None]:
+def _errors_logged(stats: ServiceStats | None = None, order: StartOrder | None = None) -> Iterator[None]:
     """Turn whatever ends the process into a line of the log, and end it."""
     try:
         yield
@@ -201,12 +206,14 @@ def _errors_logged(figures: Figures | None = None, order: Order | None = None) -
         logger.log(_last_level(code, order), "%s", error)
         sys.exit(code)
     except Exception:
-        code = AGAIN if figures is not None and figures.opened else REFUSED
+        code = AGAIN if stats is not None and stats.opened_at else REFUSED
         logger.log(_last_level(code, order), "the service has a defect", exc_info=True)
         sys.exit(code)
 
 
-def _last_level(code: int, order: Order | None) -> int:
+def _last_level(code: int, order: StartOrder | None) -> int:
     """Choose the level of a worker's last line: its parent knows how often such lines may be logged."""
-    told = order is None or ends_service(code, opened=True, first=order.first) or time.monotonic() >= order.silent
-    return logging.CRITICAL if told else logging.DEBUG
+    reported = (
+        order is None or ends_service(code, was_open=True, first=order.first) or time.monotonic() >= order.silent
+    )
+    return logging.CRITICAL if reported else logging.DEBUG

@@ -1,4 +1,4 @@
-"""What the service logs: a line of text, or of JSON, for each thing that happened; never the content of a record."""
+"""Log format of the service: text or JSON lines, never the content of a record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 from stream_osr_connectors.terminal import OneLine, traceback_lines
 
 from ..client import quieten

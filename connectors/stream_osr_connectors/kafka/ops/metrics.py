@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from stream_osr.discovery.signal_table import COUNTED
 
 from ...commands.command import NAMED_ACTIONS
-from ..figures import (
+from ..stats import (
     DRIFTED,
     KNOWN_OF,
     LOST,
@@ -33,8 +33,8 @@ from ..figures import (
     REPEATED,
     SUMMED,
     UNKNOWN_OF,
-    Figures,
-    PartitionFigures,
+    PartitionStats,
+    ServiceStats,
 )
 
 PREFIX = "stream_osr_"
@@ -67,7 +67,7 @@ class MetricRow(NamedTuple):
     name: str
     text: str
     labels: Sequence[str]
-    samples: Callable[[Figures, float, int], Samples]
+    samples: Callable[[ServiceStats, float, int], Samples]
 
 
 def _read(of: Any, path: str) -> Any:
@@ -82,7 +82,7 @@ def _count(
 ) -> MetricRow:
     """Describe counts of a partition by their names, each with its labels; or the one with the name of the metric."""
 
-    def samples(of: Figures, now: float, restarts: int) -> Samples:
+    def samples(of: ServiceStats, now: float, restarts: int) -> Samples:
         for kind, own in ({name: ()} if kinds is None else kinds).items():
             found = sorted((at, n) for (its, at), n in of.counts.items() if its == kind and at is not None)
             yield from (([at.topic, str(at.partition), *own], n) for at, n in found)
@@ -93,7 +93,7 @@ def _count(
 def _named(name: str, text: str, by: Sequence[str], begins: Mapping[str, Sequence[str]]) -> MetricRow:
     """Describe counts of a partition by how their names begin: what follows is a label, before those given."""
 
-    def samples(of: Figures, now: float, restarts: int) -> Samples:
+    def samples(of: ServiceStats, now: float, restarts: int) -> Samples:
         for kind, at, n in sorted((kind, at, n) for (kind, at), n in of.counts.items() if at is not None):
             for begin, further in begins.items():
                 if kind.startswith(begin):
@@ -105,13 +105,13 @@ def _named(name: str, text: str, by: Sequence[str], begins: Mapping[str, Sequenc
 def _gauge(
     name: str,
     text: str,
-    value: str | Callable[[PartitionFigures, float], Any],
+    value: str | Callable[[PartitionStats, float], Any],
     by: Sequence[str] = (),
     kind: type[Metric] = GaugeMetricFamily,
 ) -> MetricRow:
     """Describe a value of a partition, or with ``by`` values by a further label: an attribute, or a function."""
 
-    def samples(of: Figures, now: float, restarts: int) -> Samples:
+    def samples(of: ServiceStats, now: float, restarts: int) -> Samples:
         for at, its in sorted(of.partitions.items()):
             place, found = (
                 [at.topic, str(at.partition)],
@@ -125,14 +125,14 @@ def _gauge(
 def _class(name: str, text: str, path: str) -> MetricRow:
     """Describe a value of each known class of a partition."""
 
-    def values(of: PartitionFigures, now: float) -> Any:
+    def values(of: PartitionStats, now: float) -> Any:
         return of.found and {known: _read(own, path) for known, own in of.found.classes.items()}
 
     return _gauge(name, text, values, ["class"])
 
 
 def _worker(
-    name: str, text: str, value: Callable[[Figures, float, int], Any], kind: type[Metric] = GaugeMetricFamily
+    name: str, text: str, value: Callable[[ServiceStats, float, int], Any], kind: type[Metric] = GaugeMetricFamily
 ) -> MetricRow:
     """Describe a value of a worker."""
     return MetricRow(kind, name, text, (), lambda of, now, restarts: [((), value(of, now, restarts))])
@@ -143,7 +143,7 @@ def _worker_count(name: str, text: str) -> MetricRow:
 
 
 def _times(name: str, text: str) -> MetricRow:
-    def value(of: Figures, now: float, restarts: int) -> Any:
+    def value(of: ServiceStats, now: float, restarts: int) -> Any:
         times = of.histogram(name)
         return list(zip([*map(str, times.bounds), "+Inf"], times.cumulative(), strict=True)), times.seconds
 
@@ -221,7 +221,7 @@ METRICS: tuple[MetricRow, ...] = (
     _gauge(
         "held_decisions",
         "Decisions that are held back (decision_delay); their records are committed.",
-        lambda of, now: of.menu and of.held,
+        lambda of, now: of.menu and of.paused,
     ),
     _gauge(
         "suspended",
@@ -361,7 +361,7 @@ class Health(NamedTuple):
     """Answer to a health check, and its text."""
 
     well: bool
-    said: str
+    message: str
 
 
 @dataclass(eq=False)
@@ -370,7 +370,7 @@ class Overview(Collector):
 
     Parameters
     ----------
-    figures
+    stats
         Gives the latest figures of each worker, by its name.
     longest
         Seconds that the loop may take for a turn.
@@ -378,7 +378,7 @@ class Overview(Collector):
         Gives how often each worker has been started again.
     """
 
-    figures: Callable[[], Mapping[str, Figures]]
+    stats: Callable[[], Mapping[str, ServiceStats]]
     longest: float
     restarts: Callable[[], Mapping[str, int]] = dict
 
@@ -387,14 +387,14 @@ class Overview(Collector):
         now = time.monotonic()
         late = [
             f"the loop of {name} has not turned for {now - of.loop:.0f} s"
-            for name, of in self.figures().items()
+            for name, of in self.stats().items()
             if now - of.loop > self.longest
         ]
         return Health(not late, "; ".join(late) or "every loop turns")
 
     def ready(self) -> Health:
         """Say whether the decisions of every worker reach the broker, and why not; and where recall has dropped."""
-        now, workers = time.monotonic(), self.figures()
+        now, workers = time.monotonic(), self.stats()
         if not workers:
             return Health(False, "there is no worker")
         why = {name: _obstacles(of, now) for name, of in workers.items()}
@@ -410,7 +410,7 @@ class Overview(Collector):
     def collect(self) -> Iterator[Metric]:
         """Give the figures as they are now."""
         now = time.monotonic()
-        workers = {name: of.copy() for name, of in self.figures().items()}
+        workers = {name: of.copy() for name, of in self.stats().items()}
         restarts = self.restarts()
         for row in METRICS:
             family: Any = row.kind(PREFIX + row.name, row.text, labels=["worker", *row.labels])  # type: ignore[call-arg]
@@ -423,8 +423,8 @@ class Overview(Collector):
             yield family
 
 
-def _obstacles(figures: Figures, now: float) -> tuple[str, ...]:
+def _obstacles(stats: ServiceStats, now: float) -> tuple[str, ...]:
     """List why a worker is not ready: its own reasons, or that its loop is stuck."""
-    silent = now - figures.loop
+    silent = now - stats.loop
     stuck = (f"its loop has not turned for {silent:.0f} s",) if silent > STALE_SECONDS else ()
-    return (*figures.reasons, *stuck)
+    return (*stats.reasons, *stuck)

@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 
 from ..log import Seldom, logger
 from .metrics import Health, Overview
@@ -178,5 +178,5 @@ class _Request(BaseHTTPRequestHandler):
 
 def _health(health: Health) -> _Answer:
     status = HTTPStatus.OK if health.well else HTTPStatus.SERVICE_UNAVAILABLE
-    said = printable(health.said, LONGEST)
+    said = printable(health.message, LONGEST)
     return status, "text/plain; charset=utf-8", f"{said}\n".encode()

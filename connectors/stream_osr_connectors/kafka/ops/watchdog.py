@@ -16,8 +16,8 @@ import traceback
 from stream_osr.compiling import last_compiled
 
 from ..exits import HUNG
-from ..figures import Figures
 from ..log import logger
+from ..stats import ServiceStats
 
 LOOK_SECONDS = 0.2
 
@@ -40,8 +40,8 @@ class Watchdog:
         Set when the process has been told to stop.
     """
 
-    def __init__(self, figures: Figures, longest: float, stopping: float, told: threading.Event) -> None:
-        self._figures, self._longest, self._stopping, self._told = figures, longest, stopping, told
+    def __init__(self, stats: ServiceStats, longest: float, stopping: float, stop: threading.Event) -> None:
+        self._stats, self._longest, self._stopping, self._stop = stats, longest, stopping, stop
         self._dismissed = threading.Event()
         self._watched = threading.main_thread().ident or 0
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
@@ -52,15 +52,15 @@ class Watchdog:
 
     def _watch(self) -> None:
         since: float | None = None
-        begun = self._figures.loop
+        begun = self._stats.loop
         while not self._dismissed.wait(LOOK_SECONDS):
             now = time.monotonic()
-            turned = self._figures.loop
+            turned = self._stats.loop
             longest = max(self._longest, STARTING_SECONDS) if turned == begun else self._longest
             at = max(turned, last_compiled())  # the first micro-batch may have to compile the sampler
             if now - at > longest:
                 self._end(f"the loop has not turned for {longest:g} s")
-            if self._told.is_set():
+            if self._stop.is_set():
                 since = now if since is None else since
                 if now - since > self._stopping:
                     self._end(f"stopping has taken more than {self._stopping:g} s")

@@ -26,18 +26,18 @@ from typing import NamedTuple
 from stream_osr.errors import PersistenceError
 
 from ..exits import HUNG, EndedError, ends_service
-from ..figures import Figures
 from ..log import Seldom, logger
 from ..run.models import CurrentModel, ModelName
 from ..settings import ServiceSettings
+from ..stats import ServiceStats
 from .watchdog import STARTING_SECONDS
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
 """Seconds before a worker is started again: doubled each time, until one has lived for the longer of them."""
 
 
-class Order(NamedTuple):
-    """What a worker is to do.
+class StartOrder(NamedTuple):
+    """Start order for a worker.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Slot:
         Of the one that runs; None: none does.
     model
         What the latest one was given.
-    figures
+    stats
         As last told, perhaps by one that has died.
     started
         When the process was started.
@@ -90,7 +90,7 @@ class Slot:
     process: BaseProcess | None = None
     pipe: Connection | None = None
     model: ModelName | None = None
-    figures: Figures = field(default_factory=Figures)
+    stats: ServiceStats = field(default_factory=ServiceStats)
     started: float = 0.0
     leaving: float = 0.0
     failures: int = 0
@@ -145,7 +145,7 @@ NOT_OURS = (signal.SIGINT, signal.SIGHUP)
 MAKE_ROOM = signal.SIGUSR1
 """What tells a worker to stop and to stay a member of the group: its successor gets the same partitions."""
 
-Work = Callable[[Order, Connection], None]
+Work = Callable[[StartOrder, Connection], None]
 
 
 class Workers:
@@ -170,9 +170,9 @@ class Workers:
         self._changing: Slot | None = None  # the one that is given another model now
         self._since = 0.0
 
-    def figures(self) -> Mapping[str, Figures]:
+    def stats(self) -> Mapping[str, ServiceStats]:
         """Latest figures of each worker."""
-        return {slot.name: slot.figures for slot in self._slots}
+        return {slot.name: slot.stats for slot in self._slots}
 
     def restarts(self) -> Mapping[str, int]:
         """Say how often each has been started again."""
@@ -217,13 +217,13 @@ class Workers:
         """Start a worker that should run, and end one that hangs so deep that its own watchdog cannot."""
         now = time.monotonic()
         if slot.process is None:
-            slot.figures.turn()  # there is no loop that could be stuck
+            slot.stats.turn()  # there is no loop that could be stuck
             if now >= slot.due and not slot.finished:
                 self._start(slot)
             return
         if slot.process.is_alive():
-            turned = slot.figures.loop > slot.started
-            seen = slot.figures.loop if turned else slot.started
+            turned = slot.stats.loop > slot.started
+            seen = slot.stats.loop if turned else slot.started
             longest = self._settings.watchdog if turned else max(self._settings.watchdog, STARTING_SECONDS)
             late = slot.leaving and now - slot.leaving > self._settings.stop_timeout + SPARE_SECONDS
             if not late and now - seen <= longest + SPARE_SECONDS:
@@ -239,7 +239,7 @@ class Workers:
             if slot.restarts:  # what was kept may be why
                 model.keep(self._settings.state / self._settings.group)
             silent = self._seldom.due(f"{slot.name} ended")
-            order = Order(slot.settings, model.name, slot is self._slots[0], silent)
+            order = StartOrder(slot.settings, model.name, slot is self._slots[0], silent)
             slot.process, slot.pipe = self._launched(slot, order)
         except (PersistenceError, OSError) as error:  # the latter: too many processes or open files, no memory
             slot.failures += 1
@@ -249,7 +249,7 @@ class Workers:
         line = f"{slot.name} started, process {slot.process.pid}, model {model.identity}"
         self._seldom.say(f"{slot.name} started", line, logging.INFO)
 
-    def _launched(self, slot: Slot, order: Order) -> tuple[BaseProcess, Connection]:
+    def _launched(self, slot: Slot, order: StartOrder) -> tuple[BaseProcess, Connection]:
         """Start a process, and give it with our end of its pipe."""
         ours, its = self._context.Pipe(duplex=False)
         process = self._context.Process(target=self._work, args=(order, its), name=slot.name)
@@ -275,14 +275,14 @@ class Workers:
         if slot.pipe is not None:
             slot.pipe.close()
         slot.process = slot.pipe = None
-        slot.figures = slot.figures.ended(f"its process ended with {ending(code)}")
+        slot.stats = slot.stats.ended(f"its process ended with {ending(code)}")
         if slot.leaving:
             slot.leaving, slot.due = 0.0, 0.0
             self._seldom.forget(f"{slot.name} started")
             logger.info("%s stopped", slot.name)
             return
         if code == 0 and self._settings.stop is not None:
-            slot.finished, slot.figures = True, replace(slot.figures, obstacles=())
+            slot.finished, slot.stats = True, replace(slot.stats, obstacles=())
             logger.info("%s has finished", slot.name)
             return
         if ends_service(code, self._opened, first=slot is self._slots[0]):
@@ -296,7 +296,7 @@ class Workers:
         """Have a worker started after a while, and say so."""
         delay = pause(slot.failures, random.random())
         slot.due = time.monotonic() + delay
-        slot.figures.turn()
+        slot.stats.turn()
         times = f", {slot.failures} times in a row" if slot.failures > 1 else ""
         self._seldom.say(f"{slot.name} ended", f"{why}{times}; started again in {delay:.0f} s", logging.ERROR)
 
@@ -304,7 +304,7 @@ class Workers:
         """Give the workers the model that runs now, one after the other: each is waited for, within reason."""
         now, slot = time.monotonic(), self._changing
         if slot is not None:
-            ready = slot.process is not None and not slot.leaving and slot.figures.ready
+            ready = slot.process is not None and not slot.leaving and slot.stats.ready
             if not ready and now - self._since < READY_SECONDS:
                 return
             if not ready:
@@ -334,8 +334,8 @@ class Workers:
         """Take in what a worker has told."""
         try:
             while slot.pipe is not None and slot.pipe.poll():
-                slot.figures = slot.pipe.recv()
-                self._opened = self._opened or slot.figures.opened or slot.figures.ready
+                slot.stats = slot.pipe.recv()
+                self._opened = self._opened or slot.stats.opened_at or slot.stats.ready
         except (EOFError, OSError):  # it died, perhaps in the middle of a word
             assert slot.pipe is not None
             slot.pipe.close()
@@ -363,26 +363,26 @@ class Workers:
         return unclean
 
 
-def report(figures: Figures, pipe: Connection, gone: Callable[[], None]) -> None:
+def report(stats: ServiceStats, pipe: Connection, gone: Callable[[], None]) -> None:
     """Tell the parent the figures now and then, in a thread, once the loop has turned.
 
     Parameters
     ----------
-    figures
+    stats
         Of this worker.
     pipe
         To the parent.
     gone
         Called when the parent has gone.
     """
-    begun = figures.loop
+    begun = stats.loop
 
     def tell() -> None:
         parent = multiprocessing.parent_process()
         try:
             while parent is None or parent.is_alive():
-                if figures.loop != begun:
-                    pipe.send(figures.copy())
+                if stats.loop != begun:
+                    pipe.send(stats.copy())
                 time.sleep(REPORT_SECONDS)
         except OSError:
             pass

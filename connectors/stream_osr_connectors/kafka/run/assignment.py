@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from ..backoff import Backoff
 from ..client import ClientError
-from ..figures import Figures, PartitionFigures
 from ..log import Seldom
 from ..places import Place
-from .job import Job, Waiting
+from ..stats import PartitionStats, ServiceStats
+from .job import Job, NotLoadable
 from .reading import Reader
 from .topic_monitor import Watch
 from .transactions import InDoubtError, Transactions
@@ -52,7 +52,7 @@ class Assigned:
     broker_pause: Backoff = field(default_factory=Backoff)
 
 
-class Loading:
+class Assignment:
     """Loads partitions, each by itself: one that cannot be loaded delays no other.
 
     Parameters
@@ -77,11 +77,11 @@ class Loading:
         reader: Reader,
         transactions: Transactions,
         watch: Watch,
-        figures: Figures,
+        stats: ServiceStats,
         since: int | None = None,
     ) -> None:
         self._job, self._reader, self._transactions, self._watch = job, reader, transactions, watch
-        self._figures, self._since = figures, since
+        self._stats, self._since = stats, since
         self._assigned: dict[Place, Assigned] = {}
         self._pauses: dict[Place, Backoff] = {}
         self._loaded: dict[Place, float] = {}
@@ -99,9 +99,9 @@ class Loading:
         """Drop partitions that are loaded, or another worker's now."""
         for place in places:
             self._assigned.pop(place, None)
-            figures = self._figures.partitions.get(place)
-            if figures is not None and figures.suspended and place not in self._job.owned:
-                self._figures.partitions.pop(place)
+            partition_stats = self._stats.partitions.get(place)
+            if partition_stats is not None and partition_stats.suspended and place not in self._job.owned:
+                self._stats.partitions.pop(place)
 
     def suspend(self, place: Place, why: str, position: int = 0) -> None:
         """Stop a partition that cannot go on, and try it again later; all others go on.
@@ -122,7 +122,7 @@ class Loading:
             pause.succeed()  # it went on for a while
         seconds = pause.fail()
         its.again = pause.until
-        self._figures.partitions[place] = PartitionFigures(position, suspended=True)
+        self._stats.partitions[place] = PartitionStats(position, suspended=True)
         self._seldom.say(
             str(place),
             f"{place} is suspended, other partitions go on: {its.why}. The next attempt is in {seconds:.0f} s",
@@ -149,7 +149,7 @@ class Loading:
             self._transactions.open()  # what a failed one has begun hides what is committed until it is ended
             where = self._reader.client.where(place, self._since)
             loaded = self._job.load(place, where)
-            if isinstance(loaded, Waiting):
+            if isinstance(loaded, NotLoadable):
                 if loaded.suspended:
                     self.suspend(place, loaded.why, where.offset or 0)
                 else:
@@ -175,7 +175,7 @@ class Loading:
         self._seldom.say(str(place), f"{place} cannot be loaded yet: {why}", logging.INFO)
 
     def _is_seen(self, place: Place, its: Assigned) -> bool:
-        """Whether the input was seen since the partition was assigned, and is the topic that it was."""
+        """Tell whether the input was seen since the partition was assigned, and is the topic that it was."""
         topic = place.topic
         return self._watch.has_looked_since(its.since) and not (
             self._watch.is_broken(topic) or self._watch.renewed(topic, self._reader.topic_id(topic))

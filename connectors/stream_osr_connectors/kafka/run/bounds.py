@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from ..client import ClientError, Committed, TopicFollower
-from ..figures import Figures
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import ServiceStats
 from ..wire.messages import Received
 
 ASK_SECONDS = 2.0
@@ -30,8 +30,8 @@ class Bounds:
         The positions of this worker's partitions.
     """
 
-    def __init__(self, settings: ServiceSettings, figures: Figures) -> None:
-        self._settings, self._figures = settings, figures
+    def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
+        self._settings, self._stats = settings, stats
         self._stops: Mapping[Place, int] = {}
         self._asked = 0.0
 
@@ -47,12 +47,12 @@ class Bounds:
         return [record for record in records if record.offset < stop]
 
     def is_read(self, place: Place) -> bool:
-        """Whether the consumer has read a partition of this worker to its end."""
-        read = self._figures.partitions[place].read
+        """Tell whether the consumer has read a partition of this worker to its end."""
+        read = self._stats.partitions[place].read
         return self._settings.stop is not None and read is not None and read >= self._stops.get(place, 0)
 
     def are_reached(self, where: Callable[[Place], Committed]) -> bool:
-        """Whether the group has committed all partitions up to their ends; asked now and then, otherwise False.
+        """Tell whether the group has committed all partitions up to their ends; asked now and then, otherwise False.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Bounds:
             return False
 
     def _is_left(self, place: Place, stop: int, committed: Committed) -> bool:
-        """Whether records lie between the committed offset and the end: marks of transactions are none."""
+        """Tell whether records lie between the committed offset and the end: marks of transactions are none."""
         begin = committed.first if committed.begin is None else committed.begin
         at = max(begin if committed.offset is None else committed.offset, committed.first)
         if at >= stop:

@@ -1,14 +1,14 @@
-"""Which of two processes ends when they have one name in the group, or one transactional id."""
+"""Resolution of two processes with one name in the group or one transactional id."""
 
 from __future__ import annotations
 
 import math
 import time
 
-from ..client import Kind
+from ..client import ErrorKind
 from ..exits import TakenError
-from ..figures import Figures
 from ..settings import ServiceSettings
+from ..stats import ServiceStats
 
 
 class Strikes:
@@ -25,8 +25,8 @@ class Strikes:
     SECONDS = 20.0
     """Twice within this time, and there is another."""
 
-    def __init__(self, settings: ServiceSettings, figures: Figures) -> None:
-        self._settings, self._figures = settings, figures
+    def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
+        self._settings, self._stats = settings, stats
         self._last = -math.inf
 
     def strike(self) -> None:
@@ -37,7 +37,7 @@ class Strikes:
         TakenError
             If it has done so a short time ago.
         """
-        self._figures.add("transactions_fenced")
+        self._stats.add("transactions_fenced")
         now = time.monotonic()
         again, self._last = now - self._last < self.SECONDS, now
         if again:
@@ -79,8 +79,8 @@ class Rivalry:
     FORGET_SECONDS = 600.0
     """Fencings that are further apart do not belong together."""
 
-    def __init__(self, settings: ServiceSettings, name: str, figures: Figures) -> None:
-        self._settings, self._name, self._figures = settings, name, figures
+    def __init__(self, settings: ServiceSettings, name: str, stats: ServiceStats) -> None:
+        self._settings, self._name, self._stats = settings, name, stats
         self._opened = math.inf
         self._excused = False
         self.settle()
@@ -104,7 +104,7 @@ class Rivalry:
         if self._is_old and time.monotonic() - self._committing >= self.QUIET_SECONDS:
             self.settle()
 
-    def judge(self, kind: Kind, seconds: float) -> str:
+    def judge(self, kind: ErrorKind, seconds: float) -> str:
         """Take note of a transaction that failed after so many seconds; return what is to be said of a rival.
 
         Raises
@@ -113,11 +113,11 @@ class Rivalry:
             If this process has to end for it.
         """
         by_timeout = seconds >= self._settings.transaction_timeout  # the brokers fence it, too
-        if kind in (Kind.TAKEN, Kind.FENCED) and not by_timeout:
-            self._figures.add("transactions_fenced")
-        if kind is Kind.TAKEN:  # the group decides which of two members of one name goes on
+        if kind in (ErrorKind.TAKEN, ErrorKind.FENCED) and not by_timeout:
+            self._stats.add("transactions_fenced")
+        if kind is ErrorKind.TAKEN:  # the group decides which of two members of one name goes on
             self.settle()
-        elif kind is Kind.FENCED and not by_timeout:
+        elif kind is ErrorKind.FENCED and not by_timeout:
             return self.fence()
         else:
             self.excuse()
@@ -149,8 +149,8 @@ class Rivalry:
             "transactional ids"
         )
         least = self.OLD_FENCINGS if self._is_old else self.YOUNG_FENCINGS
-        patience = self.OLD_PATIENCE if self._is_old else self.YOUNG_PATIENCE + max(0.0, self._begun - self._opened)
-        if self._fencings >= least and seconds >= patience:
+        timeout = self.OLD_PATIENCE if self._is_old else self.YOUNG_PATIENCE + max(0.0, self._begun - self._opened)
+        if self._fencings >= least and seconds >= timeout:
             raise TakenError(f"{said}. This worker ends; the other producer goes on")
         return said
 

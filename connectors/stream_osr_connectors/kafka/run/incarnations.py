@@ -1,4 +1,4 @@
-"""Which topic an input is, as the folder of the snapshots remembers it.
+"""Identity of each input topic, as the folder of the snapshots has it.
 
 A topic that is deleted and made again has the same name and the same offsets, and other records. When another id is
 found, what the group has committed and what was snapshot is of the topic before; ids of what is published count on,
@@ -102,19 +102,19 @@ class Incarnations:
             If it is ``fail``.
         """
         far = ", ".join(f"{offset} of partition {place.partition}" for place, offset in sorted(decided.items()))
-        told = (
+        text = (
             f"input: topic {self._topic} was deleted and made again; of the one before, records were decided up to "
             f"{far or 'an offset that is not known'}, and what came after is gone"
         )
         if on_lost_state == "fail":
             raise ConnectorError(
-                f"{told}; set on_lost_state to cold to begin anew with this one, or take another group"
+                f"{text}; set on_lost_state to cold to begin anew with this one, or take another group"
             )
-        logger.warning("%s; the stream begins anew, and ids go on as %s-...", told, self.name)
+        logger.warning("%s; the stream begins anew, and ids go on as %s-...", text, self.name)
 
     @property
     def mark(self) -> str:
-        """What the names of runs of micro-batches end with, so that one can tell in which life they began."""
+        """Suffix of the names of runs of micro-batches, one for each life of the topic."""
         return f"{self.now:x}" if self.now else ""
 
     def is_of_now(self, lineage: str) -> bool:

@@ -1,17 +1,17 @@
-"""What is done with what is read, by the service's own streams or the reconciliation: the loop feeds it."""
+"""Interface of the work on records: the service's own streams or the reconciliation, fed by the loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ..client import Committed, Offset, Place, Refused
+from ..client import Committed, Offset, Place, RefusedMessage
 from ..wire.messages import Outgoing, Received
 from .topic_monitor import Watch
 
 
-class Group(NamedTuple):
-    """What one transaction publishes.
+class TransactionContent(NamedTuple):
+    """Content of one transaction.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Group(NamedTuple):
     offsets: Mapping[Place, Offset]
 
 
-class Waiting(NamedTuple):
+class NotLoadable(NamedTuple):
     """The reason for which a partition cannot be loaded now; it is tried again.
 
     Attributes
@@ -59,12 +59,12 @@ class Loaded(NamedTuple):
 
 
 class Job(Protocol):
-    """What is done with what is read; a method with a default is there for those who have something to do then."""
+    """Work on the records that are read."""
 
     def check(self, watch: Watch) -> None:
         """Make sure, at the start, that everything is there."""
 
-    def load(self, place: Place, where: Committed) -> Loaded | Waiting:
+    def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
         """Bring a partition back to where the broker says that it is."""
 
     def begun(self, place: Place) -> None:
@@ -79,7 +79,7 @@ class Job(Protocol):
         return {}
 
     def finished(self, where: Callable[[Place], Committed]) -> bool:
-        """Whether the group has reached the end of a bounded run, in all partitions; by default there is no end."""
+        """Tell whether the group has reached the end of a bounded run, in all partitions."""
         return False
 
     @property
@@ -93,16 +93,16 @@ class Job(Protocol):
         """Do what comes with each turn."""
         return
 
-    def prepare(self) -> Group | None:
+    def prepare(self) -> TransactionContent | None:
         """Make the next transaction's content, and go on from it; None: there is nothing yet."""
 
-    def undo(self, group: Group) -> None:
+    def undo(self, group: TransactionContent) -> None:
         """Go back to what was before; the latest first."""
 
-    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
+    def instead(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
         """Replace what a topic does not take."""
 
-    def done(self, group: Group, at: float) -> None:
+    def done(self, group: TransactionContent, at: float) -> None:
         """Note that it was committed at a moment, in seconds since 1970."""
 
     def stands_at(self, place: Place, committed: Offset | None) -> bool:

@@ -26,7 +26,7 @@ _IDENTITY = re.compile(r"[0-9a-f]{16}")
 
 
 class ModelName(NamedTuple):
-    """What a worker has to be told to run the same model as its siblings.
+    """Name of a model: all that a worker needs to run the same model as its siblings.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class ModelFile(NamedTuple):
 
     @property
     def name(self) -> ModelName:
-        """What tells a worker to run this one."""
+        """Name by which a worker runs this model."""
         return ModelName(self.identity, self.batch_size, self.arguments["min_probability"], self.arguments["n_jobs"])
 
     @property
@@ -279,10 +279,10 @@ class CurrentModel:
         self._seen = stamp
         if _digest(self._settings.model) not in (None, self._digest):
             self._said = True
-            told = (
+            text = (
                 "the model file %s has changed since it was loaded; SIGHUP loads it, until then the model %s goes on"
             )
-            logger.warning(told, self._settings.model, self.model.identity)
+            logger.warning(text, self._settings.model, self.model.identity)
 
     def replace(self) -> bool:
         """Load the file again; say whether there is another model to be run now. If not, the log says why."""

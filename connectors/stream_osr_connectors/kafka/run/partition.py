@@ -18,8 +18,8 @@ import orjson
 
 from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.labels import as_known
-from stream_osr.showing import shown
-from stream_osr.unlike import check_features
+from stream_osr.printable_text import brief
+from stream_osr.schema_check import check_features
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 
@@ -29,7 +29,17 @@ from ..log import logger
 from ..places import Place
 from ..wire.boundaries import Boundary, FailedEnd, History
 from ..wire.decoding import JsonDecoder
-from ..wire.messages import ENCODING, Decoder, Origin, Outcome, Received, Refusal, Taken, check_envelope, origin_of
+from ..wire.messages import (
+    ENCODING,
+    Decoder,
+    PartitionOutput,
+    Received,
+    RecordOrigin,
+    Refusal,
+    TakenRecords,
+    check_envelope,
+    origin_of,
+)
 
 MOST_TRIES = 64
 """So often a micro-batch, or a beginning of it, is closed in search of the records by which it fails."""
@@ -49,7 +59,7 @@ class Closed(NamedTuple):
     """
 
     model: OpenSetRecognizer
-    taken: Taken
+    taken: TakenRecords
     error: Exception | None = None
 
 
@@ -114,7 +124,7 @@ def close_without_culprits(
     return closed, culprits
 
 
-def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder) -> Taken:
+def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder) -> TakenRecords:
     """Let a recognizer learn records; those that cannot be used are refused, and the others go on.
 
     Parameters
@@ -126,7 +136,7 @@ def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder)
     decode
         Makes instances of them.
     """
-    taken = Taken()
+    taken = TakenRecords()
     before, names = model.counters["missing"], model.trained.names
     if type(decode) is JsonDecoder and not model.trained.values:
         places, rows, times, keys = decode.plain(records, names)
@@ -148,7 +158,7 @@ def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder)
     return taken
 
 
-def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, taken: Taken) -> None:
+def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, taken: TakenRecords) -> None:
     stage, skipped, bad = "DECODE", model.counters["skipped"], model.counters["bad_rows"]
     try:
         check_envelope(received)
@@ -177,9 +187,9 @@ def _check_writable(record: Record) -> None:
     try:
         orjson.dumps((record.key, record.time, record.label), option=ENCODING)
     except TypeError as error:
-        told = shown((record.key, record.time, record.label))
+        text = brief((record.key, record.time, record.label))
         raise DecodeError(
-            f"key, time and label are {told}, which cannot be written as JSON ({error}); the decoder is to return "
+            f"key, time and label are {text}, which cannot be written as JSON ({error}); the decoder is to return "
             "text or whole numbers of 64 bits"
         ) from None
 
@@ -204,7 +214,7 @@ class Partition(NamedTuple):
     """
 
     model: OpenSetRecognizer
-    waiting: tuple[Origin, ...]
+    waiting: tuple[RecordOrigin, ...]
     lineage: str
     history: History
 
@@ -224,7 +234,7 @@ def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True, mark
     return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh))
 
 
-Decided = list[tuple[Origin, Decision]]
+Decided = list[tuple[RecordOrigin, Decision]]
 """Decisions, each with the record that it is about."""
 
 
@@ -235,11 +245,13 @@ def ended(partition: Partition) -> tuple[OpenSetRecognizer, Decided, list[Event]
     return last, list(zip(partition.waiting, last.drain(), strict=True)), list(last.drain_events())
 
 
-def beginning(begun: Partition, decisions: Decided, events: list[Event]) -> Outcome:
+def beginning(begun: Partition, decisions: Decided, events: list[Event]) -> PartitionOutput:
     """Collect what is published with the beginning of a stream that follows another."""
     at = begun.history.last
     timestamp = decisions[-1][0].timestamp if decisions else -1
-    return Outcome(decisions, events, Taken(), f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp)
+    return PartitionOutput(
+        decisions, events, TakenRecords(), f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp
+    )
 
 
 def step(
@@ -249,7 +261,7 @@ def step(
     commands: Iterable[Command],
     end: Boundary,
     decode: Decoder,
-) -> tuple[Partition, Outcome]:
+) -> tuple[Partition, PartitionOutput]:
     """Close one micro-batch.
 
     A record that cannot be used is refused and the others go on. When the batch as a whole fails, which takes an
@@ -287,12 +299,12 @@ def step(
     following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
     named = str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}"
     timestamp = records[-1].timestamp if records else -1
-    return following, Outcome(decisions, list(model.drain_events()), taken, named, timestamp, left)
+    return following, PartitionOutput(decisions, list(model.drain_events()), taken, named, timestamp, left)
 
 
 def _close_in_memory(
     partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
-) -> tuple[OpenSetRecognizer, Taken] | None:
+) -> tuple[OpenSetRecognizer, TakenRecords] | None:
     """Take the records in, with several attempts if memory is wanting; ``None``: it was wanting each time."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -303,16 +315,16 @@ def _close_in_memory(
     return None
 
 
-def _refuse_all(partition: Partition, records: Sequence[Received]) -> tuple[OpenSetRecognizer, Taken]:
+def _refuse_all(partition: Partition, records: Sequence[Received]) -> tuple[OpenSetRecognizer, TakenRecords]:
     error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
     model = copy(partition.model)
     model.count_refused(len(records))
-    return model, Taken(refused=[(received, Refusal("PROCESS", error)) for received in records])
+    return model, TakenRecords(refused=[(received, Refusal("PROCESS", error)) for received in records])
 
 
 def _close(
     partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
-) -> tuple[OpenSetRecognizer, Taken]:
+) -> tuple[OpenSetRecognizer, TakenRecords]:
     """Take the records in; those by which the micro-batch fails as a whole are refused, or else all of them."""
     closed = close(begun, records, decode)
     if closed.error is None:
@@ -329,7 +341,7 @@ def _close(
     refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
     model = copy(partition.model)
     model.count_refused(len(refused))
-    return model, Taken(refused=refused, skipped=taken.skipped)
+    return model, TakenRecords(refused=refused, skipped=taken.skipped)
 
 
 def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:

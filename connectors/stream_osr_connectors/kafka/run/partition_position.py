@@ -1,4 +1,4 @@
-"""Where a partition goes on: what the brokers say of it, beside what snapshots, outputs and this process remember.
+"""Position of a partition: the state at the brokers and the record in the snapshot folder.
 
 The outputs are read only where no other record of it is left. Records that the input deleted before they were read
 are a gap, behind which the partition goes on as the settings say.
@@ -50,7 +50,7 @@ class Change(NamedTuple):
         The cause.
     carried
         The state goes on; otherwise the stream begins anew.
-    held_back
+    delayed
         Decisions that were held back and are lost with the state.
     """
 
@@ -61,12 +61,12 @@ class Change(NamedTuple):
     exact: bool = True
     why: str = ""
     carried: bool = False
-    held_back: int = 0
+    delayed: int = 0
 
     @property
     def level(self) -> int:
         """Severity of the line that states it."""
-        return logging.ERROR if self.lost or self.held_back else logging.WARNING
+        return logging.ERROR if self.lost or self.delayed else logging.WARNING
 
     def __str__(self) -> str:
         least = "" if self.exact else "at least "
@@ -78,11 +78,11 @@ class Change(NamedTuple):
         elif self.repeated:
             again = f"{self.begin} to {self.begin + self.repeated - 1}"
             numbers = f"{least}{self.repeated} records are decided again (offsets {again})"
-        held_back = f"; {self.held_back} decisions that were held back are lost" if self.held_back else ""
+        held_back = f"; {self.delayed} decisions that were held back are lost" if self.delayed else ""
         return f"{self.why}; the stream {how} at {self.begin}: {numbers}{held_back}"
 
 
-class Standing:
+class PositionReader:
     """Reads what is committed.
 
     Parameters
@@ -176,7 +176,9 @@ class Standing:
             return Change("retention", begin, lost=begin - reached, exact=exact)
         return Change("offsets", begin, max(0, begin - reached), max(0, reached - begin), exact)
 
-    def behind(self, place: Place, found: Found, committed: Committed, anew: Callable[[int], Found]) -> Found:
+    def behind(
+        self, place: Place, found: StartingPoint, committed: Committed, anew: Callable[[int], StartingPoint]
+    ) -> StartingPoint:
         """Go on behind the gap that lies between the committed offset and the first record, if there is one.
 
         A state that goes on is a snapshot first: the records that lead to it are gone.
@@ -203,12 +205,12 @@ class Standing:
         if change is None:
             return found
         if self._settings.on_gap == "cold":
-            return anew(first)._replace(change=change._replace(held_back=len(state.waiting)))
+            return anew(first)._replace(change=change._replace(delayed=len(state.waiting)))
         at = Boundary(first, state.history.last.labels)
         begun = begin(state.model, at, fresh=False, mark=self._lives[place.topic].mark)
         carried = begun._replace(waiting=state.waiting)
         self._snapshots.write(place, carried)
-        return Found(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
+        return StartingPoint(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
 
     def missed(self, place: Place, committed: Committed) -> Change | None:
         """Return the gap between the committed offset and the first record; None: there is none.
@@ -246,8 +248,8 @@ class Standing:
         return progress.history.last.offset if self._lives[place.topic].is_of_now(progress.lineage) else None
 
 
-class Found(NamedTuple):
-    """Where a partition goes on.
+class StartingPoint(NamedTuple):
+    """Starting point of a partition.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How it goes, told: lag, progress, and what stands between the records and the broker."""
+"""Progress in the log: lag, records, and obstacles between the records and the broker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 
 from ..client import explain
-from ..figures import Figures
 from ..log import Seldom
 from ..places import Place
+from ..stats import ServiceStats
 from .job import Job
 from .reading import Reader
 from .topic_monitor import Watch
@@ -23,7 +23,7 @@ STILL_SECONDS = 15.0
 """Work that waits for so long without a commit: it is not ready."""
 
 
-class Telling:
+class ProgressLog:
     """Keeps the figures true, and says in a line when it becomes ready, or is not any more.
 
     Parameters
@@ -41,8 +41,8 @@ class Telling:
         Moment of the latest commit, or of the last time that there was nothing to do.
     """
 
-    def __init__(self, job: Job, reader: Reader, watch: Watch, figures: Figures, max_wait: float | None) -> None:
-        self._job, self._reader, self._watch, self._figures = job, reader, watch, figures
+    def __init__(self, job: Job, reader: Reader, watch: Watch, stats: ServiceStats, max_wait: float | None) -> None:
+        self._job, self._reader, self._watch, self._stats = job, reader, watch, stats
         self._longest = math.inf if max_wait is None else STILL_SECONDS + max_wait
         self._patience = 0.0 if max_wait is not None and max_wait <= STILL_SECONDS else self._longest
         self._seldom = Seldom()
@@ -54,8 +54,8 @@ class Telling:
 
     @property
     def has_its_share(self) -> bool:
-        """Whether the worker has partitions, or the group had the time to assign it some."""
-        return bool(self._figures.partitions) or time.monotonic() - self._joined >= ALONE_SECONDS
+        """True if the worker has partitions, or the group had the time to assign it some."""
+        return bool(self._stats.partitions) or time.monotonic() - self._joined >= ALONE_SECONDS
 
     def look(self, unloaded: Mapping[Place, str], trouble: str) -> None:
         """Twice a second, tell how it goes.
@@ -71,29 +71,29 @@ class Telling:
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
-        self._joined = min(self._joined, now) if self._reader.joined else math.inf
+        self._joined = min(self._joined, now) if self._reader.is_member else math.inf
         waiting = 0
-        for place, figures in self._figures.partitions.items():
-            self._watch.tell_ends(place, figures)
-            if not figures.suspended:
-                figures.pending = self._job.look(place)
+        for place, partition_stats in self._stats.partitions.items():
+            self._watch.tell_ends(place, partition_stats)
+            if not partition_stats.suspended:
+                partition_stats.pending = self._job.look(place)
                 if not self._watch.held_up(place):
-                    figures.read = self._reader.position(place)
-                waiting += figures.pending
+                    partition_stats.read = self._reader.position(place)
+                waiting += partition_stats.pending
         if not waiting:  # records that wait for the end of a transaction upstream have not been read
             self._idle = now
-        loaded = {place: its for place, its in self._figures.partitions.items() if not its.suspended}
+        loaded = {place: its for place, its in self._stats.partitions.items() if not its.suspended}
         behind = max(waiting, sum(its.readable or 0 for its in loaded.values()))
         if not self._loaded.issuperset(loaded):
             self._assigned = now
         self._loaded = frozenset(loaded)
         if not loaded:
-            self._figures.progress = None
+            self._stats.progress = None
         elif not waiting and all(partition.lag == 0 for partition in loaded.values()):
-            self.committed = self._figures.progress = now
+            self.committed = self._stats.progress = now
         else:
-            self._figures.progress = self.committed
-        self._figures.obstacles = obstacles = self._obstacles(waiting, behind, now, unloaded, trouble)
+            self._stats.progress = self.committed
+        self._stats.obstacles = obstacles = self._obstacles(waiting, behind, now, unloaded, trouble)
         if not obstacles and not self._was_ready:
             count = len(loaded)
             self._seldom.forget("not ready")
@@ -110,9 +110,9 @@ class Telling:
         found = self._watch.obstacles()
         if self._reader.trouble:
             found.append(self._reader.trouble)
-        elif not self._reader.joined:
+        elif not self._reader.is_member:
             found.append("not a member of the group yet")
-        elif not self._figures.partitions and now - self._joined < ALONE_SECONDS:
+        elif not self._stats.partitions and now - self._joined < ALONE_SECONDS:
             found.append("the group has given it no partition yet")
         found += [f"{place} cannot be read on" for place in self._reader.unreadable]
         found += [f"{place} {why}" for place, why in sorted(unloaded.items())]

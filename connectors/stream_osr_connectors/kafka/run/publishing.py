@@ -1,4 +1,4 @@
-"""What micro-batches publish, as messages, and in place of those that a topic does not take; and the audit of it."""
+"""Messages of micro-batches, replacements for those a topic refuses, and their audit."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from stream_osr.errors import ConnectorError
 from stream_osr.stream.summaries import to_say
 
 from ..class_names import OTHER, class_names
-from ..client import ClientError, Refused
-from ..figures import DRIFTED, KNOWN_OF, LOST, OF_TYPE, REASONS, REPEATED, SUMMED, UNKNOWN_OF, Figures
+from ..client import ClientError, RefusedMessage
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import DRIFTED, KNOWN_OF, LOST, OF_TYPE, REASONS, REPEATED, SUMMED, UNKNOWN_OF, ServiceStats
 from ..wire.encoding import Encoding, Publisher
-from ..wire.messages import EncodedKind, Message, Origin, Outcome, Outgoing, Received, Refusal
+from ..wire.messages import EncodedKind, Message, Outgoing, PartitionOutput, Received, RecordOrigin, Refusal
 from ..wire.subclasses import Stamp, summary
 from ..wire.timestamps import HEADER, NO_TIME, clamped
 from .partition import Partition
-from .topics import Takes
+from .topics import TopicLimits
 
 REFUSED = ("stream-osr.value", b"refused")
 """Header of a dead letter that was sent without its value because the topic did not take it."""
@@ -36,14 +36,14 @@ REFUSED = ("stream-osr.value", b"refused")
 EVER = -math.inf, math.inf
 
 
-class Batch(NamedTuple):
+class PendingBatch(NamedTuple):
     """A micro-batch that has been closed and not yet published."""
 
     place: Place
     before: Partition
     after: Partition
     records: list[Received]
-    outcome: Outcome
+    outcome: PartitionOutput
 
 
 class Publishing(NamedTuple):
@@ -59,7 +59,7 @@ class Publishing(NamedTuple):
         Encodes decisions, events and dead letters.
     takes
         Says what the topics take now, by name.
-    figures
+    stats
         Where it counts timestamps that were replaced, and failures of the encoder.
     encoding
         Puts decisions and events into the format of the settings.
@@ -68,11 +68,11 @@ class Publishing(NamedTuple):
     settings: ServiceSettings
     trained: TrainedModel
     publisher: Publisher
-    takes: Callable[[], Mapping[str, Takes]]
-    figures: Figures
+    takes: Callable[[], Mapping[str, TopicLimits]]
+    stats: ServiceStats
     encoding: Encoding
 
-    def messages(self, one: Batch) -> list[Outgoing]:
+    def messages(self, one: PendingBatch) -> list[Outgoing]:
         """Make all messages of a micro-batch, in order."""
         now, takes = int(1000 * time.time()), self.takes()
         between = {topic: its.times.between(now) for topic, its in takes.items()}
@@ -81,11 +81,11 @@ class Publishing(NamedTuple):
             oldest, newest = between.get(message.topic, EVER)
             if message.timestamp is not None and not oldest <= message.timestamp <= newest:
                 made[place] = clamped(message, takes[message.topic].times, now)
-                self.figures.add("timestamps_replaced", message.place)
+                self.stats.add("timestamps_replaced", message.place)
         return made
 
     def instead(
-        self, messages: Sequence[Outgoing], closed: Sequence[Batch], refused: Sequence[Refused]
+        self, messages: Sequence[Outgoing], closed: Sequence[PendingBatch], refused: Sequence[RefusedMessage]
     ) -> list[Outgoing]:
         """Replace the messages that were refused, each by what is more likely to be taken; every one is told of.
 
@@ -99,7 +99,7 @@ class Publishing(NamedTuple):
             out[place] = self._instead(messages[place], closed, error)
         return [message for message in out if message is not None]
 
-    def _outcome(self, one: Batch) -> Iterator[Outgoing]:
+    def _outcome(self, one: PendingBatch) -> Iterator[Outgoing]:
         publish = self.publisher._replace(model=one.before.model.trained.fingerprint)
         decisions = publish.decisions(one.place, one.outcome.decisions)
         events = publish.events(one.place, one.outcome)
@@ -115,7 +115,7 @@ class Publishing(NamedTuple):
         yield from publish.dead_letters(refused)
 
     def _encoded(
-        self, kind: EncodedKind, made: Sequence[Outgoing], one: Batch, failed: list[tuple[Received, Refusal]]
+        self, kind: EncodedKind, made: Sequence[Outgoing], one: PendingBatch, failed: list[tuple[Received, Refusal]]
     ) -> Iterator[Outgoing]:
         """Encode messages as the settings say; those for which that fails are left out and added to ``failed``."""
         for message in made:
@@ -125,12 +125,12 @@ class Publishing(NamedTuple):
                 raise
             except Exception as error:
                 failed.append((_received(message, [one]), Refusal("ENCODE", error)))
-                self.figures.add("encoder_failures", message.place)
+                self.stats.add("encoder_failures", message.place)
                 self.encoding.tell(kind, message, error)
             else:
                 yield encoded
 
-    def _summaries(self, one: Batch) -> Iterator[Outgoing]:
+    def _summaries(self, one: PendingBatch) -> Iterator[Outgoing]:
         """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""
         topic = self.settings.subclasses
         if topic is None:
@@ -144,13 +144,13 @@ class Publishing(NamedTuple):
             name = f"{self.publisher.names[one.place.topic]}-{one.place.partition}-{one.outcome.place}-{said.id}"
             yield summary(self.trained, topic, local, said, Stamp(name, f"/{self.settings.group}/{place}"))
 
-    def _instead(self, message: Outgoing, closed: Sequence[Batch], error: ClientError) -> Outgoing | None:
+    def _instead(self, message: Outgoing, closed: Sequence[PendingBatch], error: ClientError) -> Outgoing | None:
         settings, about = self.settings, message.place
         if "InvalidTimestamp" in str(error) and message.timestamp != NO_TIME:
             logger.warning("%s: topic %s refuses a timestamp: %s; it is left out", about, message.topic, error)
-            self.figures.add("timestamps_replaced", message.place)
-            told = () if message.timestamp is None else ((HEADER, b"%d" % message.timestamp),)
-            return message._replace(timestamp=NO_TIME, headers=[*message.headers, *told])
+            self.stats.add("timestamps_replaced", message.place)
+            reported = () if message.timestamp is None else ((HEADER, b"%d" % message.timestamp),)
+            return message._replace(timestamp=NO_TIME, headers=[*message.headers, *reported])
         if message.topic == settings.output:
             logger.error(
                 "%s: the decision of %d cannot be published and is a dead letter: %s", about, message.offset, error
@@ -171,25 +171,29 @@ class Publishing(NamedTuple):
         return None
 
 
-def _received(message: Outgoing, closed: Sequence[Batch]) -> Received:
+def _received(message: Outgoing, closed: Sequence[PendingBatch]) -> Received:
     """Find the record that a decision is about; one that was held back is not kept as it was."""
     own = [one for one in closed if one.place == message.place]
     records = {record.offset: record for one in own for record in one.records}
     if message.offset in records:
         return records[message.offset]
     origins = {origin.offset: origin for one in own for origin, _ in one.outcome.decisions}
-    left = origins.get(message.offset, Origin(message.offset, -1, message.key, ()))
+    left = origins.get(message.offset, RecordOrigin(message.offset, -1, message.key, ()))
     return Message(*message.place, left.offset, left.timestamp, left.key, None, left.headers)
 
 
 def account(
-    figures: Figures, settings: ServiceSettings, batches: Sequence[Batch], messages: Sequence[Outgoing], at: float
+    stats: ServiceStats,
+    settings: ServiceSettings,
+    batches: Sequence[PendingBatch],
+    messages: Sequence[Outgoing],
+    at: float,
 ) -> None:
     """Count what has been committed.
 
     Parameters
     ----------
-    figures
+    stats
         Where it is counted.
     settings
         Name the topics.
@@ -204,23 +208,23 @@ def account(
     dead = {(message.place, message.offset) for message in messages if message.topic == settings.dead_letters}
     expected: Counter[Place] = Counter()
     for place, before, after, records, outcome in batches:
-        figures.add("records", place, len(records))
+        stats.add("records", place, len(records))
         taken, labelled = outcome.taken, len(outcome.taken.labelled)
-        figures.add("labelled", place, labelled)
-        figures.add("skipped", place, taken.skipped)
-        figures.add("features_missing", place, taken.missing)
-        figures.add("features_expected", place, taken.values)
-        figures.add("commands_left", place, outcome.left)
+        stats.add("labelled", place, labelled)
+        stats.add("skipped", place, taken.skipped)
+        stats.add("features_missing", place, taken.missing)
+        stats.add("features_expected", place, taken.values)
+        stats.add("commands_left", place, outcome.left)
         made = [pair for pair in outcome.decisions if (place, pair[0].offset) not in dead]
-        count_decisions(figures, place, after.model, [decision for _, decision in made])
-        figures.observe_latency(np.array([origin.timestamp for origin, _ in made], dtype=np.int64), at)
-        count_events(figures, place, after.model, outcome.events)
+        count_decisions(stats, place, after.model, [decision for _, decision in made])
+        stats.observe_latency(np.array([origin.timestamp for origin, _ in made], dtype=np.int64), at)
+        count_events(stats, place, after.model, outcome.events)
         held = len(after.waiting) - len(before.waiting)
         expected[place] += len(records) - labelled - taken.skipped - held
-        if place in figures.partitions:
-            its = figures.partitions[place]
+        if place in stats.partitions:
+            its = stats.partitions[place]
             its.position = after.history.last.offset
-            its.held, its.pending = len(after.waiting), max(0, its.pending - len(records))
+            its.paused, its.pending = len(after.waiting), max(0, its.pending - len(records))
             its.follow(after.model)
         for event in outcome.events:
             if (warning := kind_of(event).warning) is not None:
@@ -230,9 +234,9 @@ def account(
             logger.debug("%s at %d is a dead letter: %s, %s", place, received.offset, refusal.stage, why)
     for place, wanted in expected.items():
         letters, decisions = published[settings.dead_letters, place], published[settings.output, place]
-        figures.add("dead_letters", place, letters)
-        figures.add("events", place, published[settings.events, place])
-        figures.add("unaccounted_records", place, abs(wanted - letters - decisions))
+        stats.add("dead_letters", place, letters)
+        stats.add("events", place, published[settings.events, place])
+        stats.add("unaccounted_records", place, abs(wanted - letters - decisions))
         if wanted != letters + decisions:
             logger.critical(
                 f"{place}: {wanted} records were committed and {letters + decisions} decisions and "
@@ -247,39 +251,39 @@ RARE = ("encoder_failures", "unreadable", "timestamps_replaced", "unknown_rate_j
 """Other counts of a partition that most never have."""
 
 
-def begin_counts(figures: Figures, place: Place, model: OpenSetRecognizer) -> None:
+def begin_counts(stats: ServiceStats, place: Place, model: OpenSetRecognizer) -> None:
     """Begin with nothing counted of a partition, so that the first of each kind is an increase, too."""
     kinds = [f"{OF_TYPE}{kind}" for kind in sorted(EVENT_TABLE)]
     kinds += [f"{of}{reason}" for of in (LOST, REPEATED) for reason in REASONS]
     for name in dict.fromkeys(_names(model).values()):
         kinds += [f"{of}{name}" for of in (KNOWN_OF, UNKNOWN_OF, DRIFTED)]
     for kind in (*RARE, "known", "unknown", *kinds):
-        figures.add(kind, place, 0)
+        stats.add(kind, place, 0)
 
 
-def count_decisions(figures: Figures, place: Place, model: OpenSetRecognizer, made: Sequence[Decision]) -> None:
+def count_decisions(stats: ServiceStats, place: Place, model: OpenSetRecognizer, made: Sequence[Decision]) -> None:
     """Count decisions, known and unknown ones apart: in all, and by the known class that is nearest."""
     unknown = Counter(d.nearest_class for d in made if d.label == next(reversed(d.probabilities)))
     known = Counter(d.nearest_class for d in made)
     known.subtract(unknown)
     names = _names(model)
     for kind, of, counts in (("known", KNOWN_OF, known), ("unknown", UNKNOWN_OF, unknown)):
-        figures.add(kind, place, counts.total())
+        stats.add(kind, place, counts.total())
         for label, count in counts.items():
-            figures.add(f"{of}{names.get(label, OTHER)}", place, count)
+            stats.add(f"{of}{names.get(label, OTHER)}", place, count)
 
 
-def count_events(figures: Figures, place: Place, model: OpenSetRecognizer, events: Sequence[Event]) -> None:
+def count_events(stats: ServiceStats, place: Place, model: OpenSetRecognizer, events: Sequence[Event]) -> None:
     """Count events by type; those that are told by a sum apart, and drifts by class, too."""
     for event in events:
-        figures.add(f"{OF_TYPE}{type(event).__name__}", place)
+        stats.add(f"{OF_TYPE}{type(event).__name__}", place)
         if (signal := kind_of(event).signal) in SIGNAL_COUNTS:
-            figures.add(SIGNAL_COUNTS[signal], place)
+            stats.add(SIGNAL_COUNTS[signal], place)
         if isinstance(event, EventsSummed):
             for kind, count in event.counts.items():
-                figures.add(f"{SUMMED}{kind}", place, count)
+                stats.add(f"{SUMMED}{kind}", place, count)
         if isinstance(event, ClassDrifted):
-            figures.add(f"{DRIFTED}{_names(model).get(event.label, OTHER)}", place)
+            stats.add(f"{DRIFTED}{_names(model).get(event.label, OTHER)}", place)
 
 
 def _names(model: OpenSetRecognizer) -> Mapping[Label, str]:

@@ -1,4 +1,4 @@
-"""What a member of the group reads: its consumer, replaced whenever it fails, and the partitions that it has.
+"""Consumer of a member of the group, replaced whenever it fails, and the partitions assigned to it.
 
 Partitions come and go inside `poll` only. One that comes is held back until somebody says where it begins.
 """
@@ -16,11 +16,11 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 
 from ..backoff import CLOSE_SECONDS, Backoff, close
-from ..client import ClientError, GroupConsumer, Kind, remedy_of
-from ..figures import Figures
+from ..client import ClientError, ErrorKind, GroupConsumer, remedy_of
 from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import ServiceStats
 from ..wire.messages import Received
 from .fencing import Strikes
 
@@ -34,7 +34,7 @@ FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
 """Seconds before a record that cannot be read is fetched again: doubled each time."""
 
 
-class Held(NamedTuple):
+class PausedPartition(NamedTuple):
     """A partition whose record at an offset cannot be read: how long it is left alone, and until when."""
 
     offset: int
@@ -62,15 +62,15 @@ class Reader:
         Why nothing can be read at the moment; empty: nothing is wrong.
     """
 
-    def __init__(self, settings: ServiceSettings, topics: Sequence[str], most: int, figures: Figures) -> None:
-        self._settings, self._topics, self._most, self._figures = settings, topics, most, figures
+    def __init__(self, settings: ServiceSettings, topics: Sequence[str], most: int, stats: ServiceStats) -> None:
+        self._settings, self._topics, self._most, self._stats = settings, topics, most, stats
         self._named = ", ".join(topics)
         self._client: GroupConsumer | None = None
         self._begun: set[Place] = set()
         self._gone: set[Place] = set()
-        self._held: dict[Place, Held] = {}
+        self._paused: dict[Place, PausedPartition] = {}
         self._waiting = False
-        self._strikes = Strikes(settings, figures)
+        self._strikes = Strikes(settings, stats)
         self._backoff = Backoff()
         self._seldom = Seldom()
         self.trouble = ""
@@ -86,7 +86,7 @@ class Reader:
         """
         self._client = GroupConsumer(self._settings, self._topics, self._most, self._hold)
         self._waiting, self._opened = False, time.monotonic()
-        self._figures.add("consumers")
+        self._stats.add("consumers")
 
     def close(self, *, leave: bool = False) -> None:
         """Close the consumer, without waiting for long; it leaves the group only if told to."""
@@ -100,9 +100,9 @@ class Reader:
         self._gone.update(self._begun)
 
     @property
-    def joined(self) -> bool:
+    def is_member(self) -> bool:
         """It is a member of the group, as far as it knows."""
-        return self._client is not None and self._client.joined
+        return self._client is not None and self._client.is_member
 
     @property
     def assigned(self) -> frozenset[Place]:
@@ -116,7 +116,7 @@ class Reader:
     @property
     def unreadable(self) -> list[Place]:
         """Partitions that cannot be read on."""
-        return sorted(self._held)
+        return sorted(self._paused)
 
     # What comes, and what goes.
 
@@ -142,7 +142,7 @@ class Reader:
                     return {}
                 self.open()
             self._sweep()
-            self._fetch_held()
+            self._fetch_paused()
             self._pause(wait)
             polled = self.client.poll(POLL_SECONDS)
             self._gone.update(self.client.lost)
@@ -155,9 +155,9 @@ class Reader:
             if self._seldom.forget("trouble"):
                 logger.info("%s is read again", self._named)
         for place, records in polled.items():
-            held = self._held.get(place)
+            held = self._paused.get(place)
             if held is not None and records[-1].offset >= held.offset:
-                del self._held[place]
+                del self._paused[place]
                 if self._seldom.forget(f"hold {place}"):
                     logger.info("%s can be read again", place)
         return {place: records for place, records in polled.items() if place in self._begun}
@@ -168,7 +168,7 @@ class Reader:
         self._gone.clear()
         self._begun.difference_update(gone)
         for place in gone:
-            self._held.pop(place, None)
+            self._paused.pop(place, None)
         return gone
 
     def begin(self, place: Place, offset: int) -> None:
@@ -203,7 +203,7 @@ class Reader:
             If there is none.
         """
         if self._client is None:
-            raise ClientError(Kind.AGAIN, "there is no consumer at the moment")
+            raise ClientError(ErrorKind.AGAIN, "there is no consumer at the moment")
         return self._client
 
     def _fail(self, error: ClientError) -> None:
@@ -216,9 +216,9 @@ class Reader:
         if time.monotonic() - self._opened > SETTLED_SECONDS:
             self._backoff.succeed()
         self._backoff.fail()
-        if error.kind is Kind.TAKEN:
+        if error.kind is ErrorKind.TAKEN:
             self._strikes.strike()
-        if error.kind is Kind.FATAL:
+        if error.kind is ErrorKind.FATAL:
             raise ConnectorError(f"{self.trouble}; {remedy_of(error)}")
 
     def _pause(self, wait: bool) -> None:
@@ -227,8 +227,8 @@ class Reader:
             if wait:
                 self.client.hold(*self._begun)
             else:
-                fetched = {place for place, held in self._held.items() if held.until == math.inf}
-                self.client.let_go_on(*(self._begun - (self._held.keys() - fetched)))
+                fetched = {place for place, held in self._paused.items() if held.until == math.inf}
+                self.client.let_go_on(*(self._begun - (self._paused.keys() - fetched)))
 
     def _sweep(self) -> None:
         """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
@@ -241,20 +241,20 @@ class Reader:
 
     def _hold(self, place: Place, offset: int, error: Exception, remedy: str) -> None:
         """Leave a partition alone that cannot be read on, for a while; the others go on. Nothing is skipped."""
-        held = self._held.get(place)
+        held = self._paused.get(place)
         again = held is not None and held.offset == offset
         seconds = min(2 * held.seconds, LONGEST_HOLD) if held is not None and again else FIRST_HOLD
-        self._held[place] = Held(offset, seconds, time.monotonic() + seconds)
-        self._figures.add("unreadable", place)
-        told = f"cannot be read from {offset} on: {error}; {remedy}. Tried again in {seconds:.0f} s"
+        self._paused[place] = PausedPartition(offset, seconds, time.monotonic() + seconds)
+        self._stats.add("unreadable", place)
+        text = f"cannot be read from {offset} on: {error}; {remedy}. Tried again in {seconds:.0f} s"
         if not again:
             self._seldom.forget(f"hold {place}")
-        self._seldom.say(f"hold {place}", f"{place} {told}; other partitions go on", logging.ERROR)
+        self._seldom.say(f"hold {place}", f"{place} {text}; other partitions go on", logging.ERROR)
 
-    def _fetch_held(self) -> None:
+    def _fetch_paused(self) -> None:
         """Fetch again what could not be read, when its time has come."""
         now = time.monotonic()
-        for place, held in self._held.items():
+        for place, held in self._paused.items():
             if now >= held.until and place in self._begun and not self._waiting:
-                self._held[place] = held._replace(until=math.inf)
+                self._paused[place] = held._replace(until=math.inf)
                 self.client.let_go_on(place)

@@ -1,4 +1,4 @@
-"""What joins the subclasses of all partitions under global identities, exactly once like the service's own.
+"""Reconciliation: subclasses of all partitions under global identities, exactly once like the service's own output.
 
 Its state is what the topics hold: the latest summary of each subclass before the committed offset, the links, and the
 next identity, which is committed with the offset. So there is nothing to snapshot, and a start is a reading of two
@@ -12,19 +12,19 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stream_osr.discovery.reconcile import Reconciled, Summary
+from stream_osr.discovery.reconcile import LocalSummary, ReconciledSubclasses
 from stream_osr.errors import ConnectorError
 from stream_osr.stream.summaries import take_in, taken_in
 from stream_osr_connectors.values import DecodeError
 
-from ..client import Committed, Offset, Refused, read_all
-from ..figures import Figures, PartitionFigures
+from ..client import Committed, Offset, RefusedMessage, read_all
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import PartitionStats, ServiceStats
 from ..wire.messages import Outgoing, Received
-from ..wire.subclasses import Links, Stamp, changes_told, name_of, parse_summary
-from .job import Group, Job, Loaded, Waiting
+from ..wire.subclasses import Links, Stamp, messages_of_changes, name_of, parse_summary
+from .job import Job, Loaded, NotLoadable, TransactionContent
 from .models import ModelFile
 from .topic_monitor import Watch
 
@@ -32,16 +32,16 @@ VERSION = "1"
 MOST_RECORDS = 100
 
 
-class Step(NamedTuple):
-    """What a transaction is made of: the state and the place before and after, and the summaries between."""
+class ReconcileStep(NamedTuple):
+    """One transaction of the reconciliation: the state and the place before and after, and the summaries between."""
 
-    before: tuple[Reconciled, int]
-    after: tuple[Reconciled, int]
+    before: tuple[ReconciledSubclasses, int]
+    after: tuple[ReconciledSubclasses, int]
     records: Sequence[Received]
-    left: Sequence[Summary]
+    left: Sequence[LocalSummary]
 
 
-class Joining(Job):
+class Reconciliation(Job):
     """The summaries, and the global subclasses that they make: the reconciliation's :class:`.job.Job`.
 
     Parameters
@@ -56,13 +56,13 @@ class Joining(Job):
         Where it tells how it goes.
     """
 
-    def __init__(self, settings: ServiceSettings, topic: str, model: ModelFile, figures: Figures) -> None:
-        self._settings, self._topic, self._trained, self._figures = settings, topic, model.trained, figures
+    def __init__(self, settings: ServiceSettings, topic: str, model: ModelFile, stats: ServiceStats) -> None:
+        self._settings, self._topic, self._trained, self._stats = settings, topic, model.trained, stats
         self._place = Place(topic, 0)
-        figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
-        self._state: tuple[Reconciled, int] | None = None
+        stats.model, stats.fingerprint = model.identity, model.trained.fingerprint
+        self._state: tuple[ReconciledSubclasses, int] | None = None
         self._buffer: deque[Received] = deque()
-        self._left: list[Summary] = []
+        self._left: list[LocalSummary] = []
         self._runs: dict[str, str] = {}
         self._uncommitted = 0
 
@@ -85,15 +85,15 @@ class Joining(Job):
         """The one partition, once it is loaded."""
         return () if self._state is None else (self._place,)
 
-    def load(self, place: Place, where: Committed) -> Loaded | Waiting:
+    def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
         """Read what is stored, up to where it stands; what was left out for want of the model is taken in first."""
         at = where.first if where.offset is None else where.offset
         if at > where.end:
-            return Waiting(f"offset {at} was committed, and it ends at {where.end}")
+            return NotLoadable(f"offset {at} was committed, and it ends at {where.end}")
         next_id = 0 if where.offset is None else _next_id(where.metadata)
         stored = Links({}, {})
         for received in read_all(self._settings, self._settings.links):
-            self._figures.turn()
+            self._stats.turn()
             try:
                 stored.read(received)
             except DecodeError as error:
@@ -107,19 +107,19 @@ class Joining(Job):
         self._runs = {}
         summaries = [s for s in map(self._parse, read_all(self._settings, self._topic, at)) if s is not None]
         state = taken_in(self._trained, summaries, stored.links, stored.merged, next_id)
-        logger.info("%d subclasses alive in %d global ones at %d", len(state.said), len(state.sums), at)
-        left = sorted(local for local in state.said if local not in state.links)
+        logger.info("%d subclasses alive in %d global ones at %d", len(state.statistics), len(state.sums), at)
+        left = sorted(local for local in state.statistics if local not in state.links)
         if left:
             logger.info("%d summaries were left by another model and are taken in now", len(left))
-        self._left = [Summary(local, state.said[local]) for local in left]
+        self._left = [LocalSummary(local, state.statistics[local]) for local in left]
         self._state = state, at
-        self._figures.partitions[place] = PartitionFigures(at)
+        self._stats.partitions[place] = PartitionStats(at)
         return Loaded(at)
 
     def let_go(self, place: Place) -> None:
         """Forget everything: it is another's, or is to be loaded again."""
         self._state = None
-        self._figures.partitions.clear()
+        self._stats.partitions.clear()
         self._buffer.clear()
         self._left, self._uncommitted = [], 0
 
@@ -138,7 +138,7 @@ class Joining(Job):
         """Say how many summaries wait."""
         return len(self._buffer) + self._uncommitted
 
-    def prepare(self) -> Group | None:
+    def prepare(self) -> TransactionContent | None:
         """Take in what was read, and make what it changes."""
         if self._state is None or not (self._buffer or self._left):
             return None
@@ -155,20 +155,22 @@ class Joining(Job):
                 state, more = self._take_in(state, found, str(received.offset), received.timestamp)
                 messages += more
             at = received.offset + 1
-        self._figures.observe("batch", time.perf_counter() - begun)
+        self._stats.observe("batch", time.perf_counter() - begun)
         self._state = state, at
         self._uncommitted += len(records)
-        return Group(Step(before, self._state, records, left), messages, {self._place: _offset(self._state)})
+        return TransactionContent(
+            ReconcileStep(before, self._state, records, left), messages, {self._place: _offset(self._state)}
+        )
 
-    def undo(self, group: Group) -> None:
+    def undo(self, group: TransactionContent) -> None:
         """Go back to what was before."""
-        step: Step = group.content
+        step: ReconcileStep = group.content
         if self._state is not None:
             self._state, self._left = step.before, [*step.left, *self._left]
             self._buffer.extendleft(reversed(step.records))
             self._uncommitted -= len(step.records)
 
-    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
+    def instead(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
         """Nothing can go in place of a link.
 
         Raises
@@ -182,20 +184,20 @@ class Joining(Job):
             "`stream-osr topics --create` does"
         )
 
-    def done(self, group: Group, at: float) -> None:
+    def done(self, group: TransactionContent, at: float) -> None:
         """Count what was published."""
-        step, figures = group.content, self._figures
+        step, stats = group.content, self._stats
         self._uncommitted = max(0, self._uncommitted - len(step.records))
-        figures.add("records", self._place, len(step.records))
-        figures.add(
+        stats.add("records", self._place, len(step.records))
+        stats.add(
             "events", self._place, sum(message.topic == self._settings.global_events for message in group.messages)
         )
-        if self._place in figures.partitions:
-            figures.partitions[self._place].position = step.after[1]
+        if self._place in stats.partitions:
+            stats.partitions[self._place].position = step.after[1]
 
-    def _parse(self, received: Received) -> Summary | None:
+    def _parse(self, received: Received) -> LocalSummary | None:
         """Read a summary; None: it cannot be used now, which the log says."""
-        self._figures.turn()
+        self._stats.turn()
         try:
             summary = parse_summary(received, self._runs, self._trained)
         except DecodeError as error:
@@ -208,17 +210,17 @@ class Joining(Job):
         return summary
 
     def _take_in(
-        self, state: Reconciled, summary: Summary, at: str, timestamp: int
-    ) -> tuple[Reconciled, list[Outgoing]]:
+        self, state: ReconciledSubclasses, summary: LocalSummary, at: str, timestamp: int
+    ) -> tuple[ReconciledSubclasses, list[Outgoing]]:
         state, changes = take_in(self._trained, state, summary)
         for key in changes.emerged:
             logger.info("global subclass %d emerged: %s", key, name_of(summary.local))
         topics = self._settings.links, self._settings.global_events
         stamp = Stamp(f"{self._topic}-0-{at}", f"/{self._settings.group}/{self._topic}", timestamp)
-        return state, changes_told(self._trained, topics, summary.local, state, changes, stamp)
+        return state, messages_of_changes(self._trained, topics, summary.local, state, changes, stamp)
 
 
-def _offset(state: tuple[Reconciled, int]) -> Offset:
+def _offset(state: tuple[ReconciledSubclasses, int]) -> Offset:
     """Make what is committed: how far it is, and the next identity."""
     return Offset(state[1], f"{VERSION} {state[0].next_id}")
 

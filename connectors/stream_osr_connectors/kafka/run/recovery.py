@@ -17,11 +17,11 @@ from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, Progress
-from ..wire.messages import Outcome
+from ..wire.messages import PartitionOutput
 from .incarnations import Incarnations
 from .models import Journal, ModelFile
 from .partition import Partition, begin, beginning, ended
-from .partition_position import Change, Found, LostError, Standing
+from .partition_position import Change, LostError, PositionReader, StartingPoint
 from .snapshots import Snapshots
 
 
@@ -62,7 +62,7 @@ class Recovery:
     ) -> None:
         self._settings, self._model, self._snapshots = settings, model, snapshots
         self.lives = {topic: Incarnations(snapshots.folder, topic) for topic in settings.inputs}
-        self._standing = Standing(settings, snapshots, self.lives, published)
+        self._standing = PositionReader(settings, snapshots, self.lives, published)
         self._parted: dict[Place, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
         self._carries: set[str] = set()
@@ -137,7 +137,7 @@ class Recovery:
         found = self._of_earlier(place, progress, committed) if load else None
         return load and (found is not None or self._settings.on_model_change == "cold")
 
-    def find(self, place: Place, committed: Committed, labels: int) -> Found:
+    def find(self, place: Place, committed: Committed, labels: int) -> StartingPoint:
         """Find where a partition goes on.
 
         Parameters
@@ -156,13 +156,13 @@ class Recovery:
         ConnectorError
             If its state is lost, or another model has run it, and the settings say to stop then.
         """
-        parted = self._parted.get(place)
+        separated = self._parted.get(place)
         try:
             progress = self._standing.progress(place, committed)
             if progress is None:
                 return self._anew(place, Boundary(self._standing.beginning(place, committed), labels))
             if progress.model == self._model.identity:
-                found = self._go_on(self._model, place, progress, committed, parted)
+                found = self._go_on(self._model, place, progress, committed, separated)
                 return self._standing.behind(
                     place, found, committed, lambda at: self._anew(place, Boundary(at, labels))
                 )
@@ -182,7 +182,7 @@ class Recovery:
         """Say whether a partition is still the earlier model's: at its end it is to be handed over."""
         return partition.model.trained is not self._model.trained
 
-    def hand_over(self, place: Place, earlier: Partition, labels: int) -> tuple[Partition, Outcome]:
+    def hand_over(self, place: Place, earlier: Partition, labels: int) -> tuple[Partition, PartitionOutput]:
         """End the stream of the earlier model, and begin that of this one where it ends.
 
         What the earlier one still holds back it decides as things stand, so that every record has one decision; to be
@@ -228,7 +228,7 @@ class Recovery:
             logger.info("%s begins anew under another model at %d", place, at.offset)
         return partition, beginning(partition, decisions, events)
 
-    def flushed(self, place: Place, partition: Partition) -> tuple[Partition, Outcome]:
+    def flushed(self, place: Place, partition: Partition) -> tuple[Partition, PartitionOutput]:
         """Decide what a stream holds back as things stand, and go on from there.
 
         Returns
@@ -251,16 +251,16 @@ class Recovery:
         place: Place,
         progress: Progress,
         committed: Committed,
-        parted: Partition | None = None,
-    ) -> Found:
+        partition: Partition | None = None,
+    ) -> StartingPoint:
         offset, first, end = committed.offset, committed.first, committed.end
         history = progress.history
         if history.last.offset != offset:
             raise LostError(f"offset {offset} was committed with the micro-batches up to {history.last.offset}")
         if offset > end:
             raise LostError(f"offset {offset} was committed, and the partition ends at {end}")
-        if parted is not None and (parted.lineage, parted.history.last) == (progress.lineage, history.last):
-            return Found(parted)
+        if partition is not None and (partition.lineage, partition.history.last) == (progress.lineage, history.last):
+            return StartingPoint(partition)
         return self._from_snapshot(model, place, progress, first)
 
     def _check_order(self, place: Place, progress: Progress) -> None:
@@ -326,7 +326,7 @@ class Recovery:
             "the service with the earlier model once more and stop it (SIGTERM), or set on_model_change to cold"
         )
 
-    def _of_earlier(self, place: Place, progress: Progress, committed: Committed) -> Found | None:
+    def _of_earlier(self, place: Place, progress: Progress, committed: Committed) -> StartingPoint | None:
         """Find the stream of the earlier model, to be handed over at its end; None: nothing of it is needed."""
         change = self._settings.on_model_change
         self._seldom.say(str(place), self._check_change(place, progress))
@@ -343,7 +343,7 @@ class Recovery:
             raise self._nothing_to_carry(place, error) from None
         return found
 
-    def _from_snapshot(self, model: ModelFile, place: Place, progress: Progress, first: int) -> Found:
+    def _from_snapshot(self, model: ModelFile, place: Place, progress: Progress, first: int) -> StartingPoint:
         history, lineage = progress.history, progress.lineage
         usable = set(history.boundaries())
         known = [at for at in self._snapshots.boundaries(place, lineage) if at in usable]
@@ -355,17 +355,17 @@ class Recovery:
             if snapshot is not None:
                 snapshot.model.set_min_probability(model.arguments["min_probability"])
                 state = Partition(snapshot.model, snapshot.waiting, lineage, history.until(at))
-                return Found(state, replay, tuple(sorted(known)))
+                return StartingPoint(state, replay, tuple(sorted(known)))
         replay = tuple(history.after(history.base))
         if history.fresh and (history.base.offset >= first or not replay):
             begun = begin(model.recognizer(place), history.base)
-            return Found(begun._replace(lineage=lineage), replay)
+            return StartingPoint(begun._replace(lineage=lineage), replay)
         raise LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "
             f"(the micro-batches since {history.base.offset} are known, snapshots at "
             f"{[at.offset for at in known] or 'none of them'})"
         )
 
-    def _anew(self, place: Place, start: Boundary, change: Change | None = None) -> Found:
+    def _anew(self, place: Place, start: Boundary, change: Change | None = None) -> StartingPoint:
         model = self._model.recognizer(place)
-        return Found(begin(model, start, mark=self.lives[place.topic].mark), new=True, change=change)
+        return StartingPoint(begin(model, start, mark=self.lives[place.topic].mark), new=True, change=change)

@@ -16,23 +16,23 @@ from ..backoff import CLOSE_SECONDS, Backoff
 from ..client import (
     ClientError,
     Committed,
-    Kind,
+    ErrorKind,
     TransactionalProducer,
     quieten,
     start_explained,
     transactional_id,
 )
 from ..exits import NoBrokerError, NoRightError, NoTopicError
-from ..figures import STARTING, Figures
 from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
-from .assignment import Loading
-from .job import Group, Job
+from ..stats import STARTING, ServiceStats
+from .assignment import Assignment
+from .job import Job, TransactionContent
 from .models import CurrentModel, ModelFile
-from .progress_log import Telling
+from .progress_log import ProgressLog
 from .reading import POLL_SECONDS, Reader
-from .reconcile import MOST_RECORDS, Joining
+from .reconcile import MOST_RECORDS, Reconciliation
 from .snapshots import open_folder
 from .streams import Streams
 from .topic_monitor import Watch
@@ -55,7 +55,7 @@ class Loop:
         How it publishes.
     watch
         What is seen of the topics meanwhile.
-    figures
+    stats
         Where it tells how it goes.
     """
 
@@ -66,16 +66,16 @@ class Loop:
         reader: Reader,
         transactions: Transactions,
         watch: Watch,
-        figures: Figures,
+        stats: ServiceStats,
     ) -> None:
         self._settings, self._job, self._reader = settings, job, reader
-        self._transactions, self._watch, self.figures = transactions, watch, figures
+        self._transactions, self._watch, self.stats = transactions, watch, stats
         self._backoff = Backoff()
-        self._loading = Loading(job, reader, transactions, watch, figures, settings.start_time)
+        self._loading = Assignment(job, reader, transactions, watch, stats, settings.start_time)
         self._seldom = Seldom()
-        self._doubtful: Group | None = None
+        self._doubtful: TransactionContent | None = None
         self._trouble = ""
-        self._telling = Telling(job, reader, watch, figures, settings.max_wait)
+        self._telling = ProgressLog(job, reader, watch, stats, settings.max_wait)
 
     def run(self, stop: Callable[[], bool], stay: Callable[[], bool] = lambda: False) -> None:
         """Work until told to stop.
@@ -93,15 +93,15 @@ class Loop:
             If it cannot go on without a person, or should be started again.
         """
         quieten()
-        self.figures.obstacles = (STARTING,)
+        self.stats.obstacles = (STARTING,)
         leave = False
         try:
             while not stop() and not self._is_open():
-                self.figures.turn()
+                self.stats.turn()
                 time.sleep(POLL_SECONDS)
             finished = False
             while not stop() and not (finished := self._is_finished()):
-                self.figures.turn()
+                self.stats.turn()
                 self._read()
                 if self._doubtful is None:
                     self._loading.load()
@@ -120,7 +120,7 @@ class Loop:
     def _suspend(self) -> None:
         """Suspend the partitions that cannot go on."""
         for place, why in self._job.broken().items():
-            at = self.figures.partitions.get(place)
+            at = self.stats.partitions.get(place)
             self._job.let_go(place)
             self._reader.put_off(place)
             self._loading.suspend(place, why, 0 if at is None else at.position)
@@ -128,8 +128,8 @@ class Loop:
     # Beginning and end.
 
     def _is_finished(self) -> bool:
-        """Whether a bounded run has reached its end in all partitions of the group."""
-        if self._settings.stop is None or self._doubtful is not None or not self._reader.joined:
+        """Tell whether a bounded run has reached its end in all partitions of the group."""
+        if self._settings.stop is None or self._doubtful is not None or not self._reader.is_member:
             return False
         if self._loading.waiting or not self._telling.has_its_share or not self._job.finished(self._where):
             return False
@@ -146,7 +146,7 @@ class Loop:
         try:
             self._open()
         except (NoBrokerError, NoTopicError, NoRightError) as error:
-            if not self.figures.opened:
+            if not self.stats.opened_at:
                 raise
             self._close()
             self._backoff.fail()
@@ -166,21 +166,21 @@ class Loop:
                 self._transactions.open()
             except InDoubtError as error:
                 cause = error.__cause__
-                if isinstance(cause, ClientError) and cause.kind is Kind.RIGHT:
+                if isinstance(cause, ClientError) and cause.kind is ErrorKind.RIGHT:
                     raise NoRightError(
                         f"cannot begin transactions at {self._settings.brokers}: {error}; the user lacks a right "
                         f"(WRITE on the transactional id {transactional_id(self._settings)})"
                     ) from None
                 logger.warning("no transaction can be begun yet: %s", error)
         self._watch.start()
-        self.figures.opened = True
+        self.stats.opened_at = True
 
     def _check_group(self) -> None:
         """Make sure of the right to be of the group. An open transaction hides what is committed until it ends."""
         try:
             self._reader.client.committed(Place(self._watch.inputs[0], 0))
         except ClientError as error:
-            if error.kind is not Kind.AGAIN:
+            if error.kind is not ErrorKind.AGAIN:
                 raise
             logger.warning("%s", error)
 
@@ -202,7 +202,7 @@ class Loop:
             self._seldom.say(f"dropped {place}", f"{place} {reason}", logging.INFO)
         if gone:
             self._loading.forget(*gone)
-            self.figures.add("rebalances", by=not self._reader.trouble)
+            self.stats.add("rebalances", by=not self._reader.trouble)
         for topic in self._watch.inputs:
             renewed = self._watch.renewed(topic, self._reader.topic_id(topic))
             if renewed:
@@ -230,8 +230,8 @@ class Loop:
             return
         if self._trouble and not any(self._job.look(place) for place in self._job.owned):
             self._trouble = ""  # what failed is another's now; whether the next one would fail nobody knows
-        running: tuple[Group, Running] | None = None
-        ahead: Group | None = None
+        running: tuple[TransactionContent, Running] | None = None
+        ahead: TransactionContent | None = None
         try:
             while True:
                 ahead = self._job.prepare()
@@ -248,28 +248,28 @@ class Loop:
             self._trouble = str(error)
             self._backoff.fail()
             self._seldom.say("failed", f"a transaction failed and is tried again: {error}")
-            self.figures.add("transactions_failed")
-            self.figures.counts["transactions_abandoned", None] = self._transactions.stuck
+            self.stats.add("transactions_failed")
+            self.stats.counts["transactions_abandoned", None] = self._transactions.stuck
 
-    def _begin(self, group: Group) -> Running:
+    def _begin(self, group: TransactionContent) -> Running:
         self._transactions.open()
         return self._transactions.begin(group.messages, group.offsets, self._reader.client.membership)
 
-    def _finished(self, group: Group, running: Running) -> tuple[Group, Running] | None:
+    def _finished(self, group: TransactionContent, running: Running) -> tuple[TransactionContent, Running] | None:
         """Wait for a transaction; what a topic does not take is replaced, and another transaction follows."""
         try:
             self._transactions.finish(running)
         except UnpublishableError as error:
-            self.figures.add("transactions_retried")
-            refused = self._transactions.culprits(group.messages, error.refused, self.figures.turn)
+            self.stats.add("transactions_retried")
+            refused = self._transactions.culprits(group.messages, error.refused, self.stats.turn)
             group = self._job.instead(group, refused)
             return group, self._begin(group)
-        self.figures.observe("transaction", running.seconds)
+        self.stats.observe("transaction", running.seconds)
         self._note_commit(group, running.ended)
         return None
 
-    def _note_commit(self, group: Group, at: float) -> None:
-        self.figures.add("transactions")
+    def _note_commit(self, group: TransactionContent, at: float) -> None:
+        self.stats.add("transactions")
         self._telling.committed = time.monotonic()
         self._backoff.succeed()
         if self._trouble:
@@ -278,7 +278,7 @@ class Loop:
                 logger.info("transactions are committed again")
         self._job.done(group, at)
 
-    def _clear_up(self, group: Group) -> bool:
+    def _clear_up(self, group: TransactionContent) -> bool:
         """Find out what became of a transaction, and put back what has not been committed; False: not known yet.
 
         The next producer makes the broker end it one way or the other. Then the committed offsets tell the truth:
@@ -299,7 +299,7 @@ class Loop:
             self._note_commit(group, time.time())
         else:
             self._job.undo(group)
-            self.figures.add("transactions_retried")
+            self.stats.add("transactions_retried")
         for place in group.offsets:
             if place in self._job.owned and not self._job.stands_at(place, truth[place]):
                 logger.warning("%s was committed elsewhere than by us, and is loaded again", place)
@@ -334,16 +334,16 @@ class Service(Loop):
         *,
         model: ModelFile | None = None,
         make_producer: Callable[[ServiceSettings], TransactionalProducer] = TransactionalProducer,
-        figures: Figures | None = None,
+        stats: ServiceStats | None = None,
     ) -> None:
-        figures = Figures() if figures is None else figures
+        stats = ServiceStats() if stats is None else stats
         folder = open_folder(settings)
         model = CurrentModel(settings, folder).model if model is None else model
-        streams = Streams(settings, model, folder, figures)
-        reader = Reader(settings, settings.inputs, streams.most_read, figures)
-        transactions = Transactions(make_producer, settings, figures)
-        watch = Watch(settings, topics_of(settings), figures)
-        super().__init__(settings, streams, reader, transactions, watch, figures)
+        streams = Streams(settings, model, folder, stats)
+        reader = Reader(settings, settings.inputs, streams.most_read, stats)
+        transactions = Transactions(make_producer, settings, stats)
+        watch = Watch(settings, topics_of(settings), stats)
+        super().__init__(settings, streams, reader, transactions, watch, stats)
 
 
 class Reconciler(Loop):
@@ -367,7 +367,7 @@ class Reconciler(Loop):
     """
 
     def __init__(
-        self, settings: ServiceSettings, *, model: ModelFile | None = None, figures: Figures | None = None
+        self, settings: ServiceSettings, *, model: ModelFile | None = None, stats: ServiceStats | None = None
     ) -> None:
         topic = settings.subclasses
         if topic is None:
@@ -375,13 +375,13 @@ class Reconciler(Loop):
                 "no topic of summaries is named: set subclasses (for the workers, too), INPUT.subclasses, say"
             )
         own = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
-        figures = Figures() if figures is None else figures
+        stats = ServiceStats() if stats is None else stats
         roles = {topic: "subclasses", settings.links: "links", settings.global_events: "global_events"}
         super().__init__(
             own,
-            Joining(own, topic, ModelFile.load(settings) if model is None else model, figures),
-            Reader(own, [topic], MOST_RECORDS, figures),
-            Transactions(TransactionalProducer, own, figures),
-            Watch(own, roles, figures, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
-            figures,
+            Reconciliation(own, topic, ModelFile.load(settings) if model is None else model, stats),
+            Reader(own, [topic], MOST_RECORDS, stats),
+            Transactions(TransactionalProducer, own, stats),
+            Watch(own, roles, stats, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
+            stats,
         )

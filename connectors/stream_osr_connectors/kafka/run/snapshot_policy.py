@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..client import Offset
-from ..figures import Figures
 from ..log import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import ServiceStats
 from ..wire.boundaries import MOST_CHARACTERS, Boundary
 from ..wire.messages import Received
 from .partition import Partition
@@ -56,7 +56,7 @@ class Owned:
     trouble, again
         Why it does not go on, and when that is tried again.
     crowded
-        Micro-batches close only when they are full: see :meth:`Keeper.is_crowded`.
+        Micro-batches close only when they are full: see :meth:`SnapshotPolicy.is_crowded`.
     begun
         Its beginning is committed.
     """
@@ -75,7 +75,7 @@ class Owned:
     begun: bool = True
 
 
-class Keeper:
+class SnapshotPolicy:
     """Writes snapshots of the partitions of a worker, always as they are committed.
 
     Parameters
@@ -90,8 +90,10 @@ class Keeper:
         Where it tells how it goes.
     """
 
-    def __init__(self, settings: ServiceSettings, snapshots: Snapshots, recovery: Recovery, figures: Figures) -> None:
-        self._settings, self._snapshots, self._recovery, self._figures = settings, snapshots, recovery, figures
+    def __init__(
+        self, settings: ServiceSettings, snapshots: Snapshots, recovery: Recovery, stats: ServiceStats
+    ) -> None:
+        self._settings, self._snapshots, self._recovery, self._stats = settings, snapshots, recovery, stats
         self._seldom = Seldom()
 
     def keep(self, partitions: Mapping[Place, Owned]) -> None:
@@ -183,6 +185,6 @@ class Keeper:
         if self._is_full(owned.state):
             owned.state = owned.state._replace(history=history.since(at))
         owned.written = time.monotonic()
-        self._figures.observe("snapshot", time.perf_counter() - begun)
-        if place in self._figures.partitions:
-            self._figures.partitions[place].snapshot = owned.written
+        self._stats.observe("snapshot", time.perf_counter() - begun)
+        if place in self._stats.partitions:
+            self._stats.partitions[place].snapshot = owned.written

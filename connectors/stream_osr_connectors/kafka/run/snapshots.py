@@ -23,7 +23,7 @@ from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, Progress
-from ..wire.messages import Origin
+from ..wire.messages import RecordOrigin
 from .models import Journal
 from .partition import Partition
 
@@ -39,8 +39,8 @@ _ORIGIN = tuple_of(whole(0), whole(), maybe(text()), _HEADERS)
 _CONTENT = fields(version=whole(VERSION, VERSION), model=anything, waiting=many(_ORIGIN, of=list))
 
 
-class Name(NamedTuple):
-    """What the name of a snapshot says.
+class SnapshotName(NamedTuple):
+    """Parsed name of a snapshot.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Snapshot(NamedTuple):
     """A snapshot that has been read: the recognizer at a boundary, and the records that await their decisions."""
 
     model: OpenSetRecognizer
-    waiting: tuple[Origin, ...]
+    waiting: tuple[RecordOrigin, ...]
 
 
 class Snapshots(NamedTuple):
@@ -144,14 +144,14 @@ class Snapshots(NamedTuple):
         names = (name for name, _ in self._names() if name.place.topic == topic and counts(name.lineage))
         return {name.place: name.at.offset for name in sorted(names, key=lambda name: name.at)}
 
-    def _names(self) -> Iterator[tuple[Name, Path]]:
+    def _names(self) -> Iterator[tuple[SnapshotName, Path]]:
         return ((name, path) for path in self.folder.glob("*.osr") if (name := name_of(path)) is not None)
 
     def _found(self, place: Place, lineage: str) -> dict[Boundary, Path]:
         return {name.at: path for name, path in self._names() if name[:2] == (place, lineage)}
 
 
-def name_of(path: Path) -> Name | None:
+def name_of(path: Path) -> SnapshotName | None:
     """Say what a snapshot is of, by its name; None: it is none.
 
     >>> name_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
@@ -161,7 +161,7 @@ def name_of(path: Path) -> Name | None:
     if name is None:
         return None
     place, at = Place(name["topic"], int(name["partition"])), Boundary(int(name["offset"]), int(name["labels"]))
-    return Name(place, name["lineage"], at)
+    return SnapshotName(place, name["lineage"], at)
 
 
 def _say_damaged(path: Path, why: str) -> None:
@@ -190,15 +190,15 @@ def _kind(trained: TrainedModel) -> str:
     return f"snapshot of a stream over the model {trained.fingerprint[:16]}"
 
 
-def _written(origin: Origin) -> tuple[Any, ...]:
+def _written(origin: RecordOrigin) -> tuple[Any, ...]:
     """Turn bytes into text of the same bytes: archives hold text."""
     headers = tuple((name, _text(value)) for name, value in origin.headers)
     return origin.offset, origin.timestamp, _text(origin.key), headers
 
 
-def _origin(written: tuple[Any, ...]) -> Origin:
+def _origin(written: tuple[Any, ...]) -> RecordOrigin:
     offset, timestamp, key, headers = written
-    return Origin(offset, timestamp, _bytes(key), tuple((name, _bytes(value)) for name, value in headers))
+    return RecordOrigin(offset, timestamp, _bytes(key), tuple((name, _bytes(value)) for name, value in headers))
 
 
 def _text(value: bytes | None) -> str | None:
@@ -217,7 +217,7 @@ _LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.writable")
 
 
 class Orphans(NamedTuple):
-    """What may go.
+    """Files that may be deleted.
 
     Attributes
     ----------
@@ -305,7 +305,7 @@ def _remove(paths: Collection[Path]) -> int:
 
 
 def _is_unknown(committed: Mapping[Place, Committed], place: Place) -> bool:
-    """Whether nothing is committed of a partition that there is."""
+    """Tell whether nothing is committed of a partition that there is."""
     return place in committed and committed[place].offset is None
 
 

@@ -15,30 +15,30 @@ from typing import Literal
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..backoff import CLOSE_SECONDS, Grace, close
-from ..client import Committed, Offset, Refused
+from ..client import Committed, Offset, RefusedMessage
 from ..command_topic import CommandTopic
 from ..exits import StartAgainError
-from ..figures import LOST, REPEATED, Figures, PartitionFigures
 from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import LOST, REPEATED, PartitionStats, ServiceStats
 from ..wire.boundaries import Progress
 from ..wire.decoding import make_decoder
 from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import Decoder, Received
 from ..wire.subclasses import largest_summary
 from .bounds import Bounds
-from .finding import Finder
-from .job import Group, Job, Loaded, Waiting
+from .job import Job, Loaded, NotLoadable, TransactionContent
+from .model_metrics_schedule import ModelMetricsSchedule
 from .models import ModelFile
 from .partition import Cut, ready, replayed, step
-from .partition_position import Change, Found, last_published
-from .publishing import Batch, Publishing, account, begin_counts
+from .partition_position import Change, StartingPoint, last_published
+from .publishing import PendingBatch, Publishing, account, begin_counts
 from .recovery import LaterModelError, Recovery
-from .snapshot_policy import Keeper, Owned
+from .snapshot_policy import Owned, SnapshotPolicy
 from .snapshots import Snapshots, remove_orphans
 from .topic_monitor import Watch
-from .topics import Takes, check_sizes
+from .topics import TopicLimits, check_sizes
 
 READ_AHEAD = 4
 """A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""
@@ -68,24 +68,24 @@ class Streams(Job):
         Where it tells how it goes.
     """
 
-    def __init__(self, settings: ServiceSettings, model: ModelFile, folder: Path, figures: Figures) -> None:
-        self._settings, self._model, self._figures = settings, model, figures
-        figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
+    def __init__(self, settings: ServiceSettings, model: ModelFile, folder: Path, stats: ServiceStats) -> None:
+        self._settings, self._model, self._stats = settings, model, stats
+        stats.model, stats.fingerprint = model.identity, model.trained.fingerprint
         self._snapshots = Snapshots(folder, settings.snapshots)
         self._recovery = Recovery(settings, model, self._snapshots, self._published)
         self._lives = self._recovery.lives
-        self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
-        self._finder = Finder(figures)
+        self._keeper = SnapshotPolicy(settings, self._snapshots, self._recovery, stats)
+        self._finder = ModelMetricsSchedule(stats)
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._encoding = Encoding.of(settings)
         self._batch_size = settings.batch_size or self._model.batch_size
-        self._commands = CommandTopic(settings, figures)
+        self._commands = CommandTopic(settings, stats)
         self._owned: dict[Place, Owned] = {}
         self._left_at: dict[Place, int] = {}  # how far partitions had come that were let go
         self._changes: dict[Place, tuple[str, Change]] = {}  # by lineage: their beginning is not committed yet
         self._broken: dict[Place, str] = {}
         self._held_up: dict[Place, str] = {}
-        self._bounds = Bounds(settings, figures)
+        self._bounds = Bounds(settings, stats)
         self._seldom = Seldom()
         self._behind = Grace(BEHIND_SECONDS)
         self._publishing: Publishing  # both from the check on
@@ -122,11 +122,11 @@ class Streams(Job):
             self._recovery.forget(topic)
             life.tell(far, settings.on_lost_state)
         life.keep()
-        trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes
+        trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, TopicLimits()).bytes
         names = {each: its.name for each, its in self._lives.items()}
         publisher = Publisher(settings, trained.fingerprint, largest, names)
         self._publishing = Publishing(
-            settings, trained, publisher, lambda: watch.seen.takes, self._figures, self._encoding
+            settings, trained, publisher, lambda: watch.seen.takes, self._stats, self._encoding
         )
 
     def close(self) -> None:
@@ -140,19 +140,19 @@ class Streams(Job):
         """Partitions that are loaded."""
         return tuple(self._owned)
 
-    def load(self, place: Place, where: Committed) -> Loaded | Waiting:
+    def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
         """Bring a partition back to where the broker says that it is."""
         if (where.offset or 0) > where.end and self._behind.lasts(place):  # its leader may be new
-            return Waiting(f"offset {where.offset} was committed, and it ends at {where.end}")
+            return NotLoadable(f"offset {where.offset} was committed, and it ends at {where.end}")
         try:
             found = self._recovery.find(place, where, self._commands.end)
         except LaterModelError as error:
-            return Waiting(str(error))
+            return NotLoadable(str(error))
         except (ConnectorError, PersistenceError) as error:
-            return Waiting(str(error), suspended=True)
+            return NotLoadable(str(error), suspended=True)
         asked = found.replay[-1].labels if found.replay else 0
         if asked > self._commands.end and self._behind.lasts(place):
-            return Waiting(f"the topic of labels was read up to {self._commands.end}, and a replay needs {asked}")
+            return NotLoadable(f"the topic of labels was read up to {self._commands.end}, and a replay needs {asked}")
         self._behind.end(place)
         self._own(place, found)
         last = found.state.history.last
@@ -168,8 +168,8 @@ class Streams(Job):
         _, change = self._changes.pop(place, ("", None))
         if change is not None:
             logger.log(change.level, "%s: %s", place, change)
-            self._figures.add(f"{LOST}{change.reason}", place, change.lost + change.held_back)
-            self._figures.add(f"{REPEATED}{change.reason}", place, change.repeated)
+            self._stats.add(f"{LOST}{change.reason}", place, change.lost + change.delayed)
+            self._stats.add(f"{REPEATED}{change.reason}", place, change.repeated)
 
     def let_go(self, place: Place) -> None:
         """Drop a partition; it may come back untouched."""
@@ -177,7 +177,7 @@ class Streams(Job):
         self._finder.forget(place)
         owned = self._owned.pop(place, None)
         if owned is not None:
-            position = self._figures.partitions.pop(place).position
+            position = self._stats.partitions.pop(place).position
             if owned.begun:
                 self._left_at[place] = position
                 whole = not owned.replay and not owned.uncommitted
@@ -189,19 +189,19 @@ class Streams(Job):
         return broken
 
     def finished(self, where: Callable[[Place], Committed]) -> bool:
-        """Whether the group has reached the end that the setting `stop` names, in all partitions."""
+        """Tell whether the group has reached the end that the setting `stop` names, in all partitions."""
         own = all(self._is_done(place, owned) and not owned.state.waiting for place, owned in self._owned.items())
         return own and self._bounds.are_reached(where)
 
     def _is_done(self, place: Place, owned: Owned) -> bool:
         return self._bounds.is_read(place) and not (owned.buffer or owned.uncommitted or owned.replay)
 
-    def _flush(self, place: Place, owned: Owned) -> Batch:
+    def _flush(self, place: Place, owned: Owned) -> PendingBatch:
         """Make the decisions that are held back at the end of a bounded run."""
         before = owned.state
         owned.state, outcome = self._recovery.flushed(place, before)
         owned.snapshots = [owned.state.history.last]
-        return Batch(place, before, owned.state, [], outcome)
+        return PendingBatch(place, before, owned.state, [], outcome)
 
     def _published(self, place: Place) -> int | None:
         return last_published(self._settings, place, self._lives[place.topic].name)
@@ -222,7 +222,7 @@ class Streams(Job):
         if not owned.buffer:
             owned.since = time.monotonic()
         owned.buffer.extend(records)
-        self._figures.partitions[place].pending += len(records)
+        self._stats.partitions[place].pending += len(records)
 
     def turn(self) -> None:
         """Read what people have asked, and see which partitions are held up."""
@@ -231,9 +231,9 @@ class Streams(Job):
 
     def look(self, place: Place) -> int:
         """Update the figures of a partition; return how many records wait."""
-        owned, figures = self._owned[place], self._figures.partitions[place]
-        figures.replaying = bool(owned.replay)
-        figures.held = len(owned.state.waiting)
+        owned, partition_stats = self._owned[place], self._stats.partitions[place]
+        partition_stats.replaying = bool(owned.replay)
+        partition_stats.paused = len(owned.state.waiting)
         return len(owned.buffer) + owned.uncommitted
 
     def obstacles(self) -> list[str]:
@@ -246,10 +246,10 @@ class Streams(Job):
             or (its.crowded and crowded)
             for place, its in self._owned.items()
         }
-        told = [f"{place} {reason}" for place, reason in why.items() if reason]
-        return told + self._encoding.obstacles()
+        texts = [f"{place} {reason}" for place, reason in why.items() if reason]
+        return texts + self._encoding.obstacles()
 
-    def _own(self, place: Place, found: Found) -> None:
+    def _own(self, place: Place, found: StartingPoint) -> None:
         now, state = time.monotonic(), found.state
         if self._changes.get(place, ("",))[0] == state.lineage:
             self._note(place)  # its transaction was in doubt, and was committed after all
@@ -258,17 +258,17 @@ class Streams(Job):
             self._changes[place] = state.lineage, found.change
         self._commands.tell_of_gap(str(place), state.history.last.labels)
         self._owned[place] = Owned(state, deque(found.replay), list(found.snapshots), now, begun=not found.new)
-        self._figures.partitions[place] = figures = PartitionFigures(
-            state.history.last.offset, replaying=bool(found.replay), snapshot=now, held=len(state.waiting)
+        self._stats.partitions[place] = partition_stats = PartitionStats(
+            state.history.last.offset, replaying=bool(found.replay), snapshot=now, paused=len(state.waiting)
         )
-        figures.follow(state.model)
-        begin_counts(self._figures, place, state.model)
+        partition_stats.follow(state.model)
+        begin_counts(self._stats, place, state.model)
 
     # Micro-batches.
 
-    def prepare(self) -> Group | None:
+    def prepare(self) -> TransactionContent | None:
         """Close the micro-batches that are ready, up to the number that may share a transaction; replay silently."""
-        batches: list[Batch] = []
+        batches: list[PendingBatch] = []
         now, busy = time.monotonic(), True
         while busy and len(batches) < self._settings.commit_batches:
             busy = False
@@ -277,7 +277,7 @@ class Streams(Job):
                     break
                 done = self._try_next(place, owned, now)
                 busy = busy or bool(done)
-                if isinstance(done, Batch):
+                if isinstance(done, PendingBatch):
                     batches.append(done)
         offsets: dict[Place, Offset] = {}
         for place, state in {one.place: one.after for one in batches}.items():
@@ -285,12 +285,12 @@ class Streams(Job):
                 offsets[place] = self._keeper.offset(place, state)
             except ConnectorError as error:
                 self._broken[place] = str(error)
-                self.undo(Group([one for one in batches if one.place == place], [], {}))
+                self.undo(TransactionContent([one for one in batches if one.place == place], [], {}))
         batches = [one for one in batches if one.place in offsets]
         messages = [message for one in batches for message in self._publishing.messages(one)]
-        return Group(batches, messages, offsets) if batches else None
+        return TransactionContent(batches, messages, offsets) if batches else None
 
-    def _try_next(self, place: Place, owned: Owned, now: float) -> Batch | bool:
+    def _try_next(self, place: Place, owned: Owned, now: float) -> PendingBatch | bool:
         """Close the next micro-batch of a partition; an error suspends the partition."""
         if place in self._broken or place in self._held_up:
             return False
@@ -302,7 +302,7 @@ class Streams(Job):
             self._broken[place] = str(error)
             return False
 
-    def undo(self, group: Group) -> None:
+    def undo(self, group: TransactionContent) -> None:
         """Put states and records back as they were."""
         for one in reversed(group.content):
             owned = self._owned.get(one.place)
@@ -314,16 +314,16 @@ class Streams(Job):
                 owned.buffer.extendleft(reversed(one.records))
                 owned.uncommitted -= len(one.records)
 
-    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
+    def instead(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
         """Replace what a topic does not take."""
         return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
 
-    def done(self, group: Group, at: float) -> None:
+    def done(self, group: TransactionContent, at: float) -> None:
         """Count what has been published, and check that nothing is missing."""
         for one in group.content:
             if one.place in self._owned:
                 self._owned[one.place].uncommitted -= len(one.records)
-        account(self._figures, self._settings, group.content, group.messages, at)
+        account(self._stats, self._settings, group.content, group.messages, at)
 
     def rest(self) -> None:
         """Write the snapshot that is most overdue; look at what has been found."""
@@ -334,7 +334,7 @@ class Streams(Job):
         """Write what is committed, so that the next start has nothing to replay."""
         self._keeper.leave(self._owned)
 
-    def _next(self, place: Place, owned: Owned, now: float) -> Batch | bool:
+    def _next(self, place: Place, owned: Owned, now: float) -> PendingBatch | bool:
         """Close the next micro-batch of a partition; True: one was replayed, False: none is ready."""
         if not owned.replay and self._recovery.is_earlier(owned.state):
             return now >= owned.again and self._hand_over(place, owned)
@@ -359,27 +359,27 @@ class Streams(Job):
         due = due or (bool(owned.buffer) and self._bounds.is_read(place))
         return ready(owned.buffer, done, size=self._batch_size, due=due, asked=asked, labels=commands.end)
 
-    def _close(self, place: Place, owned: Owned, cut: Cut) -> Batch:
+    def _close(self, place: Place, owned: Owned, cut: Cut) -> PendingBatch:
         before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]
         commands = self._commands.commands(before.history.last.labels, cut.end.labels)
         begun = time.perf_counter()
         after, outcome = step(before, place, records, commands, cut.end, self._decode)
-        self._figures.turn()
-        self._figures.observe("batch", time.perf_counter() - begun)
+        self._stats.turn()
+        self._stats.observe("batch", time.perf_counter() - begun)
         owned.state = after
         owned.uncommitted += len(records)
-        return Batch(place, before, after, records, outcome)
+        return PendingBatch(place, before, after, records, outcome)
 
     def _replay(self, place: Place, owned: Owned, cut: Cut) -> None:
         """Go through a micro-batch that has been published before."""
         one = self._close(place, owned, cut)
         owned.uncommitted -= len(one.records)
         owned.replay.popleft()
-        self._figures.add("replayed", place, len(one.records))
+        self._stats.add("replayed", place, len(one.records))
         if not owned.replay:
             logger.info("%s is live at %d", place, cut.end.offset)
 
-    def _hand_over(self, place: Place, owned: Owned) -> Batch | Literal[False]:
+    def _hand_over(self, place: Place, owned: Owned) -> PendingBatch | Literal[False]:
         """Go on under another model, and publish what the earlier one has held back with the new beginning."""
         before = owned.state
         try:
@@ -389,4 +389,4 @@ class Streams(Job):
             self._seldom.say(f"hand over {place}", f"{place} waits: {owned.trouble}", logging.ERROR)
             return False
         owned.trouble, owned.snapshots = "", [] if owned.state.history.fresh else [owned.state.history.last]
-        return Batch(place, before, owned.state, [], outcome)
+        return PendingBatch(place, before, owned.state, [], outcome)

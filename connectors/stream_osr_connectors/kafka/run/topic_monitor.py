@@ -18,7 +18,7 @@ from stream_osr.errors import ConnectorError
 from ..client import (
     ClientError,
     Committed,
-    Kind,
+    ErrorKind,
     OpenTransaction,
     Topic,
     TopicAdmin,
@@ -26,11 +26,11 @@ from ..client import (
     too_few_replicas,
 )
 from ..exits import NoRightError, NoTopicError
-from ..figures import Figures, PartitionFigures
 from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings, milliseconds
-from .topics import READ_FROM, Rights, Takes, compaction, takes_nothing, takes_of
+from ..stats import PartitionStats, ServiceStats
+from .topics import READ_FROM, Rights, TopicLimits, compaction, takes_nothing, takes_of
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
@@ -49,8 +49,8 @@ OF_NEW_PARTITIONS = (
 )
 
 
-class Seen(NamedTuple):
-    """What was seen in a look.
+class TopicsSnapshot(NamedTuple):
+    """Result of one look at the topics.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Seen(NamedTuple):
 
     topics: Mapping[str, Topic]
     ends: Mapping[Place, int]
-    takes: Mapping[str, Takes]
+    takes: Mapping[str, TopicLimits]
 
 
 class Watch:
@@ -92,17 +92,17 @@ class Watch:
     """
 
     def __init__(
-        self, settings: ServiceSettings, topics: Mapping[str, str], figures: Figures, rights: Rights = READ_FROM
+        self, settings: ServiceSettings, topics: Mapping[str, str], stats: ServiceStats, rights: Rights = READ_FROM
     ) -> None:
-        self._settings, self._topics, self._figures, self._rights = settings, dict(topics), figures, rights
+        self._settings, self._topics, self._stats, self._rights = settings, dict(topics), stats, rights
         read = next(iter(self._topics.values()))
         self.inputs = [name for name, role in self._topics.items() if role == read]
-        self.seen = Seen({}, {}, {})
+        self.seen = TopicsSnapshot({}, {}, {})
         self.topic_ids: dict[str, str] = {}
         self._at = 0.0
         self._trouble = ""
         self._admin: TopicAdmin | None = None
-        self._told, self._poked = threading.Event(), threading.Event()
+        self._stopping, self._poked = threading.Event(), threading.Event()
         self._unstable = Unstable(settings.brokers)
         self._former: set[str] = set()
         self._begun = self._asked = 0.0
@@ -140,13 +140,13 @@ class Watch:
 
     def start(self) -> None:
         """Look again and again, until it is closed; another time after that, if it is opened again."""
-        self._told = threading.Event()
+        self._stopping = threading.Event()
         self._poked.clear()
-        threading.Thread(target=self._run, args=(self._told,), name="watch", daemon=True).start()
+        threading.Thread(target=self._run, args=(self._stopping,), name="watch", daemon=True).start()
 
     def close(self) -> None:
         """Look no more."""
-        self._told.set()
+        self._stopping.set()
         self._poked.set()
 
     def has_looked_since(self, moment: float) -> bool:
@@ -198,7 +198,7 @@ class Watch:
             return {}
         unknown = [place for place in self.places if place not in self.seen.ends]
         if unknown:
-            raise ClientError(Kind.AGAIN, f"the end of {unknown[0]} is not known: no broker leads it")
+            raise ClientError(ErrorKind.AGAIN, f"the end of {unknown[0]} is not known: no broker leads it")
         ends = {place: self.seen.ends[place] for place in self.places}
         if stop == "end":
             return ends
@@ -210,7 +210,7 @@ class Watch:
         }
 
     def is_broken(self, topic: str) -> bool:
-        """Whether an input is missing, or the user lacks a right on it."""
+        """Tell whether an input is missing, or the user lacks a right on it."""
         its = self.seen.topics[topic]
         return its.missing or self._lacking(self._topics[topic], its) is not None
 
@@ -239,7 +239,7 @@ class Watch:
         """Return the end of a partition of an input; None: unknown now."""
         return None if self._stale else self.seen.ends.get(place)
 
-    def tell_ends(self, place: Place, partition: PartitionFigures) -> None:
+    def tell_ends(self, place: Place, partition: PartitionStats) -> None:
         """Note the ends of a partition of an input in its figures."""
         partition.end = self.end(place)
         partition.unstable = None if partition.end is None else self._unstable.records(place)
@@ -272,7 +272,7 @@ class Watch:
                 found.append(too_few_replicas(name))
             elif (compacted := self._compaction(role, name, self.seen)) is not None:
                 found.append(compacted)
-        return found + self._unstable.obstacles(list(self._figures.partitions))
+        return found + self._unstable.obstacles(list(self._stats.partitions))
 
     @property
     def _without_replicas(self) -> list[str]:
@@ -293,12 +293,12 @@ class Watch:
         return next((right for right in needed if not topic.allows(right)), None)
 
     @staticmethod
-    def _compaction(role: str, name: str, seen: Seen) -> str | None:
+    def _compaction(role: str, name: str, seen: TopicsSnapshot) -> str | None:
         """Say that a topic is compacted that must not be."""
-        return compaction(role, name, seen.takes.get(name, Takes()))
+        return compaction(role, name, seen.takes.get(name, TopicLimits()))
 
-    def _run(self, told: threading.Event) -> None:
-        while not told.is_set():
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
             self._poked.wait(LOOK_SECONDS)
             self._poked.clear()
             before = self.seen
@@ -309,8 +309,8 @@ class Watch:
             except Exception as error:  # whatever it is, the next client may do better
                 self._trouble = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
                 self._let_go()
-            self._figures.outside = tuple(self.obstacles())
-            for place, partition in list(self._figures.partitions.items()):
+            self._stats.outside = tuple(self.obstacles())
+            for place, partition in list(self._stats.partitions.items()):
                 self.tell_ends(place, partition)
         self._let_go()
 
@@ -335,10 +335,10 @@ class Watch:
         takes = self.seen.takes
         if self.seen.topics != topics or self._without_replicas or begun - self._asked > TAKES_SECONDS:
             takes, self._asked = takes_of(self._admin, there, takes), begun
-        self.seen, self._begun, self._at = Seen(topics, ends, takes), begun, time.monotonic()
+        self.seen, self._begun, self._at = TopicsSnapshot(topics, ends, takes), begun, time.monotonic()
         for name in self._without_replicas:
             causes.note(f"replicas of {name}", too_few_replicas(name))
-        self._unstable.tell(list(self._figures.partitions), self._admin)
+        self._unstable.tell(list(self._stats.partitions), self._admin)
 
     def _ends(self, admin: TopicAdmin, places: list[Place]) -> Mapping[Place, int]:
         try:
@@ -352,7 +352,7 @@ class Watch:
             with suppress(Exception):
                 admin.close()
 
-    def _compare(self, before: Seen, now: Seen) -> None:
+    def _compare(self, before: TopicsSnapshot, now: TopicsSnapshot) -> None:
         """Tell what has changed."""
         for name, role in self._topics.items():
             was, topic = before.topics[name], now.topics[name]
@@ -398,7 +398,7 @@ class Blocked(NamedTuple):
         How many there are from it on.
     since, clock
         When it was first seen there, by ``time.monotonic`` and ``time.time``.
-    asked
+    asked_at
         When the brokers were last asked whose transaction it is.
     producer
         Whose it is; None: not known.
@@ -408,7 +408,7 @@ class Blocked(NamedTuple):
     records: int
     since: float
     clock: float
-    asked: float = 0.0
+    asked_at: float = 0.0
     producer: OpenTransaction | None = None
 
 
@@ -453,23 +453,27 @@ class Unstable:
             blocked = self._long(place)
             if blocked is None:
                 continue
-            if not asked and blocked.producer is None and (not blocked.asked or now - blocked.asked > ASK_SECONDS):
+            if (
+                not asked
+                and blocked.producer is None
+                and (not blocked.asked_at or now - blocked.asked_at > ASK_SECONDS)
+            ):
                 producer, asked = None, True  # one partition in a look: the answers may take long
                 with suppress(ClientError):  # a right is missing, or a broker is away
                     producer = admin.open_transaction(place, blocked.stable)
-                blocked = self._blocked[place] = blocked._replace(asked=now, producer=producer)
-            self._seldom.say(str(place), self._said(place, blocked))
+                blocked = self._blocked[place] = blocked._replace(asked_at=now, producer=producer)
+            self._seldom.say(str(place), self._message(place, blocked))
 
     def obstacles(self, places: Iterable[Place]) -> list[str]:
         """Say which of these partitions have been held back for long, by whom, and what ends it."""
         long = ((place, self._long(place)) for place in places)
-        return [self._said(place, blocked) for place, blocked in long if blocked is not None]
+        return [self._message(place, blocked) for place, blocked in long if blocked is not None]
 
     def _long(self, place: Place) -> Blocked | None:
         blocked = self._blocked.get(place)
         return blocked if blocked is not None and time.monotonic() - blocked.since >= OPEN_SECONDS else None
 
-    def _said(self, place: Place, blocked: Blocked) -> str:
+    def _message(self, place: Place, blocked: Blocked) -> str:
         stable, records, since, clock, _, producer = blocked
         owner = ""
         if producer is not None:

@@ -11,7 +11,7 @@ from ..client import ClientError, Topic, TopicAdmin, start_explained
 from ..exits import NoRightError
 from ..log import logger
 from ..settings import ServiceSettings
-from ..wire.timestamps import Limits
+from ..wire.timestamps import TimestampLimits
 
 USUAL_BYTES = 1_048_588
 """``max.message.bytes`` where nobody has set it."""
@@ -32,8 +32,8 @@ READ_FROM: Rights = {"input": ("READ",), "labels": ("READ",)}
 """Topics that the service reads; it writes the others."""
 
 
-class Takes(NamedTuple):
-    """What a topic takes.
+class TopicLimits(NamedTuple):
+    """Limits of a topic.
 
     Attributes
     ----------
@@ -45,15 +45,15 @@ class Takes(NamedTuple):
         Replicas that have to be in sync for it to take anything (``min.insync.replicas``).
     compacted
         It keeps the latest record of each key only (``cleanup.policy``).
-    told
+    confirmed
         The brokers have said so when last asked; otherwise it is what they said before, or the usual.
     """
 
     bytes: int = USUAL_BYTES
-    times: Limits = Limits()
+    times: TimestampLimits = TimestampLimits()
     in_sync: int = 1
     compacted: bool = False
-    told: bool = True
+    confirmed: bool = True
 
 
 RECONCILED = ("links", "global_events")
@@ -74,7 +74,7 @@ def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
     return roles
 
 
-def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, Takes]) -> dict[str, Takes]:
+def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, TopicLimits]) -> dict[str, TopicLimits]:
     """Ask what topics take; where the brokers do not tell, it is what it was before, or the usual.
 
     Parameters
@@ -91,8 +91,8 @@ def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, Takes
         configs = admin.configs(names)
     except ClientError as error:
         configs, why = {}, str(error)
-    takes = {name: _takes(configs.get(name), before.get(name, Takes())) for name in names}
-    silent = [name for name, its in takes.items() if not its.told and before.get(name, Takes()).told]
+    takes = {name: _takes(configs.get(name), before.get(name, TopicLimits())) for name in names}
+    silent = [name for name, its in takes.items() if not its.confirmed and before.get(name, TopicLimits()).confirmed]
     if silent:
         logger.warning(
             "what these topics take is not known: %s (%s); unless it was known before, timestamps that they would "
@@ -103,16 +103,16 @@ def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, Takes
     return takes
 
 
-def _takes(configs: Mapping[str, str] | None, before: Takes) -> Takes:
+def _takes(configs: Mapping[str, str] | None, before: TopicLimits) -> TopicLimits:
     """Read the settings of a topic; none at all: the brokers did not tell them."""
     if not configs:
-        return before._replace(told=False)
+        return before._replace(confirmed=False)
     largest = int(configs.get("max.message.bytes") or USUAL_BYTES)
     in_sync = int(configs.get("min.insync.replicas") or 1)
-    return Takes(largest, Limits.of(configs), in_sync, is_compacted(configs))
+    return TopicLimits(largest, TimestampLimits.of(configs), in_sync, is_compacted(configs))
 
 
-def takes_nothing(topic: Topic, takes: Takes) -> bool:
+def takes_nothing(topic: Topic, takes: TopicLimits) -> bool:
     """Say whether a topic takes nothing now, because too few of its replicas are in sync."""
     return 0 < topic.in_sync < min(takes.in_sync, topic.replicas)
 
@@ -122,7 +122,7 @@ def is_compacted(configs: Mapping[str, str]) -> bool:
     return "compact" in configs.get("cleanup.policy", "")
 
 
-def compaction(role: str, name: str, takes: Takes) -> str | None:
+def compaction(role: str, name: str, takes: TopicLimits) -> str | None:
     """Say that a topic is compacted that must not be; None: it is as it should be."""
     if not takes.compacted or role not in NOT_COMPACTED:
         return None
@@ -132,7 +132,7 @@ def compaction(role: str, name: str, takes: Takes) -> str | None:
     )
 
 
-def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: int) -> None:
+def check_sizes(settings: ServiceSettings, takes: Mapping[str, TopicLimits], summary: int) -> None:
     """Make sure that what is published fits.
 
     Raises
@@ -173,8 +173,8 @@ OF_ONE_PARTITION = ("labels", "subclasses", "links", "global_events")
 COMPACTED = ("subclasses", "links")
 
 
-class Line(NamedTuple):
-    """What is to be said of a topic.
+class TopicCheck(NamedTuple):
+    """Check result of a topic.
 
     Attributes
     ----------
@@ -194,8 +194,8 @@ class Line(NamedTuple):
     problems: tuple[str, ...]
 
 
-class Wanted(NamedTuple):
-    """What topics that are made shall be like.
+class WantedTopics(NamedTuple):
+    """Configuration wanted for topics that are made.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class Wanted(NamedTuple):
     max_message_bytes: int = USUAL_BYTES
 
 
-def look_after(settings: ServiceSettings, wanted: Wanted | None) -> list[Line]:
+def look_after(settings: ServiceSettings, wanted: WantedTopics | None) -> list[TopicCheck]:
     """Make the topics that are missing, if asked to, and say how all of them are.
 
     Parameters
@@ -257,7 +257,9 @@ def _found(client: TopicAdmin, settings: ServiceSettings) -> dict[str, Topic]:
     return {name: its._replace(configs=configs[name]) for name, its in there.items()}
 
 
-def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Wanted) -> dict[str, dict[str, Any]]:
+def _missing(
+    settings: ServiceSettings, found: Mapping[str, Topic], wanted: WantedTopics
+) -> dict[str, dict[str, Any]]:
     """Describe the topics that are to be made."""
     partitions, largest = wanted.partitions, wanted.max_message_bytes
     missing = [topic for topic in settings.inputs if topic not in found]
@@ -291,13 +293,13 @@ def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Want
     }
 
 
-def _line(settings: ServiceSettings, role: str, name: str, found: Mapping[str, Topic], new: bool) -> Line:
+def _line(settings: ServiceSettings, role: str, name: str, found: Mapping[str, Topic], new: bool) -> TopicCheck:
     topic = found.get(name)
     if topic is None:
-        return Line(role, name, "missing", ("it does not exist; --create makes it",))
+        return TopicCheck(role, name, "missing", ("it does not exist; --create makes it",))
     text = f"{'created: ' if new else ''}{_count(topic.partitions, 'partition')}, {_count(topic.replicas, 'replica')}"
     text += f", records up to {topic.number('max.message.bytes')} bytes"
-    return Line(role, name, text, tuple(_problems(settings, role, topic, _largest_input(settings, found))))
+    return TopicCheck(role, name, text, tuple(_problems(settings, role, topic, _largest_input(settings, found))))
 
 
 def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic | None) -> Iterator[str]:

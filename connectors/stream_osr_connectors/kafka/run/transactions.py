@@ -24,10 +24,10 @@ from stream_osr.errors import ConnectorError
 from ..backoff import close
 from ..client import (
     ClientError,
-    Kind,
+    ErrorKind,
     Offset,
     Place,
-    Refused,
+    RefusedMessage,
     TransactionalProducer,
     explain,
     packed_size,
@@ -35,9 +35,9 @@ from ..client import (
     transactional_id,
 )
 from ..exits import StartAgainError
-from ..figures import Figures
 from ..log import logger
 from ..settings import ServiceSettings
+from ..stats import ServiceStats
 from ..wire.messages import Outgoing
 from ..wire.timestamps import NO_TIME
 from .fencing import Rivalry
@@ -46,12 +46,12 @@ from .topics import LEAST_BYTES
 MOST_TRIES = 64
 """Transactions in search of the messages that are refused."""
 
-Send = Callable[[Sequence[Outgoing]], Sequence[Refused]]
+Send = Callable[[Sequence[Outgoing]], Sequence[RefusedMessage]]
 """Sends messages in a transaction that is never committed, and returns those that are refused."""
 
 
 def check_topics(
-    messages: Sequence[Outgoing], suspects: Sequence[Refused], settings: ServiceSettings, send: Send
+    messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], settings: ServiceSettings, send: Send
 ) -> None:
     """Make sure that each topic of the suspects takes small messages, without what came with the record.
 
@@ -68,7 +68,7 @@ def check_topics(
         message = _bare(messages[one.place], settings.dead_letters)
         bare[message.topic] = sorted([*bare.get(message.topic, ()), message], key=packed_size)[:2]
     for topic, some in bare.items():
-        refused: list[Refused] = []
+        refused: list[RefusedMessage] = []
         for message in some:
             again = send([message]) if packed_size(message) <= LEAST_BYTES else ()
             if not again:
@@ -80,13 +80,14 @@ def check_topics(
             if error.too_large:
                 remedy = f"set its max.message.bytes to {LEAST_BYTES} or more"
             raise ClientError(
-                Kind.RIGHT, f"topic {topic} refuses even the smallest message, of {size} bytes: {error}; {remedy}"
+                ErrorKind.RIGHT,
+                f"topic {topic} refuses even the smallest message, of {size} bytes: {error}; {remedy}",
             )
 
 
 def find_culprits(
-    messages: Sequence[Outgoing], suspects: Sequence[Refused], settings: ServiceSettings, send: Send
-) -> Sequence[Refused]:
+    messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], settings: ServiceSettings, send: Send
+) -> Sequence[RefusedMessage]:
     """Find the messages that are refused without the others.
 
     Parameters
@@ -100,7 +101,7 @@ def find_culprits(
     send
         Tries messages.
     """
-    found: list[Refused] = []
+    found: list[RefusedMessage] = []
     if settings.compression == "none" and any(one.error.too_large for one in suspects):
         found = _too_large(messages, suspects, send)
     return found or _halved(messages, suspects, send)
@@ -115,9 +116,9 @@ def _bare(message: Outgoing, dead_letters: str) -> Outgoing:
     return message._replace(key=key, value=value, headers=headers, timestamp=NO_TIME)
 
 
-def _too_large(messages: Sequence[Outgoing], suspects: Sequence[Refused], send: Send) -> list[Refused]:
+def _too_large(messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], send: Send) -> list[RefusedMessage]:
     """Find the least size that each topic refuses, by bisection; messages of that size or more are at fault."""
-    found: list[Refused] = []
+    found: list[RefusedMessage] = []
     for topic in dict.fromkeys(messages[one.place].topic for one in suspects):
         own = [one for one in suspects if messages[one.place].topic == topic]
         own.sort(key=lambda one: packed_size(messages[one.place]))
@@ -130,13 +131,13 @@ def _too_large(messages: Sequence[Outgoing], suspects: Sequence[Refused], send: 
             else:
                 low = middle + 1
             middle = (low + high) // 2
-        found += [Refused(one.place, error) for one in own[high:]]
+        found += [RefusedMessage(one.place, error) for one in own[high:]]
     return sorted(found, key=lambda one: one.place)
 
 
-def _halved(messages: Sequence[Outgoing], suspects: Sequence[Refused], send: Send) -> Sequence[Refused]:
+def _halved(messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], send: Send) -> Sequence[RefusedMessage]:
     """Find them by halving; if that takes too many tries, all suspects count as refused."""
-    tries, parts, found = 0, deque([suspects]), list[Refused]()
+    tries, parts, found = 0, deque([suspects]), list[RefusedMessage]()
     while parts:
         part = parts.popleft()
         if len(part) == 1:
@@ -149,7 +150,7 @@ def _halved(messages: Sequence[Outgoing], suspects: Sequence[Refused], send: Sen
             again = send([messages[one.place] for one in some])
             tries += 1
             if again:
-                parts.append([Refused(some[one.place].place, one.error) for one in again])
+                parts.append([RefusedMessage(some[one.place].place, one.error) for one in again])
     return found or suspects[:1]  # each passes alone: leave one out, and try the rest again
 
 
@@ -170,7 +171,7 @@ class UnpublishableError(Exception):
         Which ones, and why.
     """
 
-    def __init__(self, refused: Sequence[Refused]) -> None:
+    def __init__(self, refused: Sequence[RefusedMessage]) -> None:
         super().__init__(f"{len(refused)} messages cannot be published: {refused[0].error}")
         self.refused = refused
 
@@ -233,10 +234,10 @@ class Transactions:
     """
 
     def __init__(
-        self, make: Callable[[ServiceSettings], TransactionalProducer], settings: ServiceSettings, figures: Figures
+        self, make: Callable[[ServiceSettings], TransactionalProducer], settings: ServiceSettings, stats: ServiceStats
     ) -> None:
         self._make, self._settings = make, settings
-        self._rivalry = Rivalry(settings, transactional_id(settings), figures)
+        self._rivalry = Rivalry(settings, transactional_id(settings), stats)
         self._producer: TransactionalProducer | None = None
         self._blocked = False  # a topic took nothing when it was last tried
         self.stuck = 0
@@ -316,16 +317,16 @@ class Transactions:
                 raise StartAgainError(
                     f"{self.stuck} transactions have never ended; the process has to be started again"
                 ) from None
-            kind = error.kind if isinstance(error, ClientError) else Kind.AGAIN
+            kind = error.kind if isinstance(error, ClientError) else ErrorKind.AGAIN
             rival = self._rivalry.judge(kind, running.seconds)
-            if kind is Kind.FATAL and isinstance(error, ClientError):
+            if kind is ErrorKind.FATAL and isinstance(error, ClientError):
                 raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
             said = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
             raise InDoubtError(rival or said) from error
 
     def culprits(
-        self, messages: Sequence[Outgoing], suspects: Sequence[Refused], turn: Callable[[], None]
-    ) -> Sequence[Refused]:
+        self, messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], turn: Callable[[], None]
+    ) -> Sequence[RefusedMessage]:
         """Find the messages that are refused without the others.
 
         Parameters
@@ -345,7 +346,7 @@ class Transactions:
             If no record is at fault: a topic takes nothing, or has begun to take messages again since.
         """
 
-        def send(some: Sequence[Outgoing]) -> Sequence[Refused]:
+        def send(some: Sequence[Outgoing]) -> Sequence[RefusedMessage]:
             refused = self._refused(some)
             turn()
             return refused
@@ -360,10 +361,10 @@ class Transactions:
             raise
         self._blocked = False
         if before:
-            raise ClientError(Kind.AGAIN, "a topic that refused every message takes messages again")
+            raise ClientError(ErrorKind.AGAIN, "a topic that refused every message takes messages again")
         return find_culprits(messages, suspects, self._settings, send)
 
-    def _refused(self, messages: Sequence[Outgoing]) -> Sequence[Refused]:
+    def _refused(self, messages: Sequence[Outgoing]) -> Sequence[RefusedMessage]:
         """Send messages in a transaction that is never ended, and say which are refused for what they are."""
         self.open()
         producer, self._producer = self._producer, None
@@ -375,9 +376,9 @@ class Transactions:
             producer.close(1.0)  # the next one makes the broker undo it
             _raise_unless_records(refused)
 
-        refused: list[Refused] = []
+        refused: list[RefusedMessage] = []
         self._finish(Running(work, self._settings.transaction_deadline), [producer])
-        return [one for one in refused if one.error.kind is Kind.RECORD]
+        return [one for one in refused if one.error.kind is ErrorKind.RECORD]
 
     def close(self, timeout: float) -> None:
         """Let go of the producer within so many seconds."""
@@ -402,12 +403,12 @@ def _send_all(producer: TransactionalProducer, messages: Sequence[Outgoing]) -> 
         return
     _raise_unless_records(refused)
     if refused:
-        raise UnpublishableError([one for one in refused if one.error.kind is Kind.RECORD])
-    raise ClientError(Kind.AGAIN, f"{dict(acknowledged)} of {dict(wanted)} messages were acknowledged")
+        raise UnpublishableError([one for one in refused if one.error.kind is ErrorKind.RECORD])
+    raise ClientError(ErrorKind.AGAIN, f"{dict(acknowledged)} of {dict(wanted)} messages were acknowledged")
 
 
-def _raise_unless_records(refused: Sequence[Refused]) -> None:
+def _raise_unless_records(refused: Sequence[RefusedMessage]) -> None:
     """Raise what was refused for another reason than for what it is, or than for being in one batch with that."""
-    serious = [one.error for one in refused if one.error.kind is not Kind.AGAIN]
-    if refused and not (serious and all(error.kind is Kind.RECORD for error in serious)):
-        raise next((error for error in serious if error.kind is not Kind.RECORD), refused[0].error)
+    serious = [one.error for one in refused if one.error.kind is not ErrorKind.AGAIN]
+    if refused and not (serious and all(error.kind is ErrorKind.RECORD for error in serious)):
+        raise next((error for error in serious if error.kind is not ErrorKind.RECORD), refused[0].error)

@@ -1,1 +1,1 @@
-"""What goes over the wire: bytes in and out, and what they mean."""
+"""Wire format: bytes in and out, and their meaning."""

@@ -1,4 +1,4 @@
-"""Where micro-batches ended: what a replay needs beside the records, in the metadata of a committed offset.
+"""Ends of micro-batches in the metadata of a committed offset, as a replay needs them.
 
 Kafka keeps a text of at most 4 KiB with each committed offset and writes it in the same transaction. Into it goes
 every end of a micro-batch since an offset that a snapshot can be had of, as steps: how many offsets further, and
@@ -13,7 +13,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 
 VERSION = "1"
 """Of the text, which begins with it."""
@@ -23,21 +23,21 @@ MOST_CHARACTERS = 4000
 
 
 class LaterReleaseError(ConnectorError):
-    """What a later release has committed: to begin anew would throw away what is there."""
+    """Offset committed by a later release: to begin anew would throw its content away."""
 
 
 class Boundary(NamedTuple):
-    """Where a micro-batch ends: the offset after its last record, and the place in the topic of labels before it."""
+    """End of a micro-batch: the offset after its last record, and the place in the topic of labels before it."""
 
     offset: int
     labels: int = 0
 
 
 class FailedEnd(Boundary):
-    """Where a micro-batch ends whose records are dead letters, for want of memory: a replay does not try it again."""
+    """End of a micro-batch whose records are dead letters, for want of memory: a replay does not try it again."""
 
 
-class Step(NamedTuple):
+class BoundarySteps(NamedTuple):
     """So many ``times`` a step: offsets and labels that each goes further, and whether its micro-batch failed."""
 
     offsets: int
@@ -69,12 +69,12 @@ class History(NamedTuple):
 
     base: Boundary
     fresh: bool
-    steps: tuple[Step, ...] = ()
+    steps: tuple[BoundarySteps, ...] = ()
 
     def to(self, end: Boundary) -> History:
         """Go one micro-batch further."""
         last = self.last
-        step = Step(end.offset - last.offset, end.labels - last.labels, 1, isinstance(end, FailedEnd))
+        step = BoundarySteps(end.offset - last.offset, end.labels - last.labels, 1, isinstance(end, FailedEnd))
         if min(step[:2]) < 0 or end == last:
             raise ValueError(f"a micro-batch cannot end at {end} when the one before it ended at {last}")
         if self.steps and self.steps[-1]._replace(times=1) == step:
@@ -84,7 +84,7 @@ class History(NamedTuple):
 
     @property
     def last(self) -> Boundary:
-        """Where it ends."""
+        """Last boundary."""
         offset, labels = self.base
         for step in self.steps:
             offset, labels = offset + step.times * step.offsets, labels + step.times * step.labels
@@ -116,7 +116,7 @@ class History(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What the metadata of a committed offset says.
+    """Parsed metadata of a committed offset.
 
     Attributes
     ----------
@@ -165,18 +165,19 @@ class Progress(NamedTuple):
         version = text.partition(" ")[0]
         if version.isdecimal() and version != VERSION:
             raise LaterReleaseError(
-                f"the committed offset carries {shown(text)}, which a later release of stream-osr wrote; go on with "
+                f"the committed offset carries {brief(text)}, which a later release of stream-osr wrote; go on with "
                 "that, or with another group"
             )
         found = _FORM.fullmatch(text)
         if found is None:
             raise ConnectorError(
-                f"the committed offset carries {shown(text)}, which stream-osr did not write; go on with another "
+                f"the committed offset carries {brief(text)}, which stream-osr did not write; go on with another "
                 "group"
             )
         steps = _STEP.finditer(found["steps"])
         parsed = [
-            Step(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1), bool(s["failed"])) for s in steps
+            BoundarySteps(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1), bool(s["failed"]))
+            for s in steps
         ]
         base = Boundary(int(found["offset"]), int(found["labels"]))
         history = History(base, bool(found["fresh"]), tuple(parsed))

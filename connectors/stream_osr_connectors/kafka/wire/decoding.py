@@ -13,7 +13,7 @@ from stream_osr.entries import LARGEST
 from stream_osr.features import plain_rows
 from stream_osr.kinds import Name
 from stream_osr.limits import MOST_KEY_BYTES, fits_as_key
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
@@ -163,7 +163,7 @@ class JsonDecoder:
             reason = error.msg[:1].lower() + error.msg[1:].split(": line")[0]
             raise DecodeError(f"not JSON: {reason} at character {error.pos + 1}") from None
         if not isinstance(parsed, dict):
-            raise DecodeError(f"the value is {shown(parsed)}, not a JSON object of named fields")
+            raise DecodeError(f"the value is {brief(parsed)}, not a JSON object of named fields")
         return parsed
 
 

@@ -28,10 +28,10 @@ from .messages import (
     EncodedKind,
     Encoder,
     Headers,
-    Origin,
-    Outcome,
     Outgoing,
+    PartitionOutput,
     Received,
+    RecordOrigin,
     Refusal,
     size_of,
 )
@@ -70,7 +70,7 @@ class Publisher(NamedTuple):
     largest: int
     names: Mapping[str, str] = {}
 
-    def decisions(self, source: Place, decided: Sequence[tuple[Origin, Decision]]) -> list[Outgoing]:
+    def decisions(self, source: Place, decided: Sequence[tuple[RecordOrigin, Decision]]) -> list[Outgoing]:
         """Publish decisions of a partition, each under the key, timestamp and headers of its instance."""
         id, origin, kind = self._constant(source, DECISION)
         topic, number = source
@@ -91,7 +91,7 @@ class Publisher(NamedTuple):
             out.append(Outgoing(output, number, key, value, headers, _timestamp(timestamp), offset, topic))
         return out
 
-    def events(self, source: Place, outcome: Outcome) -> list[Outgoing]:
+    def events(self, source: Place, outcome: PartitionOutput) -> list[Outgoing]:
         """Publish the events of a micro-batch.
 
         Each under its subclass (``topic/partition:id``), so that those of one stay in order.
@@ -123,7 +123,7 @@ class Publisher(NamedTuple):
 
     def _dead_letter(self, received: Received, refusal: Refusal) -> Outgoing:
         error, kind = refusal.error, type(refusal.error)
-        told = {
+        common_fields = {
             "topic": received.topic,
             "partition": str(received.partition),
             "offset": str(received.offset),
@@ -134,7 +134,10 @@ class Publisher(NamedTuple):
             "exception.class.name": f"{kind.__module__}.{kind.__qualname__}",
             "exception.message": _said(error)[:2000],
         }
-        ours = [(f"__connect.errors.{name}", text.encode("utf-8", "backslashreplace")) for name, text in told.items()]
+        ours = [
+            (f"__connect.errors.{name}", text.encode("utf-8", "backslashreplace"))
+            for name, text in common_fields.items()
+        ]
         headers: list[tuple[str, bytes | None]] = [*received.headers, *ours]
         key, value = received.key, received.value
         if key is None and value is None:
@@ -291,8 +294,8 @@ def _checked(found: object) -> Encoded:
     parts = found if isinstance(found, tuple) else (found,)
     wanted = (bytes, str, str)[: max(2, len(parts))]
     if len(parts) != len(wanted) or not all(map(isinstance, parts, wanted)):
-        told = ", ".join(type(part).__name__ for part in parts)
-        raise EncodeError(f"the encoder returned ({told}); expected was Encoded(value: bytes, content_type: str)")
+        text = ", ".join(type(part).__name__ for part in parts)
+        raise EncodeError(f"the encoder returned ({text}); expected was Encoded(value: bytes, content_type: str)")
     return Encoded(*parts)
 
 

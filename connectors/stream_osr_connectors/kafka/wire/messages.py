@@ -1,4 +1,4 @@
-"""What goes over the wire, as types: instances in; decisions, events and dead letters out. And what may pass through.
+"""Types of messages: instances in; decisions, events and dead letters out. And what may pass through.
 
 Nothing here depends on the clock or on which worker does it: the same records give the same bytes.
 """
@@ -103,8 +103,8 @@ class Outgoing(NamedTuple):
         return Place(self.source, self.partition)
 
 
-class Origin(NamedTuple):
-    """What is kept of a record until its decision is published: where it lay, and what is passed through."""
+class RecordOrigin(NamedTuple):
+    """Origin of a record, kept until its decision is published: its place, and the fields that pass through."""
 
     offset: int
     timestamp: int
@@ -113,7 +113,7 @@ class Origin(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a record is a dead letter.
+    """Reason for which a record is a dead letter.
 
     Attributes
     ----------
@@ -130,8 +130,8 @@ class Refusal(NamedTuple):
 
 
 @dataclass(slots=True)
-class Taken:
-    """What became of records.
+class TakenRecords:
+    """Records by their further course.
 
     Attributes
     ----------
@@ -155,8 +155,8 @@ class Taken:
     values: int = 0
 
 
-class Outcome(NamedTuple):
-    """What a micro-batch gave.
+class PartitionOutput(NamedTuple):
+    """Output of a micro-batch.
 
     Attributes
     ----------
@@ -174,9 +174,9 @@ class Outcome(NamedTuple):
         What was asked of it and could not be done.
     """
 
-    decisions: list[tuple[Origin, Decision]]
+    decisions: list[tuple[RecordOrigin, Decision]]
     events: list[Event]
-    taken: Taken
+    taken: TakenRecords
     place: str
     timestamp: int
     left: int = 0
@@ -257,11 +257,11 @@ def check_envelope(received: Received) -> None:
         raise DecodeError(f"the headers have {size} bytes; {MOST_HEADER_BYTES} are allowed")
 
 
-def origin_of(received: Received) -> Origin:
+def origin_of(received: Received) -> RecordOrigin:
     """Keep of a record what its decision is published with."""
     headers = received.headers
     passed = tuple((name, item) for name, item in headers if not name.startswith(_OURS)) if headers else ()
-    return Origin(received.offset, received.timestamp, received.key, passed)
+    return RecordOrigin(received.offset, received.timestamp, received.key, passed)
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:

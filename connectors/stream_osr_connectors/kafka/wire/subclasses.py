@@ -13,8 +13,8 @@ import orjson
 
 from stream_osr import TrainedModel
 from stream_osr.discovery.events import as_fields
-from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary
-from stream_osr.showing import shown
+from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, ReconciledSubclasses
+from stream_osr.printable_text import brief
 from stream_osr.stream.summaries import SubclassSums, describe_statistics, most_numbers, read_sums, written_sums
 from stream_osr_connectors.values import DecodeError
 
@@ -49,21 +49,21 @@ def name_of(local: Local) -> str:
 
 
 class Stamp(NamedTuple):
-    """What messages of one origin have in common: how their ids begin, their source, and their time (-1: none)."""
+    """Common fields of messages of one origin: prefix of their ids, their source, and their time (-1: none)."""
 
     id: str
     source: str
     timestamp: int = -1
 
 
-def summary(trained: TrainedModel, topic: str, local: Local, said: SubclassSums, stamp: Stamp) -> Outgoing:
+def summary(trained: TrainedModel, topic: str, local: Local, published: SubclassSums, stamp: Stamp) -> Outgoing:
     """Publish what a worker says of a subclass; a tombstone when it has ended.
 
     The timestamp is that of sending: compaction waits by it (``min.compaction.lag.ms``), and instances may be old.
     """
     place, _, partition = local.place.rpartition("/")
     value = None
-    if said.statistics is not None:
+    if published.statistics is not None:
         value = {
             "schema": SUMMARY,
             "topic": place,
@@ -71,14 +71,14 @@ def summary(trained: TrainedModel, topic: str, local: Local, said: SubclassSums,
             "subclass": local.id,
             "run": local.run,
             "model": trained.fingerprint,
-            "size": int(said.statistics.size[0]),
-            "sums": written_sums(trained, said.statistics),
-            "absorbed": said.absorbed,
+            "size": int(published.statistics.size[0]),
+            "sums": written_sums(trained, published.statistics),
+            "absorbed": published.absorbed,
         }
     return _outgoing(topic, name_of(local), value, SUMMARY, stamp)
 
 
-def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedModel) -> Summary | None:
+def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedModel) -> LocalSummary | None:
     """Read a summary; None: it is of another model.
 
     Parameters
@@ -99,15 +99,15 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
     if local is None:
         raise DecodeError("its key is not of the form topic/partition:id")
     if received.value is None:
-        return Summary(local._replace(run=runs.get(local.place, "")), None)
+        return LocalSummary(local._replace(run=runs.get(local.place, "")), None)
     parsed = _object(received.value)
     if parsed.get("model") != trained.fingerprint:
         return None
     run, absorbed = parsed.get("run"), parsed.get("absorbed", [])
     if not isinstance(run, str):
-        raise DecodeError(f"its run is {shown(run)}, not text")
+        raise DecodeError(f"its run is {brief(run)}, not text")
     if not isinstance(absorbed, list):
-        raise DecodeError(f"absorbed is {shown(absorbed)}, not a list of ids")
+        raise DecodeError(f"absorbed is {brief(absorbed)}, not a list of ids")
     ended = tuple(_number(each, "absorbed") for each in absorbed)
     try:
         size = _number(parsed.get("size"), "size")
@@ -116,7 +116,7 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
         raise DecodeError(f"it is no summary: {error}") from None
     if statistics is None:
         raise DecodeError(f"its sums are not those of {size} rows")
-    return Summary(local._replace(run=run), statistics, ended)
+    return LocalSummary(local._replace(run=run), statistics, ended)
 
 
 def alive(summaries: Iterable[Received]) -> set[Local]:
@@ -139,7 +139,7 @@ def alive(summaries: Iterable[Received]) -> set[Local]:
 
 
 class Links(NamedTuple):
-    """What the topic of links holds: global identities of subclasses, and those that have ended in others."""
+    """Content of the topic of links: global identities of subclasses, and those merged into others."""
 
     links: dict[Local, int]
     merged: dict[int, int]
@@ -175,13 +175,18 @@ class Links(NamedTuple):
         local = _local(name, run) if isinstance(name, str) and isinstance(run, str) else None
         if local is None:
             raise DecodeError(
-                f"subclass is {shown(name)} and run {shown(run)}; expected topic/partition:id and the text of a run"
+                f"subclass is {brief(name)} and run {brief(run)}; expected topic/partition:id and the text of a run"
             )
         self.links[local] = key
 
 
-def changes_told(
-    trained: TrainedModel, topics: tuple[str, str], local: Local, state: Reconciled, changes: Changes, stamp: Stamp
+def messages_of_changes(
+    trained: TrainedModel,
+    topics: tuple[str, str],
+    local: Local,
+    state: ReconciledSubclasses,
+    changes: LinkChanges,
+    stamp: Stamp,
 ) -> list[Outgoing]:
     """Publish what a summary has changed: links, and events of global subclasses.
 
@@ -204,8 +209,8 @@ def changes_told(
         out.append((links, name_of(one), {"subclass": name_of(one), "run": one.run, "global": key}, LINK))
     for ended, key in sorted(changes.merged.items()):
         out.append((links, f"global:{ended}", {"global": ended, "into": key}, LINK))
-        told = {"type": "SubclassMerged", "global": ended, "into": key, "model": trained.fingerprint}
-        out.append((events, f"global:{ended}", told, GLOBAL_EVENT))
+        common_fields = {"type": "SubclassMerged", "global": ended, "into": key, "model": trained.fingerprint}
+        out.append((events, f"global:{ended}", common_fields, GLOBAL_EVENT))
     for key in changes.emerged:
         about = {
             "type": "SubclassEmerged",
@@ -234,14 +239,14 @@ def _object(value: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise DecodeError(f"it is not JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise DecodeError(f"it is {shown(parsed)}, not a JSON object")
+        raise DecodeError(f"it is {brief(parsed)}, not a JSON object")
     return parsed
 
 
 def _number(value: object, name: str) -> int:
     """Check an identity or a count."""
     if type(value) is not int or not 0 <= value < MOST:
-        raise DecodeError(f"{name} is {shown(value)}, not a whole number from 0 to {MOST - 1}")
+        raise DecodeError(f"{name} is {brief(value)}, not a whole number from 0 to {MOST - 1}")
     return value
 
 

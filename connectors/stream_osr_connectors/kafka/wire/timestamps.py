@@ -25,8 +25,8 @@ _UNBOUNDED = 1 << 62
 """Kafka writes "no bound" as the largest number of 64 bits, or as -1."""
 
 
-class Limits(NamedTuple):
-    """How far the timestamps of a topic may be from now, in milliseconds; None: as far as they like.
+class TimestampLimits(NamedTuple):
+    """Largest distance of a topic's timestamps from now, in milliseconds; None: any.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     keeps_ms: int | None = None
 
     @classmethod
-    def of(cls, configs: Mapping[str, str | None]) -> Limits:
+    def of(cls, configs: Mapping[str, str | None]) -> TimestampLimits:
         """Read them from the configuration of a topic; they are a minute narrower than the broker's, for its clock.
 
         Examples
@@ -70,7 +70,7 @@ class Limits(NamedTuple):
         return now_ms - min(old) if old else -math.inf, newest
 
 
-def clamped(message: Outgoing, limits: Limits, now_ms: int) -> Outgoing:
+def clamped(message: Outgoing, limits: TimestampLimits, now_ms: int) -> Outgoing:
     """Send a message as of now whose timestamp the topic would refuse or not keep; any other as it is.
 
     Parameters

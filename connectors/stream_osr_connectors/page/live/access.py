@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 
 LEAST_TOKEN = 16
 """Characters of a token."""
@@ -54,14 +54,14 @@ class Tokens:
             if not (name and colon and token):
                 raise InvalidParameter(f"{where} is not of the form name:token")
             if len(name) > MOST_NAME or not name.isprintable():
-                raise InvalidParameter(f"{where}: the name {shown(name)} should have at most {MOST_NAME} characters")
+                raise InvalidParameter(f"{where}: the name {brief(name)} should have at most {MOST_NAME} characters")
             if len(token) < LEAST_TOKEN or not (token.isascii() and token.isprintable()):
                 raise InvalidParameter(
-                    f"{where}: the token of {shown(name)} should have at least {LEAST_TOKEN} characters, ASCII only; "
+                    f"{where}: the token of {brief(name)} should have at least {LEAST_TOKEN} characters, ASCII only; "
                     "`python -c 'import secrets; print(secrets.token_urlsafe())'` makes one"
                 )
             if name in self._by:
-                raise InvalidParameter(f"{where}: {shown(name)} has a token already")
+                raise InvalidParameter(f"{where}: {brief(name)} has a token already")
             self._by[name] = _digest(token)
         if not self._by:
             raise InvalidParameter(f"{source} holds no token; write a line name:token for each person")

@@ -150,7 +150,7 @@ def recalls(model: OpenSetRecognizer) -> dict[str, dict[str, float]]:
     if stream is None or called is None:
         return {}
     out = {}
-    for label, right, asked in zip(stream.labels, called.right.tolist(), called.asked.tolist(), strict=False):
+    for label, right, asked in zip(stream.labels, called.right.tolist(), called.total.tolist(), strict=False):
         if asked >= 1.0:
             low, high = interval(right / asked, asked)
             out[str(label)] = {"value": right / asked, "low": low, "high": high}

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from stream_osr_connectors.page.formatting import number_of
-from stream_osr_connectors.page.records import real, whole
+from stream_osr_connectors.page.input_records import real, whole
 
 MOST_BINS = 120
 """Bins; an even number."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_osr.discovery.exemplars import choose
 from stream_osr.errors import InvalidParameter, StreamOSRError
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 from stream_osr_connectors.page.formatting import cut
 from stream_osr_connectors.page.live.feeds import Feed, FoundDecision
 
@@ -48,7 +48,7 @@ class Images:
         odd = safe and any(c in parts.netloc for c in "{}; ,'\"@")
         if not safe or odd or HERE not in parts.path + parts.query:
             raise InvalidParameter(
-                f"--image is {shown(template)}; give an address like https://pictures.example/{HERE}.png"
+                f"--image is {brief(template)}; give an address like https://pictures.example/{HERE}.png"
             )
         self._template = template
         self.origin = f"{parts.scheme}://{parts.netloc}"

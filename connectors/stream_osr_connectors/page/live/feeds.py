@@ -26,7 +26,7 @@ ORDINARY = 1000
 """Decisions that are taken in before somebody else has a turn."""
 
 
-class CutBack(Exception):
+class FeedTruncated(Exception):
     """The file no longer begins with what was read: a run was resumed, or begun anew. Everything is read again."""
 
 
@@ -171,7 +171,7 @@ class Tail:
             self.close()
             self._begin()
             if began:
-                raise CutBack(str(self.path))
+                raise FeedTruncated(str(self.path))
             return []
         data = os.pread(self._descriptor, most, self._read)
         if not data:
@@ -425,11 +425,11 @@ class InputRows:
     def _row(self, text: bytes) -> dict[str, Any] | None:
         if self._header is None:
             return json_object(text)
-        cells = next(csv.reader([text.decode(errors="replace")], delimiter=self._delimiter), [])
-        if len(cells) != len(self._header):
+        texts = next(csv.reader([text.decode(errors="replace")], delimiter=self._delimiter), [])
+        if len(texts) != len(self._header):
             return None
         # a key is text, as the run has read it
-        named = zip(self._header, cells, strict=True)
+        named = zip(self._header, texts, strict=True)
         return {name: cell if name == self._key else _number(cell) for name, cell in named}
 
     def notes(self) -> list[str]:
@@ -495,7 +495,7 @@ class FileFeed:
             if self._events is not None:  # kept until decisions are read, too: that may fail
                 self._kept_events += self._events.read(EVENTS_AT_ONCE)
             lines = self._paced()
-        except CutBack:
+        except FeedTruncated:
             self._begin()
             raise
         events, self._kept_events = self._parsed(self._kept_events, "event", refuse), []

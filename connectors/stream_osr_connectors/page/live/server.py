@@ -22,12 +22,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stream_osr import errors
-from stream_osr.showing import printable
+from stream_osr.printable_text import printable
 from stream_osr_connectors.commands.command import parse_request
 from stream_osr_connectors.page.live.access import KnownHosts, Tokens, security_headers
-from stream_osr_connectors.page.live.acts import Conflict
 from stream_osr_connectors.page.live.examples import Images
 from stream_osr_connectors.page.live.feeds import FoundDecision
+from stream_osr_connectors.page.live.file_commands import Conflict
 from stream_osr_connectors.page.live.view_model import why
 from stream_osr_connectors.page.live.watcher import Watcher
 

@@ -12,7 +12,7 @@ from stream_osr_connectors.commands.command_entry import pair_undos
 from stream_osr_connectors.kafka.client import ClientError, TopicFollower, start_explained
 from stream_osr_connectors.kafka.command_topic import ask, entry_of
 from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.page.live.acts import Acts
+from stream_osr_connectors.page.live.file_commands import Acts
 
 WAIT = 0.2
 """Seconds that a look at the topic waits for records."""

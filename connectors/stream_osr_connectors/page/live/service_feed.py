@@ -88,7 +88,7 @@ class ServiceFeed:
         self._at = dict(begin)
         self._behind = sum(end[place] - begin[place] for place in first)
         self._looked = time.monotonic()
-        self._heard = 0.0
+        self._received = 0.0
         self._lock = threading.Lock()
         self._old: TopicFollower | None = None
         self._instances: dict[str, TopicFollower] = {}
@@ -120,7 +120,7 @@ class ServiceFeed:
         except ClientError as error:
             raise explained(self._settings, error) from None
         if records:
-            self._heard = now
+            self._received = now
         decisions = [
             (self._numbers[Place(one["topic"], one["partition"])], record.offset, record.offset, one)
             for record, one in self._parsed(records, "decision", refuse)
@@ -161,7 +161,7 @@ class ServiceFeed:
 
     def running(self) -> bool:
         """Say whether a decision has come lately."""
-        return time.monotonic() - self._heard < SILENT and self._heard > 0
+        return time.monotonic() - self._received < SILENT and self._received > 0
 
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None

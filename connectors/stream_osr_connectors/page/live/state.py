@@ -14,6 +14,7 @@ from typing import Any
 
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
 from stream_osr_connectors.page.formatting import number_of
+from stream_osr_connectors.page.input_records import UNUSABLE, whole
 from stream_osr_connectors.page.live.class_summary import (
     Bins,
     ClassSummary,
@@ -22,7 +23,6 @@ from stream_osr_connectors.page.live.class_summary import (
     empty_row,
     halved,
 )
-from stream_osr_connectors.page.records import UNUSABLE, whole
 
 RECENT = 1000
 """Instances that count as lately."""

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from stream_osr.errors import StreamOSRError
-from stream_osr_connectors.page.live.acts import Acts
 from stream_osr_connectors.page.live.checkpoint_view import ModelView
 from stream_osr_connectors.page.live.class_summary import newest_first
 from stream_osr_connectors.page.live.examples import ExampleChooser
-from stream_osr_connectors.page.live.feeds import ORDINARY, CutBack, Feed, FoundDecision
+from stream_osr_connectors.page.live.feeds import ORDINARY, Feed, FeedTruncated, FoundDecision
+from stream_osr_connectors.page.live.file_commands import Acts
 from stream_osr_connectors.page.live.state import State
 from stream_osr_connectors.page.live.view_model import view_model
 
@@ -143,7 +143,7 @@ class Watcher:
                 if not isinstance(error, StreamOSRError | OSError):
                     logger.exception("%s", what)
                 since = _moment(self._good.get(what, self._began))
-                self._troubles[what] = Stale(since, f"{what}, and is tried again: {_said(error)}")
+                self._troubles[what] = Stale(since, f"{what}, and is tried again: {_error_text(error)}")
             return None
         self._troubles.pop(what, None)
         self._good[what] = time.time()
@@ -156,7 +156,7 @@ class Watcher:
         """Take in what has come; say whether there is more."""
         try:
             came = self.feed.poll(self._refuse)
-        except CutBack:
+        except FeedTruncated:
             self._again += 1
             with self.lock:
                 self.state = State(self.feed.prefixes, events=self.feed.has_events)
@@ -298,7 +298,7 @@ class Watcher:
         return out
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Say what went wrong.
 
     >>> _said(IsADirectoryError(21, "it is a folder", "d.jsonl")), _said(KeyError("seq"))

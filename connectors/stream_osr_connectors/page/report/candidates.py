@@ -14,7 +14,7 @@ from stream_osr.discovery.exemplars import choose
 from stream_osr.discovery.explain import values_of
 from stream_osr.discovery.new_classes import NewClasses, name_of
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.formatting import percent
@@ -65,9 +65,9 @@ def remembered_features(
     """Take what a model remembers of these places of a pool."""
     wanted = wanted[remembered_places(decided, stream)[wanted]]
     rows = stream.recent.rows[decided.seq[wanted] - stream.recent.seq]
-    columns = values_of(rows, trained.space, trained.names, trained.categories)
+    columns = values_of(rows, trained.whitening, trained.names, trained.categories)
     values = dict(zip(wanted.tolist(), zip(*columns.values(), strict=True), strict=True)) if columns else {}
-    measured = rows[:, len(trained.space.places) :]  # whitened numbers: distances are those of the model
+    measured = rows[:, len(trained.whitening.places) :]  # whitened numbers: distances are those of the model
     return FeatureTable(
         tuple(str(name) for name in columns), values, dict(zip(wanted.tolist(), measured, strict=True))
     )

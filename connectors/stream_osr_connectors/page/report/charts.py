@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.evaluation.calibration import ReliabilityCurve
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 from stream_osr_connectors.page.formatting import plain, subclass_name
 from stream_osr_connectors.page.report.axes import Plane, Spot
 from stream_osr_connectors.page.report.class_summary import FeatureShift
@@ -152,7 +152,7 @@ SHIFTS = 8
 
 def shifts(all_shifts: Sequence[FeatureShift]) -> Spec:
     """Draw the features that moved most, the largest shift first."""
-    shown = [s for s in all_shifts if math.isfinite(s.shift)][:SHIFTS]
+    listed = [s for s in all_shifts if math.isfinite(s.shift)][:SHIFTS]
     values = [
         {
             "feature": s.feature,
@@ -160,13 +160,13 @@ def shifts(all_shifts: Sequence[FeatureShift]) -> Spec:
             "mean": f"{s.mean:.4g}",
             "told": f"{s.shift:+.1f}".replace("-", "\N{MINUS SIGN}"),
         }
-        for s in shown
+        for s in listed
     ]
-    reach = 1.5 * max((abs(s.shift) for s in shown), default=0.0) or 1.0
+    reach = 1.5 * max((abs(s.shift) for s in listed), default=0.0) or 1.0
     scale, labels = alt.Scale(domain=[-reach, reach], nice=False), alt.Axis(labelLimit=130, ticks=False, domain=False)
     bars = marks(values, "bar", color=NEW, height=11).encode(
         x=alt.X("shift:Q", title="shift (standard deviations)", scale=scale, axis=alt.Axis(tickCount=4)),
-        y=alt.Y("feature:N", sort=[s.feature for s in shown], title=None, axis=labels),
+        y=alt.Y("feature:N", sort=[s.feature for s in listed], title=None, axis=labels),
         tooltip=[
             alt.Tooltip("feature:N"),
             *tips({"shift:Q": "shift, sd", "mean:N": "mean, its own units"}, shift="+.2f"),
@@ -175,7 +175,7 @@ def shifts(all_shifts: Sequence[FeatureShift]) -> Spec:
     style: dict[str, Any] = {"color": INK, "fontSize": 11, "aria": False}
     up = bars.mark_text(align="left", dx=4, **style).encode(text="told:N").transform_filter("datum.shift >= 0")
     down = bars.mark_text(align="right", dx=-4, **style).encode(text="told:N").transform_filter("datum.shift < 0")
-    return finish(alt.layer(bars, up, down), "The features that moved most", 19 * len(shown) + 44)
+    return finish(alt.layer(bars, up, down), "The features that moved most", 19 * len(listed) + 44)
 
 
 MARGIN = 92
@@ -193,7 +193,7 @@ LINES = ["called unknown", "truly unknown"]
 
 def arrivals(timeline: Timeline) -> Spec:
     """Draw the arrivals of each row as a band, the darker the more, with events on it."""
-    cells = [
+    texts = [
         {"row": row.name, "kind": "new" if row.new else "known", "n": int(n), "from": int(a), "to": int(b)}
         for row in timeline.rows
         for n, (a, b) in zip(row.arrivals, pairwise(timeline.edges), strict=True)
@@ -202,7 +202,7 @@ def arrivals(timeline: Timeline) -> Spec:
     order = [row.name for row in timeline.rows]
     y = alt.Y("row:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=_left(labelLimit=MARGIN - 8))
     title = "position in the stream (instances)"
-    bands = marks(cells, "rect").encode(
+    bands = marks(texts, "rect").encode(
         x=_along(timeline, title=title),
         x2="to:Q",
         y=y,

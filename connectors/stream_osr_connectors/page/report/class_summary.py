@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.events import told_of_value
+from stream_osr.discovery.events import category_text
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, QUIET
@@ -18,7 +18,7 @@ from stream_osr.evaluation.calibration import auroc, expected_calibration_error
 from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.formatting import subclass_name
-from stream_osr_connectors.page.records import reading, real, whole
+from stream_osr_connectors.page.input_records import reading, real, whole
 from stream_osr_connectors.page.report.decisions_table import DecisionsTable
 
 
@@ -124,7 +124,7 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, EmergedSubclas
     return out
 
 
-def told_by_sums(events: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], set[int]]:
+def counts_of_sums(events: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], set[int]]:
     """Count the events that are told by ``EventsSummed`` alone, by type; and which subclasses they announce.
 
     Raises
@@ -151,11 +151,11 @@ def emerged_slots(stream: Stream) -> dict[int, int]:
 def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubclass]:
     """Describe the emerged subclasses that a model holds now."""
     chain, dishes = stream.chains[0], stream.state.dishes
-    told_of = set(stream.life.ids[stream.life.told_of].tolist())
+    told_of = set(stream.life.ids[stream.life.announced_unmuted].tolist())
     out = {}
     for key, slot in emerged_slots(stream).items():
         life = stream.life.subclasses[key]
-        among = chain.known, chain.frozen, trained.space, trained.names, stream.labels, trained.categories
+        among = chain.known, chain.frozen, trained.whitening, trained.names, stream.labels, trained.categories
         why = explain(dishes, slot, *among)
         typical = () if life.kept is None else exemplars(dishes, slot, life.kept, chain.known)
         table = _described(why._asdict(), typical)
@@ -203,7 +203,7 @@ def _described(why: Mapping[str, Any], exemplars: Iterable[Any]) -> dict[str, An
         "distance": _number_of(why["distance"], "distance"),
         "shifts": tuple(shifts),
         "exemplars": tuple(str(key) for key in exemplars if key is not None),
-        "values": tuple(told_of_value(name, its) for name, its in why.get("values", {}).items()),
+        "values": tuple(category_text(name, its) for name, its in why.get("values", {}).items()),
     }
 
 

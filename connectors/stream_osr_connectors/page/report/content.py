@@ -30,11 +30,11 @@ from stream_osr_connectors.page.report.class_summary import (
     GroupRow,
     TruthComparison,
     compare_with_truth,
+    counts_of_sums,
     discovery_table,
     from_decisions,
     from_events,
     from_model,
-    told_by_sums,
     with_truth,
 )
 from stream_osr_connectors.page.report.decisions_table import DecisionsTable, read_decisions, remembered_decisions
@@ -154,7 +154,7 @@ def collect(
     section = sort_events(events)
     events = section.events
     emerged, recall = from_events(events), recall_section(model, events)
-    summed, silent = told_by_sums(events)
+    summed, silent = counts_of_sums(events)
     summary, fingerprint = None, None
     drawn: tuple[Plane, ...] = ()
     if model is not None:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 from stream_osr.stream import Stream
-from stream_osr_connectors.page.records import reading, real, whole
+from stream_osr_connectors.page.input_records import reading, real, whole
 
 
 class PackedTexts:
@@ -174,16 +174,16 @@ def read_decisions(
                 seat = decision["subclass_id"]
                 seat = NO_SUBCLASS if seat is None else whole(seat, "subclass_id")
             keys.append(name)
-            told = truth(key, number) if truth is not None else None
+            reported = truth(key, number) if truth is not None else None
             label = codes.setdefault(text, len(codes))
-            true = NO_LABEL if told is None else codes.setdefault(told, len(codes))
+            true = NO_LABEL if reported is None else codes.setdefault(reported, len(codes))
             if len(codes) > MOST_LABELS:
                 raise ConnectorError(
                     f"{getattr(decision, 'place', f'record {number + 1}')}: more than {MOST_LABELS} different "
                     "labels, decided and true ones; name the column that has the classes as --label"
                 )
             known[:] = classes
-            new = told is not None and told not in classes
+            new = reported is not None and reported not in classes
             yield place, label, text == other, seat, p, true, new, number, hash(name)
 
     table = np.fromiter(rows(), np.dtype(list(_COLUMNS.items())))
@@ -197,7 +197,7 @@ def read_decisions(
 def _classes(probabilities: object) -> list[str]:
     """Give the known classes of a decision, and the unknown label, which comes last."""
     if not isinstance(probabilities, Mapping) or not probabilities:
-        raise ValueError(f"probabilities is {shown(probabilities)}, which names no label")
+        raise ValueError(f"probabilities is {brief(probabilities)}, which names no label")
     return [str(name) for name in probabilities]
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from stream_osr.discovery.signal_table import EVENT_TABLE, OTHER_KIND
 from stream_osr.discovery.summaries import Signals
+from stream_osr.printable_text import brief
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr.showing import shown
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_connectors.page.records import ReadRecord, reading, real, whole
+from stream_osr_connectors.page.input_records import ReadRecord, reading, real, whole
 
 MOST_OTHERS = 50
 """Rows of the others."""
@@ -81,7 +81,7 @@ def sort_events(records: Iterable[Mapping[str, Any]]) -> EventsSection:
         with reading(record, "event", number):
             kind = record["type"]
             if not isinstance(kind, str):
-                raise TypeError(f"type is {shown(kind)}, not text")
+                raise TypeError(f"type is {brief(kind)}, not text")
             text = repr(sorted(record.items()))
             numbers = _numbers(record, kind) if kind in EVENT_TABLE else _numbers_that_are_some(record)
         if text in seen:
@@ -116,7 +116,7 @@ def _facts(record: Mapping[str, Any]) -> str:
 def _fact(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return value if isinstance(value, str) else shown(value)
+    return value if isinstance(value, str) else brief(value)
 
 
 MOST_CLASSES = 5

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr.printable_text import brief, counted
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr.showing import counted, shown
 from stream_osr_connectors.files import BadRecord, CsvSource, FolderSource, Format, open_source
 from stream_osr_connectors.files.checkpoint import load_checkpoint, load_model
-from stream_osr_connectors.page.records import ReadRecord, read_records
+from stream_osr_connectors.page.input_records import ReadRecord, read_records
 from stream_osr_connectors.page.report.candidates import in_python
 
 ARCHIVE = b"PK"
@@ -171,7 +171,7 @@ class TrueLabels(NamedTuple):
             key = decision.get("key") if number == 1 else key
             labelled += self.of(decision.get("key"), number - 1) is not None
         if number and not labelled:
-            keys = "" if self.rows is not None else f" (keys there {shown(self.key)}, here {shown(key)})"
+            keys = "" if self.rows is not None else f" (keys there {brief(self.key)}, here {brief(key)})"
             notes.append(f"none of the {counted(number, 'decision')} has a label in {self.name}{keys}")
         elif labelled < number and self.rows is None:
             notes.append(f"{labelled} of {counted(number, 'decision')} have a label in {self.name}")

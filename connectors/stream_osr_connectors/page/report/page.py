@@ -26,7 +26,7 @@ from markupsafe import Markup, escape
 
 from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.evaluation.composition import main_class
-from stream_osr.showing import counted, printable
+from stream_osr.printable_text import counted, printable
 from stream_osr_connectors.page.formatting import page_text, percent, plain, subclass_name
 from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.report import charts

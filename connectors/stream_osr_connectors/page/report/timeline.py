@@ -99,8 +99,8 @@ def lay_out(table: DecisionsTable, emerged: Sequence[int], events: Sequence[Mapp
 
     sizes = dict(zip(*np.unique(table.subclass[table.unknown], return_counts=True), strict=True))
     largest = sorted((key for key in emerged if key in sizes), key=lambda key: -int(sizes[key]))
-    shown = sorted(largest[:ROWS], key=lambda key: int(table.seq[seated(key)].min()))
-    rows = [TimelineRow(subclass_name(key), True, count(seated(key))) for key in shown]
+    listed = sorted(largest[:ROWS], key=lambda key: int(table.seq[seated(key)].min()))
+    rows = [TimelineRow(subclass_name(key), True, count(seated(key))) for key in listed]
     loose = table.unknown & ~np.isin(table.subclass, list(emerged))
     if loose.any():
         rows.append(TimelineRow("not grouped", True, count(loose)))
@@ -125,7 +125,7 @@ def lay_out(table: DecisionsTable, emerged: Sequence[int], events: Sequence[Mapp
         marks=tuple(
             TimelineMark(subclass_name(event["subclass_id"]), event["seq"], _mark(event["type"]), event.get("size"))
             for event in events
-            if event.get("subclass_id") in shown and "seq" in event
+            if event.get("subclass_id") in listed and "seq" in event
         ),
         estimates=tuple(
             (event["seq"], event["delta"]) for event in events if event.get("type") == "NewClassesChanged"

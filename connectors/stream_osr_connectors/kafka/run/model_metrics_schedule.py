@@ -1,4 +1,4 @@
-"""When what has been found is asked of the recognizers: now and then, at a small share of the loop's time."""
+"""Schedule of the model statistics: now and then, at a small share of the loop's time."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import time
 from collections.abc import Mapping, Sequence
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.new_classes import Measured
+from stream_osr.discovery.new_classes import SubclassDistances
 
-from ..figures import Figures
-from ..findings import find
+from ..model_metrics import find
 from ..places import Place
+from ..stats import ServiceStats
 from .snapshot_policy import Owned
 
 SHARE = 200
 """After each look nothing is looked at for so many times as long as it took, in any partition of the worker."""
 
 
-class Finder:
+class ModelMetricsSchedule:
     """Looks at one partition in a turn, the one that waits longest; one in which nothing has happened is left alone.
 
     Parameters
@@ -26,11 +26,11 @@ class Finder:
         Where it is told.
     """
 
-    def __init__(self, figures: Figures) -> None:
-        self._figures = figures
+    def __init__(self, stats: ServiceStats) -> None:
+        self._stats = stats
         self._due = 0.0
         self._seen: dict[Place, tuple[float, OpenSetRecognizer]] = {}
-        self._measured: dict[tuple[Place, str], Sequence[Measured]] = {}
+        self._measured: dict[tuple[Place, str], Sequence[SubclassDistances]] = {}
 
     def turn(self, partitions: Mapping[Place, Owned]) -> None:
         """Look at a partition as it is committed, if there is time; one that is replayed is not known yet.
@@ -51,7 +51,7 @@ class Finder:
         if not waiting:
             return
         place = min(waiting)[1]
-        model, its = partitions[place].state.model, self._figures.partitions[place]
+        model, its = partitions[place].state.model, self._stats.partitions[place]
         its.follow(model)
         earlier = self._measured.get((place, model.trained.fingerprint))  # of the same model alone
         its.found, measured = find(model, earlier)

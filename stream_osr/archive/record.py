@@ -9,10 +9,10 @@ import numpy as np
 
 from stream_osr.errors import PersistenceError
 from stream_osr.model.jit import Array
-from stream_osr.showing import shown
+from stream_osr.printable_text import brief
 
 
-class Refused(Exception):  # what is refused is a value, and the caller makes an error of it
+class RefusedValue(Exception):  # what is refused is a value, and the caller makes an error of it
     """A value that no archive of ours holds.
 
     Parameters
@@ -29,7 +29,7 @@ class Refused(Exception):  # what is refused is a value, and the caller makes an
         super().__init__(f"{where} is {found}; expected {expected}")
 
 
-class Form:
+class RecordForm:
     """A record as it is written.
 
     Attributes
@@ -53,12 +53,12 @@ class Form:
         return self.values[name]
 
     def __getattr__(self, name: str) -> Any:
-        if name in Form.__slots__ or name not in self.values:
+        if name in RecordForm.__slots__ or name not in self.values:
             raise AttributeError(name)
         return self.values[name]
 
 
-class Kind(NamedTuple):
+class RecordKind(NamedTuple):
     """An entry of the table of records.
 
     Attributes
@@ -87,7 +87,7 @@ class Kind(NamedTuple):
         return {name: getattr(value, name) for name in self.rules} if self.to is None else self.to(value)
 
 
-def form_of(value: Any, kinds: Mapping[type[Any], Kind], known: dict[int, tuple[Any, Any]]) -> Any:
+def form_of(value: Any, kinds: Mapping[type[Any], RecordKind], known: dict[int, tuple[Any, Any]]) -> Any:
     """Turn a value in memory into what is written; what occurs twice there is the same twice here.
 
     Parameters
@@ -111,21 +111,21 @@ def form_of(value: Any, kinds: Mapping[type[Any], Kind], known: dict[int, tuple[
     kind = kinds.get(type(value))
     if kind is not None:
         if id(value) not in known:
-            known[id(value)] = (Form(kind.name, form_of(kind.fields(value), kinds, known)), value)
+            known[id(value)] = (RecordForm(kind.name, form_of(kind.fields(value), kinds, known)), value)
         return known[id(value)][0]
     if isinstance(value, tuple | list):
         return (tuple if isinstance(value, tuple) else list)(form_of(each, kinds, known) for each in value)
     if isinstance(value, Mapping):
         return {form_of(key, kinds, known): form_of(each, kinds, known) for key, each in value.items()}
     raise PersistenceError(
-        f"{shown(value)} of type {type(value).__name__} cannot be saved; use str, int or float for keys, times and "
+        f"{brief(value)} of type {type(value).__name__} cannot be saved; use str, int or float for keys, times and "
         "feature names"
     )
 
 
-def in_memory(value: Any, kinds: Mapping[str, Kind], built: dict[int, Any]) -> Any:
+def in_memory(value: Any, kinds: Mapping[str, RecordKind], built: dict[int, Any]) -> Any:
     """Turn what was written into values in memory; ``built`` has what is there, by the identity of its form."""
-    if isinstance(value, Form):
+    if isinstance(value, RecordForm):
         if id(value) not in built:
             kind = kinds[value.name]
             built[id(value)] = (kind.of or kind.type)(**in_memory(value.values, kinds, built))
@@ -145,7 +145,7 @@ def numbered(value: Any) -> Iterator[tuple[str, Any]]:
         parts: Iterable[tuple[object, Any]] = ()
         if id(value) in seen:
             return
-        if isinstance(value, Form):
+        if isinstance(value, RecordForm):
             parts = value.values.items()
         elif isinstance(value, tuple | list):
             parts = enumerate(value)
@@ -153,7 +153,7 @@ def numbered(value: Any) -> Iterator[tuple[str, Any]]:
             parts = ((at, part) for at, pair in enumerate(value.items()) for part in pair)
         for name, each in parts:
             yield from walk(each, f"{path}.{name}" if path else str(name))
-        if isinstance(value, Form | Array):
+        if isinstance(value, RecordForm | Array):
             seen.add(id(value))
             yield path, value
 

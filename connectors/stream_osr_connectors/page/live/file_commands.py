@@ -19,7 +19,7 @@ MOST_ENTRIES = 200
 
 
 class Conflict(StreamOSRError):
-    """What is asked was about something that has changed since."""
+    """Command that refers to a state that has changed since."""
 
 
 class Acts(ABC):

@@ -1,4 +1,4 @@
-"""What goes between the service and its Kafka client: places, offsets, topics, what was refused, and errors.
+"""Interface between the service and its Kafka client: places, offsets, topics, refused messages and errors.
 
 Nothing outside this folder knows which client it is; another one would have to bring what `group`, `producer`,
 `plain` and `admin` do. Whatever a client raises comes out as a :class:`ClientError` with its kind.
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from stream_osr_connectors.kafka.places import Place
 
 
-class Kind(Enum):
-    """What an error asks for."""
+class ErrorKind(Enum):
+    """Kind of an error, by the reaction that it needs."""
 
     AGAIN = "again"
     """Nothing but patience: the brokers are away, busy or changing places. Also what nobody has thought of."""
@@ -37,7 +37,7 @@ class Kind(Enum):
 
 
 class ClientError(Exception):
-    """Whatever the client has raised.
+    """Error raised by the client.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ class ClientError(Exception):
         A message, or a batch of messages, is larger than the brokers take.
     """
 
-    def __init__(self, kind: Kind, said: str, *, too_large: bool = False) -> None:
-        super().__init__(said)
+    def __init__(self, kind: ErrorKind, message: str, *, too_large: bool = False) -> None:
+        super().__init__(message)
         self.kind = kind
         self.too_large = too_large
 
 
 class OpenTransaction(NamedTuple):
-    """Whose transaction is open in a partition.
+    """Producer whose transaction is open in a partition.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class OpenTransaction(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What the broker says about a partition: the committed offset with its metadata, and what it still holds.
+    """State of a partition at the broker: the committed offset with its metadata, and the range of its records.
 
     Attributes
     ----------
@@ -141,15 +141,15 @@ Unreadable = Callable[[Place, int, Exception, str], None]
 """Told of a partition that cannot be read on from an offset, why, and the remedy."""
 
 
-class Refused(NamedTuple):
+class RefusedMessage(NamedTuple):
     """A message that was not acknowledged: its place among those sent, and why."""
 
     place: int
     error: ClientError
 
 
-class Sent(NamedTuple):
-    """What became of messages.
+class SendResult(NamedTuple):
+    """Result of sending messages.
 
     Attributes
     ----------
@@ -163,4 +163,4 @@ class Sent(NamedTuple):
 
     acknowledged: Counter[str]
     offsets: list[int]
-    refused: list[Refused]
+    refused: list[RefusedMessage]

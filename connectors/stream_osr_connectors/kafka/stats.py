@@ -1,4 +1,4 @@
-"""What the service tells about itself while it runs: counts and moments, for metrics and health checks.
+"""Statistics of a running service, for metrics and health checks.
 
 Written by the loop's thread alone; others may read at any time. Moments are those of ``time.monotonic``, one clock
 for all processes of a machine. What is not known is not there: nothing looks well because nobody has looked.
@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.stream import Menu
+from stream_osr.stream import MenuSize
 from stream_osr.trust.recall import ExpectedRecall
 
-from .findings import Findings
+from .model_metrics import ModelMetrics
 from .places import Place
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -45,7 +45,7 @@ STARTING = "starting"
 
 
 class Histogram(NamedTuple):
-    """How long something took, each time. A value: a reader never sees half of an observation.
+    """Histogram of durations. A value: a reader never sees half of an observation.
 
     Attributes
     ----------
@@ -87,8 +87,8 @@ class Histogram(NamedTuple):
         return list(accumulate(self.counts))
 
 
-class Recall(NamedTuple):
-    """Whether the known classes of a partition hold.
+class PartitionRecall(NamedTuple):
+    """Recall of the known classes of a partition.
 
     Attributes
     ----------
@@ -109,11 +109,11 @@ class Recall(NamedTuple):
         return f"recall of the known classes {self.now}, {below} the {self.promised:.3f} promised"
 
 
-NOTHING_TOLD = Recall()
+NO_RECALL = PartitionRecall()
 
 
 @dataclass(slots=True)
-class PartitionFigures:
+class PartitionStats:
     """Figures of one partition that this worker owns.
 
     Attributes
@@ -128,7 +128,7 @@ class PartitionFigures:
         Offset of the next record that the consumer will read; None: not known.
     pending
         Records that were read and have not been committed.
-    held
+    paused
         Decisions that are held back.
     replaying
         A replay is under way: nothing is published.
@@ -151,20 +151,20 @@ class PartitionFigures:
     unstable: int | None = None
     read: int | None = None
     pending: int = 0
-    held: int = 0
+    paused: int = 0
     replaying: bool = False
     suspended: bool = False
     snapshot: float | None = None
-    menu: Menu | None = None
-    recall: Recall = NOTHING_TOLD
+    menu: MenuSize | None = None
+    recall: PartitionRecall = NO_RECALL
     dependent: bool | None = None
-    found: Findings | None = None
+    found: ModelMetrics | None = None
 
     def follow(self, model: OpenSetRecognizer) -> None:
         """Take from a recognizer what it says of itself."""
         self.menu, signals = model.menu, model.signals
         promised = model.trained.report.known_recall if self.menu.references else None
-        self.recall = Recall(signals.expected_recall, promised, signals.recall_dropped)
+        self.recall = PartitionRecall(signals.expected_recall, promised, signals.recall_dropped)
         self.dependent = signals.dependent
 
     @property
@@ -186,7 +186,7 @@ class PartitionFigures:
 
 
 @dataclass(slots=True)
-class Figures:
+class ServiceStats:
     """Figures of one worker.
 
     Attributes
@@ -220,20 +220,20 @@ class Figures:
         The same, as far as it is seen without the loop, which may wait for something.
     model, fingerprint
         Identity of the model with its settings, and fingerprint of its trained part; "": none is loaded.
-    opened
+    opened_at
         It has got through to the brokers and the topics once.
     """
 
     counts: Counter[tuple[str, Place | None]] = field(default_factory=Counter)
     times: dict[str, Histogram] = field(default_factory=dict)
-    partitions: dict[Place, PartitionFigures] = field(default_factory=dict)
+    partitions: dict[Place, PartitionStats] = field(default_factory=dict)
     progress: float | None = None
     loop: float = field(default_factory=time.monotonic)
     obstacles: tuple[str, ...] = (STARTING,)
     outside: tuple[str, ...] = ()
     model: str = ""
     fingerprint: str = ""
-    opened: bool = False
+    opened_at: bool = False
 
     @property
     def ready(self) -> bool:
@@ -242,7 +242,7 @@ class Figures:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not ready, each reason once."""
+        """Reasons for which the worker is not ready, each once."""
         return tuple(dict.fromkeys((*self.outside, *self.obstacles)))
 
     def add(self, name: str, place: Place | None = None, by: int = 1) -> None:
@@ -275,12 +275,12 @@ class Figures:
         """Note that the loop is not stuck."""
         self.loop = time.monotonic()
 
-    def copy(self) -> Figures:
+    def copy(self) -> ServiceStats:
         """Copy them as they are now; the loop may go on meanwhile."""
         partitions = {place: replace(partition) for place, partition in dict(self.partitions).items()}
         return replace(self, counts=Counter(dict(self.counts)), times=dict(self.times), partitions=partitions)
 
-    def ended(self, why: str) -> Figures:
+    def ended(self, why: str) -> ServiceStats:
         """Give what is left of them when the process has ended: its partitions are another's now, or nobody's."""
         left = self.copy()
         return replace(left, partitions={}, progress=None, obstacles=(why,), outside=(), model="", fingerprint="")

@@ -27,7 +27,7 @@ FADES_SLOWER = 20.0
 """The sums' half-life is that of the seats times this: a shift is estimated from thousands of instances."""
 
 
-class Odds(NamedTuple):
+class PriorOdds(NamedTuple):
     """The shift of the log odds of unknown and what it is learnt from.
 
     Attributes
@@ -45,12 +45,12 @@ class Odds(NamedTuple):
     shift: float
 
 
-def start_odds(learn: bool, guarded: bool = False) -> Odds:
+def start_odds(learn: bool, guarded: bool = False) -> PriorOdds:
     """Begin with the prior shift, or with none; the largest that can be learnt is 1, for a guarded model 1.25."""
-    return Odds(np.zeros(len(MORE_SHIFTS if guarded else SHIFTS)), 0.0, PRIOR_SHIFT if learn else 0.0)
+    return PriorOdds(np.zeros(len(MORE_SHIFTS if guarded else SHIFTS)), 0.0, PRIOR_SHIFT if learn else 0.0)
 
 
-def learn_odds(odds: Odds, probabilities: Array, rank: Array, half_life: float) -> Odds:
+def learn_odds(odds: PriorOdds, probabilities: Array, rank: Array, half_life: float) -> PriorOdds:
     """Take in a batch.
 
     Parameters
@@ -78,7 +78,7 @@ def learn_odds(odds: Odds, probabilities: Array, rank: Array, half_life: float) 
     excess, enough = _excess(odds.excess, fade, probabilities, rank)
     seen = fade * odds.seen + len(rank)
     shift = (seen * STEP * enough + PRIOR_WEIGHT * PRIOR_SHIFT) / (seen + PRIOR_WEIGHT)
-    return Odds(excess, seen, float(shift))
+    return PriorOdds(excess, seen, float(shift))
 
 
 @kernel
@@ -96,7 +96,7 @@ def _excess(before: Array, fade: float, probabilities: Array, rank: Array) -> tu
     return out, enough
 
 
-def shift_odds(odds: Odds, probabilities: Array) -> Array:
+def shift_odds(odds: PriorOdds, probabilities: Array) -> Array:
     """Probabilities of shape (n, J + 1) with the odds of unknown, the last column, shifted.
 
     Examples

@@ -31,10 +31,10 @@ from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Known
 from stream_osr.model.marginal import log_marginal
 from stream_osr.model.moves.splitting import MISMATCH
-from stream_osr.model.powers import bend
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.student_t import Location, log_placed
-from stream_osr.model.whitening import Space
+from stream_osr.model.whitening import Whitening
+from stream_osr.model.yeo_johnson import bend
 
 NARROWEST = 0.25
 """Variance of the background at least, in those of a uniform density over the range: noise may fill half of it."""
@@ -43,7 +43,7 @@ OWN_WIDTH = 1e-2
 
 
 class Background(NamedTuple):
-    """Where instances that resemble nothing come from, as training has it.
+    """Distribution of instances that resemble no class, from training.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Background(NamedTuple):
     covariance: Array
 
 
-def fit_background(X: Array, space: Space) -> Background:
+def fit_noise_range(X: Array, whitening: Whitening) -> Background:
     """Take the range of training rows, NaN = missing, shape (n, p); categories have none.
 
     Examples
@@ -68,15 +68,15 @@ def fit_background(X: Array, space: Space) -> Background:
     >>> bool(np.allclose(background.covariance, np.eye(2), atol=0.2))
     True
     """
-    bent = bend(space.powers, X)
-    filled = np.where(np.isnan(bent), space.fill, bent)
+    bent = bend(whitening.yeo_johnson, X)
+    filled = np.where(np.isnan(bent), whitening.fill, bent)
     low, high = filled.min(axis=0), filled.max(axis=0)
-    spread = (high - low)[:, None] * space.forward / math.sqrt(12.0)
-    covariance = spread.T @ spread + OWN_WIDTH * np.eye(space.forward.shape[1])
-    return Background((0.5 * (low + high) - space.center) @ space.forward, covariance)
+    spread = (high - low)[:, None] * whitening.forward / math.sqrt(12.0)
+    covariance = spread.T @ spread + OWN_WIDTH * np.eye(whitening.forward.shape[1])
+    return Background((0.5 * (low + high) - whitening.center) @ whitening.forward, covariance)
 
 
-class Noise(NamedTuple):
+class NoiseModel(NamedTuple):
     """The Gaussian of the background, as densities are computed from it.
 
     Attributes
@@ -95,12 +95,12 @@ class Noise(NamedTuple):
     log_det: float
 
 
-def noise_of(background: Background) -> Noise:
+def noise_model_of(noise_range: Background) -> NoiseModel:
     """Derive the densities of instances that resemble nothing, once."""
-    mean, covariance = background
+    mean, covariance = noise_range
     shifted = np.hstack([np.eye(len(mean)), -mean[:, None]])
     form = shifted.T @ np.linalg.solve(covariance, shifted)
-    return Noise(mean, covariance, form, float(np.linalg.slogdet(covariance)[1]))
+    return NoiseModel(mean, covariance, form, float(np.linalg.slogdet(covariance)[1]))
 
 
 @kernel
@@ -132,7 +132,7 @@ def log_density(square: float, n: int, d: int, log_det: float, narrowest: float)
 
 
 @kernel
-def gain(dishes: statistics.Dishes, k: int, noise: Noise, prior: Prior, location: Location) -> float:
+def gain(dishes: statistics.Dishes, k: int, noise: NoiseModel, prior: Prior, location: Location) -> float:
     """Log likelihood that the instances of a subclass gain as one over instances of the background, each by itself.
 
     Of these the categories are independent, each as frequent as in the base measure.
@@ -158,7 +158,7 @@ def gain(dishes: statistics.Dishes, k: int, noise: Noise, prior: Prior, location
     return together - log_density(square, n, d, beyond, NARROWEST)
 
 
-def is_broad(dishes: statistics.Dishes, prior: Prior, noise: Noise) -> Array:
+def is_broad(dishes: statistics.Dishes, prior: Prior, noise: NoiseModel) -> Array:
     """Say which subclasses are wider than halfway from a known class to the background, by volume, shape (K,)."""
     if noise.log_det <= 0.0:
         return np.zeros(len(dishes.size), bool)
@@ -183,7 +183,7 @@ LOOKED = math.log(len(SIZES) * len(LATELY)) + math.log(1000.0)
 """What the choice among them costs, and that it is made for each arrival anew."""
 
 
-class Strangers(NamedTuple):
+class UnassignedRows(NamedTuple):
     """Remembered unknown instances that are in no announced subclass, n of them.
 
     Attributes
@@ -201,12 +201,12 @@ class Strangers(NamedTuple):
     seat: Array
 
 
-class Around(NamedTuple):
-    """What strangers are held against: known classes, the sampler's state, and what resembles nothing."""
+class Alternatives(NamedTuple):
+    """Alternatives to a group of unassigned rows: known classes, the sampler's state, and noise."""
 
     known: Known
     state: StreamState
-    noise: Noise
+    noise: NoiseModel
 
 
 class _Scene(NamedTuple):
@@ -217,7 +217,7 @@ class _Scene(NamedTuple):
     known: statistics.Dishes
     emerging: statistics.Dishes
     nobody: statistics.Dishes
-    noise: Noise
+    noise: NoiseModel
     alpha: float
 
 
@@ -228,7 +228,7 @@ class _Seated(NamedTuple):
     slot: Array
 
 
-def outweighs_noise(around: Around, key: int, others: int) -> bool:
+def outweighs_noise(around: Alternatives, key: int, others: int) -> bool:
     """Say whether subclass ``key`` is one rather than as many instances that resemble nothing, beside so many."""
     known, state, noise = around
     k = slot_of(state, key)
@@ -238,30 +238,30 @@ def outweighs_noise(around: Around, key: int, others: int) -> bool:
     return bool(own + odds > MARGIN + GAIN * size)
 
 
-def find_group(strangers: Strangers, arrived: Array, around: Around, told: Array) -> Array | None:
+def find_group(unassigned: UnassignedRows, arrived: Array, around: Alternatives, announced: Array) -> Array | None:
     """Find the class that is hidden among strangers, around one that has just arrived; ``None``: there is none.
 
     Parameters
     ----------
-    strangers
+    unassigned
         Among whom.
     arrived
         Positions of the arrivals in them.
     around
         What they are held against.
-    told
+    announced
         Subclasses that somebody has noticed (`Lifecycle.noticed`).
 
     Returns
     -------
-    Positions in ``strangers``, ascending.
+    Positions in ``unassigned``, ascending.
     """
-    seqs, rows, seat = strangers
+    seqs, rows, seat = unassigned
     (known, state, noise), prior = around, around.known.prior
     begin = np.unique(np.searchsorted(seqs, seqs[-1] - np.array(LATELY)))[::-1].copy()
     alpha = float(state.franchise.alpha[0])
     scene = _Scene(prior, known.location, known.dishes, state.dishes, statistics.empty_dishes(1, prior), noise, alpha)
-    no_home = (state.ids[:, None] == told).any(axis=1)
+    no_home = (state.ids[:, None] == announced).any(axis=1)
     core = _find(homogeneous(rows), seat, arrived, begin, state.ids, no_home, scene)
     return np.flatnonzero(core) if core.any() else None
 
@@ -400,16 +400,16 @@ def _sits_nowhere(group: Array, recent: int, among: _Seated, no_home: Array, sce
     dishes = scene.emerging
     for i in range(len(group)):
         k, count, beside = among.slot[group[i]], 0, 0
-        inside = np.empty(len(group), np.int64)
+        members = np.empty(len(group), np.int64)
         for j in range(len(group)):
             if among.slot[group[j]] == k:
-                inside[count] = group[j]
+                members[count] = group[j]
                 count += 1
-        if k < 0 or inside[0] != group[i] or not (no_home[k] or 2 * count < dishes.size[k]):
+        if k < 0 or members[0] != group[i] or not (no_home[k] or 2 * count < dishes.size[k]):
             continue
         for j in range(recent, len(among.slot)):
             beside += among.slot[j] == k
-        block = _rows_at(among.rows, inside[:count])
+        block = _rows_at(among.rows, members[:count])
         odds = _together(block, scene) + _log_odds(count, beside, scene.alpha) - LOOKED
         if odds <= _predicted(block, dishes, k, odds, scene.prior):
             return False

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import counted, printable
+from stream_osr.printable_text import counted, printable
 from stream_osr_connectors.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def account(model: OpenSetRecognizer) -> list[str]:
     summary, found = model.summary(), model.new_classes()
     size = summary.stream_size
     if not size:
-        return ["nothing was decided yet", *summary.unmet.told()]
+        return ["nothing was decided yet", *summary.unmet.messages()]
     unknown = round(summary.unknown_share * size)
     emerged = [f"S{key} {count}" for key, count, announced in summary.emerging if announced]
     lines = [
@@ -103,7 +103,7 @@ def account(model: OpenSetRecognizer) -> list[str]:
     ]
     if len(found.candidates) > SHOWN:
         lines.append(f"and {counted(len(found.candidates) - SHOWN, 'smaller one')}")
-    return [*lines, *_recall(model), *summary.unmet.told()]
+    return [*lines, *_recall(model), *summary.unmet.messages()]
 
 
 def _recall(model: OpenSetRecognizer) -> list[str]:

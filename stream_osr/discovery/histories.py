@@ -27,7 +27,7 @@ USUAL_HALF_LIFE = 4000.0
 """Instances after which it counts half in the usual rate of its subclass."""
 
 
-class Member(NamedTuple):
+class SubclassMember(NamedTuple):
     """An instance of an emerging subclass: its place, its p_unknown at once, position of the first of its batch."""
 
     moment: Moment
@@ -35,8 +35,8 @@ class Member(NamedTuple):
     batch: int
 
 
-class Subclass(NamedTuple):
-    """What is remembered of an emerging subclass beside its statistics.
+class SubclassHistory(NamedTuple):
+    """History of an emerging subclass beside its statistics.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Subclass(NamedTuple):
 
     first: Moment
     last: Moment
-    recent: tuple[Member, ...] = ()
+    recent: tuple[SubclassMember, ...] = ()
     arrivals: float = 0.0
     emerged: bool = False
     dormant: bool = False
@@ -84,7 +84,7 @@ def faded(instances: int, half_life: float) -> float:
     return math.exp2(-instances / half_life)
 
 
-def trend(subclass: Subclass, seq: int) -> float:
+def trend(subclass: SubclassHistory, seq: int) -> float:
     """Arrivals per 1000 instances of the stream, lately, as of position ``seq``.
 
     Examples
@@ -99,14 +99,14 @@ def trend(subclass: Subclass, seq: int) -> float:
     return 1000.0 * subclass.arrivals * faded(seq - subclass.last.seq, TREND_HALF_LIFE) / max(weight, 1.0)
 
 
-def leave(subclass: Subclass, seqs: Collection[int]) -> Subclass:
+def leave(subclass: SubclassHistory, seqs: Collection[int]) -> SubclassHistory:
     """Forget the members at these positions: they are another's."""
     recent = tuple(m for m in subclass.recent if m.moment.seq not in seqs)
     kept = None if subclass.kept is None else without(subclass.kept, np.array(sorted(seqs)))
     return subclass._replace(recent=recent, kept=kept)
 
 
-def unite(older: Subclass, younger: Subclass) -> Subclass:
+def unite(older: SubclassHistory, younger: SubclassHistory) -> SubclassHistory:
     """Make one life of those of two subclasses that have turned out to be one. It is announced if the older was."""
     both, kept = (older, younger), older.kept
     if older.kept is not None and younger.kept is not None:
@@ -126,7 +126,7 @@ def unite(older: Subclass, younger: Subclass) -> Subclass:
 NEVER = -(1 << 60)
 """Position of a member that is not there."""
 
-_BEGINS = Subclass._field_defaults.items()
+_BEGINS = SubclassHistory._field_defaults.items()
 _PLAIN = {name: type(first) for name, first in _BEGINS if isinstance(first, bool | int | float)}
 
 LIFE = np.dtype(
@@ -138,7 +138,7 @@ LIFE = np.dtype(
     align=True,
 )
 """The numbers of a life: positions of the first and the latest member; position, p_unknown and batch of its latest
-members, the last one last, before them places without one (``NEVER``); and those of a :class:`Subclass`."""
+members, the last one last, before them places without one (``NEVER``); and those of a :class:`SubclassHistory`."""
 FIRST, LAST, LATEST = 0, 1, slice(2, 2 + RECENT)
 """Where the moments of these members are."""
 
@@ -155,7 +155,7 @@ class Lifecycle(NamedTuple):
     moments
         Time and key of the first, of the latest, and of each of the latest members, shape (K, 2 + RECENT, 2).
     kept
-        As of a :class:`Subclass`, shape (K,).
+        As of a :class:`SubclassHistory`, shape (K,).
     delta
         The latest estimate of the number of new classes.
     """
@@ -167,28 +167,28 @@ class Lifecycle(NamedTuple):
     delta: int
 
     @property
-    def subclasses(self) -> Mapping[int, Subclass]:
+    def subclasses(self) -> Mapping[int, SubclassHistory]:
         """The lives by identity, one by one, for whoever deals with few."""
         return _Lives(self)
 
     @property
     def emerged(self) -> Array:
-        """Which have been announced, shape (K,)."""
+        """Mask of announced subclasses, shape (K,)."""
         return self.lives["emerged"]
 
     @property
     def dormant(self) -> Array:
-        """Which are asleep, shape (K,)."""
+        """Mask of dormant subclasses, shape (K,)."""
         return self.lives["dormant"]
 
     @property
     def muted(self) -> Array:
-        """Of which nothing is told any more, shape (K,)."""
+        """Mask of muted subclasses, shape (K,)."""
         return self.lives["muted"]
 
     @property
     def owned(self) -> Array:
-        """Which describe a known class anew, shape (K,)."""
+        """Mask of subclasses that describe a known class anew, shape (K,)."""
         return self.lives["owned"]
 
     @property
@@ -207,16 +207,16 @@ class Lifecycle(NamedTuple):
         return np.asarray(self.muted | self.owned)
 
     @property
-    def told_of(self) -> Array:
-        """Which have been announced and are not muted, shape (K,)."""
+    def announced_unmuted(self) -> Array:
+        """Mask of subclasses that have been announced and are not muted, shape (K,)."""
         return np.asarray(self.emerged & ~self.muted)
 
 
-class _Lives(Mapping[int, Subclass]):
+class _Lives(Mapping[int, SubclassHistory]):
     def __init__(self, life: Lifecycle) -> None:
         self._life = life
 
-    def __getitem__(self, key: int) -> Subclass:
+    def __getitem__(self, key: int) -> SubclassHistory:
         found = np.flatnonzero(self._life.ids == key)
         if not len(found):
             raise KeyError(key)
@@ -226,9 +226,9 @@ class _Lives(Mapping[int, Subclass]):
         seqs, p_unknown, batches = (column.tolist() for column in numbers[2:5])
         there = slice(seqs.count(NEVER), None)
         came = (Moment(seq, *one) for seq, one in zip(seqs[there], what[there], strict=True))
-        recent = tuple(map(Member, came, p_unknown[there], batches[there]))
+        recent = tuple(map(SubclassMember, came, p_unknown[there], batches[there]))
         own = dict(zip(_PLAIN, numbers[5:], strict=True))
-        return Subclass(Moment(numbers[0], *begun), Moment(numbers[1], *latest), recent, kept=kept[at], **own)
+        return SubclassHistory(Moment(numbers[0], *begun), Moment(numbers[1], *latest), recent, kept=kept[at], **own)
 
     def __contains__(self, key: object) -> bool:
         return bool((self._life.ids == key).any())
@@ -243,7 +243,7 @@ class _Lives(Mapping[int, Subclass]):
         return repr(dict(self))
 
 
-def lifecycle(subclasses: Mapping[int, Subclass] = {}, delta: int = 0) -> Lifecycle:
+def lifecycle(subclasses: Mapping[int, SubclassHistory] = {}, delta: int = 0) -> Lifecycle:
     """Put lives into columns."""
     n, empty = len(subclasses), RECENT
     lives, moments, kept = np.zeros(n, LIFE), np.empty((n, 2 + RECENT, 2), object), np.empty(n, object)
@@ -278,7 +278,7 @@ def noted(life: Lifecycle, keys: Sequence[int] | Array, **fields: Any) -> Lifecy
     return life._replace(lives=lives)
 
 
-def with_lives(life: Lifecycle, subclasses: Mapping[int, Subclass]) -> Lifecycle:
+def with_lives(life: Lifecycle, subclasses: Mapping[int, SubclassHistory]) -> Lifecycle:
     """Write some lives anew; those of subclasses that had none come last."""
     more = lifecycle(subclasses)
     at = places_of(life.ids, more.ids)
@@ -301,7 +301,7 @@ def united(life: Lifecycle, older: int, younger: int) -> Lifecycle:
     second = lives.get(younger)
     if second is None:
         return life
-    one = unite(lives.get(older) or Subclass(second.first, second.last), second)
+    one = unite(lives.get(older) or SubclassHistory(second.first, second.last), second)
     return with_lives(without_lives(life, (younger,)), {older: one})
 
 
@@ -329,7 +329,7 @@ def places_of(ids: Array, keys: Array) -> Array:
 NO_MOMENT = np.full((1, 2), None)
 
 
-class Members(NamedTuple):
+class MemberColumns(NamedTuple):
     """Instances of emerging subclasses, n of them.
 
     Attributes
@@ -360,7 +360,7 @@ class Coming(NamedTuple):
 
     was: Array
     key: Array
-    member: Members
+    member: MemberColumns
     moments: Array
 
 
@@ -394,7 +394,7 @@ def take_in(life: Lifecycle, coming: Coming, menu: Array) -> Lifecycle:
 
 @kernel
 def _take_in(
-    ids: Array, lives: Array, menu: Array, was: Array, key: Array, member: Members
+    ids: Array, lives: Array, menu: Array, was: Array, key: Array, member: MemberColumns
 ) -> tuple[Array, Array, Array, Array]:
     """Do what :func:`take_in` does to the numbers.
 
@@ -471,7 +471,7 @@ def _leave(lives: Array, k: int, seq: int, source: Array) -> None:
 
 
 @borrowing_kernel
-def _come(lives: Array, k: int, member: Members, i: int, source: Array, moment: int) -> None:
+def _come(lives: Array, k: int, member: MemberColumns, i: int, source: Array, moment: int) -> None:
     """Note member ``i``, which has come; where its moment is."""
     life, seq, r = lives[k], member.seq[i], RECENT - 1
     if seq < life.first:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_osr.errors import ConnectorError
-from stream_osr.showing import printable, shown
+from stream_osr.printable_text import brief, printable
 from stream_osr_connectors.files.csv_source import RowReader
 from stream_osr_connectors.files.line_source import LineReader, TextLine
-from stream_osr_connectors.files.opening import is_gzip
+from stream_osr_connectors.files.open_file import is_gzip
 from stream_osr_connectors.files.parquet_source import ParquetRows
 from stream_osr_connectors.values import DecodeError
 
@@ -89,9 +89,9 @@ def whole(value: object, name: str) -> int:
     """
     number = real(value, name) if isinstance(value, float | str) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1:
-        raise ValueError(f"{name} is {shown(value)}, not a whole number")
+        raise ValueError(f"{name} is {brief(value)}, not a whole number")
     if not 0 <= number < LARGEST:
-        raise ValueError(f"{name} is {shown(value)}, not a whole number from 0 to 2^53")
+        raise ValueError(f"{name} is {brief(value)}, not a whole number from 0 to 2^53")
     return int(number)
 
 
@@ -111,7 +111,7 @@ def real(value: object, name: str) -> float:
                 return number
         except (ValueError, OverflowError):
             pass
-    raise ValueError(f"{name} is {shown(value)}, not a finite number")
+    raise ValueError(f"{name} is {brief(value)}, not a finite number")
 
 
 def read_records(path: Path, notes: list[str]) -> Iterator[ReadRecord]:
@@ -160,8 +160,8 @@ def _parquet(path: Path) -> Iterator[ReadRecord]:
         try:
             for number, row in enumerate(rows.rows(list(rows.types)), start=1):
                 place = f"{part}, row {number}"
-                cells = row.items()
-                record = {name: _cell(name, its, place) if isinstance(its, str) else its for name, its in cells}
+                texts = row.items()
+                record = {name: _cell(name, its, place) if isinstance(its, str) else its for name, its in texts}
                 yield ReadRecord(_of_its_type(record), place)
         finally:
             rows.close()
@@ -226,8 +226,8 @@ def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[ReadRecor
         elif len(row) != len(header):
             raise ConnectorError(f"{place} has {len(row)} fields, the header {len(header)}; give what a run wrote")
         else:
-            cells = zip(header, row, strict=True)
-            yield ReadRecord(_of_its_type({name: _cell(name, text, place) for name, text in cells}), place)
+            texts = zip(header, row, strict=True)
+            yield ReadRecord(_of_its_type({name: _cell(name, text, place) for name, text in texts}), place)
 
 
 def _of_its_type(record: dict[str, Any]) -> dict[str, Any]:
@@ -246,4 +246,4 @@ def _cell(name: str, text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise ConnectorError(f"{place}: column {name!r} holds {shown(text)}, which is not JSON") from None
+        raise ConnectorError(f"{place}: column {name!r} holds {brief(text)}, which is not JSON") from None

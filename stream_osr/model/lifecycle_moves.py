@@ -1,4 +1,4 @@
-"""What is done to emerging subclasses after a batch: held or set aside, joined, parted, gathered. A door for each.
+"""Moves of emerging subclasses between batches: dormant and back, merged, split and gathered. A door for each.
 
 Those that are set aside are off the menu, where they cost the sweeps nothing, and can be brought back.
 """
@@ -16,14 +16,14 @@ from stream_osr.model.edit import drop, hold, insert, merge, rename, slot_of, sp
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
-from stream_osr.model.noise_model import Around, Strangers, find_group
 from stream_osr.model.prior import Prior, homogeneous, statistics_shape, width_of
+from stream_osr.model.unassigned import Alternatives, UnassignedRows, find_group
 
 LEAST_PART = 4
 """Rows that each part of a subclass must have for it to be parted."""
 
 
-class Aside(NamedTuple):
+class DormantSubclasses(NamedTuple):
     """Subclasses that are kept off the menu: K of them, at no cost for the sweeps.
 
     Attributes
@@ -38,47 +38,49 @@ class Aside(NamedTuple):
     statistics: marginal.Statistics
 
 
-def nobody_aside(prior: Prior) -> Aside:
+def no_dormant(prior: Prior) -> DormantSubclasses:
     """Begin with none."""
     nobody = np.zeros((0, *statistics_shape(prior))), np.zeros((0, len(prior.pseudo)))
-    return Aside(np.zeros(0, np.int64), marginal.Statistics(np.zeros(0, np.int64), *nobody))
+    return DormantSubclasses(np.zeros(0, np.int64), marginal.Statistics(np.zeros(0, np.int64), *nobody))
 
 
-def set_aside(state: StreamState, aside: Aside, keys: Collection[int]) -> tuple[StreamState, Aside]:
+def make_dormant(
+    state: StreamState, dormant: DormantSubclasses, keys: Collection[int]
+) -> tuple[StreamState, DormantSubclasses]:
     """Take subclasses that no table serves off the menu, and keep their statistics."""
     slots = np.array([slot_of(state, key) for key in sorted(keys)], np.int64)
     if not len(slots):
-        return state, aside
-    ids = np.concatenate([aside.ids, state.ids[slots]])
-    return drop(state, slots), Aside(
-        ids, marginal.both(aside.statistics, marginal.statistics_of(state.dishes, slots))
+        return state, dormant
+    ids = np.concatenate([dormant.ids, state.ids[slots]])
+    return drop(state, slots), DormantSubclasses(
+        ids, marginal.both(dormant.statistics, marginal.statistics_of(state.dishes, slots))
     )
 
 
-def only_aside(aside: Aside, keys: Collection[int]) -> Aside:
+def only_dormant(dormant: DormantSubclasses, keys: Collection[int]) -> DormantSubclasses:
     """Keep these of the subclasses set aside, and drop the others."""
-    kept = np.isin(aside.ids, list(keys))
-    return Aside(aside.ids[kept], marginal.of_slots(aside.statistics, np.flatnonzero(kept)))
+    kept = np.isin(dormant.ids, list(keys))
+    return DormantSubclasses(dormant.ids[kept], marginal.of_slots(dormant.statistics, np.flatnonzero(kept)))
 
 
-def statistics_aside(aside: Aside, key: int) -> marginal.Statistics:
+def dormant_statistics(dormant: DormantSubclasses, key: int) -> marginal.Statistics:
     """Return the statistics of one subclass that was set aside."""
-    return marginal.Statistics(*(part[aside.ids == key] for part in aside.statistics))
+    return marginal.Statistics(*(part[dormant.ids == key] for part in dormant.statistics))
 
 
-def withdraw_aside(aside: Aside, key: int, row: Array, prior: Prior) -> Aside:
+def withdraw_dormant(dormant: DormantSubclasses, key: int, row: Array, prior: Prior) -> DormantSubclasses:
     """Take one whitened row of shape (d,) out of a subclass that was set aside."""
-    dishes = marginal.dishes_of(statistics_aside(aside, key), prior)
+    dishes = marginal.dishes_of(dormant_statistics(dormant, key), prior)
     remove(dishes, 0, homogeneous(row[None])[0], prior)
-    at, statistics = aside.ids == key, marginal.Statistics(*(v.copy() for v in aside.statistics))
+    at, statistics = dormant.ids == key, marginal.Statistics(*(v.copy() for v in dormant.statistics))
     for all_of, now in zip(statistics, marginal.statistics_of(dishes, np.zeros(1, np.int64)), strict=True):
         all_of[at] = now
-    return aside._replace(statistics=statistics)
+    return dormant._replace(statistics=statistics)
 
 
 def bring_back(
-    state: StreamState, aside: Aside, key: int, into: int | None, prior: Prior
-) -> tuple[StreamState, Aside]:
+    state: StreamState, dormant: DormantSubclasses, key: int, into: int | None, prior: Prior
+) -> tuple[StreamState, DormantSubclasses]:
     """Put a subclass that was set aside on the menu again, under its identity.
 
     Parameters
@@ -89,32 +91,34 @@ def bring_back(
         The subclass on the menu that has turned out to be the same: its instances, tables and seats are taken over,
         its identity ends. ``None``: there is none, it comes back with nobody at a table, held.
     """
-    left = only_aside(aside, set(aside.ids.tolist()) - {key})
+    left = only_dormant(dormant, set(dormant.ids.tolist()) - {key})
     if into is None:
-        return insert(state, key, marginal.dishes_of(statistics_aside(aside, key), prior)), left
+        return insert(state, key, marginal.dishes_of(dormant_statistics(dormant, key), prior)), left
     dishes = copy_slots(state.dishes, np.arange(len(state.ids)), len(state.ids))
-    marginal.pour(dishes, slot_of(state, into), statistics_aside(aside, key), prior)
+    marginal.add_statistics(dishes, slot_of(state, into), dormant_statistics(dormant, key), prior)
     return rename(state._replace(dishes=dishes), into, key), left
 
 
-def bound(state: StreamState, aside: Aside, held: Array, active: Array) -> tuple[StreamState, Aside]:
+def bound(
+    state: StreamState, dormant: DormantSubclasses, held: Array, active: Array
+) -> tuple[StreamState, DormantSubclasses]:
     """Hold exactly these slots of the menu, shape (K,); set those aside that are not active and have no table."""
     if active is held and np.array_equal(state.franchise.held[len(state.franchise.held) - len(held) :] > 0.0, held):
-        return state, aside
+        return state, dormant
     off = state.ids[held & ~active & (tables_of(state) == 0)]
-    return set_aside(hold(state, state.ids[held].tolist()), aside, off.tolist())
+    return make_dormant(hold(state, state.ids[held].tolist()), dormant, off.tolist())
 
 
-def join_if_same(
-    known: Known, state: StreamState, aside: Aside, key: int, may_be: Array
-) -> tuple[StreamState, Aside, int] | None:
+def merge_if_same(
+    known: Known, state: StreamState, dormant: DormantSubclasses, key: int, may_be: Array
+) -> tuple[StreamState, DormantSubclasses, int] | None:
     """Join a subclass on the menu with the one that it is most probably the same as, on the menu or aside, if any.
 
     The test is the ratio of the marginal likelihoods of both as one and as two. The older identity goes on.
 
     Parameters
     ----------
-    known, state, aside
+    known, state, dormant
         As they are; they stay so.
     key
         The subclass.
@@ -130,10 +134,12 @@ def join_if_same(
     def of(ids: Array, size: Array) -> Array:
         return np.flatnonzero((ids != key) & (size >= width_of(prior)) & (ids[:, None] == may_be).any(axis=1))
 
-    others, there = of(state.ids, state.dishes.size), of(aside.ids, aside.statistics.size)
+    others, there = of(state.ids, state.dishes.size), of(dormant.ids, dormant.statistics.size)
     if not len(others) + len(there):
         return None
-    compared = marginal.both(marginal.statistics_of(state.dishes, others), marginal.of_slots(aside.statistics, there))
+    compared = marginal.both(
+        marginal.statistics_of(state.dishes, others), marginal.of_slots(dormant.statistics, there)
+    )
     ratios = marginal.log_ratios_together(
         marginal.statistics_of(state.dishes, np.array([own])), compared, prior, known.location
     )
@@ -142,13 +148,13 @@ def join_if_same(
         return None
     if best < len(others):
         other = int(state.ids[others[best]])
-        return merge(state, min(key, other), max(key, other), prior), aside, other
-    other = int(aside.ids[there[best - len(others)]])
-    state, aside = bring_back(state, aside, other, key, prior)
-    return rename(state, other, min(key, other)), aside, other
+        return merge(state, min(key, other), max(key, other), prior), dormant, other
+    other = int(dormant.ids[there[best - len(others)]])
+    state, dormant = bring_back(state, dormant, other, key, prior)
+    return rename(state, other, min(key, other)), dormant, other
 
 
-def part_if_two(
+def split_if_two(
     known: Known, state: StreamState, key: int, rows: Array, seqs: Array
 ) -> tuple[StreamState, Array] | None:
     """Part a subclass in two if its rows say so; those that are not given stay with the larger part.
@@ -176,26 +182,28 @@ def part_if_two(
     return split(state, key, rows[smaller], seqs[smaller], known.prior), smaller
 
 
-class Gathered(NamedTuple):
+class GatheredSubclass(NamedTuple):
     """A state with a subclass gathered from others: its identity, its instances, who ended in it, who lost some."""
 
     state: StreamState
     key: int
-    core: Strangers
+    core: UnassignedRows
     absorbed: list[int]
     left: list[int]
 
 
-def gather(around: Around, strangers: Strangers, arrived: Array, told: Array) -> Gathered | None:
+def gather(
+    around: Alternatives, unassigned: UnassignedRows, arrived: Array, announced: Array
+) -> GatheredSubclass | None:
     """Make a subclass of the class that is hidden among strangers (:func:`find_group`), if there is one.
 
     Its instances sit in other subclasses, or sat in some that have left the model.
     """
-    core = find_group(strangers, arrived, around, told)
+    core = find_group(unassigned, arrived, around, announced)
     if core is None:
         return None
-    some, state, prior = Strangers(*(part[core] for part in strangers)), around.state, around.known.prior
-    new, parts, gathered = state.next_id, list[int](), Gathered(state, state.next_id, some, [], [])
+    some, state, prior = UnassignedRows(*(part[core] for part in unassigned)), around.state, around.known.prior
+    new, parts, gathered = state.next_id, list[int](), GatheredSubclass(state, state.next_id, some, [], [])
     state = state._replace(next_id=new + 1)
     on_menu = np.isin(some.seat, state.ids)
     for key in np.unique(some.seat[on_menu]).tolist():
@@ -208,7 +216,7 @@ def gather(around: Around, strangers: Strangers, arrived: Array, told: Array) ->
         state = split(state, key, some.rows[own], some.seqs[own], prior)
         gathered.left.append(key)
     if (~on_menu).any():
-        alone = Aside(np.array([new]), marginal.of_rows(homogeneous(some.rows[~on_menu]), prior))
+        alone = DormantSubclasses(np.array([new]), marginal.of_rows(homogeneous(some.rows[~on_menu]), prior))
         state, _ = bring_back(state, alone, new, parts[0] if parts else None, prior)
     else:
         state = rename(state, parts[0], new)

@@ -37,7 +37,7 @@ MOST_ROWS, MOST_FEATURES = 2000, 128
 """Rows that the choice looks at, evenly spaced; and features of a table of which any are bent."""
 
 
-class Powers(NamedTuple):
+class YeoJohnson(NamedTuple):
     """Features that are bent, m of them.
 
     Attributes
@@ -56,10 +56,10 @@ class Powers(NamedTuple):
     power: Array
 
 
-NO_POWERS = Powers(np.zeros(0, np.int64), *np.zeros((3, 0)))
+NO_YEO_JOHNSON = YeoJohnson(np.zeros(0, np.int64), *np.zeros((3, 0)))
 
 
-def find_powers(X: Array, group: Array, numeric: Array) -> Powers:
+def find_yeo_johnson(X: Array, group: Array, numeric: Array) -> YeoJohnson:
     """Choose the powers of training rows, NaN = missing.
 
     Parameters
@@ -87,7 +87,7 @@ def find_powers(X: Array, group: Array, numeric: Array) -> Powers:
     rows, classes = X[::step], group[::step]
     tried = np.flatnonzero(numeric & (_count_values(rows) >= min(LEAST_VALUES, len(rows) / 2)))
     if not len(tried) or len(tried) > MOST_FEATURES:
-        return NO_POWERS
+        return NO_YEO_JOHNSON
     there = ~np.isnan(rows[:, tried])
     middle = np.nanmedian(rows[:, tried], axis=0)
     scaled = np.where(there, rows[:, tried] - middle, 0.0)
@@ -103,7 +103,7 @@ def find_powers(X: Array, group: Array, numeric: Array) -> Powers:
         turned = float(scaled[:, at] @ scaled[:, other]) < 0.0
         power[at] = 2.0 - power[other] if turned else power[other]
     own = power != 1.0
-    return Powers(tried[own], middle[own], unit[own], power[own])
+    return YeoJohnson(tried[own], middle[own], unit[own], power[own])
 
 
 def _count_values(rows: Array) -> Array:
@@ -182,7 +182,7 @@ def bent(scaled: Array, power: Array) -> Array:
     return np.asarray(np.where(exponent == 1.0, scaled, np.copysign(grown, scaled)))
 
 
-def bend(powers: Powers, X: Array) -> Array:
+def bend(yeo_johnson: YeoJohnson, X: Array) -> Array:
     """Bend raw rows, NaN = missing, shape (n, p); about its middle a feature keeps its unit.
 
     Examples
@@ -197,17 +197,17 @@ def bend(powers: Powers, X: Array) -> Array:
     >>> bool(np.allclose(unbend(powers, bend(powers, X)), X, equal_nan=True))
     True
     """
-    return _changed(X, *powers, False)
+    return _changed(X, *yeo_johnson, False)
 
 
-def unbend(powers: Powers, X: Array) -> Array:
+def unbend(yeo_johnson: YeoJohnson, X: Array) -> Array:
     """Undo :func:`bend`."""
-    return _changed(X, *powers, True)
+    return _changed(X, *yeo_johnson, True)
 
 
-def slopes(powers: Powers, X: Array) -> Array:
+def slopes(yeo_johnson: YeoJohnson, X: Array) -> Array:
     """Say how much a bent feature grows with the raw one, at raw rows, shape (n, p)."""
-    columns, middle, unit, power = powers
+    columns, middle, unit, power = yeo_johnson
     out = np.ones(X.shape)
     scaled = (X[:, columns] - middle) / unit
     out[:, columns] = (1.0 + np.abs(scaled)) ** np.where(scaled >= 0.0, power - 1.0, 1.0 - power)

@@ -15,10 +15,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.page.live.access import KnownHosts, Tokens
-from stream_osr_connectors.page.live.acts import Acts
 from stream_osr_connectors.page.live.checkpoint_view import ModelView
 from stream_osr_connectors.page.live.examples import ExampleChooser, Images
 from stream_osr_connectors.page.live.feeds import Feed
+from stream_osr_connectors.page.live.file_commands import Acts
 from stream_osr_connectors.page.live.server import make_app
 from stream_osr_connectors.page.live.watcher import Watcher
 
@@ -180,7 +180,7 @@ def serve(
     app = make_app(watcher, KnownHosts(host, port, names), tokens, images)
     config = configure(app)
     ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
-    before = {number: signal.signal(number, _heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, _ignore_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         uvicorn.Server(config).run(sockets=[listening])  # it hears them itself, and raises them again at its end
     finally:
@@ -191,5 +191,5 @@ def serve(
         listening.close()
 
 
-def _heard(number: int, frame: FrameType | None) -> None:
+def _ignore_interrupt(number: int, frame: FrameType | None) -> None:
     """Do nothing: the server has ended for it."""

@@ -1,4 +1,4 @@
-"""What has been found in the stream of a partition, in figures: asked of its recognizer now and then, for metrics.
+"""Statistics of the model of a partition, read from its recognizer now and then for metrics.
 
 All of it follows from the state, so it is what it was when a worker comes back.
 """
@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.discovery.new_classes import Estimate, Measured
+from stream_osr.discovery.new_classes import Estimate, SubclassDistances
 from stream_osr.discovery.summaries import Signals
-from stream_osr.stream import Stages, new_classes, rank_among, recall_among
+from stream_osr.stream import StageCounts, new_classes, rank_among, recall_among
 from stream_osr.trust.recall import ExpectedRecall
 
 from .class_names import class_names
 
 
-class OfClass(NamedTuple):
-    """What is told of a known class, or of all that share a name.
+class ClassMetrics(NamedTuple):
+    """Statistics of a known class, or of all that share a name.
 
     Attributes
     ----------
@@ -32,8 +32,8 @@ class OfClass(NamedTuple):
     rank: float | None
 
 
-class Findings(NamedTuple):
-    """What has been found, as of a micro-batch.
+class ModelMetrics(NamedTuple):
+    """Statistics of the model as of a micro-batch.
 
     Attributes
     ----------
@@ -52,14 +52,16 @@ class Findings(NamedTuple):
     """
 
     signals: Signals
-    stages: Stages
+    stages: StageCounts
     new: Estimate
     usual: float | None
     known_classes: int
-    classes: Mapping[str, OfClass]
+    classes: Mapping[str, ClassMetrics]
 
 
-def find(model: OpenSetRecognizer, before: Sequence[Measured] | None = None) -> tuple[Findings, Sequence[Measured]]:
+def find(
+    model: OpenSetRecognizer, before: Sequence[SubclassDistances] | None = None
+) -> tuple[ModelMetrics, Sequence[SubclassDistances]]:
     """Ask a recognizer, which does not change; None for ``before``, or what the call before returned, saves time."""
     trained, stream = model.trained, model.value.stream
     assert stream is not None  # the training of a service's model has ended
@@ -67,7 +69,9 @@ def find(model: OpenSetRecognizer, before: Sequence[Measured] | None = None) -> 
     for j, name in enumerate(class_names(stream.labels).values()):
         named.setdefault(name, []).append(j)
     found, measured = new_classes(stream, before)
-    classes = {name: OfClass(recall_among(trained, stream, js), rank_among(stream, js)) for name, js in named.items()}
+    classes = {
+        name: ClassMetrics(recall_among(trained, stream, js), rank_among(stream, js)) for name, js in named.items()
+    }
     usual = None if stream.unknown_rate is None else stream.unknown_rate.rate
-    told = Findings(model.signals, stream.stages, found.estimate, usual, len(stream.labels), classes)
-    return told, measured
+    reported = ModelMetrics(model.signals, stream.stages, found.estimate, usual, len(stream.labels), classes)
+    return reported, measured

@@ -1,4 +1,4 @@
-"""What a prequential run asks of a model; the recognizer has it all, and stands above this package."""
+"""Interface of a model in a prequential run; the recognizer implements it, and stands above this package."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def escaped_lines(text: str) -> str:
     return "\n".join(map(_escaped, text.split("\n")))
 
 
-def shown(value: object) -> str:
+def brief(value: object) -> str:
     """Represent a value in a message, cut where it gets long or deep.
 
     Examples
@@ -70,7 +70,7 @@ def typed(value: object) -> str:
     >>> typed("high")
     "'high' (str)"
     """
-    return f"{shown(value)} ({type(value).__name__})"
+    return f"{brief(value)} ({type(value).__name__})"
 
 
 def counted(count: int, one: str, many: str | None = None, *, form: str = "d") -> str:

@@ -26,7 +26,7 @@ MOST_STEPS = 20_000
 """Steps of the search for one-hot columns; where it takes more they are flags, each by itself."""
 
 
-class Flags(NamedTuple):
+class BinaryFeatures(NamedTuple):
     """Categories that are given as numbers: columns that have few rows of values together.
 
     Attributes
@@ -48,7 +48,7 @@ class Flags(NamedTuple):
     high: Array
 
 
-NO_FLAGS = Flags(*np.zeros((3, 0), np.int64), *np.zeros((2, 0)))
+NO_BINARY_FEATURES = BinaryFeatures(*np.zeros((3, 0), np.int64), *np.zeros((2, 0)))
 
 
 class _Found(NamedTuple):
@@ -58,7 +58,7 @@ class _Found(NamedTuple):
     upper: Array
 
 
-def find_flags(X: Array, places: Array) -> Flags:
+def find_binary_features(X: Array, places: Array) -> BinaryFeatures:
     """Find the categories among the numeric features of training rows, NaN = missing, shape (n, p).
 
     Columns that say the same, or the opposite, are one category. A constant is a category with one value if there is
@@ -85,17 +85,17 @@ def find_flags(X: Array, places: Array) -> Flags:
     low = np.where(there, X, np.inf).min(axis=0, initial=np.inf)
     high = np.where(there, X, -np.inf).max(axis=0, initial=-np.inf)
     if len(X) < LEAST_ROWS:
-        return NO_FLAGS
+        return NO_BINARY_FEATURES
     upper = there & (high == X)
     two = (low < high) & (~there | upper | (low == X)).all(axis=0)
     found = _categories(np.flatnonzero(two), upper, there)
     if found or places.any():
         found += [_Found([at], np.ones((1, 1), bool)) for at in np.flatnonzero(low == high).tolist()]
     if not found:
-        return NO_FLAGS
+        return NO_BINARY_FEATURES
     near = np.where(two, ROUNDING * (np.where(two, high, 0.0) - np.where(two, low, 0.0)), SIMILAR * np.abs(high))
     middle = [np.where(each.upper, high[each.columns], low[each.columns]) for each in found]
-    return Flags(
+    return BinaryFeatures(
         np.concatenate([each.columns for each in found]),
         np.array([len(each.columns) for each in found]),
         np.array([len(each.upper) for each in found]),
@@ -162,7 +162,7 @@ def exact_covers(on: Array) -> list[list[int]]:
     return sorted(cover for cover in covers if (uses[cover] == 1).all())
 
 
-def texts_of(flags: Flags, names: Sequence[Hashable]) -> list[tuple[Hashable, tuple[str, ...]]]:
+def texts_of(binary_features: BinaryFeatures, names: Sequence[Hashable]) -> list[tuple[Hashable, tuple[str, ...]]]:
     """Name each category and its values, for people to read, given the names of all raw features.
 
     Values are the numbers of the first column; where columns are one-hot, the names of these.
@@ -174,25 +174,25 @@ def texts_of(flags: Flags, names: Sequence[Hashable]) -> list[tuple[Hashable, tu
     >>> texts_of(find_flags(X, np.zeros(4, int)), ["red", "green", "blue", "late"])
     [('red and 2 more', ('blue', 'green', 'red')), ('late', ('7', '0'))]
     """
-    told = list[tuple[Hashable, tuple[str, ...]]]()
-    for members, low, high in each_flag(flags):
+    announced = list[tuple[Hashable, tuple[str, ...]]]()
+    for members, low, high in each_flag(binary_features):
         own, middle = [names[at] for at in members.tolist()], 0.5 * (low + high)
         if len(middle) > 2:
             on = (middle == middle.max(axis=0)).argmax(axis=1)
             name = f"{names[members.min()]} and {len(own) - 1} more"
-            told.append((name, tuple(str(own[at]) for at in on.tolist())))
+            announced.append((name, tuple(str(own[at]) for at in on.tolist())))
         else:
-            told.append((own[0], tuple(f"{value:.6g}" for value in middle[:, 0].tolist())))
-    return told
+            announced.append((own[0], tuple(f"{value:.6g}" for value in middle[:, 0].tolist())))
+    return announced
 
 
-def each_flag(flags: Flags) -> Iterator[tuple[Array, Array, Array]]:
+def each_flag(binary_features: BinaryFeatures) -> Iterator[tuple[Array, Array, Array]]:
     """Walk through the categories: members, shape (k,), and low and high of each value, shape (values, k)."""
     member = bound = 0
-    for span, size in zip(flags.spans.tolist(), flags.sizes.tolist(), strict=True):
+    for span, size in zip(binary_features.spans.tolist(), binary_features.sizes.tolist(), strict=True):
         end = bound + span * size
-        low, high = (of[bound:end].reshape(size, span) for of in (flags.low, flags.high))
-        yield flags.members[member : member + span], low, high
+        low, high = (of[bound:end].reshape(size, span) for of in (binary_features.low, binary_features.high))
+        yield binary_features.members[member : member + span], low, high
         member, bound = member + span, end
 
 

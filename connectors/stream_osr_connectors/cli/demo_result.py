@@ -18,13 +18,13 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from stream_osr.showing import counted
+from stream_osr.printable_text import counted
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer, TrainingReport
     from stream_osr.discovery.new_classes import NewClasses
     from stream_osr.evaluation import OpenSetReport
-    from stream_osr_connectors.cli.demo_files import Files
+    from stream_osr_connectors.cli.demo_files import DemoFiles
     from stream_osr_connectors.terminal import Terminal
 
 WIDTH = 80
@@ -277,7 +277,7 @@ def _decisions(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     )
 
 
-def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files: Files) -> None:
+def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files: DemoFiles) -> None:
     """Name the files, and three commands that go on with them."""
     from stream_osr.evaluation.composition import main_class
 
