@@ -180,7 +180,7 @@ def streaming(trained: Any) -> OpenSetRecognizer:
 def told_whole(trained: Any, clusters: Iterable[int]) -> tuple[OpenSetRecognizer, list[Event]]:
     """Take a stream to its end without any budget."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stream_osr.stream.batch.tell_within_budgets", lambda telling, events, *_: (telling, events))
+        patch.setattr("stream_osr.stream.batch.within_budgets", lambda telling, events, *_: (telling, events))
         model, events = flood(streaming(trained), clusters)
         model.flush()
     return model, [*events, *model.drain_events()]

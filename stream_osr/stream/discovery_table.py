@@ -34,7 +34,7 @@ class SubclassRow(NamedTuple):
     share
         Their share of the class, or of the stream so far.
     stage
-        Of a new one: its stage, a field of :class:`stream_osr.stream.Stages`.
+        Of a new one: its stage, a field of :class:`stream_osr.stream.StageCounts`.
     first_seen, last_seen
         Of a new one: positions in the stream of its first and of its latest instance.
     nearest_class, distance
