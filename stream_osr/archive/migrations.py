@@ -1,4 +1,4 @@
-"""Steps from one format version to the next; there is none yet.
+"""Steps from one format version to the next.
 
 A change of what archives hold, be it a field more, raises ``VERSION`` (``records.py``) from N to N + 1 and adds a
 function to ``STEPS`` under N. It takes the manifest of a file of version N and returns it as version N + 1 has it,
@@ -14,7 +14,22 @@ from typing import Any
 
 Manifest = dict[str, Any]
 
-STEPS: dict[int, Callable[[Manifest], Manifest]] = {}
+
+def _with_shifts(tree: Any) -> Any:
+    """Give each promotion the shift of its class: none, as it was not written."""
+    if isinstance(tree, list):
+        return [_with_shifts(each) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
+    tree = {name: _with_shifts(each) for name, each in tree.items()}
+    if tree.get("record") == "Promotion":
+        tree["values"]["shift"] = None
+    return tree
+
+
+STEPS: dict[int, Callable[[Manifest], Manifest]] = {
+    9: lambda manifest: {**manifest, "content": _with_shifts(manifest["content"]), "version": 10}
+}
 """By the version that they take."""
 
 

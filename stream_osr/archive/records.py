@@ -23,7 +23,7 @@ from stream_osr.stream.recent_instances import as_batches, from_batches
 from stream_osr.stream.state import Stream
 from stream_osr.trust.recall import NO_DOUBT, ReferenceResults
 
-VERSION = 9
+VERSION = 10
 """The format version that is written: one more with every change of what archives hold (``migrations``)."""
 
 ROWS = read_table()

@@ -351,6 +351,13 @@ def moved(known: Known, move: Array) -> Known:
     )
 
 
+def translated(known: Known, slots: Array, way: Array) -> Known:
+    """Translate some subclasses of known classes by one vector of shape (C + d,), whose first C numbers are zero."""
+    by = np.zeros((len(known.ids), known.prior.n_features))
+    by[slots] = way[len(known.prior.first) :]
+    return known._replace(dishes=_translated(known.dishes, by, known.prior))
+
+
 def _translated(dishes: Dishes, by: Array, prior: Prior) -> Dishes:
     """Translate subclasses, what the prior has put into their statistics included: scatters stay as they are."""
     count = len(dishes.size)

@@ -26,6 +26,7 @@ from stream_osr.parallel import one_thread
 from stream_osr.printable_text import typed
 from stream_osr.stream.announcements import about, describe, estimate_anew
 from stream_osr.stream.chain import Chain, awake
+from stream_osr.stream.class_shift import class_shifts
 from stream_osr.stream.new_class_references import with_references
 from stream_osr.stream.recent_instances import RecentInstances, began, remembered, unshared
 from stream_osr.stream.state import Stream, widen
@@ -268,6 +269,7 @@ def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
 def _promotion(number: int, label: Label, stream: Stream, subclasses: tuple[tuple[int, ...], ...]) -> Promotion:
     """Write down the inverse of a promotion, before it takes place."""
     chains, j = stream.chains, stream.labels.index(label) if label in stream.labels else -1
+    shifts = np.pad(class_shifts(stream), ((0, 1), (0, 0)))  # that of a class to be opened comes last
     lives = [chain.life.subclasses for chain in chains]
     return Promotion(
         number,
@@ -276,6 +278,7 @@ def _promotion(number: int, label: Label, stream: Stream, subclasses: tuple[tupl
         tuple(chain.known.ranks[j] if j >= 0 else np.zeros(0) for chain in chains),
         tuple({key: of[key] for key in own if key in of} for of, own in zip(lives, subclasses, strict=True)),
         tuple(_tables(chain, own) for chain, own in zip(chains, subclasses, strict=True)),
+        None if stream.class_shift is None else shifts[j],
     )
 
 

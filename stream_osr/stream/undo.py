@@ -12,6 +12,7 @@ from stream_osr.discovery.histories import lifecycle
 from stream_osr.errors import NothingToUndo
 from stream_osr.model import edit
 from stream_osr.model.edit import Seat
+from stream_osr.model.transfer import translated
 from stream_osr.parallel import one_thread
 from stream_osr.stream.announcements import about
 from stream_osr.stream.chain import Chain, awake, refreshed
@@ -60,9 +61,16 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
 
 
 def _give_back(stream: Stream, action: Promotion) -> Stream:
-    """Give subclasses that were named back in every chain; guests at their tables go with them."""
+    """Give subclasses that were named back in every chain; guests at their tables go with them.
+
+    They have followed the class since. They go back to where they were, with the instances that they have.
+    """
     j, recent, chains = stream.labels.index(action.label), stream.recent, []
+    back = np.zeros(0) if action.shift is None else action.shift - class_shifts(stream)[j]
     for number, chain in enumerate(stream.chains):
+        if back.any():
+            slots = edit.slots_of(chain.known.ids, action.subclasses[number])
+            chain = chain._replace(known=translated(chain.known, slots, back))
         given, recent = _given_back(chain, number, recent, action, j)
         chains.append(given)
     return _renumber(stream._replace(chains=tuple(chains), recent=recent), stream.known.ids)

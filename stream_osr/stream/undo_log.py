@@ -96,6 +96,8 @@ class Promotion(NamedTuple):
         Lives of the subclasses in each chain.
     tables
         Tables that served them in each chain.
+    shift
+        How far the class had followed its instances, shape (d,); None: classes do not follow their instances.
     """
 
     number: int
@@ -104,6 +106,7 @@ class Promotion(NamedTuple):
     ranks: tuple[np.ndarray, ...]
     lives: tuple[Mapping[int, SubclassHistory], ...]
     tables: tuple[MovedTables, ...]
+    shift: np.ndarray | None = None
 
 
 class Muting(NamedTuple):

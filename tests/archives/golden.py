@@ -11,7 +11,7 @@ import numba
 import numpy
 from llvmlite.binding import get_host_cpu_name
 
-VERSIONS = sorted(Path(__file__).parent.glob("v*"))
+VERSIONS = sorted(Path(__file__).parent.glob("v*"), key=lambda path: int(path.name[1:]))
 
 
 def unpacked(version: Path, name: str, folder: Path) -> Path:
