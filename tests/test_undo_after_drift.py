@@ -20,7 +20,7 @@ def test_statistics_are_again_those_of_the_instances(label: str) -> None:
     (emerged,) = {e.subclass_id for e in model.drain_events() if isinstance(e, SubclassEmerged)}
     model.promote([emerged], label)
     for at in range(640):
-        where = np.array([NEW, *KNOWN.values()][at % 3]) + [0.0, 0.004 * at]
+        where = np.add([NEW, *KNOWN.values()][at % 3], (0.0, 0.004 * at))
         model.learn_one(dict(zip(NAMES, rng.normal(where).tolist(), strict=True)))
     stream = model.value.stream
     assert class_shifts(stream)[stream.labels.index(label)].any()
