@@ -21,7 +21,6 @@ from tests.doors.model import (
     _of_nothing,
     _Scene,
     _values,
-    add_statistics,
     categories,
     complete_rows,
     densities,
@@ -32,7 +31,6 @@ from tests.doors.model import (
     log_densities,
     log_marginals,
     log_predictive,
-    log_ratios_together,
     log_seats_of,
     make_prior,
     missing_of,
@@ -59,23 +57,6 @@ def two(seed: int = 0) -> tuple:
     prior, oracle = make_base(2, "categories")
     blocks = [random_rows(rng, n, prior) for n in SIZES]
     return prior, oracle, blocks, fill(prior, blocks)
-
-
-def test_together_and_apart():
-    prior, oracle, blocks, dishes = two()
-    one, other = (statistics_of(dishes, np.array([k])) for k in range(2))
-    found = log_ratios_together(one, other, prior)[0]
-    expected = oracle.log_marginal(np.vstack(blocks)) - sum(map(oracle.log_marginal, blocks))
-    assert found == pytest.approx(expected, abs=1e-9)
-
-
-def test_poured_together_and_out_again():
-    prior, _, blocks, dishes = two()
-    poured = statistics_of(dishes, np.array([1]))
-    add_statistics(dishes, 0, poured, prior)
-    np.testing.assert_array_equal(dishes.counts[0], categories.counts_of(np.vstack(blocks), prior))
-    add_statistics(dishes, 0, poured, prior, sign=-1)
-    np.testing.assert_array_equal(dishes.counts[0], categories.counts_of(blocks[0], prior))
 
 
 def test_odds_of_two_parts_against_one():
