@@ -117,14 +117,6 @@ def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(plac
     assert known.location is location
 
 
-def test_no_grid_leaves_the_prior_alone():
-    rows, group = labelled()
-    start = make_base(2)[0]
-    training = library.train(rows, group, fit_whitening(rows, group), start, np.random.default_rng(0), sweeps=3)
-    assert training.prior == start
-    assert training.location is CONJUGATE
-
-
 @pytest.mark.statistical
 def test_draws_and_sweeps_leave_the_joint_distribution_alone():
     # Geweke (2004): hyperparameters uniform on the grid, seating from the process, rows given both; then in turn

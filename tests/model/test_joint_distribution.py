@@ -23,15 +23,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.doors.model import (
-    ALPHA,
-    GAMMA,
-    STREAM_ALPHA,
-    log_prior_predictives,
-    redish_tables,
-    refill,
-    visit,
-)
+from tests.doors.model import ALPHA, GAMMA, STREAM_ALPHA, log_prior_predictives, redish_tables, refill, visit
 from tests.model import chains
 from tests.model.problems import DIRICHLET, make_base, seat, stream_problem
 from tests.oracles import concentration, crf, stream
@@ -133,10 +125,7 @@ def test_training_sweep_leaves_the_joint_distribution_alone(groups, d, ownership
             "gamma": (record.gamma, p @ menu),
             "gamma squared": (record.gamma**2, p @ menu_second),
             "gamma times dishes": (record.gamma * dishes[numbers], p @ (menu * dishes)),
-            "alpha0 times x x'": (
-                record.alpha * x[:, 0, 0] * x[:, 1, 0],
-                p @ (first * joined) * shared,
-            ),
+            "alpha0 times x x'": (record.alpha * x[:, 0, 0] * x[:, 1, 0], p @ (first * joined) * shared),
         }
     scores = {name: float(chains.z_score(*test)) for name, test in tests.items()}
     assert max(np.abs(list(scores.values()))) < LARGEST, scores
@@ -191,11 +180,7 @@ def test_training_sweep_leaves_the_joint_distribution_of_categories_alone(groups
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("d", "proposals"),
-    [
-        pytest.param(1, 0, id="d=1"),
-        pytest.param(2, 0, id="d=2"),
-        pytest.param(1, 2, id="splits and merges, d=1"),
-    ],
+    [pytest.param(1, 0, id="d=1"), pytest.param(2, 0, id="d=2"), pytest.param(1, 2, id="splits and merges, d=1")],
 )
 def test_stream_step_leaves_the_joint_distribution_alone(d, proposals):
     n = 3

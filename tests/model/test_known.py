@@ -10,12 +10,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from tests.doors.model import (
-    densities,
-    homogeneous,
-    mahalanobis_each,
-    nearby,
-)
+from tests.doors.model import densities, homogeneous, mahalanobis_each, nearby
 from tests.doors.model import known as library
 from tests.model.problems import known_of, make_base
 

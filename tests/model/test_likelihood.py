@@ -54,18 +54,6 @@ def remember(rows: np.ndarray, dishes: Dishes, prior: Prior, held: tuple[int, ..
     return library.remember(sampler_state(guests, franchise, dishes, prior, np.empty((n, 0)), False))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_first_computation_is_the_predictive(kind):
-    prior, base = make_base(3, kind)
-    rng = np.random.default_rng(0)
-    blocks = [random_rows(rng, n, prior, 1.0) for n in (4, 0, 1, 30)]
-    rows = random_rows(rng, 7, prior, 3.0)
-    remembered = remember(homogeneous(rows), fill(prior, blocks), prior)
-    for k in (0, 2, 3):
-        expected = [base.log_predictive(row, blocks[k]) for row in rows]
-        np.testing.assert_allclose(np.log(remembered.density[:, k]) + remembered.reference, expected, rtol=1e-9)
-
-
 def test_of_a_dish_that_is_held_though_it_is_empty_the_forms_are_those_of_the_prior():
     # muted, and all its instances have been labelled: re-dishing looks at it
     prior, _ = make_base(3)

@@ -12,7 +12,6 @@ from scipy.stats import norm
 from tests.doors.model import (
     PREDICTED,
     Came,
-    Known,
     Process,
     Residuals,
     TrackedLocations,
@@ -139,14 +138,9 @@ def test_the_stationary_process_bounds_how_far_a_state_follows(slow, step, noise
     assert before <= slow
 
 
-def known_classes() -> tuple[Known, np.ndarray]:
-    known, blocks, *_ = make_known(D)
-    return known, np.concatenate([block for block in blocks if len(block)])
-
-
 def test_training_instances_are_predicted_in_the_order_of_arrival(process, residuals):
-    known, rows = known_classes()
-    rows = homogeneous(rows)
+    known, blocks, _ = make_known(D)
+    rows = homogeneous(np.concatenate(blocks))
     log_density = log_densities(known, densities(known), rows)[0]
     order = np.random.default_rng(6).permutation(len(rows))
     found = training_in_order(process, residuals, rows, order, log_density, known)

@@ -11,12 +11,7 @@ from tests.doors.model import homogeneous, make_prior
 
 @pytest.mark.parametrize(
     ("changed", "message"),
-    [
-        ({"nu": 2.0}, "nu > 2"),
-        ({"nu": float("nan")}, "nu"),
-        ({"scale": 0.0}, "scale"),
-        ({"beta": -1.0}, "beta"),
-    ],
+    [({"nu": 2.0}, "nu > 2"), ({"nu": float("nan")}, "nu"), ({"scale": 0.0}, "scale"), ({"beta": -1.0}, "beta")],
 )
 def test_improper_prior_is_refused_by_name(changed, message):
     arguments = {"n_features": 3, "nu": 4.0, "scale": 1.0, "beta": 1.0}

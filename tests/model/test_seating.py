@@ -173,17 +173,6 @@ def test_slot_given_up_with_its_past_is_clean_when_it_is_opened_again(whole_tabl
     check_books(problem, np.zeros(3))
 
 
-def test_exclusive_dishes_belong_to_who_opens_them():
-    for seed in SEEDS:
-        problem = random_problem(seed, exclusive=True)
-        sitting, rng = problem.sitting(exclusive=True), np.random.default_rng(seed)
-        for _ in range(20):
-            for i in range(len(problem.guests.table)):
-                library.visit(rng, i, sitting)
-            library.redish_tables(rng, 0, sitting)
-            check_books(problem, np.zeros(len(problem.franchise.menu)), exclusive=True)
-
-
 @pytest.mark.parametrize("lacking", ["dish", "table"])
 def test_lack_of_a_slot_is_reported(lacking):
     problem = random_problem(1, groups=(0, 0, 0))

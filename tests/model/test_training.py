@@ -14,7 +14,6 @@ from tests.doors.model import (
     homogeneous,
     log_class_densities,
     log_prior_predictives,
-    whiten,
 )
 from tests.doors.model import training as library
 from tests.model.problems import Problem, check_books, make_base
@@ -61,9 +60,7 @@ def test_first_seating_has_one_table_for_each_group_and_dish(exclusive):
 
 @settings(max_examples=15, deadline=None)
 @given(
-    seed=st.integers(0, 10_000),
-    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4),
-    exclusive=st.booleans(),
+    seed=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4), exclusive=st.booleans()
 )
 def test_books_agree_with_a_recount_after_every_sweep(seed, sizes, exclusive):
     prior, base = make_base(2)
@@ -109,19 +106,6 @@ def test_running_out_of_slots_changes_nothing(monkeypatch):
         outcomes.append([*seats, serving, dishes.inverse[serving], dishes.log_det[serving], rng.random()])
     for few, many in zip(*outcomes, strict=True):
         np.testing.assert_array_equal(few, many)
-
-
-def test_separate_classes_stay_separate_subclasses():
-    prior, _ = make_base(2, nu=6.0, psi=3.0, beta=0.05)
-    rows, group = labelled(sizes=(40, 30), spread=12.0, parts=2)
-    space = fit_whitening(rows, group)
-    z = whiten(space, rows)
-    training = library.train(z, group, space, prior, np.random.default_rng(6), sweeps=15)
-    dish = library.dish_of_guests(training.seating)
-    assert not set(dish[group == 0]) & set(dish[group == 1])
-    known, log_density = library.summarize(training, 0.01)
-    assert (log_density.argmax(axis=1) == group).mean() > 0.95
-    assert known.size.tolist() == [40.0, 30.0]
 
 
 def test_progress_is_reported_and_no_sweep_is_lost():
