@@ -81,16 +81,12 @@ class NoiseModel(NamedTuple):
 
     Attributes
     ----------
-    mean, covariance
-        Of a :class:`Background`.
     form
         Quadratic form of homogeneous rows: squared Mahalanobis distances, shape (d + 1, d + 1).
     log_det
         Log-determinant of the covariance.
     """
 
-    mean: Array
-    covariance: Array
     form: Array
     log_det: float
 
@@ -100,7 +96,7 @@ def noise_model_of(noise_range: Background) -> NoiseModel:
     mean, covariance = noise_range
     shifted = np.hstack([np.eye(len(mean)), -mean[:, None]])
     form = shifted.T @ np.linalg.solve(covariance, shifted)
-    return NoiseModel(mean, covariance, form, float(np.linalg.slogdet(covariance)[1]))
+    return NoiseModel(form, float(np.linalg.slogdet(covariance)[1]))
 
 
 @kernel
@@ -358,7 +354,7 @@ def _of_nothing(block: Array, scene: _Scene, narrowest: float) -> float:
     for i in range(len(block)):
         square += quadratic(noise.form, block[i, skip:])
         of_values += categories.log_predictive(nobody, block[i], prior)
-    return log_density(square, len(block), len(noise.mean), noise.log_det, narrowest) + of_values
+    return log_density(square, len(block), prior.n_features, noise.log_det, narrowest) + of_values
 
 
 @kernel

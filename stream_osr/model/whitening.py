@@ -157,6 +157,10 @@ class Whitening(NamedTuple):
     open: Array = NO_COLUMN
 
 
+NO_WHITENING = Whitening(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
+"""Of no numeric feature."""
+
+
 def fit_whitening(
     X: Array,
     group: Array,
@@ -460,16 +464,10 @@ def fit_mixed(
     >>> whiten(space, X)[:, 0]
     array([1., 2., 1., 0.])
     """
-    numeric, columns = np.flatnonzero(places == 0), np.flatnonzero(places > 0)
+    numeric, columns, own, p = np.flatnonzero(places == 0), np.flatnonzero(places > 0), NO_WHITENING, len(places)
     X = bend(yeo_johnson, X)
-    if not len(columns) and not len(binary_features.sizes):
-        own = fit_whitening(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
-        return own._replace(yeo_johnson=yeo_johnson)
-    p = len(places)
     if len(numeric):
         own = fit_whitening(X[:, numeric], group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
-    else:
-        own = Whitening(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
     d = own.forward.shape[1]
     fill, center, constant = np.zeros(p), np.zeros(p), np.zeros(p, bool)
     forward, backward = np.zeros((p, d)), np.zeros((d, p))

@@ -39,7 +39,7 @@ def check(remembered: library.Likelihood, rows: np.ndarray, dishes: Dishes, prio
     frozen = remembered.density.shape[1] - len(dishes.size)
     afresh = log_predictives(rows, dishes, prior)
     for i, k in product(range(len(rows)), np.flatnonzero(dishes.size > 0).tolist()):
-        found = library.log_density(remembered, i, k, rows, dishes, prior)
+        found = library.log_density(remembered, i, k, dishes, prior)
         assert found == pytest.approx(afresh[i, k], rel=1e-9, abs=1e-9)
         relative = afresh[i, k] - remembered.reference[i]
         expected = 0.0 if relative < -708.0 else np.exp(min(relative, library.HIGHEST))
