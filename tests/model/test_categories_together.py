@@ -20,7 +20,6 @@ from tests.doors.model import (
     _best_partition,
     _of_nothing,
     _Scene,
-    _values,
     categories,
     complete_rows,
     densities,
@@ -32,6 +31,7 @@ from tests.doors.model import (
     log_marginals,
     log_predictive,
     log_seats_of,
+    log_values_left_out,
     make_prior,
     missing_of,
     noise_model_of,
@@ -75,7 +75,7 @@ def test_a_class_as_a_whole_without_one_of_its_instances():
     prior, oracle, blocks, _ = two()
     values = oracle.values(blocks[0])
     expected = [oracle.categories.log_predictive(x, [*values[:i], *values[i + 1 :]]) for i, x in enumerate(values)]
-    np.testing.assert_allclose(_values(blocks[0], prior).left_out, expected, atol=1e-9)
+    np.testing.assert_allclose(log_values_left_out(blocks[0], prior), expected, atol=1e-9)
 
 
 def test_noise_has_the_values_of_the_base_measure_each_by_itself():

@@ -8,16 +8,19 @@ import pytest
 from scipy import stats
 
 from stream_osr import ModelOptions, OpenSetRecognizer
-from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_predictives
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.student_t import (
+from tests.doors.model import (
     CONJUGATE,
     FLAT_BETA,
     FREEDOM,
     SPREAD,
     Location,
+    dishes_with,
     fit_location,
+    homogeneous,
     log_new_densities,
+    log_predictives,
+    log_prior_predictives,
+    make_prior,
     share_among_neighbours,
 )
 from tests.model.problems import make_base
