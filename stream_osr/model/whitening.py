@@ -467,7 +467,8 @@ def fit_mixed(
     numeric, columns, own, p = np.flatnonzero(places == 0), np.flatnonzero(places > 0), NO_WHITENING, len(places)
     X = bend(yeo_johnson, X)
     if len(numeric):
-        own = fit_whitening(X[:, numeric], group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+        numbers = X if len(numeric) == p else X[:, numeric]  # selected columns lie in another order, and round so
+        own = fit_whitening(numbers, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
     d = own.forward.shape[1]
     fill, center, constant = np.zeros(p), np.zeros(p), np.zeros(p, bool)
     forward, backward = np.zeros((p, d)), np.zeros((d, p))
