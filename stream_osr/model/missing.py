@@ -74,9 +74,9 @@ def missing_of(whitening: Whitening, X: Array) -> MissingPattern:
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_space
-    >>> space = fit_space(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2)
-    >>> gaps = gaps_of(space, np.array([[0.0, 1.0, 2.0], [np.nan, 1.0, np.nan], [np.nan, 0.0, np.nan]]))
+    >>> from stream_osr.model.whitening import fit_whitening
+    >>> space = fit_whitening(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2)
+    >>> gaps = missing_of(space, np.array([[0.0, 1.0, 2.0], [np.nan, 1.0, np.nan], [np.nan, 0.0, np.nan]]))
     >>> gaps.pattern, gaps.rank
     (array([-1,  0,  0]), array([2]))
     """

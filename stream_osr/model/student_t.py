@@ -374,7 +374,7 @@ def share_among_neighbours(rows: Array, group: Array, prior: Prior, location: Lo
     >>> for d in (2, 80):
     ...     rows = 4.0 * rng.normal(size=(3, 2))[group] @ np.eye(2, d) + rng.normal(size=(600, d))
     ...     prior = make_prior(d, nu=4.0 * d, scale=3.0, beta=FLAT_BETA)
-    ...     share_in_company(homogeneous(rows), group, prior, fit_location(rows, group)) > 0.9
+    ...     share_among_neighbours(homogeneous(rows), group, prior, fit_location(rows, group)) > 0.9
     True
     False
     """

@@ -150,10 +150,10 @@ def passage(
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_space, whiten
+    >>> from stream_osr.model.whitening import fit_whitening, whiten
     >>> rng = np.random.default_rng(0)
     >>> X, group = rng.normal(size=(100, 2)), np.arange(100) % 2
-    >>> old, new = fit_space(X, group), fit_space(3.0 * X[:, ::-1] + 1.0, group)
+    >>> old, new = fit_whitening(X, group), fit_whitening(3.0 * X[:, ::-1] + 1.0, group)
     >>> way = passage(old, new, [1, 0])
     >>> bool(np.allclose(whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, ::-1])))
     True

@@ -62,9 +62,9 @@ def fit_noise_range(X: Array, whitening: Whitening) -> Background:
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_space
+    >>> from stream_osr.model.whitening import fit_whitening
     >>> X = np.random.default_rng(0).uniform([0, 0], [6, 60], size=(500, 2))
-    >>> background = fit_background(X, fit_space(X, np.arange(500) % 2))
+    >>> background = fit_noise_range(X, fit_whitening(X, np.arange(500) % 2))
     >>> bool(np.allclose(background.covariance, np.eye(2), atol=0.2))
     True
     """

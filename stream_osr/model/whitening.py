@@ -198,7 +198,7 @@ def fit_whitening(
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 3)) * [1, 10, 0] + [0, 0, 5]
-    >>> space = fit_space(X, np.arange(100) % 2)
+    >>> space = fit_whitening(X, np.arange(100) % 2)
     >>> space.constant
     array([False, False,  True])
     >>> z = whiten(space, X)
@@ -434,7 +434,7 @@ def fit_mixed(
     pca_components: int | None = None,
     pca_variance: float | None = None,
 ) -> Whitening:
-    """Fit the map of the numeric features (:func:`fit_space`), beside the categories.
+    """Fit the map of the numeric features (:func:`fit_whitening`), beside the categories.
 
     Parameters
     ----------
