@@ -45,7 +45,7 @@ JUDGES = {
     "discovery/explain.py": ("test_kinds",),
     "discovery/reconcile.py": ("discovery/test_reconcile", "categories_together"),
     "model/dishes.py": ("gaussian", "dishes", "known", "categories"),
-    "model/categories.py": ("categories", "categories_together"),
+    "model/categories.py": ("gaussian", "dishes", "categories", "categories_together"),
     "model/franchise.py": ("franchise", "seating", "exact_posterior", "stream", "books"),
     "model/moves/seating.py": ("seating", "likelihood", "stream", "exact_posterior", "joint_distribution"),
     "model/moves/likelihood.py": ("likelihood", "stream"),
