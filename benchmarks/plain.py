@@ -187,7 +187,7 @@ def plain_step(
     batch = homogeneous(rows)
     log_density, _ = mix(known_subclasses(batch, known.dishes, known.prior), frozen.log_weight)
     log_density = add_background_component(log_density, known.background_components, frozen.log_weight, batch)
-    guests, franchise, dishes = lay_tables(state, batch, len(batch), known.prior, SPARE)
+    guests, franchise, dishes = lay_tables(state, batch, len(batch), SPARE)
     new, weights = log_new(known, batch), np.empty(len(franchise.menu) + 1)
     sitting = SamplerState(
         guests, franchise, dishes, known.prior, log_density, new, False, weights, nothing_missing(0, 0)

@@ -77,7 +77,7 @@ def find_binary_features(X: Array, places: Array) -> BinaryFeatures:
 
     >>> kind, flag = np.arange(40) % 3, np.arange(40) % 5 < 2
     >>> X = np.column_stack([np.eye(3)[kind], 7.0 * flag, ~flag, np.linspace(0.0, 1.0, 40)])
-    >>> flags = find_flags(X, np.zeros(6, int))
+    >>> flags = find_binary_features(X, np.zeros(6, int))
     >>> np.split(np.sort(flags.members), [3]), flags.spans, flags.sizes
     ([array([0, 1, 2]), array([3, 4])], array([3, 2]), array([3, 2]))
     """
@@ -171,7 +171,7 @@ def texts_of(binary_features: BinaryFeatures, names: Sequence[Hashable]) -> list
     --------
     >>> kind, flag = np.arange(40) % 3, np.arange(40) % 5 < 2
     >>> X = np.column_stack([np.eye(3)[kind], 7.0 * flag])
-    >>> texts_of(find_flags(X, np.zeros(4, int)), ["red", "green", "blue", "late"])
+    >>> texts_of(find_binary_features(X, np.zeros(4, int)), ["red", "green", "blue", "late"])
     [('red and 2 more', ('blue', 'green', 'red')), ('late', ('7', '0'))]
     """
     announced = list[tuple[Hashable, tuple[str, ...]]]()

@@ -455,21 +455,14 @@ def predict_in_order(
     for j in range(n_classes):
         z[:, j] = (came.rows - residuals.mean[j]) @ (residuals.whitener[j] @ process.axes)
     base = came.category + residuals.log_volume
-    return _predict(process, tracked, z, base, came.log_density, came.log_new, least, came.complete)
+    return _predict(process, tracked, z, base, came, least)
 
 
 @kernel
 def _predict(
-    process: Process,
-    tracked: TrackedLocations,
-    z: Array,
-    base: Array,
-    log_density: Array,
-    log_new: Array,
-    least: Array,
-    complete: Array,
+    process: Process, tracked: TrackedLocations, z: Array, base: Array, came: Came, least: Array
 ) -> tuple[Array, TrackedLocations]:
-    n, n_classes, d = z.shape
+    (n, n_classes, d), log_density, log_new = z.shape, came.log_density, came.log_new
     mean, variance = tracked.mean.copy(), tracked.variance.copy()
     gain = np.zeros(n)
     constant, log_frozen, log_predicted = 0.5 * np.log(2.0 * np.pi), np.log(1.0 - PREDICTED), np.log(PREDICTED)
@@ -488,7 +481,7 @@ def _predict(
             given = np.logaddexp(given, np.logaddexp(log_frozen + log_density[i, j], log_predicted + value))
             if log_density[i, j] > log_density[i, own]:
                 own = j
-        if not complete[i]:
+        if not came.complete[i]:
             continue
         gain[i] = given - frozen
         if given < log_new[i] or log_density[i, own] < least[own]:

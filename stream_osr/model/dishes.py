@@ -47,22 +47,15 @@ class Dishes(NamedTuple):
 @kernel
 def empty_dishes(capacity: int, prior: Prior) -> Dishes:
     """Make slots for ``capacity`` subclasses, each holding the prior."""
-    dishes = _free(capacity, prior)
+    dishes = _free(capacity, prior.n_features + 1, prior.pseudo.shape[0])
     clear_all(dishes, prior)
     return dishes
 
 
 @kernel
-def _free(capacity: int, prior: Prior) -> Dishes:
+def _free(capacity: int, width: int, places: int) -> Dishes:
     """Make free slots for ``capacity`` subclasses: nothing but their size of 0 is written."""
-    d, places = prior.n_features, prior.pseudo.shape[0]
-    return _unwritten(capacity, d + 1, d + 1, places)
-
-
-@kernel
-def _unwritten(capacity: int, a: int, b: int, places: int) -> Dishes:
-    """Make slots of size 0; what else is in them is still to be written."""
-    matrix, inverse = np.empty((capacity, a, b)), np.empty((capacity, a, b))
+    matrix, inverse = np.empty((capacity, width, width)), np.empty((capacity, width, width))
     size, updates = np.zeros(capacity, np.int64), np.empty(capacity, np.int64)
     counts = np.empty((capacity, places))
     return Dishes(size, matrix, inverse, np.empty(capacity), np.empty((capacity, 2)), updates, counts)
@@ -75,8 +68,7 @@ def copy_slots(dishes: Dishes, slots: Array, capacity: int) -> Dishes:
     In the place of slot -1 comes a free one. What a free slot holds, but for its size of 0, is not written before
     somebody takes it.
     """
-    _, a, b = dishes.matrix.shape
-    out = _unwritten(capacity, a, b, dishes.counts.shape[1])
+    out = _free(capacity, dishes.matrix.shape[1], dishes.counts.shape[1])
     for k in range(len(slots)):
         slot = slots[k]
         if slot < 0:
@@ -119,7 +111,7 @@ def clear_all(dishes: Dishes, prior: Prior) -> None:
 @kernel
 def dishes_with(rows: Array, dish: Array, capacity: int, prior: Prior) -> Dishes:
     """Make slots for ``capacity`` subclasses and put each homogeneous row into its own; the others stay free."""
-    dishes = _free(capacity, prior)
+    dishes = _free(capacity, prior.n_features + 1, prior.pseudo.shape[0])
     for i in range(rows.shape[0]):
         add(dishes, dish[i], rows[i], prior)
     return dishes
@@ -143,10 +135,16 @@ def sum_up(dishes: Dishes, dish: Array, rows: Array, prior: Prior) -> None:
         gaussian.shift(dishes.matrix[dish[i]], rows[i, skip:], 1.0)
         categories.shift(dishes.counts[dish[i]], rows[i], 1.0, prior)
     for k in range(dishes.size.shape[0]):
-        n = dishes.size[k]
-        if n > 0:
-            dishes.log_det[k] = gaussian.invert(dishes.matrix[k], dishes.inverse[k])
-            dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
+        if dishes.size[k] > 0:
+            settle(dishes, k, dishes.size[k], prior)
+
+
+@kernel
+def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
+    """Let all else in slot k follow from its matrix, its counts and its n instances."""
+    dishes.log_det[k] = gaussian.invert(dishes.matrix[k], dishes.inverse[k])
+    dishes.size[k], dishes.updates[k] = n, 0
+    dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
 
 
 @called_kernel

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from stream_osr.model import known as classes
-from stream_osr.model.dishes import Dishes, add, concatenated, copy_slots, empty_dishes, remove
+from stream_osr.model.dishes import Dishes, add, concatenated, copy_slots, empty_dishes, remove, settle
 from stream_osr.model.franchise import CLOSED, Franchise, Guests, StreamState, derive, leave
 from stream_osr.model.jit import Array
-from stream_osr.model.marginal import add_statistics, of_nobody, settle, statistics_of
+from stream_osr.model.marginal import add_statistics, of_nobody, statistics_of
 from stream_osr.model.prior import Prior, homogeneous, same_prior
 from stream_osr.model.student_t import Location
 
@@ -477,9 +477,9 @@ def give_back(
     table_dish = np.where(home >= 0, n_classes + np.searchsorted(ids, home), number[state.franchise.table_dish])
     for i in np.flatnonzero((home[window.table] >= 0) & ~member):
         add(dishes, int(table_dish[window.table[i]]) - n_classes, window.rows[i], known.prior)
-    binary_features = np.append(state.franchise.held, [float(key in held) for key in known.ids[slots].tolist()])
-    binary_features[n_classes:] = binary_features[n_classes:][order]
-    tables = state.franchise._replace(held=binary_features, table_dish=table_dish)
+    on_menu = np.append(state.franchise.held, [float(key in held) for key in known.ids[slots].tolist()])
+    on_menu[n_classes:] = on_menu[n_classes:][order]
+    tables = state.franchise._replace(held=on_menu, table_dish=table_dish)
     return Moved(after, frozen, rewrite(state, tables, frozen.menu, dishes=dishes, ids=ids))
 
 

@@ -20,7 +20,6 @@ import numpy as np
 
 from stream_osr.model.dishes import Dishes, copy_slots, keep_slots
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
-from stream_osr.model.prior import Prior
 
 ANYONE = -1
 """Owner of a dish that every group may order."""
@@ -250,9 +249,7 @@ def lengthened(values: Array, count: int, fill: float) -> Array:
 
 
 @kernel
-def lay_tables(
-    state: StreamState, rows: Array, arriving: int, prior: Prior, spare: int
-) -> tuple[Guests, Franchise, Dishes]:
+def lay_tables(state: StreamState, rows: Array, arriving: int, spare: int) -> tuple[Guests, Franchise, Dishes]:
     """Copy the state, with room for ``spare`` more subclasses and a table for everybody; the batch is at the door."""
     old, window = state.franchise, state.window
     n_dishes, n_tables = len(old.menu) + spare, len(old.table_dish) + len(rows)

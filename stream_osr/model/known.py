@@ -115,33 +115,29 @@ def fit_background_component(
     size, held = np.bincount(group), np.bincount(group, kept)
     missing = (size - held)[group] - ~kept + alpha  # of the other instances
     log_weight = np.log(missing / (size[group] - 1.0 + alpha))
-    values = [_values(rows[group == j], prior) for j in range(len(outlines))]
+    values = np.empty(len(rows))
+    for j in range(len(outlines)):
+        values[group == j] = log_values_left_out(rows[group == j], prior)
     best, freedom, log_density = -np.inf, least + FREEDOM_ABOVE[-1], log_own
     for tried in least + FREEDOM_ABOVE:
-        background_components = np.empty(len(rows))
+        numbers = np.empty(len(rows))
         for j, whole in enumerate(outlines):
-            background_components[group == j] = (
-                student_t.log_t(whole.square, whole.log_determinant, d, tried) + values[j].left_out
-            )
-        left_out = np.logaddexp(log_own, log_weight + background_components)
+            numbers[group == j] = student_t.log_t(whole.square, whole.log_determinant, d, tried)
+        left_out = np.logaddexp(log_own, log_weight + (numbers + values))
         score = left_out[np.isfinite(left_out)].sum()
         if score > best:
             best, freedom, log_density = score, float(tried), left_out
-    shapes = zip(outlines, values, strict=True)
-    return tuple(student_t.Location(freedom, whole.mean, whole.factor, own.log) for whole, own in shapes), log_density
+    shapes = (
+        student_t.Location(freedom, whole.mean, whole.factor, log_values(rows[group == j], prior))
+        for j, whole in enumerate(outlines)
+    )
+    return tuple(shapes), log_density
 
 
-class _Values(NamedTuple):
-    """Log probability of each place in a class as a whole, shape (V,), and of its rows' values without each, (n,)."""
-
-    log: Array
-    left_out: Array
-
-
-def _values(rows: Array, prior: Prior) -> _Values:
-    """State the categories of a class of whitened rows, shape (n, C + d), as one Dirichlet-multinomial."""
+def log_values_left_out(rows: Array, prior: Prior) -> Array:
+    """Log probability of the values of each row of a class, of shape (n, C + d), under those of the others, (n,)."""
     counts = categories.counts_of(rows, prior)
-    return _Values(log_values(rows, prior), categories.log_without_each(counts, rows, prior))
+    return categories.log_without_each(counts, rows, prior)
 
 
 def log_values(rows: Array, prior: Prior) -> Array:
@@ -232,8 +228,7 @@ class Densities(NamedTuple):
     Attributes
     ----------
     student_terms
-        With full covariances: the J class densities and, last, that of a new subclass, as sums of Student-t
-        densities; else empty.
+        The J class densities and, last, that of a new subclass, as sums of Student-t densities.
     log_weight
         ``log(n_jk / (n_j + alpha0))``, minus infinity where the subclass is none of the class's, shape (J, K).
     menu

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import marginal
-from stream_osr.model.dishes import copy_slots, remove
+from stream_osr.model.dishes import copy_slots, empty_dishes, remove
 from stream_osr.model.edit import drop, hold, insert, merge, rename, slot_of, split, tables_of
 from stream_osr.model.franchise import StreamState
 from stream_osr.model.jit import Array
 from stream_osr.model.known import Known
-from stream_osr.model.prior import Prior, homogeneous, statistics_shape, width_of
+from stream_osr.model.prior import Prior, homogeneous, width_of
 from stream_osr.model.unassigned import Alternatives, UnassignedRows, find_group
 
 LEAST_PART = 4
@@ -40,8 +40,8 @@ class DormantSubclasses(NamedTuple):
 
 def no_dormant(prior: Prior) -> DormantSubclasses:
     """Begin with none."""
-    nobody = np.zeros((0, *statistics_shape(prior))), np.zeros((0, len(prior.pseudo)))
-    return DormantSubclasses(np.zeros(0, np.int64), marginal.Statistics(np.zeros(0, np.int64), *nobody))
+    nobody = np.zeros(0, np.int64)
+    return DormantSubclasses(nobody, marginal.statistics_of(empty_dishes(0, prior), nobody))
 
 
 def make_dormant(

@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_osr.model import categories, gaussian
 from stream_osr.model.categories import spread_out
-from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, log_predictive, sum_up
+from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_predictive, settle, sum_up
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import Prior
 from stream_osr.model.student_t import CONJUGATE, Location, log_placed
@@ -70,13 +70,8 @@ def of_nobody(prior: Prior) -> Array:
 
 
 @kernel
-def _log_det(n: int, matrix: Array, prior: Prior) -> float:
-    return float(np.linalg.slogdet(matrix)[1])
-
-
-@kernel
 def _log_whole(n: int, matrix: Array, counts: Array, prior: Prior, location: Location) -> float:
-    total = log_marginal(n, matrix, _log_det(n, matrix, prior), prior, location)
+    total = log_marginal(n, matrix, float(np.linalg.slogdet(matrix)[1]), prior, location)
     return total + categories.log_marginal(counts, prior) if prior.first.shape[0] > 0 else total
 
 
@@ -160,14 +155,6 @@ def dishes_of(statistics: Statistics, prior: Prior) -> Dishes:
     for slot in range(len(statistics.size)):
         add_statistics(dishes, slot, of_slots(statistics, [slot]), prior)
     return dishes
-
-
-@kernel
-def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
-    """Let all else in slot k follow from its matrix, its counts and its n instances."""
-    dishes.log_det[k] = gaussian.invert(dishes.matrix[k], dishes.inverse[k])
-    dishes.size[k], dishes.updates[k] = n, 0
-    dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
 
 
 PASSES = 12

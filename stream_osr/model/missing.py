@@ -74,9 +74,9 @@ def missing_of(whitening: Whitening, X: Array) -> MissingPattern:
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_space
-    >>> space = fit_space(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2)
-    >>> gaps = gaps_of(space, np.array([[0.0, 1.0, 2.0], [np.nan, 1.0, np.nan], [np.nan, 0.0, np.nan]]))
+    >>> from stream_osr.model.whitening import fit_whitening
+    >>> space = fit_whitening(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2)
+    >>> gaps = missing_of(space, np.array([[0.0, 1.0, 2.0], [np.nan, 1.0, np.nan], [np.nan, 0.0, np.nan]]))
     >>> gaps.pattern, gaps.rank
     (array([-1,  0,  0]), array([2]))
     """
@@ -88,9 +88,8 @@ def missing_of(whitening: Whitening, X: Array) -> MissingPattern:
     patterns, number = np.unique(missing[some], axis=0, return_inverse=True)
     number = number.ravel()
     basis, rank = np.zeros((len(patterns), d, d)), np.zeros(len(patterns), np.int64)
-    ways = (
-        whitening.forward * np.sqrt((whitening.backward**2).sum(axis=0))[:, None]
-    )  # a standard deviation of each feature
+    deviation = np.sqrt((whitening.backward**2).sum(axis=0))  # of each feature
+    ways = whitening.forward * deviation[:, None]
     for at, absent in enumerate(patterns):
         _, singular, axes = np.linalg.svd(ways[absent], full_matrices=False)
         rank[at] = int((singular > OPEN * np.linalg.norm(ways)).sum())
@@ -104,11 +103,9 @@ def filled_in(missing: MissingPattern, at: Sequence[int]) -> MissingPattern:
     """Take what was drawn for some rows as if it had been there; it costs less than to integrate it out."""
     pattern = missing.pattern.copy()
     pattern[at] = NOTHING
-    return (
-        nothing_missing(len(pattern), missing.basis.shape[1])
-        if (pattern == NOTHING).all()
-        else missing._replace(pattern=pattern)
-    )
+    if (pattern == NOTHING).all():
+        return nothing_missing(len(pattern), missing.basis.shape[1])
+    return missing._replace(pattern=pattern)
 
 
 def after(n: int, missing: MissingPattern) -> MissingPattern:
@@ -164,7 +161,7 @@ def open_terms(packed: Array, head: Array, power: Array, basis: Array, rank: int
     Packed forms, heads and powers of the terms that are left.
     """
     width = basis.shape[1] + 1
-    out, heads, yeo_johnson = np.empty_like(packed), np.empty_like(head), power - 0.5 * rank
+    out, heads, powers = np.empty_like(packed), np.empty_like(head), power - 0.5 * rank
     form, v = np.empty((width, width)), np.empty(width)
     for m in range(len(head)):
         line = 0
@@ -178,7 +175,7 @@ def open_terms(packed: Array, head: Array, power: Array, basis: Array, rank: int
             for b in range(a + 1):
                 out[m, line] = form[a, b] if a == b else 2.0 * form[a, b]
                 line += 1
-    return out, heads, yeo_johnson
+    return out, heads, powers
 
 
 @called_kernel
@@ -286,19 +283,11 @@ def open_densities(
         at = np.flatnonzero(missing.pattern == pattern)
         if not len(at):
             continue
-        product, student_terms, places = (
-            products(rows[at], columns),
-            frozen.student_terms,
-            places_of(rows[at], columns),
-        )
-        packed, head, power = open_terms(
-            student_terms.packed,
-            student_terms.head,
-            student_terms.power,
-            missing.basis[pattern],
-            int(missing.rank[pattern]),
-        )
-        sums, _ = log_sums(student_terms._replace(packed=packed, head=head, power=power), product, places)
+        product, places = products(rows[at], columns), places_of(rows[at], columns)
+        closed = frozen.student_terms[:3]
+        packed, head, power = open_terms(*closed, missing.basis[pattern], int(missing.rank[pattern]))
+        left = frozen.student_terms._replace(packed=packed, head=head, power=power)
+        sums, _ = log_sums(left, product, places)
         whole, part = (weights_of(v, product, places) for v in (view, with_open_directions(view, missing, pattern)))
         shift[at] = np.logaddexp.reduce(whole) - np.logaddexp.reduce(part)
         log_density[at], log_density_new[at] = (sums[:-1] + shift[at]).T, sums[-1] + shift[at]
@@ -341,9 +330,8 @@ def complete_rows(
             continue
         basis = missing.basis[pattern, : missing.rank[pattern]]
         places = places_of(out[at], columns)
-        weight = weights_of(with_open_directions(view, missing, pattern), products(out[at], columns), places)[
-            first:last
-        ]
+        terms = with_open_directions(view, missing, pattern)
+        weight = weights_of(terms, products(out[at], columns), places)[first:last]
         if rng is None:
             chosen = weight.argmax(axis=0)
         else:

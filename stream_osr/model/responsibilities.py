@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.binary_features import NO_BINARY_FEATURES, BinaryFeatures
+from stream_osr.model.binary_features import BinaryFeatures
 from stream_osr.model.categories import log_table, places_of
 from stream_osr.model.dishes import Dishes, distance_from, log_predictive_without
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each, total_of
@@ -23,9 +23,9 @@ from stream_osr.model.franchise import Franchise, StreamState, menu_weight
 from stream_osr.model.gaussian import dot
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.known import N_RANKS, Densities, Known, log_new
-from stream_osr.model.prior import NO_COLUMN, Prior, homogeneous
-from stream_osr.model.student_t import products
-from stream_osr.model.whitening import HORIZON, Whitening, write_places
+from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.student_t import packed_forms, products
+from stream_osr.model.whitening import HORIZON, NO_WHITENING, Whitening, write_places
 
 
 class QueryRows(NamedTuple):
@@ -34,7 +34,7 @@ class QueryRows(NamedTuple):
     Attributes
     ----------
     rows, product
-        Homogeneous rows, shape (n, C + d + 1), and the products of their numeric coordinates, with full covariances,
+        Homogeneous rows, shape (n, C + d + 1), and the products of their numeric coordinates,
         shape (n, (d + 1) (d + 2) / 2).
     """
 
@@ -53,7 +53,6 @@ def responsibilities_of(
     state: StreamState,
     rows: QueryRows,
     log_density: Array,
-    log_density_new: Array | None = None,
     *,
     subclass: Array | None = None,
     weight: float | Array = 0.0,
@@ -66,8 +65,6 @@ def responsibilities_of(
         The known classes, and the sampler's state.
     rows, log_density
         The rows, and their log densities under the known classes, shape (n, J).
-    log_density_new
-        Their log densities under a new subclass, shape (n,), if they are at hand.
     subclass
         Emerging subclass that each row is part of, -1: none.
     weight
@@ -78,9 +75,8 @@ def responsibilities_of(
     Probability of each known class, each emerging subclass and a new one, shape (n, J + K + 1).
     """
     n = len(log_density)
-    fresh = log_new(known, rows.rows) if log_density_new is None else log_density_new
     part_of = np.full(n, -1) if subclass is None else subclass
-    said = QueryDensities(log_density, fresh, part_of, np.full(n, weight, float))
+    said = QueryDensities(log_density, log_new(known, rows.rows), part_of, np.full(n, weight, float))
     return weigh(state, rows, said, known.prior)
 
 
@@ -103,16 +99,8 @@ class QueryDensities(NamedTuple):
 
 @kernel
 def terms_of(dishes: Dishes, prior: Prior) -> tuple[Array, Array, Array, Array]:
-    """Packed forms, heads, powers and least forms of K subclasses, as in :class:`~.student_t.Terms`."""
-    count, width = len(dishes.size), prior.n_features + 1
-    packed = np.empty((count, width * (width + 1) // 2))
-    for k in range(count):
-        line = 0
-        for a in range(width):
-            for b in range(a):
-                packed[k, line + b] = dishes.inverse[k, a, b] * 2.0
-            packed[k, line + a] = dishes.inverse[k, a, a]
-            line += a + 1
+    """Packed forms, heads, powers and least forms of K subclasses, as in :class:`~.student_t.StudentTerms`."""
+    packed = packed_forms(np.arange(len(dishes.size)), dishes)
     head, power = dishes.constant[:, 0] - 0.5 * dishes.log_det, 0.5 * (prior.nu + dishes.size + 1.0)
     return packed, head, power, 1.0 / (prior.beta + dishes.size)
 
@@ -165,11 +153,8 @@ def weigh_into(
 ) -> None:
     """Write what :func:`weigh` returns; ``student_terms`` are those of the emerging subclasses (:func:`terms_of`)."""
     franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, query.rows
-    emerging, log_seats, share = (
-        _log_emerging(dishes, student_terms, query, prior),
-        log_seats_of(franchise),
-        share_of_menu(franchise),
-    )
+    emerging = _log_emerging(dishes, student_terms, query, prior)
+    log_seats, share = log_seats_of(franchise), share_of_menu(franchise)
     log_density, log_density_new, subclass, weight = densities
     (n, n_classes), count = log_density.shape, len(log_seats)
     room = np.empty(count, np.int64)
@@ -304,40 +289,24 @@ class View(NamedTuple):
 
 
 def view(
-    known: Known, frozen: Densities, state: StreamState, whitening: Whitening | None = None, shift: float = 0.0
+    known: Known, frozen: Densities, state: StreamState, whitening: Whitening = NO_WHITENING, shift: float = 0.0
 ) -> View:
-    """State the weight of each known class and of all else, its log odds shifted; full covariances only.
+    """State the weight of each known class and of all else, its log odds shifted.
 
-    Without a space it is for whitened rows.
+    Without a whitening it is for whitened rows.
     """
-    student_terms, n_classes, log_seats = frozen.student_terms, len(known.size), log_seats_of(state.franchise)
-    (packed, emerging, power, least), values = terms_of(state.dishes, known.prior), student_terms.values
-    values = np.concatenate([values, log_table(state.dishes.counts, known.prior)])
-    first = student_terms.first.copy()
+    terms, n_classes, log_seats = frozen.student_terms, len(known.size), log_seats_of(state.franchise)
+    packed, emerging, power, least = terms_of(state.dishes, known.prior)
+    values = np.concatenate([terms.values, log_table(state.dishes.counts, known.prior)])
+    first = terms.first.copy()
     first[-1] += len(emerging)
-    head = student_terms.head + np.repeat(
-        np.append(log_seats[:n_classes], log_seats[-1]), np.diff(student_terms.first)
-    )
+    head = terms.head + np.repeat(np.append(log_seats[:n_classes], log_seats[-1]), np.diff(terms.first))
     head = np.concatenate([head, emerging + log_seats[n_classes:-1]])
-    head[student_terms.first[-2] :] += shift
-    shape = np.array(
-        [head, np.concatenate([student_terms.power, power]), np.concatenate([student_terms.least, least])]
-    )
-    laid = np.concatenate([student_terms.packed, packed]), shape, first, values
-    if whitening is None:
-        return View(
-            np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN, NO_BINARY_FEATURES, NO_COLUMN
-        )
-    return View(
-        whitening.fill,
-        whitening.center,
-        whitening.forward,
-        *laid,
-        whitening.columns,
-        whitening.places,
-        whitening.binary_features,
-        whitening.open,
-    )
+    head[terms.first[-2] :] += shift
+    shape = np.array([head, np.concatenate([terms.power, power]), np.concatenate([terms.least, least])])
+    laid = np.concatenate([terms.packed, packed]), shape, first, values
+    w = whitening
+    return View(w.fill, w.center, w.forward, *laid, w.columns, w.places, w.binary_features, w.open)
 
 
 @kernel

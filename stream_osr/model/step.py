@@ -106,7 +106,7 @@ class BatchInput(NamedTuple):
     Attributes
     ----------
     rows, product
-        Their homogeneous rows, shape (n, d + 1), and the products of the coordinates of these, with full covariances.
+        Their homogeneous rows, shape (n, d + 1), and the products of the coordinates of these.
     log_density, log_density_new
         Their log densities under the known classes, shape (n, J), and a new subclass, shape (n,).
     missing
@@ -237,7 +237,7 @@ def seat_batch(
     rows, product, log_density, log_density_new, missing = arrived
     n, n_classes = log_density.shape
     first = len(state.window.weight)
-    guests, franchise, dishes = restaurant.lay_tables(state, rows, n - first, prior, spare)
+    guests, franchise, dishes = restaurant.lay_tables(state, rows, n - first, spare)
     weights = np.empty(len(franchise.menu) + 1)
     sampler_state = SamplerState(
         guests, franchise, dishes, prior, log_density, log_density_new, False, weights, missing
@@ -275,10 +275,8 @@ def immediate(known: Known, frozen: Densities, state: restaurant.StreamState, ro
     """
     instances, nobody, n_classes = homogeneous(rows), np.zeros(len(rows), np.int64), len(known.size)
     log_density, _, log_density_new = log_densities(known, frozen, instances)
-    guests, weights = (
-        restaurant.Guests(instances, nobody, np.zeros(len(rows)), nobody),
-        np.empty(len(state.franchise.menu) + 1),
-    )
+    guests = restaurant.Guests(instances, nobody, np.zeros(len(rows)), nobody)
+    weights = np.empty(len(state.franchise.menu) + 1)
     seats = state.franchise, state.dishes, known.prior
     sampler_state = SamplerState(guests, *seats, log_density, log_density_new, False, weights, nothing_missing(0, 0))
     out = np.empty((len(rows), n_classes + 1))

@@ -26,7 +26,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from stream_osr.model import categories
-from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_densities, log_prior_predictives
+from stream_osr.model.dishes import Dishes, dishes_with, log_predictives, log_prior_densities, log_prior_predictives
 from stream_osr.model.elementwise import exp_each, log_each
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.prior import NO_VALUE, Prior
@@ -105,6 +105,21 @@ def products(rows: Array, columns: int = 0) -> Array:
             for b in range(a + 1):
                 out[i, line + b] = rows[i, columns + a] * rows[i, columns + b]
             line += a + 1
+    return out
+
+
+@kernel
+def packed_forms(used: Array, dishes: Dishes) -> Array:
+    """Lower triangles of the inverses, what is off the diagonal twice: forms are linear in :func:`products`."""
+    width = dishes.inverse.shape[1]
+    out = np.empty((len(used), width * (width + 1) // 2))
+    for position in range(len(used)):
+        inverse = dishes.inverse[used[position]]
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                out[position, line] = inverse[a, b] if a == b else 2.0 * inverse[a, b]
+                line += 1
     return out
 
 
@@ -265,7 +280,7 @@ def student_t(shape: Location, log_weight: float) -> StudentTerm:
 
 
 def new_subclass(prior: Prior, location: Location) -> list[StudentTerm]:
-    """Terms of the density of the first instance of a new subclass; full covariances only."""
+    """Terms of the density of the first instance of a new subclass."""
     d = prior.n_features
     form = np.diag(np.append(np.full(d, 1.0 / prior.psi), 1.0 / prior.beta))
     power = 0.5 * (prior.nu + 1.0)
@@ -359,7 +374,7 @@ def share_among_neighbours(rows: Array, group: Array, prior: Prior, location: Lo
     >>> for d in (2, 80):
     ...     rows = 4.0 * rng.normal(size=(3, 2))[group] @ np.eye(2, d) + rng.normal(size=(600, d))
     ...     prior = make_prior(d, nu=4.0 * d, scale=3.0, beta=FLAT_BETA)
-    ...     share_in_company(homogeneous(rows), group, prior, fit_location(rows, group)) > 0.9
+    ...     share_among_neighbours(homogeneous(rows), group, prior, fit_location(rows, group)) > 0.9
     True
     False
     """

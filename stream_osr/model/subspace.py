@@ -5,7 +5,7 @@ accident of few instances, and a Gaussian takes the next accident for something 
 sum of what is unusual about an instance. Features that say what others say: a copy is left out. And directions in
 which instances hardly differ, or which are too many for the instances there are: of the principal axes of the
 features the first are kept, as many as tell known classes apart from what is new. What that is the known classes
-themselves show: each is left out in turn, and the others must not take it for their own (:func:`told_apart`).
+themselves show: each is left out in turn, and the others must not take it for their own (:func:`recall_left_out`).
 
 Open-set recognition among the known classes: each is left out in turn, and the others must not take it for theirs.
 
@@ -64,7 +64,7 @@ def recall_left_out(rows: Array, group: Array, ranks: Sequence[int]) -> Array:
     >>> group = np.repeat(np.arange(4), 50)
     >>> centres = np.array([[0, 0], [0, 9], [9, 0], [18, 0]])
     >>> rows = centres[group] + np.random.default_rng(0).normal(size=(200, 2))
-    >>> told_apart(rows, group, [1, 2]).round(1)
+    >>> recall_left_out(rows, group, [1, 2]).round(1)
     array([[0.5, 0.5, 1. , 1. ],
            [1. , 1. , 1. , 1. ]])
     """

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import franchise as restaurant
-from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishes, log_constant
-from stream_osr.model.gaussian import invert
+from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishes, settle
 from stream_osr.model.jit import Array
 from stream_osr.model.known import (
     N_RANKS,
@@ -263,7 +262,7 @@ def summarize(
 
 
 def tempered(dishes: Dishes, prior: Prior, effective: float) -> Dishes:
-    """Let each instance count as so many independent ones; full covariances only, others stay as they are.
+    """Let each instance count as so many independent ones.
 
     The posterior of a subclass is then that of ``max(2, effective * n)`` instances with the same mean and scatter.
     """
@@ -273,9 +272,9 @@ def tempered(dishes: Dishes, prior: Prior, effective: float) -> Dishes:
     size = np.minimum(n, np.maximum(2, np.rint(effective * n))).astype(np.int64)
     share = (size / np.maximum(n, 1))[:, None]
     nothing = empty_dishes(1, prior).matrix[0]
-    matrix = nothing + share[:, :, None] * (dishes.matrix - nothing)
-    inverse, constant = np.empty_like(matrix), dishes.constant.copy()
-    log_det = np.array([invert(*each) for each in zip(matrix, inverse, strict=True)])
+    out = copy_slots(dishes, np.arange(len(n)), len(n))
+    out.matrix[:] = nothing + share[:, :, None] * (dishes.matrix - nothing)
+    out.counts[:] = share * dishes.counts
     for k, count in enumerate(size.tolist()):
-        constant[k] = log_constant(count, prior), log_constant(count - 1, prior) if count else -np.inf
-    return Dishes(size, matrix, inverse, log_det, constant, np.zeros_like(dishes.updates), share * dishes.counts)
+        settle(out, k, count, prior)
+    return out

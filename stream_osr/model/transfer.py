@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.binary_features import BinaryFeatures, each_flag
-from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, log_predictive
+from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, log_predictive, settle
 from stream_osr.model.edit import rewrite, with_tables
 from stream_osr.model.franchise import CLOSED, StreamState
 from stream_osr.model.jit import Array, kernel
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.marginal import Statistics, both, dishes_of, of_nobody, of_slots, settle
+from stream_osr.model.marginal import Statistics, both, dishes_of, of_nobody, of_slots
 from stream_osr.model.prior import NO_COLUMN, Prior, homogeneous, same_prior
 from stream_osr.model.whitening import Whitening, numeric
 from stream_osr.model.yeo_johnson import YeoJohnson, bend, slopes, unbend
@@ -124,12 +124,6 @@ class CoordinateMap(NamedTuple):
         matrix, offset = self.bends.about(z)
         return self._replace(matrix=matrix, offset=offset, bends=None)
 
-    @property
-    def apart(self) -> bool:
-        """Each coordinate depends on one alone."""
-        d, e = self.matrix.shape
-        return d == e and np.count_nonzero(self.matrix) == np.count_nonzero(np.diag(self.matrix))
-
 
 def passage(
     old: Whitening, new: Whitening, order: Sequence[int], values: Sequence[CategoryOrigin | None] = ()
@@ -156,10 +150,10 @@ def passage(
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_space, whiten
+    >>> from stream_osr.model.whitening import fit_whitening, whiten
     >>> rng = np.random.default_rng(0)
     >>> X, group = rng.normal(size=(100, 2)), np.arange(100) % 2
-    >>> old, new = fit_space(X, group), fit_space(3.0 * X[:, ::-1] + 1.0, group)
+    >>> old, new = fit_whitening(X, group), fit_whitening(3.0 * X[:, ::-1] + 1.0, group)
     >>> way = passage(old, new, [1, 0])
     >>> bool(np.allclose(whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, ::-1])))
     True
@@ -242,16 +236,13 @@ def origins(
 def restate(statistics: Statistics, way: CoordinateMap, prior: Prior, other: Prior) -> Statistics:
     """State subclasses in other coordinates, under another base measure.
 
-    Where the way is not affine it is that about the mean of each. With diagonal covariances the sums of squares are
-    there and those of products are not: each new coordinate must depend on one old one alone
-    (:attr:`CoordinateMap.apart`).
+    Where the way is not affine it is that about the mean of each.
     """
-    if way.bends is not None:
+    if way.bends is not None and len(statistics.size):
         sums = statistics.matrix - of_nobody(prior)
         middles = sums[:, -1, :-1] / np.maximum(statistics.size, 1)[:, None]
         parts = (restate(of_slots(statistics, [k]), way.about(z), prior, other) for k, z in enumerate(middles))
-        nobody = Statistics(np.zeros(0, np.int64), of_nobody(other)[None][:0], np.zeros((0, len(other.pseudo))))
-        return functools.reduce(both, parts, nobody)
+        return functools.reduce(both, parts)
     matrix, offset, n = way.matrix, way.offset, statistics.size[:, None]
     stays = np.array_equal(matrix, np.eye(len(matrix))) and not offset.any()
     if same_prior(prior, other) and stays and np.array_equal(way.places, np.arange(len(way.places))):

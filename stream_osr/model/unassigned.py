@@ -62,9 +62,9 @@ def fit_noise_range(X: Array, whitening: Whitening) -> Background:
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_space
+    >>> from stream_osr.model.whitening import fit_whitening
     >>> X = np.random.default_rng(0).uniform([0, 0], [6, 60], size=(500, 2))
-    >>> background = fit_background(X, fit_space(X, np.arange(500) % 2))
+    >>> background = fit_noise_range(X, fit_whitening(X, np.arange(500) % 2))
     >>> bool(np.allclose(background.covariance, np.eye(2), atol=0.2))
     True
     """
@@ -81,16 +81,12 @@ class NoiseModel(NamedTuple):
 
     Attributes
     ----------
-    mean, covariance
-        Of a :class:`Background`.
     form
         Quadratic form of homogeneous rows: squared Mahalanobis distances, shape (d + 1, d + 1).
     log_det
         Log-determinant of the covariance.
     """
 
-    mean: Array
-    covariance: Array
     form: Array
     log_det: float
 
@@ -100,7 +96,7 @@ def noise_model_of(noise_range: Background) -> NoiseModel:
     mean, covariance = noise_range
     shifted = np.hstack([np.eye(len(mean)), -mean[:, None]])
     form = shifted.T @ np.linalg.solve(covariance, shifted)
-    return NoiseModel(mean, covariance, form, float(np.linalg.slogdet(covariance)[1]))
+    return NoiseModel(form, float(np.linalg.slogdet(covariance)[1]))
 
 
 @kernel
@@ -358,7 +354,7 @@ def _of_nothing(block: Array, scene: _Scene, narrowest: float) -> float:
     for i in range(len(block)):
         square += quadratic(noise.form, block[i, skip:])
         of_values += categories.log_predictive(nobody, block[i], prior)
-    return log_density(square, len(block), len(noise.mean), noise.log_det, narrowest) + of_values
+    return log_density(square, len(block), prior.n_features, noise.log_det, narrowest) + of_values
 
 
 @kernel

@@ -157,6 +157,10 @@ class Whitening(NamedTuple):
     open: Array = NO_COLUMN
 
 
+NO_WHITENING = Whitening(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
+"""Of no numeric feature."""
+
+
 def fit_whitening(
     X: Array,
     group: Array,
@@ -194,7 +198,7 @@ def fit_whitening(
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 3)) * [1, 10, 0] + [0, 0, 5]
-    >>> space = fit_space(X, np.arange(100) % 2)
+    >>> space = fit_whitening(X, np.arange(100) % 2)
     >>> space.constant
     array([False, False,  True])
     >>> z = whiten(space, X)
@@ -430,7 +434,7 @@ def fit_mixed(
     pca_components: int | None = None,
     pca_variance: float | None = None,
 ) -> Whitening:
-    """Fit the map of the numeric features (:func:`fit_space`), beside the categories.
+    """Fit the map of the numeric features (:func:`fit_whitening`), beside the categories.
 
     Parameters
     ----------
@@ -460,16 +464,11 @@ def fit_mixed(
     >>> whiten(space, X)[:, 0]
     array([1., 2., 1., 0.])
     """
-    numeric, columns = np.flatnonzero(places == 0), np.flatnonzero(places > 0)
+    numeric, columns, own, p = np.flatnonzero(places == 0), np.flatnonzero(places > 0), NO_WHITENING, len(places)
     X = bend(yeo_johnson, X)
-    if not len(columns) and not len(binary_features.sizes):
-        own = fit_whitening(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
-        return own._replace(yeo_johnson=yeo_johnson)
-    p = len(places)
     if len(numeric):
-        own = fit_whitening(X[:, numeric], group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
-    else:
-        own = Whitening(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
+        numbers = X if len(numeric) == p else X[:, numeric]  # selected columns lie in another order, and round so
+        own = fit_whitening(numbers, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
     d = own.forward.shape[1]
     fill, center, constant = np.zeros(p), np.zeros(p), np.zeros(p, bool)
     forward, backward = np.zeros((p, d)), np.zeros((d, p))

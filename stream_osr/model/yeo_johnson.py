@@ -79,7 +79,7 @@ def find_yeo_johnson(X: Array, group: Array, numeric: Array) -> YeoJohnson:
     >>> group = np.arange(400) % 2
     >>> X = 3.0 * group[:, None] + rng.normal(size=(400, 2))
     >>> X[:, 1] = np.exp(0.7 * X[:, 1])
-    >>> powers = find_powers(X, group, np.ones(2, bool))
+    >>> powers = find_yeo_johnson(X, group, np.ones(2, bool))
     >>> powers.columns, bool(powers.power[0] < 0.5)
     (array([1]), True)
     """
@@ -187,7 +187,7 @@ def bend(yeo_johnson: YeoJohnson, X: Array) -> Array:
 
     Examples
     --------
-    >>> powers = Powers(np.array([1]), np.array([10.0]), np.array([2.0]), np.array([0.0]))
+    >>> powers = YeoJohnson(np.array([1]), np.array([10.0]), np.array([2.0]), np.array([0.0]))
     >>> X = np.array([[5.0, 10.0], [5.0, 10.2], [5.0, 210.0], [5.0, np.nan]])
     >>> bend(powers, X).round(2)
     array([[ 5.  , 10.  ],

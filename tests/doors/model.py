@@ -69,7 +69,6 @@ from stream_osr.model.dishes import (
     log_prior_predictives,
     mahalanobis_each,
     refill,
-    remove,
 )
 from stream_osr.model.edit import restated
 from stream_osr.model.franchise import (
@@ -92,7 +91,6 @@ from stream_osr.model.known import (
     N_RANKS,
     Densities,
     Known,
-    _values,
     add_background_component,
     densities,
     fit_background_component,
@@ -101,6 +99,7 @@ from stream_osr.model.known import (
     log_densities,
     log_missing,
     log_new,
+    log_values_left_out,
     outline,
 )
 from stream_osr.model.marginal import (
@@ -121,7 +120,6 @@ from stream_osr.model.missing import (
     MissingPattern,
     complete_rows,
     missing_of,
-    nothing_missing,
     open_densities,
     weights_of,
     with_open_directions,
@@ -144,7 +142,7 @@ from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.seating import HOPELESS, redish_tables, visit, weigh_block, weigh_dishes, weigh_remembered
 from stream_osr.model.moves.splitting import make_proposal, split_or_merge
 from stream_osr.model.nearest import means_and_scales, typical_rows
-from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior, statistics_shape, width_of
+from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior, width_of
 from stream_osr.model.responsibilities import (
     QueryDensities,
     View,
@@ -168,7 +166,6 @@ from stream_osr.model.student_t import (
     fit_location,
     log_new_densities,
     log_student_t,
-    log_sums,
     log_t,
     products,
     share_among_neighbours,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, add, clear_all, log_predictives, log_prior_predictives
+from stream_osr.model.dishes import Dishes, add, log_predictives, log_prior_predictives, refill
 from stream_osr.model.franchise import Franchise, Guests
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import mix
@@ -60,6 +60,17 @@ class Record(NamedTuple):
             number.setdefault(decode(int(value), groups, n_tables, n_dishes), len(number))
         of_value = [number[decode(int(value), groups, n_tables, n_dishes)] for value in values]
         return list(number), np.array(of_value)[inverse]
+
+
+@kernel
+def sampler_state(
+    guests: Guests, franchise: Franchise, dishes: Dishes, prior: Prior, log_frozen: np.ndarray, exclusive: bool
+) -> SamplerState:
+    """What the library's moves work on, the same arrays; ``log_frozen`` has shape (n, C)."""
+    log_new, weights = log_prior_predictives(guests.rows, prior), np.empty(franchise.menu.shape[0] + 1)
+    return SamplerState(
+        guests, franchise, dishes, prior, log_frozen, log_new, exclusive, weights, nothing_missing(0, 0)
+    )
 
 
 # Drawing parameters and rows: not the library's business, so written here from the definitions
@@ -131,49 +142,28 @@ def draw_blocks(rng: np.random.Generator, rows: np.ndarray, slot: np.ndarray, so
 
 @kernel
 def training_loop(
-    rng: np.random.Generator,
-    sweeps: int,
-    guests: Guests,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    exclusive: bool,
-    fixed: bool,
-    redishing: bool,
-    redraw: bool,
+    rng: np.random.Generator, sweeps: int, state: SamplerState, fixed: bool, redishing: bool, redraw: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    guests, franchise, prior = state.guests, state.franchise, state.prior
     n, d = guests.rows.shape[0], prior.n_features
-    codes = np.empty(sweeps, np.int64)
-    alpha = np.empty(sweeps)
-    gamma = np.empty(sweeps)
+    codes, alpha, gamma = np.empty(sweeps, np.int64), np.empty(sweeps), np.empty(sweeps)
     rows = np.empty((sweeps if redraw else 0, n, d))
-    log_new = log_prior_predictives(guests.rows, prior)
-    log_frozen = np.empty((n, 0))
-    weights = np.empty(franchise.menu.shape[0] + 1)
-    base = Sources(
-        np.zeros((1, d)),
-        np.eye(d).reshape(1, d, d) * np.sqrt(prior.psi),
-        np.full(1, prior.nu),
-        np.full(1, prior.beta),
-    )
+    lower = np.eye(d).reshape(1, d, d) * np.sqrt(prior.psi)
+    base = Sources(np.zeros((1, d)), lower, np.full(1, prior.nu), np.full(1, prior.beta))
     for s in range(sweeps):
         if redraw:
-            draw_blocks(rng, guests.rows, franchise.table_dish[guests.table], base)
+            dish = franchise.table_dish[guests.table]
+            draw_blocks(rng, guests.rows, dish, base)
             rows[s] = guests.rows[:, :d]
-            log_new = log_prior_predictives(guests.rows, prior)
-            clear_all(dishes, prior)
-            for i in range(n):
-                add(dishes, franchise.table_dish[guests.table[i]], guests.rows[i], prior)
-        sitting = SamplerState(
-            guests, franchise, dishes, prior, log_frozen, log_new, exclusive, weights, nothing_missing(0, 0)
-        )
+            state.log_new[:] = log_prior_predictives(guests.rows, prior)
+            refill(state.dishes, dish, guests.rows, prior)
         if fixed:
             for i in range(n):
-                visit(rng, i, sitting)
+                visit(rng, i, state)
             if redishing:
-                redish_tables(rng, 0, sitting)
+                redish_tables(rng, 0, state)
         else:
-            sweep_groups(rng, sitting)
+            sweep_groups(rng, state)
         codes[s] = encode(guests, franchise)
         alpha[s] = franchise.alpha[0]
         gamma[s] = franchise.gamma[0]
@@ -183,12 +173,8 @@ def training_loop(
 def training_chain(
     rng: np.random.Generator,
     sweeps: int,
-    guests: Guests,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
+    state: SamplerState,
     *,
-    exclusive: bool,
     fixed: bool = False,
     redishing: bool = True,
     redraw: bool = False,
@@ -198,8 +184,8 @@ def training_chain(
     With ``fixed`` what it does to the seats alone: alpha0 and gamma stay, and there is no re-dishing unless
     asked for. With ``redraw`` the rows are drawn afresh given the seats before each sweep (Geweke 2004).
     """
-    record = training_loop(rng, sweeps, guests, franchise, dishes, prior, exclusive, fixed, redishing, redraw)
-    assert not franchise.overflow[0]
+    record = training_loop(rng, sweeps, state, fixed, redishing, redraw)
+    assert not state.franchise.overflow[0]
     return Record(*record, np.empty((0, 0, 0)))
 
 
@@ -258,44 +244,31 @@ def stream_loop(
     steps: int,
     first: int,
     proposals: int,
-    guests: Guests,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
+    state: SamplerState,
     frozen: Frozen,
     settled: Settled,
     emerging: Sources,
     redraw: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    n, d = guests.rows.shape[0], prior.n_features
-    n_frozen = frozen.log_weight.shape[0]
-    codes = np.empty(steps, np.int64)
-    alpha = np.empty(steps)
-    gamma = np.empty(steps)
+    guests, franchise, dishes, prior = state.guests, state.franchise, state.dishes, state.prior
+    (n, n_frozen), d = state.log_frozen.shape, prior.n_features
+    codes, alpha, gamma = np.empty(steps, np.int64), np.empty(steps), np.empty(steps)
     rows = np.empty((steps if redraw else 0, n, d))
     probabilities = np.empty((steps, n, n_frozen + 1))
-    log_new = log_prior_predictives(guests.rows, prior)
-    log_frozen, _ = mix(log_predictives(guests.rows, frozen.dishes, prior), frozen.log_weight)
-    weights = np.empty(franchise.menu.shape[0] + 1)
     for s in range(steps):
         if redraw:
             draw_known(rng, guests, franchise, frozen)
             slot = franchise.table_dish[guests.table] - n_frozen
             draw_blocks(rng, guests.rows, slot, emerging)
             rows[s] = guests.rows[:, :d]
-            log_new = log_prior_predictives(guests.rows, prior)
+            state.log_new[:] = log_prior_predictives(guests.rows, prior)
             log_frozen, _ = mix(log_predictives(guests.rows, frozen.dishes, prior), frozen.log_weight)
-            clear_all(dishes, prior)
-            for i in range(settled.slot.shape[0]):
-                add(dishes, settled.slot[i], settled.rows[i], prior)
+            state.log_frozen[:] = log_frozen
+            refill(dishes, settled.slot, settled.rows, prior)
             for i in range(n):
-                dish = franchise.table_dish[guests.table[i]]
-                if dish >= n_frozen:
-                    add(dishes, dish - n_frozen, guests.rows[i], prior)
-        sitting = SamplerState(
-            guests, franchise, dishes, prior, log_frozen, log_new, False, weights, nothing_missing(0, 0)
-        )
-        probabilities[s] = sweep_batch(rng, first, 1, proposals, False, sitting)
+                if slot[i] >= 0:
+                    add(dishes, slot[i], guests.rows[i], prior)
+        probabilities[s] = sweep_batch(rng, first, 1, proposals, False, state)
         codes[s] = encode(guests, franchise)
         alpha[s] = franchise.alpha[0]
         gamma[s] = franchise.gamma[0]
@@ -307,10 +280,7 @@ def stream_chain(
     steps: int,
     first: int,
     proposals: int,
-    guests: Guests,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
+    state: SamplerState,
     frozen: Frozen,
     settled: Settled,
     emerging: Sources,
@@ -323,10 +293,8 @@ def stream_chain(
     ``emerging`` are the laws of the emerging subclasses given their settled rows, and, last, H. With ``redraw``
     the rows are drawn afresh before each step.
     """
-    record = stream_loop(
-        rng, steps, first, proposals, guests, franchise, dishes, prior, frozen, settled, emerging, redraw
-    )
-    assert not franchise.overflow[0]
+    record = stream_loop(rng, steps, first, proposals, state, frozen, settled, emerging, redraw)
+    assert not state.franchise.overflow[0]
     return Record(*record)
 
 

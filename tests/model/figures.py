@@ -22,8 +22,8 @@ def posterior() -> None:
     out("exact posterior: seatings, largest |z| of a frequency, total variation, z of alpha0 (and of gamma)\n")
     for case in TRAINING:
         groups, d, kind, ownership = case.values
-        exact, prior, state = training_problem(groups, d, kind, ownership, ALPHA, GAMMA)
-        record = chains.training_chain(np.random.default_rng(1), 80_000, *state, prior, exclusive=ownership)
+        exact, state = training_problem(groups, d, kind, ownership, ALPHA, GAMMA)
+        record = chains.training_chain(np.random.default_rng(1), 80_000, state)
         numbers = chains.numbered(record, exact.seatings, groups)
         scores, distance = chains.indicator_scores(numbers, exact.probabilities)
         alpha, gamma = chains.z_score(record.alpha, exact.mean_alpha), chains.z_score(record.gamma, exact.mean_gamma)
@@ -33,7 +33,7 @@ def posterior() -> None:
         rows, first, proposals = np.array(case.values[0]), case.values[1], case.values[2]
         n, d = rows.shape
         problem = stream_problem(rows, crf.Seating((0,) * n, ()), nu=d + 2.0)
-        law = stream.target(problem.oracle, rows, problem.log_known())
+        law = stream.target(problem.oracle, rows, problem.state.log_frozen)
         record = problem.run(np.random.default_rng(4), 100_000, first, proposals)
         numbers = chains.numbered(record, law.seatings, [0] * n, 2, 3)
         scores, distance = chains.indicator_scores(numbers, law.probabilities)

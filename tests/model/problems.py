@@ -14,6 +14,7 @@ from tests.doors.model import (
     Dishes,
     Franchise,
     Guests,
+    Known,
     Prior,
     SamplerState,
     add,
@@ -21,9 +22,7 @@ from tests.doors.model import (
     empty_franchise,
     homogeneous,
     join,
-    log_prior_predictives,
     make_prior,
-    nothing_missing,
     width_of,
 )
 from tests.model import chains
@@ -68,6 +67,17 @@ def random_rows(rng: np.random.Generator, n: int, prior: Prior, scale: float = 1
     return np.column_stack([*there, rng.normal(scale=scale, size=(n, prior.n_features))])
 
 
+def known_of(
+    prior: Prior, blocks: Sequence[np.ndarray], owner: Sequence[int], tables: Sequence[float], **others
+) -> Known:
+    """Known classes whose subclasses hold the blocks; ``owner`` and ``tables`` are those of each."""
+    each, n_classes = np.arange(len(blocks)), max(owner) + 1
+    seated, served = np.zeros((2, n_classes, len(blocks)))
+    seated[owner, each], served[owner, each] = [len(block) for block in blocks], tables
+    usual = {"alpha": 2.0, "gamma": 30.0, "epsilon": 0.01, "ranks": np.zeros((n_classes, 101))}
+    return Known(prior, fill(prior, list(blocks)), each, seated, served, seated.sum(axis=1), **{**usual, **others})
+
+
 class Problem(NamedTuple):
     """A franchise in the middle of a run.
 
@@ -95,9 +105,8 @@ class Problem(NamedTuple):
 
     def sitting(self, *, exclusive: bool = False) -> SamplerState:
         """What the library's moves work on, the same arrays."""
-        log_new, weights = log_prior_predictives(self.guests.rows, self.prior), np.empty(len(self.franchise.menu) + 1)
         state = self.guests, self.franchise, self.dishes, self.prior
-        return SamplerState(*state, self.log_frozen, log_new, exclusive, weights, nothing_missing(0, 0))
+        return chains.sampler_state(*state, self.log_frozen, exclusive)
 
     def dish_of_guest(self, i: int) -> int:
         table = self.guests.table[i]
@@ -240,7 +249,7 @@ def seat(
     alpha: float,
     gamma: float,
     exclusive: bool,
-) -> tuple[Guests, Franchise, Dishes]:
+) -> SamplerState:
     """Training groups whose guests sit as told; tables and dishes keep the seating's numbers."""
     n = len(groups)
     franchise = empty_franchise(max(groups) + 1, n + 2, n + 2, alpha, gamma)
@@ -251,7 +260,7 @@ def seat(
         franchise.owner[dish] = groups[i] if exclusive else ANYONE
         join(franchise, table, groups[i], dish, 1.0)
         add(dishes, dish, guests.rows[i], prior)
-    return guests, franchise, dishes
+    return chains.sampler_state(guests, franchise, dishes, prior, np.empty((n, 0)), exclusive)
 
 
 class StreamProblem(NamedTuple):
@@ -262,51 +271,16 @@ class StreamProblem(NamedTuple):
 
     oracle: stream.StreamState
     known_blocks: list[np.ndarray]
-    prior: Prior
-    guests: Guests
-    franchise: Franchise
-    dishes: Dishes
+    state: SamplerState
     frozen: chains.Frozen
     settled: chains.Settled
     emerging: chains.Sources
 
     def run(
-        self,
-        rng: np.random.Generator,
-        steps: int,
-        first: int = 0,
-        proposals: int = 0,
-        *,
-        redraw: bool = False,
+        self, rng: np.random.Generator, steps: int, first: int = 0, proposals: int = 0, *, redraw: bool = False
     ) -> chains.Record:
-        return chains.stream_chain(
-            rng,
-            steps,
-            first,
-            proposals,
-            self.guests,
-            self.franchise,
-            self.dishes,
-            self.prior,
-            self.frozen,
-            self.settled,
-            self.emerging,
-            redraw=redraw,
-        )
-
-    def sitting(self) -> SamplerState:
-        """What the library's moves work on, the same arrays."""
-        log_new, weights = log_prior_predictives(self.guests.rows, self.prior), np.empty(len(self.franchise.menu) + 1)
-        state = self.guests, self.franchise, self.dishes, self.prior
-        return SamplerState(*state, self.log_known(), log_new, False, weights, nothing_missing(0, 0))
-
-    def log_known(self) -> np.ndarray:
-        """Log density of every guest under every known class, by the oracle, shape (n, C)."""
-        base = self.oracle.base
-        each = np.array(
-            [[base.log_predictive(row, block) for block in self.known_blocks] for row in self.guests.rows[:, :-1]]
-        )
-        return np.asarray(np.logaddexp.reduce(each[:, None, :] + self.frozen.log_weight, axis=2))
+        past = self.frozen, self.settled, self.emerging
+        return chains.stream_chain(rng, steps, first, proposals, self.state, *past, redraw=redraw)
 
 
 def sources(base: niw.Full, blocks: list[np.ndarray]) -> chains.Sources:
@@ -360,13 +334,12 @@ def stream_problem(
         join(franchise, table, 0, dish, 1.0)
         if dish >= 2:
             add(dishes, dish - 2, guests.rows[i], prior)
+    each = np.array([[base.log_predictive(row, block) for block in known_blocks] for row in rows])
+    log_known = np.logaddexp.reduce(each[:, None, :] + log_weight, axis=2)
     return StreamProblem(
         oracle,
         known_blocks,
-        prior,
-        guests,
-        franchise,
-        dishes,
+        chains.sampler_state(guests, franchise, dishes, prior, log_known, False),
         chains.Frozen(fill(prior, known_blocks), sources(base, known_blocks), log_weight),
         chains.Settled(homogeneous(settled_rows), np.zeros(len(settled_rows), np.int64)),
         sources(base, [settled_rows, np.empty((0, d))]),

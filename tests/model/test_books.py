@@ -222,15 +222,8 @@ class Pair:
             return False
         weights, has = self.rng.uniform(0.0, 0.5, len(seqs)), [next(self.strangers), next(self.strangers)]
         self.ledger.gather(seqs, homes, weights.tolist(), has)
-        self.state = edit.gather(
-            self.state,
-            fill(self.prior, [self.rows[has]]),
-            self.rows[seqs],
-            np.array(seqs),
-            np.array(homes),
-            weights,
-            self.prior,
-        )
+        own, rows = fill(self.prior, [self.rows[has]]), self.rows[seqs]
+        self.state = edit.gather(self.state, own, rows, np.array(seqs), np.array(homes), weights, self.prior)
         return True
 
     def adopt(self) -> bool:
@@ -286,6 +279,16 @@ def test_every_verb_is_tried(verb: str) -> None:
             done += getattr(pair, verb)()
             pair.check()
     assert done >= 3
+
+
+def test_subclass_goes_with_its_last_instance() -> None:
+    pair = Pair(3)
+    key = next(iter(pair.ledger.members))
+    for seq in list(pair.ledger.members[key]):
+        pair.ledger.withdraw(seq, key, 0.2)
+        pair.state = edit.withdraw(pair.state, pair.rows[seq], seq, key, 0.2, pair.prior)
+        pair.check()
+    assert key not in pair.state.ids
 
 
 def test_known_classes_are_seated_in_their_shares() -> None:

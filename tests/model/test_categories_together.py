@@ -20,8 +20,6 @@ from tests.doors.model import (
     _best_partition,
     _of_nothing,
     _Scene,
-    _values,
-    add_statistics,
     categories,
     complete_rows,
     densities,
@@ -32,8 +30,8 @@ from tests.doors.model import (
     log_densities,
     log_marginals,
     log_predictive,
-    log_ratios_together,
     log_seats_of,
+    log_values_left_out,
     make_prior,
     missing_of,
     noise_model_of,
@@ -61,23 +59,6 @@ def two(seed: int = 0) -> tuple:
     return prior, oracle, blocks, fill(prior, blocks)
 
 
-def test_together_and_apart():
-    prior, oracle, blocks, dishes = two()
-    one, other = (statistics_of(dishes, np.array([k])) for k in range(2))
-    found = log_ratios_together(one, other, prior)[0]
-    expected = oracle.log_marginal(np.vstack(blocks)) - sum(map(oracle.log_marginal, blocks))
-    assert found == pytest.approx(expected, abs=1e-9)
-
-
-def test_poured_together_and_out_again():
-    prior, _, blocks, dishes = two()
-    poured = statistics_of(dishes, np.array([1]))
-    add_statistics(dishes, 0, poured, prior)
-    np.testing.assert_array_equal(dishes.counts[0], categories.counts_of(np.vstack(blocks), prior))
-    add_statistics(dishes, 0, poured, prior, sign=-1)
-    np.testing.assert_array_equal(dishes.counts[0], categories.counts_of(blocks[0], prior))
-
-
 def test_odds_of_two_parts_against_one():
     """Rows that differ in their values alone."""
     prior, oracle = make_base(1, "categories")
@@ -94,7 +75,7 @@ def test_a_class_as_a_whole_without_one_of_its_instances():
     prior, oracle, blocks, _ = two()
     values = oracle.values(blocks[0])
     expected = [oracle.categories.log_predictive(x, [*values[:i], *values[i + 1 :]]) for i, x in enumerate(values)]
-    np.testing.assert_allclose(_values(blocks[0], prior).left_out, expected, atol=1e-9)
+    np.testing.assert_allclose(log_values_left_out(blocks[0], prior), expected, atol=1e-9)
 
 
 def test_noise_has_the_values_of_the_base_measure_each_by_itself():

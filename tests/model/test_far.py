@@ -19,7 +19,7 @@ from tests.doors.model import (
     view,
 )
 from tests.doors.model import step_module as library
-from tests.model.problems import fill, make_base
+from tests.model.problems import known_of, make_base
 
 SIZE, NATS = 4000, 1e4
 
@@ -28,18 +28,8 @@ def make_known(nu: float, beta: float) -> Known:
     """Two known classes with so many instances, at -4 and 4 on the first of two axes, that their tails are thin."""
     rng = np.random.default_rng(0)
     prior, _ = make_base(2, nu=nu, psi=nu, beta=beta)
-    return Known(
-        prior=prior,
-        dishes=fill(prior, [rng.normal([c, 0.0], size=(SIZE, 2)) for c in (-4.0, 4.0)]),
-        ids=np.arange(2),
-        seated=np.diag([float(SIZE)] * 2),
-        tables=np.diag([30.0, 20.0]),
-        size=np.full(2, float(SIZE)),
-        alpha=2.0,
-        gamma=30.0,
-        epsilon=0.01,
-        ranks=np.zeros((2, 101)),
-    )
+    blocks = [rng.normal([c, 0.0], size=(SIZE, 2)) for c in (-4.0, 4.0)]
+    return known_of(prior, blocks, [0, 1], [30.0, 20.0])
 
 
 def check_probabilities(probabilities: np.ndarray) -> None:

@@ -3,49 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.model import ANYONE, CLOSED, menu_weights
+from tests.doors.model import CLOSED
 from tests.doors.model import franchise as books
 from tests.model.problems import check_books, fill, random_problem
 
 
 def open_books(n_groups=2, n_dishes=3, n_tables=4):
     return books.empty_franchise(n_groups, n_dishes, n_tables, alpha=2.0, gamma=3.0)
-
-
-def test_new_books_are_empty():
-    f = open_books()
-    assert not f.menu.any()
-    assert not f.held.any()
-    assert (f.owner == ANYONE).all()
-    assert (f.table_dish == CLOSED).all()
-    assert f.seated.shape == (2, 3)
-    assert not f.seated.any()
-    assert f.alpha.tolist() == [2.0, 2.0]
-    assert f.gamma.tolist() == [3.0]
-    assert f.total[0] == 0
-    assert not f.overflow[0]
-
-
-def test_joining_opens_a_table_and_leaving_clears_it():
-    f = open_books()
-    books.join(f, 2, 1, 0, 1.0)
-    books.join(f, 2, 1, 0, 0.5)
-    assert (f.table_dish[2], f.table_group[2], f.table_live[2], f.table_mass[2]) == (0, 1, 2, 1.5)
-    assert (f.menu[0], f.total[0]) == (1.0, 1.0)
-    np.testing.assert_array_equal(f.seated, [[0, 0, 0], [1.5, 0, 0]])
-    books.join(f, 0, 0, 0, 1.0)
-    assert (f.menu[0], f.total[0]) == (2.0, 2.0)
-    assert books.leave(f, 2, 0.5) == 0
-    assert f.table_dish[2] == 0
-    assert books.leave(f, 2, 1.0) == 0
-    assert f.table_dish[2] == CLOSED
-    assert f.table_mass[2] == 0
-    assert (f.menu[0], f.total[0]) == (1.0, 1.0)
-    np.testing.assert_array_equal(f.seated, [[1, 0, 0], [0, 0, 0]])
 
 
 def test_reopened_slot_remembers_nothing():
@@ -75,25 +42,6 @@ def test_crumbs_of_faded_weights_are_swept_up():
         books.leave(f, 0, weight)
     assert f.seated[0, 1] == 0
     assert f.table_mass[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("held", "menu", "expected"), [(False, 0, 0), (False, 2, 2), (True, 0, 1), (True, 0.4, 1), (True, 2, 2)]
-)
-def test_held_dish_counts_at_least_one_table(held, menu, expected):
-    f = open_books()
-    f.held[1], f.menu[1] = held, menu
-    assert books.menu_weight(f, 1) == expected
-    np.testing.assert_array_equal(menu_weights(f), [0, expected, 0])
-
-
-def test_total_follows_the_menu_of_held_dishes():
-    f = open_books()
-    f.held[0] = True
-    f.total[0] = 1.0
-    for tables, total in ((1.0, 1.0), (1.0, 2.0), (-1.0, 1.0), (-1.0, 1.0)):
-        books.serve(f, 0, tables)
-        assert f.total[0] == total == menu_weights(f).sum()
 
 
 def test_free_slots_are_found_and_their_lack_is_reported():

@@ -11,7 +11,6 @@ from tests.doors.model import (
     empty_dishes,
     fit_whitening,
     homogeneous,
-    log_predictive,
     make_prior,
     missing,
     refill,
@@ -72,16 +71,6 @@ def test_density_of_a_broad_term_is_marginal_too() -> None:
     kept = [1, 3]
     expected = stats.multivariate_t(shape.mean[kept], scale[np.ix_(kept, kept)], 6.0).logpdf(x[kept]) - 0.7
     assert missing.log_open_density(term.form, term.head, term.power, x, basis, 2, ROOM) == pytest.approx(expected)
-
-
-def test_nothing_open_changes_nothing() -> None:
-    prior = make_prior(D, nu=7.0, scale=0.4, beta=0.5)
-    dishes = empty_dishes(1, prior)
-    rows = homogeneous(np.random.default_rng(0).normal(size=(6, D)))
-    refill(dishes, np.zeros(6, np.int64), rows, prior)
-    _, head, power, _ = terms_of(dishes, prior)
-    found = missing.log_open_density(dishes.inverse[0], head[0], power[0], rows[0], np.zeros((D, D)), 0, ROOM)
-    assert found == pytest.approx(log_predictive(dishes, 0, rows[0], prior), abs=1e-12)
 
 
 def test_completed_rows_are_draws_of_the_conditional() -> None:

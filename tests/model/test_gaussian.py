@@ -1,66 +1,51 @@
-"""The Gaussian of one subclass against textbook formulas: one subclass at a time."""
+"""One subclass against textbook formulas: its Gaussian, alone and with categories beside it."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
-from scipy.special import multigammaln
 
 from tests.doors.model import dishes as library
-from tests.doors.model import gaussian, homogeneous, make_prior, means_and_scales
-from tests.model.problems import fill, make_base
+from tests.doors.model import gaussian, homogeneous, log_new_densities, means_and_scales
+from tests.model.problems import fill, make_base, random_rows
 
 TOLERANCE = {"rel": 1e-9, "abs": 1e-9}
 
 dimensions = pytest.mark.parametrize("d", [1, 2, 5])
-sizes = pytest.mark.parametrize("n", [0, 1, 2, 9, 60])
+laws = pytest.mark.parametrize(
+    ("d", "kind"), [*((d, "numbers") for d in (1, 2, 5)), (2, "categories"), (0, "categories")]
+)
 
 
-def blocks(seed, n, d):
-    """A block of n rows off centre with correlated features, and a few rows near and far."""
+def blocks(seed, n, d, prior=None):
+    """A block of n rows off centre with correlated features, and a few rows near and far; any categories."""
     rng = np.random.default_rng([seed, n, d])
     mixing = rng.normal(size=(d, d))
     rows = rng.normal(size=(n, d)) @ mixing + rng.normal(scale=2.0, size=d)
     others = np.concatenate([rng.normal(size=(6, d)) @ mixing, rng.normal(scale=30.0, size=(3, d))])
-    return rows, others
+    if prior is None:
+        return rows, others
+    columns = len(prior.first)
+    return [np.hstack([random_rows(rng, len(own), prior)[:, :columns], own]) for own in (rows, others)]
 
 
-@dimensions
-@sizes
-def test_log_predictive_is_the_textbook_one(d, n):
-    prior, base = make_base(d)
-    rows, others = blocks(0, n, d)
+@laws
+@pytest.mark.parametrize("n", [0, 1, 2, 9, 60])
+def test_log_predictive_is_the_textbook_one(d, kind, n):
+    prior, base = make_base(d, kind)
+    rows, others = blocks(0, n, d, prior)
     dishes = fill(prior, [rows])
-    for x in others:
-        found = library.log_predictive(dishes, 0, np.append(x, 1.0), prior)
-        assert found == pytest.approx(base.log_predictive(x, rows), **TOLERANCE)
+    for x, row in zip(others, homogeneous(others), strict=True):
+        assert library.log_predictive(dishes, 0, row, prior) == pytest.approx(
+            base.log_predictive(x, rows), **TOLERANCE
+        )
 
 
-@dimensions
-def test_full_predictive_is_a_multivariate_t(d):
-    # Murphy (2007), section 9; Psi0 = nu * scale * I and mu0 = 0 in whitened coordinates
-    nu, scale, beta = d + 2.5, 0.3, 0.7
-    prior = make_prior(d, nu, scale, beta)
-    assert prior.psi == pytest.approx(nu * scale)
-    rows, others = blocks(1, 12, d)
-    n = len(rows)
-    mean = rows.sum(axis=0) / (beta + n)
-    off = rows - rows.mean(axis=0)
-    scatter = nu * scale * np.eye(d) + off.T @ off
-    scatter += beta * n / (beta + n) * np.outer(rows.mean(axis=0), rows.mean(axis=0))
-    df = nu + n - d + 1
-    law = stats.multivariate_t(mean, scatter * (beta + n + 1) / ((beta + n) * df), df)
-    dishes = fill(prior, [rows])
-    found = library.log_predictives(homogeneous(others), dishes, prior)[:, 0]
-    np.testing.assert_allclose(found, law.logpdf(others).reshape(-1), rtol=1e-9)
-
-
-@dimensions
+@laws
 @pytest.mark.parametrize("n", [1, 2, 9, 60])
-def test_left_out_of_its_own_subclass(d, n):
-    prior, base = make_base(d)
-    rows, _ = blocks(2, n, d)
+def test_left_out_of_its_own_subclass(d, kind, n):
+    prior, base = make_base(d, kind)
+    rows, _ = blocks(2, n, d, prior)
     dishes = fill(prior, [rows])
     for i in range(min(n, 10)):
         found = library.log_predictive_without(dishes, 0, np.append(rows[i], 1.0), prior)
@@ -101,22 +86,6 @@ def test_downdate_that_would_lose_digits_is_an_inversion_of_the_sum(distance, re
 
 
 @dimensions
-def test_adding_and_removing_is_the_block_of_the_rest(d):
-    prior, base = make_base(d)
-    rows, others = blocks(4, 30, d)
-    dishes = fill(prior, [rows])
-    rng = np.random.default_rng(4)
-    left = list(range(30))
-    for i in rng.permutation(30)[:25]:
-        library.remove(dishes, 0, np.append(rows[i], 1.0), prior)
-        left.remove(i)
-        assert dishes.size[0] == len(left)
-        for x in others[:3]:
-            found = library.log_predictive(dishes, 0, np.append(x, 1.0), prior)
-            assert found == pytest.approx(base.log_predictive(x, rows[left]), **TOLERANCE)
-
-
-@dimensions
 def test_full_statistics_are_the_matrix_of_homogeneous_coordinates(d):
     prior, base = make_base(d)
     rows, _ = blocks(5, 20, d)
@@ -151,26 +120,28 @@ def test_inversion_of_what_rounding_made_indefinite_is_finite():
     assert np.isfinite(inverse).all()
 
 
-@dimensions
+@laws
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 12])
-def test_block_predictive_of_strangers(d, size):
+def test_block_predictive_of_strangers(d, kind, size):
     # size below and above d + 1: by the determinant lemma, and afresh
-    prior, base = make_base(d)
-    rows, _ = blocks(6, 9, d)
-    block = blocks(7, size, d)[0]
+    prior, base = make_base(d, kind)
+    rows, _ = blocks(6, 9, d, prior)
+    block = blocks(7, size, d, prior)[0]
     for held in (rows, rows[:0]):
         dishes = fill(prior, [held])
+        before = dishes.counts.copy()
         found = library.log_block_predictive(dishes, 0, homogeneous(block), False, prior)
         expected = base.log_marginal(np.concatenate([held, block])) - base.log_marginal(held)
         assert found == pytest.approx(expected, **TOLERANCE)
+        np.testing.assert_array_equal(dishes.counts, before)
 
 
-@dimensions
+@laws
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 12])
 @pytest.mark.parametrize("rest", [0, 1, 8])
-def test_block_predictive_of_members(d, size, rest):
-    prior, base = make_base(d)
-    rows, _ = blocks(8, size + rest, d)
+def test_block_predictive_of_members(d, kind, size, rest):
+    prior, base = make_base(d, kind)
+    rows, _ = blocks(8, size + rest, d, prior)
     dishes = fill(prior, [rows])
     before = [v.copy() for v in dishes]
     found = library.log_block_predictive(dishes, 0, homogeneous(rows[:size]), True, prior)
@@ -180,58 +151,14 @@ def test_block_predictive_of_members(d, size, rest):
         np.testing.assert_array_equal(value, old)
 
 
-@pytest.mark.parametrize("member", [True, False])
-def test_block_predictive_is_a_chain_of_predictives(member):
-    prior, _ = make_base(3)
-    rows, _ = blocks(9, 14, 3)
-    block = homogeneous(rows[:5])
-    dishes = fill(prior, [rows if member else rows[5:]])
-    found = library.log_block_predictive(dishes, 0, block, member, prior)
-    total = 0.0
-    if member:
-        for x in block:
-            total += library.log_predictive_without(dishes, 0, x, prior)
-            library.remove(dishes, 0, x, prior)
-    else:
-        for x in block:
-            total += library.log_predictive(dishes, 0, x, prior)
-            library.add(dishes, 0, x, prior)
-    assert found == pytest.approx(total, **TOLERANCE)
-
-
-@dimensions
-def test_full_marginal_likelihood(d):
-    # the textbook's closed form; the library leaves out what does not depend on the seating
-    prior, base = make_base(d)
-    rows, _ = blocks(10, 7, d)
-    dishes, empty = fill(prior, [rows]), fill(prior, [rows[:0]])
-    found = gaussian.log_marginal_ratio(empty.log_det[0], 0, dishes.log_det[0], 7, prior)
-    assert found == pytest.approx(base.log_marginal(rows), **TOLERANCE)
-    assert found == pytest.approx(base.log_marginal_chained(rows), **TOLERANCE)
-    assert gaussian.log_marginal_ratio(dishes.log_det[0], 7, empty.log_det[0], 0, prior) == pytest.approx(-found)
-    scatter = base.posterior(rows).scale_matrix
-    expected = (
-        -7 * d / 2 * np.log(np.pi)
-        + multigammaln((prior.nu + 7) / 2, d)
-        - multigammaln(prior.nu / 2, d)
-        + prior.nu * d / 2 * np.log(prior.psi)
-        - (prior.nu + 7) / 2 * np.linalg.slogdet(scatter)[1]
-        + d / 2 * np.log(prior.beta / (prior.beta + 7))
-    )
-    assert found == pytest.approx(expected, **TOLERANCE)
-
-
-@dimensions
-def test_prior_predictive(d):
-    prior, base = make_base(d)
-    _, others = blocks(11, 0, d)
-    found = library.log_prior_predictives(homogeneous(others), prior)
-    expected = [base.log_predictive(x, []) for x in others]
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-    empty = fill(prior, [others[:0]])
-    np.testing.assert_allclose(
-        found, library.log_predictives(homogeneous(others), empty, prior)[:, 0], rtol=1e-12, atol=1e-12
-    )
+@laws
+def test_prior_predictive(d, kind):
+    prior, base = make_base(d, kind)
+    _, others = blocks(11, 0, d, prior)
+    rows, expected = homogeneous(others), [base.log_predictive(x, others[:0]) for x in others]
+    np.testing.assert_allclose(log_new_densities(rows, prior), expected, rtol=1e-9, atol=1e-9)
+    empty = library.log_predictives(rows, fill(prior, [others[:0]]), prior)[:, 0]
+    np.testing.assert_allclose(library.log_prior_predictives(rows, prior), empty, rtol=1e-12, atol=1e-12)
 
 
 @dimensions

@@ -97,19 +97,6 @@ def test_kernels_carry_the_stamp():
     assert twice._cache._cache_file._source_stamp == compiler.source_stamp(Path(__file__))
 
 
-def test_a_kernel_that_is_called_differs_from_one_that_is_inlined_in_nothing_else():
-    def twice(x: float) -> float:
-        return 2.0 * x
-
-    for inlined, called in (
-        (jit.borrowing_kernel, jit.called_kernel),
-        (jit.fused_borrowing_kernel, jit.fused_called_kernel),
-    ):
-        one, other = inlined(twice).targetoptions, called(twice).targetoptions
-        assert one == {**other, "forceinline": True}
-        assert not other["forceinline"]
-
-
 def test_division_follows_ieee_rules():
     @jit.kernel
     def divide(x: float, y: float) -> float:

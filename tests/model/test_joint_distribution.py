@@ -23,17 +23,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.doors.model import (
-    ALPHA,
-    GAMMA,
-    STREAM_ALPHA,
-    SamplerState,
-    log_prior_predictives,
-    nothing_missing,
-    redish_tables,
-    refill,
-    visit,
-)
+from tests.doors.model import ALPHA, GAMMA, STREAM_ALPHA, log_prior_predictives, redish_tables, refill, visit
 from tests.model import chains
 from tests.model.problems import DIRICHLET, make_base, seat, stream_problem
 from tests.oracles import concentration, crf, stream
@@ -44,11 +34,8 @@ LARGEST = 4.5
 
 def variance_of_mean(base: BaseMeasure, rows=()) -> float:
     """Posterior second moment about the posterior mean of a coordinate of a dish's mean, given some rows."""
-    if hasattr(base, "sigma"):
-        return float(base.sigma[0, 0] / base.posterior(rows)[1])
     _, beta, nu, scale = base.posterior(rows)
-    freedom = nu - base.dimension - 1 if np.ndim(scale) == 2 else nu - 2
-    return float(np.diag(np.atleast_2d(scale))[0] / freedom / beta)
+    return float(scale[0, 0] / (nu - base.dimension - 1) / beta)
 
 
 def variance_of_row(base: BaseMeasure, rows=()) -> float:
@@ -77,7 +64,7 @@ def test_training_sweep_leaves_the_joint_distribution_alone(groups, d, ownership
     alpha0, gamma0, seating = law.draw(rng)
     rows = crf.draw_rows(seating, base, rng)
     state = seat(seating, rows, groups, prior, alpha=alpha0, gamma=gamma0, exclusive=ownership)
-    record = chains.training_chain(rng, 80_000, *state, prior, exclusive=ownership, fixed=fixed, redraw=True)
+    record = chains.training_chain(rng, 80_000, state, fixed=fixed, redraw=True)
 
     numbers = chains.numbered(record, exact.seatings, groups)
     x = record.rows
@@ -138,10 +125,7 @@ def test_training_sweep_leaves_the_joint_distribution_alone(groups, d, ownership
             "gamma": (record.gamma, p @ menu),
             "gamma squared": (record.gamma**2, p @ menu_second),
             "gamma times dishes": (record.gamma * dishes[numbers], p @ (menu * dishes)),
-            "alpha0 times x x'": (
-                record.alpha * x[:, 0, 0] * x[:, 1, 0],
-                p @ (first * joined) * shared,
-            ),
+            "alpha0 times x x'": (record.alpha * x[:, 0, 0] * x[:, 1, 0], p @ (first * joined) * shared),
         }
     scores = {name: float(chains.z_score(*test)) for name, test in tests.items()}
     assert max(np.abs(list(scores.values()))) < LARGEST, scores
@@ -160,21 +144,20 @@ def test_training_sweep_leaves_the_joint_distribution_of_categories_alone(groups
     exact, rng = law.prior(), np.random.default_rng(13)
     _, _, seating = law.draw(rng)
     rows = crf.draw_rows(seating, base, rng)
-    guests, franchise, dishes = seat(seating, rows, groups, prior, alpha=alpha, gamma=gamma, exclusive=False)
+    state = seat(seating, rows, groups, prior, alpha=alpha, gamma=gamma, exclusive=False)
+    guests, franchise = state.guests, state.franchise
     sweeps, n = 12_000, len(groups)
     numbers, x = np.empty(sweeps, np.int64), np.empty((sweeps, n, 2))
     known = {each: number for number, each in enumerate(exact.seatings)}
     for sweep in range(sweeps):
-        log_new, weights = log_prior_predictives(guests.rows, prior), np.empty(len(franchise.menu) + 1)
-        state = guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights
-        sitting = SamplerState(*state, nothing_missing(0, 0))
         for i in range(n):
-            visit(rng, i, sitting)
-        redish_tables(rng, 0, sitting)
+            visit(rng, i, state)
+        redish_tables(rng, 0, state)
         seating = crf.canonical(groups, guests.table.tolist(), franchise.table_dish.tolist())
         numbers[sweep] = known[seating]
         guests.rows[:, :-1] = crf.draw_rows(seating, base, rng)
-        refill(dishes, franchise.table_dish[guests.table], guests.rows, prior)
+        refill(state.dishes, franchise.table_dish[guests.table], guests.rows, prior)
+        state.log_new[:] = log_prior_predictives(guests.rows, prior)
         x[sweep] = guests.rows[:, :2] - prior.first - 1.0
     p = exact.probabilities
     joined = chains.of_seatings(exact.seatings, lambda s: s.dishes[s.tables[0]] == s.dishes[s.tables[-1]])
@@ -197,11 +180,7 @@ def test_training_sweep_leaves_the_joint_distribution_of_categories_alone(groups
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("d", "proposals"),
-    [
-        pytest.param(1, 0, id="d=1"),
-        pytest.param(2, 0, id="d=2"),
-        pytest.param(1, 2, id="splits and merges, d=1"),
-    ],
+    [pytest.param(1, 0, id="d=1"), pytest.param(2, 0, id="d=2"), pytest.param(1, 2, id="splits and merges, d=1")],
 )
 def test_stream_step_leaves_the_joint_distribution_alone(d, proposals):
     n = 3
@@ -214,7 +193,7 @@ def test_stream_step_leaves_the_joint_distribution_alone(d, proposals):
     seating = exact.seatings[rng.choice(len(exact.seatings), p=exact.probabilities)]
     problem = stream_problem(np.zeros((n, d)), seating, nu=d + 12.0, psi=6.0, beta=0.3)
     seats = sum(s for _, s in state.tables) + n
-    problem.franchise.alpha[0] = concentration.draw(STREAM_ALPHA, 2 + len(seating.dishes), [seats], rng)
+    problem.state.franchise.alpha[0] = concentration.draw(STREAM_ALPHA, 2 + len(seating.dishes), [seats], rng)
     record = problem.run(rng, 100_000, proposals=proposals, redraw=True)
 
     numbers = chains.numbered(record, exact.seatings, [0] * n, 2, 3)

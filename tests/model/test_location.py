@@ -8,21 +8,21 @@ import pytest
 from scipy import stats
 
 from stream_osr import ModelOptions, OpenSetRecognizer
-from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_predictives
-from stream_osr.model.known import log_new
-from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.student_t import (
+from tests.doors.model import (
     CONJUGATE,
     FLAT_BETA,
     FREEDOM,
     SPREAD,
     Location,
+    dishes_with,
     fit_location,
+    homogeneous,
     log_new_densities,
+    log_predictives,
+    log_prior_predictives,
+    make_prior,
     share_among_neighbours,
 )
-from stream_osr.model.whitening import fit_whitening
-from tests.doors.model import training as library
 from tests.model.problems import make_base
 from tests.model.test_training import labelled
 
@@ -45,15 +45,6 @@ def test_density_is_a_student_t(d):
     placed = stats.multivariate_t.logpdf(rows, loc=mean, shape=lower @ lower.T, df=3.5)
     expected = np.logaddexp(np.log(0.99) + placed, np.log(0.01) + log_prior_predictives(homogeneous(rows), prior))
     np.testing.assert_allclose(log_new_densities(homogeneous(rows), prior, location), expected, rtol=1e-10)
-
-
-def test_without_a_location_the_conjugate_prior_answers():
-    prior, base = make_base(2)
-    rows = np.random.default_rng(0).normal(scale=3.0, size=(10, 2))
-    found = log_new_densities(homogeneous(rows), prior, CONJUGATE)
-    np.testing.assert_array_equal(found, log_prior_predictives(homogeneous(rows), prior))
-    np.testing.assert_array_equal(found, log_new_densities(homogeneous(rows), prior))
-    np.testing.assert_allclose(found, [base.log_predictive(row, []) for row in rows], rtol=1e-9)
 
 
 @pytest.mark.parametrize("sizes", [(30,), (30, 30)], ids=str)
@@ -83,38 +74,12 @@ def test_freedom_and_spread_foresee_each_class_best(sizes):
     np.testing.assert_array_equal(location.factor, np.tril(location.factor))
 
 
-def test_classes_along_a_line_are_expected_along_it():
-    rng = np.random.default_rng(1)
-    group = np.repeat(np.arange(9), 40)
-    rows = np.array([[6.0, 6.0]]) * (group[:, None] - 4) + rng.normal(size=(360, 2))
-    location = fit_location(rows, group)
-    prior = make_base(2, nu=60.0)[0]
-    along, across = log_new_densities(homogeneous(np.array([[40.0, 40.0], [40.0, -40.0]])), prior, location)
-    assert along > across + 3
-
-
-def test_what_lies_far_is_new_by_the_location():
-    rows, group = labelled(seed=6)
-    location = fit_location(rows, group)
-    prior = make_base(2)[0]
-    training = library.train(
-        rows, group, fit_whitening(rows, group), prior, np.random.default_rng(7), sweeps=2, location=location
-    )
-    known, _ = library.summarize(training, 0.01)
-    asked = homogeneous(np.array([[50.0, 0.0], [0.0, 0.0]]))
-    np.testing.assert_array_equal(log_new(known, asked), log_new_densities(asked, prior, location))
-    assert not np.allclose(log_new(known, asked), log_prior_predictives(asked, prior))
-
-
 def test_who_is_in_company_is_told_from_densities() -> None:
     """By hand: of each class every fourth is asked, and the pair's density compared with that of the two apart."""
     rng, group = np.random.default_rng(3), np.repeat(np.arange(4), 200)
     rows = 0.5 * rng.normal(size=(4, 20))[group] + rng.normal(size=(800, 20))
-    x, prior, location = (
-        homogeneous(rows),
-        make_prior(20, nu=80.0, scale=0.7, beta=FLAT_BETA),
-        fit_location(rows, group),
-    )
+    x, prior = homogeneous(rows), make_prior(20, nu=80.0, scale=0.7, beta=FLAT_BETA)
+    location = fit_location(rows, group)
     new, better, asked = log_new_densities(x, prior, location), 0, 0
     for j in range(4):
         of_class = np.flatnonzero(group == j)[::4]

@@ -23,65 +23,46 @@ from tests.doors.model import (
     split_test,
     statistics_of,
 )
-from tests.oracles.niw import BaseMeasure, Full
+from tests.model.problems import KINDS, fill, make_base, random_rows
+from tests.oracles.niw import BaseMeasure
 
-PRIORS = [
-    (make_prior(3, nu=6.5, scale=0.4, beta=0.3), Full(3, 6.5 * 0.4, 6.5, 0.3)),
-]
-EACH_PRIOR = pytest.mark.parametrize(("prior", "measure"), PRIORS, ids=["numbers"])
+PRIOR = make_base(3, nu=6.5, psi=2.6)[0]
 SIZES = (7, 1, 12, 30)
+EACH_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
-def filled(prior: Prior, seed: int = 0) -> tuple[Dishes, list[np.ndarray]]:
-    rng = np.random.default_rng(seed)
-    blocks = [rng.normal(rng.normal(size=3), 0.5, size=(n, 3)) for n in SIZES]
-    dishes = empty_dishes(len(SIZES), prior)
-    refill(dishes, np.repeat(np.arange(len(SIZES)), SIZES), homogeneous(np.concatenate(blocks)), prior)
-    return dishes, blocks
+def filled(kind: str) -> tuple[Prior, BaseMeasure, Dishes, list[np.ndarray]]:
+    prior, measure = make_base(3, kind, nu=6.5, psi=2.6)
+    rng = np.random.default_rng(0)
+    blocks = [random_rows(rng, n, prior, 0.5) for n in SIZES]
+    for block in blocks:
+        block[:, -3:] += rng.normal(size=3)
+    return prior, measure, fill(prior, blocks), blocks
 
 
-@EACH_PRIOR
-def test_ratio_of_together_and_apart_is_that_of_the_textbook(prior: Prior, measure: BaseMeasure):
-    dishes, blocks = filled(prior)
+@EACH_KIND
+def test_ratio_of_together_and_apart_is_that_of_the_textbook(kind: str):
+    prior, measure, dishes, blocks = filled(kind)
+    apart = [measure.log_marginal(block) for block in blocks]
     for k in range(4):
         others = np.array([other for other in range(4) if other != k])
         found = log_ratios_together(statistics_of(dishes, np.array([k])), statistics_of(dishes, others), prior)
-        expected = [
-            measure.log_marginal(np.concatenate([blocks[k], blocks[other]]))
-            - measure.log_marginal(blocks[k])
-            - measure.log_marginal(blocks[other])
-            for other in others
-        ]
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        together = [measure.log_marginal(np.concatenate([blocks[k], blocks[other]])) for other in others]
+        np.testing.assert_allclose(found + apart[k], together - np.take(apart, others), rtol=1e-9, atol=1e-9)
 
 
-@EACH_PRIOR
-def test_differences_of_marginals_are_those_of_the_textbook(prior: Prior, measure: BaseMeasure):
-    rng = np.random.default_rng(3)
-    rows = rng.normal(size=(20, 3))
-    found, expected = [], []
-    for cut in (4, 10, 15):
-        dishes = empty_dishes(2, prior)
-        refill(dishes, (np.arange(20) >= cut).astype(np.int64), homogeneous(rows), prior)
-        found.append(log_marginals(statistics_of(dishes, np.arange(2)), prior).sum())
-        expected.append(measure.log_marginal(rows[:cut]) + measure.log_marginal(rows[cut:]))
-    np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-9)
-    assert log_marginals(statistics_of(empty_dishes(1, prior), np.arange(1)), prior) == 0.0
-
-
-@EACH_PRIOR
-def test_poured_together_and_out_again(prior: Prior, measure: BaseMeasure):
-    dishes, blocks = filled(prior)
-    whole = empty_dishes(1, prior)
-    refill(whole, np.zeros(42, np.int64), homogeneous(np.concatenate([blocks[2], blocks[3]])), prior)
-    poured = Dishes(*(v.copy() for v in dishes))
+@EACH_KIND
+def test_poured_together_and_out_again(kind: str):
+    prior, _, dishes, blocks = filled(kind)
+    whole, poured = fill(prior, [np.concatenate(blocks[2:])]), Dishes(*(v.copy() for v in dishes))
     add_statistics(poured, 2, statistics_of(dishes, np.array([3])), prior)
-    rows = homogeneous(np.random.default_rng(1).normal(size=(9, 3)))
+    rows = homogeneous(random_rows(np.random.default_rng(1), 9, prior))
     assert poured.size[2] == 42
     np.testing.assert_allclose(log_predictives(rows, poured, prior)[:, 2], log_predictives(rows, whole, prior)[:, 0])
     np.testing.assert_allclose(poured.constant[2], whole.constant[0])
     add_statistics(poured, 2, statistics_of(dishes, np.array([3])), prior, sign=-1)
     np.testing.assert_allclose(log_predictives(rows, poured, prior), log_predictives(rows, dishes, prior), rtol=1e-9)
+    np.testing.assert_array_equal(poured.counts, dishes.counts)
     add_statistics(poured, 2, statistics_of(poured, np.array([2])), prior, sign=-1)
     assert poured.size[2] == 0
     add_statistics(poured, 2, statistics_of(dishes, np.array([1])), prior)  # whatever an empty slot holds
@@ -89,49 +70,46 @@ def test_poured_together_and_out_again(prior: Prior, measure: BaseMeasure):
     np.testing.assert_allclose(found[:, 2], found[:, 1])
 
 
-@EACH_PRIOR
-def test_two_clusters_are_parted_and_one_is_not(prior: Prior, measure: BaseMeasure):
+def test_two_clusters_are_parted_and_one_is_not():
     rng = np.random.default_rng(5)
     parted, whole = 0, 0
     for _ in range(20):
         truth = rng.permutation(np.repeat([0, 1], [20, 14]))
         rows = rng.normal(np.array([[0.0, 0.0, 0.0], [20.0, 10.0, 0.0]])[truth])
-        smaller = split_test(homogeneous(rows), 1.0, 8, prior)
+        smaller = split_test(homogeneous(rows), 1.0, 8, PRIOR)
         parted += smaller is not None and np.array_equal(smaller, truth == 1)
-        whole += split_test(homogeneous(rng.normal(size=(34, 3))), 1.0, 8, prior) is None
+        whole += split_test(homogeneous(rng.normal(size=(34, 3))), 1.0, 8, PRIOR) is None
     assert parted >= 19
     assert whole == 20
 
 
-@EACH_PRIOR
-def test_a_part_has_the_least_size_or_there_is_none(prior: Prior, measure: BaseMeasure):
+def test_a_part_has_the_least_size_or_there_is_none():
     rng = np.random.default_rng(6)
     for n in (7, 8, 9):
         rows = rng.normal(np.repeat([[0.0], [30.0]], [20, n], axis=0), size=(20 + n, 3))
-        smaller = split_test(homogeneous(rows), 1.0, 8, prior)
+        smaller = split_test(homogeneous(rows), 1.0, 8, PRIOR)
         assert (smaller is None) == (n < 8)
-    assert split_test(homogeneous(rng.normal(size=(15, 3))), 1.0, 8, prior) is None
-    assert split_test(homogeneous(np.zeros((0, 3))), 1.0, 8, prior) is None
+    assert split_test(homogeneous(rng.normal(size=(15, 3))), 1.0, 8, PRIOR) is None
+    assert split_test(homogeneous(np.zeros((0, 3))), 1.0, 8, PRIOR) is None
 
 
-@EACH_PRIOR
-def test_what_is_parted_would_not_be_joined_again(prior: Prior, measure: BaseMeasure):
+def test_what_is_parted_would_not_be_joined_again():
     rng = np.random.default_rng(7)
     seen = 0
     for gap in np.linspace(0.5, 40, 40):
         rows = homogeneous(rng.normal(np.repeat([[0.0], [gap]], 20, axis=0), size=(40, 3)))
-        smaller = split_test(rows, 1.0, 8, prior)
+        smaller = split_test(rows, 1.0, 8, PRIOR)
         if smaller is not None:
-            dishes = empty_dishes(2, prior)
-            refill(dishes, smaller.astype(np.int64), rows, prior)
+            dishes = empty_dishes(2, PRIOR)
+            refill(dishes, smaller.astype(np.int64), rows, PRIOR)
             one, other = (statistics_of(dishes, np.array([k])) for k in (0, 1))
-            assert log_ratios_together(one, other, prior)[0] < 0
+            assert log_ratios_together(one, other, PRIOR)[0] < 0
             seen += 1
     assert 10 <= seen <= 39
 
 
 def test_statistics_are_copies():
-    dishes, _ = filled(PRIORS[0][0])
+    *_, dishes, _ = filled("numbers")
     taken = statistics_of(dishes, np.array([0]))
     assert isinstance(taken, Statistics)
     taken.matrix[:] = 0.0

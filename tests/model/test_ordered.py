@@ -12,7 +12,6 @@ from scipy.stats import norm
 from tests.doors.model import (
     PREDICTED,
     Came,
-    Known,
     Process,
     Residuals,
     TrackedLocations,
@@ -113,50 +112,6 @@ def test_a_stream_in_parts_is_predicted_like_the_whole(process, residuals):
     np.testing.assert_allclose(tracked.mean, after.mean, atol=1e-12)
 
 
-REJECTED = {
-    "more like a new class": (np.full(N, 50.0), np.ones(N, bool), ANYBODY),
-    "too unusual": (np.full(N, -np.inf), np.ones(N, bool), np.full(CLASSES, 50.0)),
-    "incomplete": (np.full(N, -np.inf), np.zeros(N, bool), ANYBODY),
-}
-
-
-@pytest.mark.parametrize("reason", REJECTED)
-def test_instances_that_are_not_accepted_move_no_state(reason, process, residuals):
-    log_new, complete, least = REJECTED[reason]
-    given = came(residuals)._replace(log_new=log_new, complete=complete)
-    begin = TrackedLocations(np.full((CLASSES, D), 1.5), np.zeros((CLASSES, D)))
-    gain, tracked = predict_in_order(process, residuals, begin, given, least)
-    forgotten = process.step**N
-    np.testing.assert_allclose(tracked.mean, 1.5 * np.tile(forgotten, (CLASSES, 1)), rtol=1e-9)
-    expected = process.slow * (1.0 - forgotten**2)
-    np.testing.assert_allclose(tracked.variance, np.tile(expected, (CLASSES, 1)), rtol=1e-9)
-    assert (gain == 0.0).all() == (reason == "incomplete")
-
-
-def test_one_rejected_instance_between_accepted_ones_leaves_the_prediction_of_the_next(process, residuals):
-    given = came(residuals)._replace(log_new=np.full(N, -np.inf), complete=np.ones(N, bool))
-    rows, log_new = given.rows.copy(), given.log_new.copy()
-    rows[100], log_new[100] = residuals.mean[0] + 9.0, np.inf
-    complete = given.complete.copy()
-    complete[100] = False
-    begin = start(process, CLASSES)
-    gain, tracked = predict_in_order(process, residuals, begin, given._replace(rows=rows, log_new=log_new), ANYBODY)
-    without, missing = predict_in_order(process, residuals, begin, given._replace(complete=complete), ANYBODY)
-    np.testing.assert_array_equal(np.delete(gain, 100), np.delete(without, 100))
-    np.testing.assert_array_equal(tracked.mean, missing.mean)
-
-
-def test_the_nearest_class_alone_follows(process, residuals):
-    n, far = 30, residuals.mean[1]
-    rows = np.tile(far + np.linalg.solve(residuals.whitener[1], [1.0, 1.0]), (n, 1))
-    log_density = np.tile([-9.0, -1.0, -9.0], (n, 1))
-    given = Came(rows, np.zeros((n, CLASSES)), log_density, np.full(n, -np.inf), np.ones(n, bool))
-    gain, tracked = predict_in_order(process, residuals, start(process, CLASSES), given, ANYBODY)
-    assert np.abs(tracked.mean[1]).min() > 0.3
-    np.testing.assert_array_equal(tracked.mean[[0, 2]], 0.0)
-    assert gain[-1] > gain[0] + 0.1, "what has come makes what resembles it likelier"
-
-
 def stationary(slow: float, step: float, noise: float) -> float:
     """Solve the Riccati equation of the filter: variance before an instance when one comes at every step."""
     b = noise * (1.0 - step**2) - slow * (1.0 - step**2)
@@ -183,14 +138,9 @@ def test_the_stationary_process_bounds_how_far_a_state_follows(slow, step, noise
     assert before <= slow
 
 
-def known_classes() -> tuple[Known, np.ndarray]:
-    known, blocks, *_ = make_known(D)
-    return known, np.concatenate([block for block in blocks if len(block)])
-
-
 def test_training_instances_are_predicted_in_the_order_of_arrival(process, residuals):
-    known, rows = known_classes()
-    rows = homogeneous(rows)
+    known, blocks, _ = make_known(D)
+    rows = homogeneous(np.concatenate(blocks))
     log_density = log_densities(known, densities(known), rows)[0]
     order = np.random.default_rng(6).permutation(len(rows))
     found = training_in_order(process, residuals, rows, order, log_density, known)

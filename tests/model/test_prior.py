@@ -6,33 +6,17 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import InvalidParameter
-from tests.doors.model import empty_dishes, homogeneous, make_prior, statistics_shape
-
-
-def test_scale_matrix_is_nu_times_scale():
-    prior = make_prior(4, nu=6, scale=0.25, beta=2)
-    assert (prior.nu, prior.psi, prior.beta) == (6.0, 1.5, 2.0)
+from tests.doors.model import homogeneous, make_prior
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
-    [
-        ({"nu": 2.0}, "nu > 2"),
-        ({"nu": float("nan")}, "nu"),
-        ({"scale": 0.0}, "scale"),
-        ({"beta": -1.0}, "beta"),
-    ],
+    [({"nu": 2.0}, "nu > 2"), ({"nu": float("nan")}, "nu"), ({"scale": 0.0}, "scale"), ({"beta": -1.0}, "beta")],
 )
 def test_improper_prior_is_refused_by_name(changed, message):
     arguments = {"n_features": 3, "nu": 4.0, "scale": 1.0, "beta": 1.0}
     with pytest.raises(InvalidParameter, match=message):
         make_prior(**(arguments | changed))
-
-
-def test_size_of_the_statistics():
-    prior = make_prior(3, 5, 1, 1)
-    assert statistics_shape(prior) == (4, 4)
-    assert empty_dishes(2, prior).matrix.shape == (2, 4, 4)
 
 
 def test_homogeneous_rows_end_in_one():

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
-from scipy import stats
 
-from stream_osr.model.dishes import add, empty_dishes, log_block_predictive
-from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave
-from stream_osr.model.jit import kernel
-from stream_osr.model.moves import seating
 from stream_osr.model.moves import seating as library
-from stream_osr.model.prior import homogeneous
-from tests.doors.model import menu_weights
+from tests.doors.model import (
+    ANYONE,
+    CLOSED,
+    Franchise,
+    Guests,
+    add,
+    empty_dishes,
+    empty_franchise,
+    homogeneous,
+    join,
+    leave,
+    menu_weights,
+)
 from tests.model.problems import Problem, check_books, fill, make_base, random_problem
 from tests.oracles import seating as oracle
 
@@ -26,13 +30,6 @@ def trained_tables(problem: Problem) -> np.ndarray:
     return f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
 
 
-def menu_without(f: Franchise, dish: int) -> dict[int, float]:
-    """The menu when one table that serves the dish is not counted."""
-    menu = f.menu.copy()
-    menu[dish] -= 1.0
-    return menu_of(f._replace(menu=menu))
-
-
 def menu_of(f: Franchise) -> dict[int, float]:
     """Dishes on the menu and the tables that count for them."""
     return {k: float(m) for k, m in enumerate(menu_weights(f)) if m > 0}
@@ -40,6 +37,12 @@ def menu_of(f: Franchise) -> dict[int, float]:
 
 def allowed_dishes(f: Franchise, group: int) -> list[int]:
     return [k for k in menu_of(f) if f.owner[k] in (ANYONE, group)]
+
+
+def assert_weights(found: np.ndarray, expected: dict) -> None:
+    """The weights of all dishes on the menu and, last, of a new one."""
+    wanted = [*(expected.get(k, 0.0) for k in range(len(found) - 1)), expected[None]]
+    np.testing.assert_allclose(found / found.sum(), wanted, rtol=1e-9, atol=1e-12)
 
 
 def log_density(problem: Problem, members: tuple[int, ...]):
@@ -90,77 +93,11 @@ def test_dish_weights_are_equation_10_added_up(seed, columns, kind):
     for i in range(len(problem.guests.table)):
         state = problem.copy()
         own = leave(state.franchise, int(state.guests.table[i]), float(state.guests.weight[i]))
-        f = state.franchise
         state.guests.table[i] = CLOSED
-        expected = oracle.dish_probabilities(exact_seats(state, i))
         sitting = state.sitting()
         total = library.weigh_dishes(i, own if own >= state.n_frozen else CLOSED, sitting)
         assert total == pytest.approx(sitting.weights.sum(), rel=1e-12)
-        found = sitting.weights / total
-        for k in range(len(f.menu)):
-            assert found[k] == pytest.approx(expected.get(k, 0.0), rel=1e-9, abs=1e-12)
-        assert found[-1] == pytest.approx(expected[None], rel=1e-9, abs=1e-12)
-
-
-@kernel
-def visit_often(rng, times, i, sitting):
-    """Where guest i goes: table, and its dish, over many visits with everybody else in place."""
-    tables = np.empty(times, np.int64)
-    eaten = np.empty(times, np.int64)
-    for s in range(times):
-        library.visit(rng, i, sitting)
-        tables[s] = sitting.guests.table[i]
-        eaten[s] = sitting.franchise.table_dish[sitting.guests.table[i]]
-    return tables, eaten
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2]])
-@pytest.mark.parametrize("seed", range(3))
-def test_dish_first_then_table_is_equation_10(seed, kind):
-    # the others stay put, so visits to one guest are independent draws of its table from equation (10)
-    problem = random_problem(seed, **kind)
-    trained = trained_tables(problem)
-    i = 3
-    before = problem.copy()
-    leave(before.franchise, int(before.guests.table[i]), float(before.guests.weight[i]))
-    before.guests.table[i] = CLOSED
-    expected = exact_seats(before, i)
-    tables, eaten = visit_often(np.random.default_rng(seed), 40_000, i, problem.sitting())
-    old_tables = set(np.flatnonzero(before.franchise.table_dish != CLOSED).tolist())
-    old_dishes = set(menu_of(before.franchise))
-    seen = dict.fromkeys(expected, 0)
-    for (t, k), count in Counter(zip(tables.tolist(), eaten.tolist(), strict=True)).items():
-        seen[t if t in old_tables else None, k if k in old_dishes else None] += count
-    check_books(problem, trained)
-    check_frequencies(list(seen.values()), list(expected.values()))
-
-
-def check_frequencies(seen, probabilities):
-    """Chi-square test, rare outcomes taken together."""
-    seen, expected = np.array(seen, dtype=float), np.array(probabilities) * sum(seen)
-    order = np.argsort(expected)
-    seen, expected = seen[order], expected[order]
-    first = int(np.searchsorted(np.cumsum(expected), 10.0)) + 1  # the rarest, until ten are expected of them
-    seen = np.append(seen[:first].sum(), seen[first:])
-    expected = np.append(expected[:first].sum(), expected[first:])
-    assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > 1e-4
-
-
-@kernel
-def draw_often(rng, times, weights):
-    out = np.empty(times, np.int64)
-    for s in range(times):
-        out[s] = library.draw(rng, weights, weights.sum())
-    return out
-
-
-@pytest.mark.statistical
-def test_draws_are_proportional_to_the_weights_and_never_hit_a_zero():
-    weights = np.array([0.0, 1.0, 0.0, 3.0, 0.5, 0.0])
-    seen = np.bincount(draw_often(np.random.default_rng(0), 50_000, weights), minlength=6)
-    assert not seen[weights == 0].any()
-    check_frequencies(seen[weights > 0], weights[weights > 0] / weights.sum())
+        assert_weights(sitting.weights, oracle.dish_probabilities(exact_seats(state, i)))
 
 
 def test_crumb_left_by_rounding_goes_to_the_last_possible_dish():
@@ -180,48 +117,15 @@ def test_redish_weights_are_equation_11(seed, columns, kind):
         f, guests = problem.franchise, problem.guests
         members = np.flatnonzero(guests.table == t)
         group = int(f.table_group[t])
-        menu = menu_without(f, int(f.table_dish[t]))
-        expected = oracle.table_dish_probabilities(
-            menu,
-            [k for k in menu if f.owner[k] in (ANYONE, group)],
-            log_density(problem, tuple(members.tolist())),
-            float(f.gamma[0]),
-        )
+        f.menu[f.table_dish[t]] -= 1.0  # the table itself does not count
+        menu, allowed = menu_of(f), allowed_dishes(f, group)
+        f.menu[f.table_dish[t]] += 1.0
+        density = log_density(problem, tuple(members.tolist()))
+        expected = oracle.table_dish_probabilities(menu, allowed, density, float(f.gamma[0]))
         rng, sitting, block = np.random.default_rng(seed), problem.sitting(exclusive=exclusive), guests.rows[members]
-        seating.redish(rng, int(t), members, block, empty_dishes(1, problem.prior), sitting)
-        found = sitting.weights / sitting.weights.sum()
-        for k in range(len(f.menu)):
-            assert found[k] == pytest.approx(expected.get(k, 0.0), rel=1e-9, abs=1e-12)
-        assert found[-1] == pytest.approx(expected[None], rel=1e-9, abs=1e-12)
+        library.redish(rng, int(t), members, block, empty_dishes(1, problem.prior), sitting)
+        assert_weights(sitting.weights, expected)
         check_books(problem, trained, exclusive)
-
-
-@kernel
-def redish_often(rng, times, table, members, sitting):
-    out, block, empty = np.empty(times, np.int64), sitting.guests.rows[members], empty_dishes(1, sitting.prior)
-    for s in range(times):
-        seating.redish(rng, table, members, block, empty, sitting)
-        out[s] = sitting.franchise.table_dish[table]
-    return out
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("seed", range(3))
-def test_redish_draws_equation_11(seed):
-    problem = random_problem(seed, groups=(0,) * 14, n_frozen=2, n_settled=1)
-    f, guests = problem.franchise, problem.guests
-    trained = trained_tables(problem)
-    t = int(np.where((f.table_dish != CLOSED) & (f.table_residual == 0), f.table_live, 0).argmax())
-    members = np.flatnonzero(guests.table == t)
-    assert len(members) > 1
-    menu = menu_without(f, int(f.table_dish[t]))
-    expected = oracle.table_dish_probabilities(
-        menu, list(menu), log_density(problem, tuple(members.tolist())), float(f.gamma[0])
-    )
-    drawn = redish_often(np.random.default_rng(seed), 20_000, t, members, problem.sitting())
-    seen = Counter(dish if dish in menu else None for dish in drawn.tolist())
-    check_frequencies([seen[k] for k in expected], list(expected.values()))
-    check_books(problem, trained)
 
 
 def test_only_whole_tables_with_somebody_of_the_batch_are_redished():
@@ -238,7 +142,7 @@ def test_only_whole_tables_with_somebody_of_the_batch_are_redished():
     changed = np.zeros(5, dtype=bool)
     for seed in range(40):
         state = problem.copy()
-        seating.redish_tables(np.random.default_rng(seed), 5, state.sitting())
+        library.redish_tables(np.random.default_rng(seed), 5, state.sitting())
         changed |= state.franchise.table_dish[:5] != problem.franchise.table_dish[:5]
     assert changed.tolist() == [False, True, False, False, False]
 
@@ -249,13 +153,9 @@ def test_lone_guest_who_founds_a_subclass_again_keeps_its_slot_and_statistics(co
     f, guests, sitting = problem.franchise, problem.guests, problem.sitting()
     f.gamma[0], f.alpha[:] = 1e12, 1e12  # always a new table with a new dish
     rng = np.random.default_rng(0)
-
-    def visit():
-        library.visit(rng, 0, sitting)
-
-    visit()
+    library.visit(rng, 0, sitting)
     before = problem.copy()
-    visit()
+    library.visit(rng, 0, sitting)
     assert f.table_dish[guests.table[0]] == before.franchise.table_dish[before.guests.table[0]]
     for value, old in zip(problem.dishes, before.dishes, strict=True):
         np.testing.assert_array_equal(value, old)
@@ -276,44 +176,23 @@ def test_slot_given_up_with_its_past_is_clean_when_it_is_opened_again(whole_tabl
         join(franchise, 0, 0, 0, 1.0)
     problem = Problem(prior, base, guests, franchise, dishes, np.empty((n, 0)), [np.empty((0, 2))] * 3)
     if whole_table:
-        seating.redish_tables(rng, 0, problem.sitting())
+        library.redish_tables(rng, 0, problem.sitting())
     else:
         library.visit(rng, 0, problem.sitting())
     check_books(problem, np.zeros(3))
 
 
-def test_exclusive_dishes_belong_to_who_opens_them():
-    for seed in SEEDS:
-        problem = random_problem(seed, exclusive=True)
-        sitting, rng = problem.sitting(exclusive=True), np.random.default_rng(seed)
-        for _ in range(20):
-            for i in range(len(problem.guests.table)):
-                library.visit(rng, i, sitting)
-            seating.redish_tables(rng, 0, sitting)
-            check_books(problem, np.zeros(len(problem.franchise.menu)), exclusive=True)
-
-
-@pytest.mark.parametrize("columns", ["numbers", "categories"])
-def test_marginal_likelihood_of_a_new_table(columns):
-    problem = random_problem(0, columns, d=3)
-    rows = problem.guests.rows
-    expected = problem.base.log_marginal(rows[:, :-1])
-    empty = empty_dishes(1, problem.prior)
-    assert log_block_predictive(empty, 0, rows, False, problem.prior) == pytest.approx(expected, rel=1e-9)
-
-
-def test_lack_of_a_slot_is_reported():
-    for lacking in ("dish", "table"):
-        problem = random_problem(1, groups=(0, 0, 0))
-        f, sitting = problem.franchise, problem.sitting()
-        f.gamma[0], f.alpha[:] = 1e12, 1e12  # everybody wants a table and a dish of their own
-        if lacking == "dish":
-            f.held[f.menu == 0] = True  # on the menu: not free
-            f.total[0] = menu_weights(f).sum()
-        else:
-            f.table_dish[f.table_dish == CLOSED] = 0
-        for i in range(3):
+@pytest.mark.parametrize("lacking", ["dish", "table"])
+def test_lack_of_a_slot_is_reported(lacking):
+    problem = random_problem(1, groups=(0, 0, 0))
+    f, sitting = problem.franchise, problem.sitting()
+    f.gamma[0], f.alpha[:] = 1e12, 1e12  # everybody wants a table and a dish of their own
+    if lacking == "dish":
+        f.held[f.menu == 0] = True  # on the menu: not free
+        f.total[0] = menu_weights(f).sum()
+    else:
+        f.table_dish[f.table_dish == CLOSED] = 0
+    for i in range(3):
+        if not f.overflow[0]:
             library.visit(np.random.default_rng(i), i, sitting)
-            if f.overflow[0]:
-                break
-        assert f.overflow[0], lacking
+    assert f.overflow[0]

@@ -13,15 +13,14 @@ import pytest
 from tests.doors.model import (
     CLOSED,
     Guests,
+    Prior,
     SamplerState,
     empty_dishes,
     empty_franchise,
     homogeneous,
     join,
-    log_prior_predictives,
-    nothing_missing,
+    log_predictives,
 )
-from tests.doors.model import splitting as company_of
 from tests.doors.model import splitting as library
 from tests.model import chains
 from tests.model.problems import StreamProblem, check_books, fill, make_base, random_problem, sources, stream_problem
@@ -39,27 +38,28 @@ SEATINGS = [
 
 def log_target(problem: StreamProblem, seating: crf.Seating) -> float:
     """Log of the oracle's target at the alpha0 of the franchise, up to a constant."""
-    alpha = float(problem.franchise.alpha[0])
-    log_likelihood = stream.log_likelihood(seating, problem.oracle, ROWS, problem.log_known())
+    alpha = float(problem.state.franchise.alpha[0])
+    log_likelihood = stream.log_likelihood(seating, problem.oracle, ROWS, problem.state.log_frozen)
     return float(stream.log_prior(seating, problem.oracle, alpha)) + log_likelihood
 
 
 def seating_of(problem: StreamProblem) -> crf.Seating:
-    tables = problem.guests.table.tolist()
-    return crf.canonical([0] * len(tables), tables, dict(enumerate(problem.franchise.table_dish.tolist())), 2, 3)
+    tables = problem.state.guests.table.tolist()
+    dishes = problem.state.franchise.table_dish.tolist()
+    return crf.canonical([0] * len(tables), tables, dict(enumerate(dishes)), 2, 3)
 
 
 def after_split(problem: StreamProblem, members: list[int]) -> crf.Seating:
     """The seating when the members sit at a table of their own that serves a dish of its own."""
-    tables = problem.guests.table.copy()
+    tables = problem.state.guests.table.copy()
     tables[members] = 90
-    dishes = {**dict(enumerate(problem.franchise.table_dish.tolist())), 90: 99}
+    dishes = {**dict(enumerate(problem.state.franchise.table_dish.tolist())), 90: 99}
     return crf.canonical([0] * len(tables), tables.tolist(), dishes, 2, 3)
 
 
 def log_allocation(problem: StreamProblem, anchor: int, dish: int, order: list[int], inside: list[bool]) -> float:
     """Probability of the offers' outcome, from the description: sizes times densities, nearest first."""
-    base, log_known = problem.oracle.base, problem.log_known()
+    base, log_known = problem.oracle.base, problem.state.log_frozen
     members, stayed, total = [anchor], 1, 0.0
     for i, accepted in zip(order, inside, strict=True):
         going = len(members) * np.exp(base.log_predictive(ROWS[i], ROWS[members]))
@@ -74,11 +74,11 @@ def log_allocation(problem: StreamProblem, anchor: int, dish: int, order: list[i
 
 def log_return(problem: StreamProblem, members: list[int], dish: int) -> float:
     """Probability that the merge picks this dish and these places: the members sit down by the usual rule."""
-    state, log_known = problem.oracle, problem.log_known()[members].sum(axis=0)
+    state, log_known = problem.oracle, problem.state.log_frozen[members].sum(axis=0)
     total = log_known[dish] - np.logaddexp.reduce(log_known)
-    tables = problem.guests.table
-    serves = problem.franchise.table_dish
-    alpha = float(problem.franchise.alpha[0])
+    tables = problem.state.guests.table
+    serves = problem.state.franchise.table_dish
+    alpha = float(problem.state.franchise.alpha[0])
     others = [i for i in range(len(tables)) if i not in members]
     mass = {t: seats for t, (_, seats) in enumerate(state.tables)}
     menu = dict(enumerate([*state.known_weights, *state.emerging_weights]))
@@ -97,9 +97,9 @@ def log_return(problem: StreamProblem, members: list[int], dish: int) -> float:
 @pytest.mark.parametrize("seating", SEATINGS)
 def test_ratio_is_target_times_proposals(seating):
     problem = stream_problem(ROWS, seating, nu=3.0)
-    guests, franchise, sitting = problem.guests, problem.franchise, problem.sitting()
+    guests, franchise, sitting = problem.state.guests, problem.state.franchise, problem.state
     rng = np.random.default_rng(0)
-    company = company_of.make_proposal(sitting)
+    company = library.make_proposal(sitting)
     tried = 0
     for anchor in range(4):
         dish = int(franchise.table_dish[guests.table[anchor]])
@@ -110,26 +110,21 @@ def test_ratio_is_target_times_proposals(seating):
         for choice in product([False, True], repeat=len(order)):
             inside = np.array(choice, dtype=np.bool_)
             members = np.sort(np.append(order[inside], anchor))
-            count = company_of.gather(anchor, dish, CLOSED, sitting, company)
+            count = library.gather(anchor, dish, CLOSED, sitting, company)
             assert company.guest[:count].tolist() == others
             company.members[:count] = np.isin(others, members)
-            together, log_q, log_block = company_of.allocate(rng, anchor, dish, count, True, sitting, company)
+            together, log_q, log_block = library.allocate(rng, anchor, dish, count, True, sitting, company)
             assert together == len(members)
             found_members = np.empty(together, np.int64)
-            company_of.put_together(anchor, count, company, found_members)
+            library.put_together(anchor, count, company, found_members)
             np.testing.assert_array_equal(found_members, members)
             log_seats, _ = library.log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
             found = library.log_odds(members, dish, log_block, log_q, log_seats, sitting)
             assert log_block == pytest.approx(problem.oracle.base.log_marginal(ROWS[members]), rel=1e-9)
-            assert log_q == pytest.approx(
-                log_allocation(problem, anchor, dish, order.tolist(), list(choice)), rel=1e-9
-            )
-            expected = (
-                log_target(problem, after_split(problem, members.tolist()))
-                - log_target(problem, seating_of(problem))
-                + log_return(problem, members.tolist(), dish)
-                - log_q
-            )
+            allocation = log_allocation(problem, anchor, dish, order.tolist(), list(choice))
+            assert log_q == pytest.approx(allocation, rel=1e-9)
+            expected = log_target(problem, after_split(problem, members.tolist())) - log_q
+            expected += log_return(problem, members.tolist(), dish) - log_target(problem, seating_of(problem))
             assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
             tried += 1
     assert tried
@@ -140,20 +135,20 @@ def test_ratio_of_a_merge_is_that_of_the_split_it_undoes(seed):
     # guests 0, 1 and 3 make up a subclass; wherever the merge sends them, the split back has the same ratio
     start = crf.Seating((2, 2, 0, 2), (3,))
     problem = stream_problem(ROWS, start, nu=3.0)
-    guests, franchise, sitting = problem.guests, problem.franchise, problem.sitting()
+    guests, franchise, sitting = problem.state.guests, problem.state.franchise, problem.state
     rng = np.random.default_rng(seed)
     members, into, anchor = np.array([0, 1, 3]), 0, 1
-    company = company_of.make_proposal(sitting)
-    count = company_of.gather(anchor, into, 2, sitting, company)
+    company = library.make_proposal(sitting)
+    count = library.gather(anchor, into, 2, sitting, company)
     inside = guests.table[company.guest[:count]] == 2
-    _, log_q, log_block = company_of.allocate(rng, anchor, into, count, True, sitting, company)
+    _, log_q, log_block = library.allocate(rng, anchor, into, count, True, sitting, company)
     log_seats, places = library.log_seat_norms(rng, members, into, 2, guests, franchise)
     ratio = library.log_odds(members, into, log_block, log_q, log_seats, sitting)
     library.dissolve(members, places, into, sitting)
     assert (franchise.table_dish[guests.table] == into).all()
-    assert company_of.gather(anchor, into, CLOSED, sitting, company) == count
+    assert library.gather(anchor, into, CLOSED, sitting, company) == count
     company.members[:count] = inside
-    _, log_q, log_block = company_of.allocate(rng, anchor, into, count, True, sitting, company)
+    _, log_q, log_block = library.allocate(rng, anchor, into, count, True, sitting, company)
     log_seats, _ = library.log_seat_norms(rng, members, into, CLOSED, guests, franchise)
     back = library.log_odds(members, into, log_block, log_q, log_seats, sitting)
     assert back == pytest.approx(ratio, rel=1e-9)
@@ -169,7 +164,7 @@ def test_books_agree_with_a_recount_after_splits_and_merges(fading):
         f, sitting = problem.franchise, problem.sitting()
         trained = f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
         rng = np.random.default_rng(seed)
-        company = company_of.make_proposal(sitting)
+        company = library.make_proposal(sitting)
         for _ in range(60):
             dishes = len(set(f.table_dish[f.table_dish >= 2].tolist()))
             accepted = library.split_or_merge(rng, sitting, company)
@@ -194,22 +189,27 @@ def known() -> chains.Frozen:
     return chains.Frozen(fill(prior, [rows]), sources(base, [rows]), np.zeros((1, 1)))
 
 
+def at_one_table(rows: np.ndarray, prior: Prior, log_frozen: np.ndarray) -> SamplerState:
+    """Guests at the only table of the only known class."""
+    n = len(rows)
+    franchise = empty_franchise(1, 60, 100, 10.0, 30.0)
+    franchise.held[0], franchise.menu[0], franchise.total[0] = 1.0, 20.0, 20.0
+    for _ in rows:
+        join(franchise, 0, 0, 0, 1.0)
+    guests = Guests(rows, np.zeros(n, np.int64), np.ones(n), np.zeros(n, np.int64))
+    return chains.sampler_state(guests, franchise, empty_dishes(59, prior), prior, log_frozen, False)
+
+
 def seats_left(known: chains.Frozen, proposals: int, seed: int) -> int:
     """30 guests in one spot well within the reach of a known class, among 60 of its own: how many leave it."""
     rng = np.random.default_rng(seed)
     spot = rng.normal(scale=0.4, size=(30, D)) + np.eye(D)[0]
     rows = homogeneous(np.concatenate([rng.normal(size=(60, D)), spot]))
     prior, _ = make_base(D, nu=10.0, psi=2.0, beta=0.02)
-    franchise = empty_franchise(1, 60, 100, 10.0, 30.0)
-    franchise.held[0], franchise.menu[0], franchise.total[0] = True, 20.0, 20.0
-    guests = Guests(rows, np.zeros(90, np.int64), np.ones(90), np.zeros(90, np.int64))
-    for _ in rows:
-        join(franchise, 0, 0, 0, 1.0)
+    state = at_one_table(rows, prior, log_predictives(rows, known.dishes, prior))
     nobody = chains.Settled(np.empty((0, D + 1)), np.zeros(0, np.int64))
-    chains.stream_chain(
-        rng, 1, 0, proposals, guests, franchise, empty_dishes(59, prior), prior, known, nobody, known.sources
-    )
-    return int((franchise.table_dish[guests.table[60:]] > 0).sum())
+    chains.stream_chain(rng, 1, 0, proposals, state, known, nobody, known.sources)
+    return int((state.franchise.table_dish[state.guests.table[60:]] > 0).sum())
 
 
 def test_group_within_reach_of_a_known_class_is_found_together(known):
@@ -222,41 +222,23 @@ def test_group_within_reach_of_a_known_class_is_found_together(known):
 
 def row_of_guests(where: list[float]) -> SamplerState:
     """Guests of one dimension at one table of one known class."""
-    rows = homogeneous(np.array(where)[:, None])
-    prior, _ = make_base(1)
-    franchise = empty_franchise(1, 20, 20, 1.0, 1.0)
-    franchise.held[0], franchise.menu[0], franchise.total[0] = 1.0, 3.0, 3.0
-    guests = Guests(rows, np.zeros(len(where), np.int64), np.ones(len(where)), np.zeros(len(where), np.int64))
-    for _ in where:
-        join(franchise, 0, 0, 0, 1.0)
-    log_frozen, log_new = np.full((len(where), 1), -1.0), log_prior_predictives(rows, prior)
-    return SamplerState(
-        guests,
-        franchise,
-        empty_dishes(19, prior),
-        prior,
-        log_frozen,
-        log_new,
-        False,
-        np.empty(21),
-        nothing_missing(0, 0),
-    )
+    return at_one_table(homogeneous(np.array(where)[:, None]), make_base(1)[0], np.full((len(where), 1), -1.0))
 
 
 def test_offers_end_when_too_many_in_a_row_have_stayed():
     where = [0.0, *np.linspace(1.0, 2.0, 30)]
     sitting = row_of_guests(where)
-    guests, company = sitting.guests, company_of.make_proposal(sitting)
-    count = company_of.gather(0, 0, CLOSED, sitting, company)
+    guests, company = sitting.guests, library.make_proposal(sitting)
+    count = library.gather(0, 0, CLOSED, sitting, company)
     assert count == 30
     company.members[:count] = False
-    together, log_q, _ = company_of.allocate(np.random.default_rng(0), 0, 0, count, True, sitting, company)
+    together, log_q, _ = library.allocate(np.random.default_rng(0), 0, 0, count, True, sitting, company)
     assert together == 1
     offered = np.isinf(company.distance[:count])
-    assert offered.tolist() == [True] * company_of.PATIENCE + [False] * (30 - company_of.PATIENCE)
+    assert offered.tolist() == [True] * library.PATIENCE + [False] * (30 - library.PATIENCE)
     base = make_base(1)[1]
     expected = 0.0
-    for u, i in enumerate(range(1, company_of.PATIENCE + 1), start=1):
+    for u, i in enumerate(range(1, library.PATIENCE + 1), start=1):
         going, staying = np.exp(base.log_predictive(guests.rows[i, :1], guests.rows[:1, :1])), u * np.exp(-1.0)
         expected += np.log(staying / (going + staying))
     assert log_q == pytest.approx(expected, rel=1e-9)
@@ -264,9 +246,9 @@ def test_offers_end_when_too_many_in_a_row_have_stayed():
 
 def test_a_member_behind_those_who_stay_could_not_have_been_offered():
     sitting = row_of_guests([0.0, *np.linspace(1.0, 2.0, 12)])
-    company = company_of.make_proposal(sitting)
-    for position, expected in ((company_of.PATIENCE - 1, 2), (company_of.PATIENCE, 1)):
-        count = company_of.gather(0, 0, CLOSED, sitting, company)
+    company = library.make_proposal(sitting)
+    for position, expected in ((library.PATIENCE - 1, 2), (library.PATIENCE, 1)):
+        count = library.gather(0, 0, CLOSED, sitting, company)
         company.members[:count] = np.arange(count) == position
-        together, _, _ = company_of.allocate(np.random.default_rng(0), 0, 0, count, True, sitting, company)
+        together, _, _ = library.allocate(np.random.default_rng(0), 0, 0, count, True, sitting, company)
         assert together == expected

@@ -21,13 +21,12 @@ from tests.doors.model import (
     densities,
     edit,
     homogeneous,
-    learn_labelled,
     log_class_densities,
     menu_weights,
 )
 from tests.doors.model import fade as fade_seats
 from tests.doors.model import step_module as library
-from tests.model.problems import Problem, check_books, fill, make_base
+from tests.model.problems import Problem, check_books, known_of, make_base
 from tests.oracles import niw
 from tests.oracles import stream as oracle
 
@@ -48,18 +47,7 @@ def make_world(d=2, *, gamma=30.0, n=40) -> World:
     prior, base = make_base(d, nu=d + 3.0, psi=2.0, beta=0.02)
     axis = np.eye(d)[0]
     blocks = [rng.normal(size=(n, d)) + c * axis for c in (-4.0, 4.0)]
-    known = Known(
-        prior=prior,
-        dishes=fill(prior, blocks),
-        ids=np.arange(2),
-        seated=np.diag([float(n)] * 2),
-        tables=np.diag([30.0, 20.0]),
-        size=np.full(2, float(n)),
-        alpha=2.0,
-        gamma=gamma,
-        epsilon=0.01,
-        ranks=np.zeros((2, 101)),
-    )
+    known = known_of(prior, blocks, [0, 1], [30.0, 20.0], gamma=gamma)
     return World(known, densities(known), base, blocks)
 
 
@@ -148,22 +136,6 @@ class Ledger:
         served = state.franchise.table_dish[state.window.table] - n_classes
         expected = np.array([-1, *state.ids])[np.maximum(served, -1) + 1]
         np.testing.assert_array_equal(self.subclass[state.window_seq], expected)
-
-
-# The state
-
-
-def test_stream_opens_with_the_known_classes_on_the_menu():
-    world = make_world()
-    state = library.open_stream(world.known, world.frozen)
-    assert state.franchise.menu.tolist() == [30.0, 20.0]
-    assert state.franchise.held.all()
-    assert state.franchise.total[0] == 50.0
-    assert state.franchise.gamma[0] == world.known.gamma
-    assert state.franchise.alpha[0] == 1.0
-    assert not state.franchise.seated.any()
-    assert (state.batches, state.seen, state.next_id) == (0, 0, 2)
-    assert len(state.ids) == len(state.window_seq) == 0
 
 
 STEPS = st.fixed_dictionaries(
@@ -440,16 +412,6 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
         assert again.dishes.size[again.ids == main] == size + 5
 
 
-def test_half_life_does_not_touch_the_menu_of_known_classes():
-    world = make_world()
-    state = library.open_stream(world.known, world.frozen)
-    for b in range(10):
-        state = far_batch(world, state, Settings(window=0, half_life=1.0), b, 10)
-    f = state.franchise
-    own = np.bincount(f.table_dish, minlength=len(f.menu))[:2]
-    np.testing.assert_array_equal(f.menu[:2], world.frozen.menu + own)
-
-
 def test_model_does_not_age():
     """Known seats that grow for ever drive the prior odds of anything new to nothing; fading seats do not."""
     world = make_world()
@@ -467,118 +429,3 @@ def test_model_does_not_age():
     early = np.mean(chance[200.0][:40])
     assert np.mean(chance[200.0][-40:]) > 0.6 * early
     assert np.mean(chance[np.inf][-40:]) < 0.15 * early
-
-
-# Keeping, taking out, and known classes that change
-
-
-def test_hold_keeps_exactly_the_named_subclasses():
-    world = make_world(gamma=300.0)
-    state, _ = run(world, NEVER, batches=3)
-    assert len(state.ids) > 2
-    kept = {int(state.ids[0]), int(state.ids[2])}
-    held = edit.hold(state, kept)
-    assert set(held.ids[held.franchise.held[2:] > 0].tolist()) == kept
-    assert held.franchise.held[:2].all()
-    assert held.franchise.total[0] == menu_weights(held.franchise).sum()
-    assert not edit.hold(held, set()).franchise.held[2:].any()
-    assert not state.franchise.held[2:].any()
-
-
-def one_subclass(how: Settings, n=12) -> tuple[World, StreamState, np.ndarray, int, np.ndarray]:
-    """A stream of a few known instances, then a tight new class in one subclass."""
-    world = make_world()
-    ledger = Ledger(world)
-    rng = np.random.default_rng(1)
-    ledger.step(world.blocks[0][:4], 0, how)
-    ledger.step(rng.normal(scale=0.3, size=(n, 2)) + np.array([0.0, 20.0]), 1, how)
-    main = int(ledger.subclass[-1])
-    assert (ledger.subclass[4:] == main).all()
-    return world, ledger.state, ledger.rows, main, ledger.subclass
-
-
-@pytest.mark.parametrize("window", [256, 5, 0])
-def test_withdrawn_instance_leaves_seat_and_statistics(window):
-    how = Settings(window=window, half_life=np.inf)
-    world, state, rows, main, subclass = one_subclass(how)
-    before = copy_of(state)
-    left = list(range(len(rows)))
-    for seq in (15, 6, 9):
-        seats = state.franchise.table_mass.sum()
-        state = edit.withdraw(state, rows[seq], seq, main, 1.0, world.known.prior)
-        left.remove(seq)
-        assert state.franchise.table_mass.sum() == pytest.approx(seats - 1.0)
-        assert state.franchise.seated.sum() == pytest.approx(seats - 1.0)
-        assert seq not in state.window_seq
-        members = [i for i in left if subclass[i] == main]
-        slot = int(np.flatnonzero(state.ids == main)[0])
-        fresh = fill(world.known.prior, [rows[members]])
-        assert state.dishes.size[slot] == len(members)
-        np.testing.assert_allclose(state.dishes.inverse[slot], fresh.inverse[0], rtol=1e-8, atol=1e-10)
-        assert state.franchise.total[0] == menu_weights(state.franchise).sum()
-    assert len(before)
-
-
-@pytest.mark.parametrize("window", [256, 0])
-@pytest.mark.parametrize("held", [True, False])
-def test_subclass_goes_with_its_last_instance(window, held):
-    world, state, rows, main, subclass = one_subclass(Settings(window=window, half_life=np.inf), n=4)
-    if held:
-        state = edit.hold(state, {main})
-    original = copy_of(state)
-    after = state
-    for seq in np.flatnonzero(subclass == main):
-        after = edit.withdraw(after, rows[seq], int(seq), main, 1.0, world.known.prior)
-    assert main not in after.ids
-    assert len(after.franchise.menu) == 2 + len(after.ids)
-    assert after.franchise.total[0] == menu_weights(after.franchise).sum()
-    for value, old in zip(copy_of(state), original, strict=True):
-        np.testing.assert_array_equal(value, old)
-
-
-def test_withdrawn_known_instance_leaves_its_seat():
-    world = make_world()
-    state = library.open_stream(world.known, world.frozen)
-    rows = world.blocks[0][:6]
-    state, result = library.step(world.known, world.frozen, state, rows, np.random.default_rng(0), NEVER)
-    assert (result.subclass == -1).all()
-    after = edit.withdraw(state, rows[2], 2, -1, 1.0, world.known.prior)
-    assert after.franchise.seated[0, 0] == state.franchise.seated[0, 0] - 1
-    assert after.window_seq.tolist() == [0, 1, 3, 4, 5]
-    gone = edit.withdraw(after, rows[2], 2, -1, 1.0, world.known.prior)  # not there any more: nothing to do
-    assert_equal_states(gone, after)
-
-
-def test_labels_that_change_known_classes_keep_the_stream_in_place():
-    world = make_world()
-    ledger = Ledger(world)
-    for b in range(3):
-        ledger.step(draw_stream(b, 20), b, Settings(window=15))
-    state = ledger.state
-    assert len(state.ids) > 0
-    rng = np.random.default_rng(0)
-    known, next_id = world.known, state.next_id
-    for j, row in ((0, [-4.0, 0.0]), (2, [30.0, 30.0]), (2, [30.5, 30.0]), (3, [-30.0, 0.0])):
-        known = learn_labelled(known, np.array([*row, 1.0]), j, rng, next_id)
-        next_id = max(next_id, int(known.ids.max()) + 1)
-    frozen = densities(known)
-    before = copy_of(state)
-    after = edit.refresh_classes(state, frozen)
-    for value, old in zip(copy_of(state), before, strict=True):
-        np.testing.assert_array_equal(value, old)
-    old, new = state.franchise, after.franchise
-    assert len(new.menu) == len(old.menu) + 2
-    shift = lambda dish: np.where(dish >= 2, dish + 2, dish)  # noqa: E731
-    np.testing.assert_array_equal(new.table_dish, shift(old.table_dish))
-    np.testing.assert_array_equal(new.seated[0, shift(np.arange(len(old.menu)))], old.seated[0])
-    assert not new.seated[0, 2:4].any()
-    own = np.bincount(new.table_dish, minlength=len(new.menu))
-    np.testing.assert_array_equal(new.menu[:4], frozen.menu + own[:4])
-    np.testing.assert_array_equal(new.menu[4:], old.menu[2:])
-    assert new.held[:4].all()
-    assert new.total[0] == menu_weights(new).sum()
-    # and the stream goes on
-    rows = np.array([[30.2, 30.1], [-4.0, 0.3]])
-    _, result = library.step(known, frozen, after, rows, np.random.default_rng(1), Settings())
-    assert result.probabilities.shape == (2, 5)
-    assert result.probabilities[1].argmax() == 0

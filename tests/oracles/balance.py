@@ -77,15 +77,7 @@ def class_shares(votes: Array, confusion: Array, trained: Array, weight: float) 
     return np.asarray(softmax(found.x))
 
 
-def unseen(
-    X: Array,
-    group: Array,
-    dish: Array,
-    held: Array,
-    base: BaseMeasure,
-    alpha0: float,
-    ridge: float,
-) -> Array:
+def unseen(X: Array, group: Array, dish: Array, held: Array, base: BaseMeasure, alpha0: float, ridge: float) -> Array:
     """Log class densities of the held instances, in the features' own units, by a model of all the others.
 
     The others are centred, whitened by their pooled within-class covariance (``n - J`` degrees of freedom, each
@@ -101,9 +93,7 @@ def unseen(
     within /= len(X_rest) - len(np.unique(group_rest))
     within += ridge * np.diag(X_rest.var(axis=0))
     values, vectors = np.linalg.eigh(within)
-    whitener = vectors / np.sqrt(values)  # any root does for a base measure that does not know directions
-    if hasattr(base, "nu1"):  # one that does is told features in the order of a Cholesky factor
-        whitener = np.linalg.inv(np.linalg.cholesky(within)).T
+    whitener = vectors / np.sqrt(values)  # any root does: the base measure knows no directions
     centre = X_rest.mean(axis=0)
     z_rest, z = (X_rest - centre) @ whitener, (X[held] - centre) @ whitener
     log_volume = -0.5 * np.log(values).sum()

@@ -6,6 +6,7 @@ instances served one dish: an array of shape (n, d), where n may be 0. Each clas
 - ``log_predictive(x, rows)``: log density of one new instance ``x`` given the block ``rows``;
 - ``log_marginal(rows)``: log density of the whole block, parameters integrated out, in closed form;
 - ``log_marginal_chained(rows)``: the same as a product of predictives;
+- ``predictive_scale(rows)``: location (d,) and shape or covariance matrix (d, d) of the predictive;
 - ``mahalanobis(x, rows)``: distance of ``x`` from the centre of the predictive;
 - ``draw_parameters(rng)`` and ``draw_rows(n, rng)``: from the prior, and a block from one draw of it.
 
@@ -42,19 +43,6 @@ class BaseMeasure:
     def block(self, rows: ArrayLike) -> Array:
         """Rows as an array of shape (n, d), also when there are none."""
         return np.asarray(rows, dtype=np.float64).reshape(-1, self.dimension)
-
-    def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
-        raise NotImplementedError
-
-    def log_marginal(self, rows: ArrayLike) -> float:
-        raise NotImplementedError
-
-    def predictive_scale(self, rows: ArrayLike) -> tuple[Array, Array]:
-        """Location (d,) and shape or covariance matrix (d, d) of the predictive given the block."""
-        raise NotImplementedError
-
-    def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        raise NotImplementedError
 
     def mahalanobis(self, x: ArrayLike, rows: ArrayLike) -> float:
         """Distance of ``x`` from the location of the predictive, measured by its scale matrix."""

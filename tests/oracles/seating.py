@@ -55,10 +55,7 @@ def dish_probabilities(seats: Mapping[Seat, float]) -> dict[int | None, float]:
 
 
 def table_dish_probabilities(
-    menu: Mapping[int, float],
-    allowed: Collection[int],
-    log_density: Callable[[int | None], float],
-    gamma: float,
+    menu: Mapping[int, float], allowed: Collection[int], log_density: Callable[[int | None], float], gamma: float
 ) -> dict[int | None, float]:
     """What a whole table is served, by equation (11); the table itself does not count in ``menu``."""
     log_weights = {k: np.log(menu[k]) + log_density(k) for k in allowed if menu[k] > 0}

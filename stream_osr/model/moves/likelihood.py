@@ -25,22 +25,7 @@ from stream_osr.model.franchise import Franchise, Guests, menu_weight
 from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, fused_borrowing_kernel, kernel
 from stream_osr.model.missing import MissingPattern, form_without, log_open_density
 from stream_osr.model.prior import Prior
-from stream_osr.model.student_t import products
-
-
-@kernel
-def packed_forms(used: Array, dishes: Dishes) -> Array:
-    """Lower triangles of the inverses, what is off the diagonal twice: forms are linear in :func:`products`."""
-    width = dishes.inverse.shape[1]
-    out = np.empty((len(used), width * (width + 1) // 2))
-    for position in range(len(used)):
-        inverse = dishes.inverse[used[position]]
-        line = 0
-        for a in range(width):
-            for b in range(a + 1):
-                out[position, line] = inverse[a, b] if a == b else 2.0 * inverse[a, b]
-                line += 1
-    return out
+from stream_osr.model.student_t import packed_forms, products
 
 
 @fused_borrowing_kernel
@@ -197,8 +182,8 @@ def remember(state: SamplerState, product: Array | None = None) -> Likelihood:
     scratch, side, room = np.empty(prior.n_features + 1), np.empty(n), np.empty(n)
     constant, trace, exponent = np.full(TABULATED, np.nan), np.empty(count), np.empty(count)
     values = np.empty((count, n)) if skip > 0 else np.empty((0, 0))
-    logs, yeo_johnson = np.empty(prior.pseudo.shape[0]), np.empty(prior.pseudo.shape[0])
-    own = (state.missing, categories.places_of(rows, skip), values, logs, yeo_johnson)
+    logs, exponents = np.empty(prior.pseudo.shape[0]), np.empty(prior.pseudo.shape[0])
+    own = (state.missing, categories.places_of(rows, skip), values, logs, exponents)
     out = Likelihood(
         density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent, *own
     )
@@ -212,14 +197,11 @@ def remember(state: SamplerState, product: Array | None = None) -> Likelihood:
             form[used[position]] = forms[position]
             weigh_values(out, used[position], dishes, prior)
             tell(out, used[position], dishes, prior)
-    elif len(used) > 0:
-        for position in range(len(used)):
-            compute(out, used[position], rows, dishes, prior)
     return out
 
 
 @called_kernel
-def compute(likelihood: Likelihood, k: int, rows: Array, dishes: Dishes, prior: Prior) -> None:
+def compute(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
     """Compute the densities under dish k from its statistics."""
     quadratic_forms(dishes.inverse[k], likelihood.columns, likelihood.side, likelihood.form[k])
     weigh_values(likelihood, k, dishes, prior)
@@ -290,7 +272,7 @@ def _write(logs: Array, room: Array, reference: Array, density: Array, column: i
 
 
 @borrowing_kernel
-def log_density(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dishes, prior: Prior) -> float:
+def log_density(likelihood: Likelihood, i: int, k: int, dishes: Dishes, prior: Prior) -> float:
     """Log predictive density of guest i under Gaussian dish k; under its own: as if it came a second time."""
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
     head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
@@ -302,29 +284,20 @@ def log_density(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dis
 
 
 @borrowing_kernel
-def restate(
-    likelihood: Likelihood,
-    i: int,
-    own: int,
-    log_frozen: Array,
-    log_new: float,
-    rows: Array,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-) -> None:
+def restate(likelihood: Likelihood, i: int, own: int, state: SamplerState) -> None:
     """Make the largest density of guest i its reference and state its densities anew.
 
     ``own`` is the dish that it is in, or ``CLOSED``: that one counts with its density under the others.
     """
-    density, frozen = likelihood.density[i], log_frozen.shape[0]
+    rows, franchise, dishes, prior = state.guests.rows, state.franchise, state.dishes, state.prior
+    density, frozen, log_new = likelihood.density[i], state.log_frozen.shape[1], state.log_new[i]
     highest = log_new
     for dish in range(franchise.extent[0]):
         if menu_weight(franchise, dish) > 0.0:
             if dish < frozen:
-                density[dish] = log_frozen[dish]
+                density[dish] = state.log_frozen[i, dish]
             else:
-                density[dish] = log_density(likelihood, i, dish - frozen, rows, dishes, prior)
+                density[dish] = log_density(likelihood, i, dish - frozen, dishes, prior)
             beside = density[dish]
             if dish == own:
                 beside = log_density_without(likelihood, i, dish - frozen, rows, dishes, prior)
@@ -355,7 +328,7 @@ def add(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: L
         v = likelihood.scratch
         statistics.add_telling(dishes, k, x, prior, v)
         z = x[prior.first.shape[0] :]
-        _follow(likelihood, k, rows, dishes, v, -1.0 / (1.0 + max(gaussian.dot(z, v), 0.0)), prior)
+        _follow(likelihood, k, dishes, v, -1.0 / (1.0 + max(gaussian.dot(z, v), 0.0)), prior)
 
 
 @borrowing_kernel
@@ -375,18 +348,16 @@ def remove(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood
         statistics.remove_telling(dishes, k, x, prior, v)
         left = 1.0 - gaussian.dot(x[prior.first.shape[0] :], v)
         if left < gaussian.LOSES_DIGITS:
-            compute(likelihood, k, rows, dishes, prior)
+            compute(likelihood, k, dishes, prior)
         else:
-            _follow(likelihood, k, rows, dishes, v, 1.0 / left, prior)
+            _follow(likelihood, k, dishes, v, 1.0 / left, prior)
 
 
 @borrowing_kernel
-def _follow(
-    likelihood: Likelihood, k: int, rows: Array, dishes: Dishes, v: Array, factor: float, prior: Prior
-) -> None:
+def _follow(likelihood: Likelihood, k: int, dishes: Dishes, v: Array, factor: float, prior: Prior) -> None:
     """Follow an update of rank one of dish k; if its inverse has been computed afresh, so are the forms."""
     if dishes.updates[k] == 0:
-        compute(likelihood, k, rows, dishes, prior)
+        compute(likelihood, k, dishes, prior)
     else:
         shift_forms(likelihood.form[k], likelihood.columns, v, factor, likelihood.side)
         if likelihood.values.shape[0] > 0:

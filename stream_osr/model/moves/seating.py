@@ -59,15 +59,14 @@ def weigh_remembered(i: int, own: int, state: memory.SamplerState, likelihood: m
     """Do what :func:`weigh_dishes` does for guest i of a stream, with densities that are remembered."""
     rows, group, weights = state.guests.rows, state.guests.group[i], state.weights
     franchise, dishes, prior = state.franchise, state.dishes, state.prior
-    log_frozen, log_new = state.log_frozen[i], state.log_new[i]
-    frozen, last = log_frozen.shape[0], franchise.extent[0]
+    frozen, last = state.log_frozen.shape[1], franchise.extent[0]
     menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
     density, gamma = likelihood.density[i], franchise.gamma[0]
     share = franchise.alpha[group] / (franchise.total[0] + gamma)
     total = 0.0
     for restated in range(2):
         if restated:
-            memory.restate(likelihood, i, own, log_frozen, log_new, rows, franchise, dishes, prior)
+            memory.restate(likelihood, i, own, state)
         for k in range(last):
             weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))
         if own != restaurant.CLOSED:
@@ -260,9 +259,8 @@ def weigh_emerging(
     for k in range(count):
         if weights[k] > 0.0 and k != old - frozen:
             n = dishes.size[k]
-            weights[k] = (
-                np.log(weights[k]) + memory.constants(likelihood, n, size, prior) - 0.5 * size * dishes.log_det[k]
-            )
+            constant = memory.constants(likelihood, n, size, prior)
+            weights[k] = np.log(weights[k]) + constant - 0.5 * size * dishes.log_det[k]
             trace[k] = weights[k] - (half_power + 0.5 * n) * trace[k]
             if trace[k] > highest:
                 first, highest = k, trace[k]

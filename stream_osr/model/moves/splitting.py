@@ -108,17 +108,6 @@ def gather(anchor: int, dish: int, table: int, state: SamplerState, proposal: Ne
 
 
 @borrowing_kernel
-def nearest(proposal: NeighbourProposal, count: int) -> int:
-    """Position of the nearest guest who has not been offered yet, the first of several."""
-    distance = proposal.distance
-    best = 0
-    for position in range(1, count):
-        if distance[position] < distance[best]:
-            best = position
-    return best
-
-
-@borrowing_kernel
 def allocate(
     rng: Generator, anchor: int, dish: int, count: int, given: bool, state: SamplerState, proposal: NeighbourProposal
 ) -> tuple[int, float, float]:
@@ -137,7 +126,7 @@ def allocate(
     if not given:
         proposal.members[:count] = False
     for _ in range(min(count, NEIGHBOURS)):
-        position = nearest(proposal, count)
+        position = int(proposal.distance[:count].argmin())
         proposal.distance[position] = np.inf
         i = proposal.guest[position]
         log_in = log_predictive(subclass, 0, rows[i], prior)
