@@ -112,7 +112,6 @@ def test_the_only_instance_of_a_class_is_impossible_in_it_and_no_reference() -> 
     assert np.isneginf(found[-1, 3])
     assert np.isfinite(found[np.arange(27), group[:27]]).all()
     references = choose_references(whiten(space, X), group, [found], SMALL)
-    assert references is not None
     assert sorted(set(references.group.tolist())) == [0, 1, 2]
 
 
@@ -137,7 +136,6 @@ def test_references_are_as_likely_as_instances_that_were_never_seen() -> None:
     model = learnt(centre[group] + rng.normal(size=(40, 10)), group, chains=4)
     trained = model.trained
     references = trained.references
-    assert references is not None
     fresh = homogeneous(whiten(trained.whitening, centre[others] + rng.normal(size=(1600, 10))))
     for known, frozen, log_density in zip(trained.draws, trained.densities, references.log_density, strict=True):
         unseen = log_density[np.arange(40), references.group].mean()
@@ -156,15 +154,12 @@ def test_a_sample_bounded_for_each_class(n: int, sizes: tuple[int, ...]) -> None
     log_density = np.zeros((len(group), len(sizes)))
     parameters = Parameters(references=n)
     references = choose_references(rows, group, [log_density], parameters)
-    assert references is not None
     most = max(LEAST_OF_CLASS, -(-n // len(sizes)))
     assert np.bincount(references.group).tolist() == [min(size, most) for size in sizes]
     assert len(np.unique(references.rows, axis=0)) == len(references.rows), "none twice"
     again = choose_references(rows, group, [log_density], parameters)
-    assert again is not None
     np.testing.assert_array_equal(references.rows, again.rows)
     other = choose_references(rows, group, [log_density], parameters.model_copy(update={"seed": 1}))
-    assert other is not None
     assert len(sizes) < 3 or not np.array_equal(references.rows, other.rows)
 
 
@@ -173,7 +168,6 @@ def test_any_stretch_holds_the_classes_in_proportion() -> None:
     group = np.repeat(np.arange(3), sizes)
     rng = np.random.default_rng(1)
     references = choose_references(rng.normal(size=(200, 2)), group, [np.zeros((200, 3))], Parameters(references=600))
-    assert references is not None
     ring = np.concatenate([references.group, references.group])
     for length in (10, 50, 120):
         for start in range(0, 200, 7):
@@ -186,8 +180,6 @@ def test_half_are_of_the_least_usual_twentieth_and_weighted_they_stand_for_their
     group = np.repeat(np.arange(2), [4000, 90])
     log_density = rng.normal(size=(4090, 2))
     references = choose_references(log_density, group, [log_density], Parameters(references=400))
-    assert references is not None
-    assert references.weight is not None
     weight, own = references.weight, references.group == 0
     assert (weight[~own] == 1.0).all(), "all of a class that is small"
     least = references.rows[own, 0] <= np.sort(log_density[:4000, 0])[199]
@@ -200,7 +192,6 @@ def test_half_are_of_the_least_usual_twentieth_and_weighted_they_stand_for_their
         stretch = np.arange(start, start + 58) % len(own)
         assert abs(weight[stretch][own[stretch]].sum() - own[stretch].sum()) < 4.0
     few = choose_references(log_density, group, [log_density], Parameters(references=8000))
-    assert few is not None
     assert few.weight is None
 
 
@@ -209,7 +200,6 @@ def test_what_is_said_of_a_reference_is_said_of_its_row() -> None:
     rows = rng.normal(size=(90, 3))
     group = np.repeat(np.arange(3), 30)
     references = choose_references(rows, group, [rows.copy(), -rows], Parameters(references=60))
-    assert references is not None
     np.testing.assert_array_equal(references.log_density[0], references.rows)
     np.testing.assert_array_equal(references.log_density[1], -references.rows)
     at = [int(np.flatnonzero((rows == row).all(axis=1))[0]) for row in references.rows]
@@ -253,7 +243,6 @@ def test_every_kind_of_model_runs_with_references(arguments: dict[str, Any]) -> 
         assert report.references == 0
         assert "nothing guards the known classes" in str(report)
     else:
-        assert references is not None
         assert report.references == len(references.group) == 24
         assert references.rows.shape == (24, model.trained.known.prior.n_features)
         assert len(references.log_density) == len(model.trained.draws)
@@ -273,7 +262,6 @@ def test_a_class_of_one_beside_a_larger_one_has_no_reference() -> None:
     X = np.vstack([np.random.default_rng(0).normal(size=(12, 2)), [[40.0, 0.0]]])
     model = learnt(X, np.append(np.zeros(12, int), 1))
     references = model.trained.references
-    assert references is not None
     assert set(references.group.tolist()) == {0}
     for i in range(256):
         model.learn_one({0: float(np.sin(i)), 1: float(np.cos(i))}, key=i)
@@ -294,7 +282,6 @@ def test_a_promise_takes_as_many_references_as_it_needs_and_is_refused_without()
     assert [least_references(share) for share in (0.5, 0.2, 0.1, 0.01)] == [1, 4, 9, 99]
     X, group = problem(120)
     references = learnt(X, group, references=10, max_false_unknown=0.01).trained.references
-    assert references is not None
     assert np.bincount(references.group).tolist() == [99, 99, 99]
     with pytest.raises(InvalidParameter, match=r"class 'c0' has 50 reference instances, where 99 are needed"):
         learnt(*problem(50), max_false_unknown=0.01)

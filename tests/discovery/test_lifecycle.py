@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
@@ -12,11 +11,8 @@ from hypothesis import strategies as st
 
 from tests.doors.discovery import (
     BURST,
-    EMERGES_ABOVE,
     EMERGES_WITH,
-    EMERGES_WITHIN,
     KEPT_WITH,
-    RECENT,
     TREND_HALF_LIFE,
     USUAL_HALF_LIFE,
     WAKES_WITHIN,
@@ -116,31 +112,6 @@ def emerged(size: int = 8, seq: int = 0) -> SubclassHistory:
     return SubclassHistory(Moment(seq, None, None), Moment(seq, None, None), emerged=True, announced_size=size)
 
 
-def test_the_rules_are_the_measured_ones():
-    # benchmarks/results/discovery.md: 5 members within 400 instances to 16 within 4096: hardly a false one, most soon
-    assert (EMERGES_WITH, RECENT, EMERGES_WITHIN, EMERGES_ABOVE, BURST) == (5, 16, 16, 0.9, 8)
-
-
-def test_nothing_happens_to_nothing():
-    life, changes = observe(lifecycle(), [], {})
-    assert same(life, lifecycle())
-    assert changes == NOTHING
-
-
-def test_first_and_latest_arrivals_are_noted():
-    life, _ = observe(lifecycle(), arrived(7, [3, 4, 9]), {7: 3})
-    life, _ = observe(life, arrived(7, [12, 15, 20, 21], 0.5), {7: 7})
-    subclass = life.subclasses[7]
-    assert subclass.first == Moment(3, 1.5, "k3")
-    assert subclass.last == Moment(21, 10.5, "k21")
-    assert [arrival.moment.key for arrival in subclass.recent] == ["k3", "k4", "k9", "k12", "k15", "k20", "k21"]
-    life, _ = observe(life, arrived(7, [22, 23]), {7: 9})
-    assert [arrival.moment.seq for arrival in life.subclasses[7].recent] == [3, 4, 9, 12, 15, 20, 21, 22, 23]
-    life, _ = observe(life, arrived(7, list(range(30, 60))), {7: 39})
-    assert [arrival.moment.seq for arrival in life.subclasses[7].recent] == list(range(60 - RECENT, 60))
-    assert not subclass.emerged
-
-
 def test_what_went_in_stays_as_it_is():
     life, _ = observe(lifecycle(), arrived(7, [1, 2]), {7: 2})
     copy = dict(life.subclasses)
@@ -217,18 +188,6 @@ def test_those_that_moved_in_count_and_those_that_left_do_not():
     assert changes == NOTHING
 
 
-def test_a_subclass_may_consist_of_those_that_moved_in():
-    life, changes = observe(lifecycle(), [], {7: 5}, moves=moved(-1, 7, [3, 5, 8, 11, 2]))
-    assert changes.emerged == (7,)
-    assert (life.subclasses[7].first.seq, life.subclasses[7].last.seq) == (2, 11)
-    assert life.subclasses[7].arrivals == 0.0
-
-
-def test_what_moves_to_a_subclass_that_is_gone_is_nowhere():
-    life, _ = observe(lifecycle(), [], {}, moves=moved(-1, 7, [3]))
-    assert same(life, lifecycle())
-
-
 @pytest.mark.parametrize(
     ("count", "size", "announced"),
     [(EMERGES_WITH, EMERGES_WITH, False), (BURST - 1, BURST - 1, False), (BURST, BURST, True), (5, BURST, True)],
@@ -241,13 +200,6 @@ def test_a_burst_of_one_batch_is_announced_only_if_it_is_large(count, size, anno
         assert changes.emerged == (7,)  # it was no burst
 
 
-def test_support_may_gather_over_batches():
-    life = lifecycle()
-    for batch in range(8):
-        life, changes = observe(life, arrived(7, [50 * batch]), {7: batch + 1})
-        assert changes.emerged == ((7,) if batch == 4 else ())
-
-
 def test_a_subclass_is_announced_once_and_then_at_every_doubling():
     life, told = lifecycle(), []
     for batch in range(200):
@@ -257,33 +209,17 @@ def test_a_subclass_is_announced_once_and_then_at_every_doubling():
     assert told == [("emerged", 8), ("grew", 16), ("grew", 32), ("grew", 64), ("grew", 128)]
 
 
-def test_growth_in_leaps_is_told_once():
-    life = lifecycle({7: emerged(8)})
-    life, changes = observe(life, [], {7: 100})
-    assert changes.grew == (7,)
-    life, changes = observe(life, [], {7: 199})
-    assert changes.grew == ()
-    _, changes = observe(life, [], {7: 200})
-    assert changes.grew == (7,)
-
-
-def test_growth_after_shrinking_is_no_news():
-    life = lifecycle({7: emerged(8)})
-    for size in (3, 6, 12, 15):
+@pytest.mark.parametrize(("sizes", "grew"), [((100, 199, 200), [100, 200]), ((3, 6, 12, 15), [])])
+def test_growth_in_leaps_is_told_once_and_growth_after_shrinking_is_no_news(sizes, grew):
+    life, told = lifecycle({7: emerged(8)}), []
+    for size in sizes:
         life, changes = observe(life, [], {7: size})
-        assert changes.grew == ()
-
-
-def test_several_at_once_are_told_in_order_of_their_first_arrival():
-    arrivals = [one for seq in range(8) for key in (5, 3) for one in arrived(key, [2 * seq + (key == 3)])]
-    _, changes = observe(lifecycle(), arrivals, {3: 8, 5: 8})
-    assert changes.emerged == (5, 3)
+        told += [size] * (changes.grew == (7,))
+    assert told == grew
 
 
 def test_forgetting_ends_lives_and_names_those_that_were_announced():
-    life = lifecycle(
-        {1: emerged(), 2: SubclassHistory(Moment(0, None, None), Moment(0, None, None)), 3: emerged(seq=4)}, 2
-    )
+    life = lifecycle({1: emerged(), 2: emerged()._replace(emerged=False), 3: emerged(seq=4)}, 2)
     kept, ended = forget(life, {3: 0})
     assert same(kept, lifecycle({3: emerged(seq=4)}, 2))
     assert ended == {1: emerged()}
@@ -328,24 +264,6 @@ def test_arrivals_far_apart_or_doubtful_do_not_wake():
     assert changes.recurred == (7,)
 
 
-def test_arrivals_from_before_it_fell_asleep_do_not_count():
-    life, _ = observe(lifecycle(), arrived(7, list(range(8))), {7: 8})
-    life, changes = observe(life, [], {7: 8}, faded=[7])
-    assert changes.dormant == (7,)
-    _, changes = observe(life, arrived(7, [20]), {7: 9})
-    assert changes == NOTHING
-
-
-def test_one_that_came_back_larger_grows_at_the_next_doubling_only():
-    life, _ = observe(lifecycle({7: emerged(8)}), [], {7: 8}, faded=[7])
-    life, changes = observe(life, arrived(7, list(range(1000, 1020))), {7: 28})
-    assert changes == NOTHING._replace(recurred=(7,))
-    life, changes = observe(life, [], {7: 55})
-    assert changes == NOTHING
-    _, changes = observe(life, [], {7: 56})
-    assert changes.grew == (7,)
-
-
 @pytest.mark.parametrize("every", [1, 4, 50])
 @pytest.mark.parametrize("length", [40, 300, 5000])
 def test_trend_is_the_rate_of_arrivals_and_fades(every, length):
@@ -365,13 +283,6 @@ def coming(every: int, begin: int, end: int, life: Lifecycle | None = None) -> L
     for at in range(begin, end, 250):
         life, _ = observe(life or lifecycle(), arrived(0, list(range(at, min(at + 250, end), every))), {0: 1000})
     return life
-
-
-def test_what_has_brought_enough_becomes_usual_sooner():
-    assert not comes_as_usual(coming(4, 0, 750).subclasses[0], 750)
-    assert comes_as_usual(coming(4, 0, 1500).subclasses[0], 1500)
-    rising = coming(1, 3000, 3500, coming(16, 0, 3000))
-    assert not comes_as_usual(rising.subclasses[0], 3500)
 
 
 @pytest.mark.parametrize("every", [20, 40])
@@ -411,17 +322,13 @@ def test_two_lives_become_one():
     both, _ = observe(lifecycle(), arrived(1, [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]), {1: 10})
     assert one.arrivals == pytest.approx(both.subclasses[1].arrivals)
     whole = keep(np.arange(20), rows, np.arange(20))
-    assert one.kept is not None
     assert one.kept.keys.tolist() == whole.keys.tolist()
     np.testing.assert_array_equal(one.kept.rows, whole.rows)
 
 
 def test_of_two_lives_one_awake_makes_both_awake():
-    awake, asleep, candidate = (
-        emerged(),
-        emerged()._replace(dormant=True),
-        SubclassHistory(Moment(0, None, None), Moment(0, None, None)),
-    )
+    awake, asleep = emerged(), emerged()._replace(dormant=True)
+    candidate = awake._replace(emerged=False)
     assert not unite(awake, asleep).dormant
     assert not unite(asleep, awake).dormant
     assert unite(asleep, asleep).dormant
@@ -431,7 +338,7 @@ def test_of_two_lives_one_awake_makes_both_awake():
 
 
 def test_nothing_is_told_of_a_muted_subclass():
-    candidate = SubclassHistory(Moment(0, None, None), Moment(0, None, None), muted=True)
+    candidate = emerged()._replace(emerged=False, muted=True)
     life = lifecycle({1: emerged()._replace(muted=True), 2: emerged(), 3: candidate})
     life, changes = observe(
         life, [*arrived(1, list(range(8))), *arrived(3, list(range(8, 16)))], {1: 80, 2: 8, 3: 40}
@@ -446,7 +353,7 @@ def test_nothing_is_told_of_a_muted_subclass():
 
 
 def test_a_muted_subclass_is_held_before_all_others():
-    candidate = SubclassHistory(Moment(0, None, None), Moment(0, None, None), muted=True)
+    candidate = emerged()._replace(emerged=False, muted=True)
     life = lifecycle({1: emerged(), 2: emerged()._replace(muted=True), 3: candidate})
     support, sizes = {1: 9.0, 2: 0.0, 3: 0.5}, {1: 90, 2: KEPT_WITH - 1, 3: 1}
     chosen = [best_supported(life, sizes, support, sizes, most) for most in (1, 2, 3)]
@@ -467,57 +374,6 @@ def test_a_muted_subclass_is_held_before_all_others():
 )
 def test_equation_14(emerging, known, classes, delta):
     assert estimate_new_classes(emerging, known, classes) == delta
-
-
-@given(st.integers(0, 500), st.integers(1, 500), st.integers(1, 50))
-def test_equation_14_by_its_definition(emerging, known, classes):
-    assert estimate_new_classes(emerging, known, classes) in {
-        math.floor(emerging / (known / classes) + 0.5),
-        (2 * emerging * classes + known) // (2 * known),  # in whole numbers
-    }
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1)), max_size=12),
-            st.dictionaries(st.integers(0, 4), st.integers(1, 60)),
-            st.sets(st.integers(0, 4)),
-        ),
-        max_size=12,
-    )
-)
-def test_each_life_is_announced_and_ended_at_most_once(batches):
-    life, seq = lifecycle(), 0
-    announced: dict[int, int] = {}
-    asleep: set[int] = set()
-    for batch, (arrivals, sizes, faded) in enumerate(batches):
-        inside = [(key, p) for key, p in arrivals if key in sizes]
-        moments = [(key, SubclassMember(Moment(seq + i, None, None), p, batch)) for i, (key, p) in enumerate(inside)]
-        seq += len(inside)
-        life, changes = observe(life, moments, sizes, faded)
-        for key in changes.emerged:
-            assert key not in announced
-            announced[key] = sizes[key]
-        for key in changes.grew:
-            assert sizes[key] >= 2 * announced[key]
-            announced[key] = sizes[key]
-        for key in changes.recurred:
-            assert key in asleep
-            announced[key] = max(announced[key], sizes[key])
-        for key in changes.dormant:
-            assert key in announced
-            assert key not in asleep
-        assert len({key for kind in changes for key in kind}) == sum(map(len, changes)), "one thing at a time"
-        asleep = (asleep - set(changes.recurred)) | set(changes.dormant)
-        assert {key for key, subclass in life.subclasses.items() if subclass.dormant} == asleep
-        life, ended = forget(life, sizes)
-        assert set(life.subclasses) <= set(sizes)
-        assert set(ended) <= set(announced)
-        for key in ended:
-            del announced[key]
-        asleep -= set(ended)
-        assert {key for key, subclass in life.subclasses.items() if subclass.emerged} == set(announced)
 
 
 @settings(deadline=None)
@@ -550,7 +406,9 @@ def test_columns_say_what_lives_one_by_one_do_to_the_last_bit(batches):
             changed = {(key := min(lives)): lives[key]._replace(**{flag: not getattr(lives[key], flag)})}
             life, lives = with_lives(life, changed), {**lives, **changed}
         assert [*life.subclasses.items()] == [*lives.items()]
-        assert repr(lifecycle(life.subclasses)) == repr(lifecycle(lives))
+        life, ended = forget(life, sizes)
+        gone = {key: lives.pop(key) for key in [*lives] if key not in sizes}
+        assert ended == {key: one for key, one in gone.items() if one.emerged and not one.muted}
         members_so_far += came
         sits += keys
         seq += len(came)
