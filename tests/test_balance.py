@@ -70,23 +70,17 @@ def test_known_share_is_the_posterior_mean_by_numerical_integration() -> None:
         exact, log_evidence = oracle.known_share(stream, taken, stands_for, before, MIXED)
         assert mean == pytest.approx(exact, abs=0.03), (stream, taken, stands_for, before)
         assert evidence == pytest.approx(log_evidence, abs=0.35), (stream, taken, stands_for, before)
-
-
-@pytest.mark.parametrize("before", [EXTREME, 0.1, 0.9, 1.0 - EXTREME])
-def test_known_share_of_a_cell_in_which_nothing_was_seen_is_the_prior(before: float) -> None:
-    assert share(0.0, 0.0, before=before) == pytest.approx(0.5 * MIXED + (1.0 - MIXED) * before, abs=0.01)
-
-
-@pytest.mark.parametrize(("stream", "taken", "stands_for"), [(1400.0, 1000.0, 0.3), (700.0, 500.0, 0.5)])
-def test_known_share_of_many_instances(stream: float, taken: float, stands_for: float) -> None:
-    mean, evidence = known_share(stream, taken, stands_for, 0.5)
-    exact, log_evidence = oracle.known_share(stream, taken, stands_for, 0.5, MIXED)
-    assert mean == pytest.approx(exact, abs=0.01)
-    assert evidence == pytest.approx(log_evidence, abs=1.0)
+    for stream, taken, stands_for in ((1400.0, 1000.0, 0.3), (700.0, 500.0, 0.5)):
+        mean, evidence = known_share(stream, taken, stands_for, 0.5)
+        exact, log_evidence = oracle.known_share(stream, taken, stands_for, 0.5, MIXED)
+        assert mean == pytest.approx(exact, abs=0.01), "of many instances"
+        assert evidence == pytest.approx(log_evidence, abs=1.0)
+    for before in (EXTREME, 0.1, 0.9, 1.0 - EXTREME):
+        prior = 0.5 * MIXED + (1.0 - MIXED) * before
+        assert share(0.0, 0.0, before=before) == pytest.approx(prior, abs=0.01), "nothing was seen"
 
 
 def test_known_share_at_its_limits() -> None:
-    assert share(0.0, 0.0) == pytest.approx(0.5), "nothing was seen: the prior"
     for stands_for in (0.5, 1.0, 5.0):
         taken = 200.0
         assert share(taken * stands_for, taken, stands_for) > 0.9, "as many references as of the stream"
@@ -269,32 +263,23 @@ def test_references_that_weigh_little_stand_for_few_instances() -> None:
 def test_scores_are_excesses_over_the_mean_of_the_others() -> None:
     rng = np.random.default_rng(1)
     group = np.repeat(np.arange(3), [5, 4, 1])
-    log_density = rng.normal(size=(10, 3))
-    count = np.bincount(group).astype(float)
-    total = np.array([log_density[group == j, j].sum() for j in range(3)])
-    near, found = nearest(log_density, count, total, group)
-    for i in range(10):
-        excess = []
-        for j in range(3):
-            others = [log_density[k, j] for k in range(10) if group[k] == j and k != i]
-            if others:
-                excess.append(log_density[i, j] - np.mean(others))
-            else:
-                excess.append(-np.inf)
-        assert found[i] == pytest.approx(max(excess))
-        assert near[i] == np.argmax(excess)
-    fresh = rng.normal(size=(4, 3))
-    expected = [max(row[j] - log_density[group == j, j].mean() for j in range(3)) for row in fresh]
+    log_density, fresh = rng.normal(size=(10, 3)), rng.normal(size=(4, 3))
+    for weight in (rng.random(10), np.ones(10)):
+        count = np.bincount(group, weight)
+        total = np.array([weight[group == j] @ log_density[group == j, j] for j in range(3)])
+        near, found = nearest(log_density, count, total, group, weight)
+        for i in range(10):
+            excess = np.full(3, -np.inf)
+            for j in range(3):
+                others = (group == j) & (np.arange(10) != i)
+                if others.any():
+                    excess[j] = log_density[i, j] - np.average(log_density[others, j], weights=weight[others])
+            assert found[i] == pytest.approx(excess.max())
+            assert near[i] == excess.argmax()
+    expected = (fresh - total / count).max(axis=1)
     np.testing.assert_allclose(nearest(fresh, count, total)[1], expected)
     nothing = nearest(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))[1]
     assert np.isneginf(nothing).all()
-    weighted, weight = rng.normal(size=(10, 3)), rng.random(10)
-    total = np.array([weight[group == j] @ weighted[group == j, j] for j in range(3)])
-    found = nearest(weighted, count, total, group, weight)[1]
-    others = (total[0] - weight[0] * weighted[0, 0]) / (count[0] - weight[0])
-    excess = [weighted[0, 0] - others, *(weighted[0, 1:] - (total / count)[1:])]
-    assert found[0] == pytest.approx(max(excess))
-    total = np.array([log_density[group == j, j].sum() for j in range(3)])
     bounds, enough = np.sort(rng.normal(size=N_LEVELS - 1)), np.full((3, len(LEVELS)), LEAST_BELOW)
     found = levels_of(fresh, count, total, bounds, enough)
     np.testing.assert_array_equal(found, np.searchsorted(bounds, expected))

@@ -258,16 +258,6 @@ def test_every_kind_of_model_runs_with_references(arguments: dict[str, Any]) -> 
     assert (model.expected_recall is None) == (references is None)
 
 
-def test_a_class_of_one_beside_a_larger_one_has_no_reference() -> None:
-    X = np.vstack([np.random.default_rng(0).normal(size=(12, 2)), [[40.0, 0.0]]])
-    model = learnt(X, np.append(np.zeros(12, int), 1))
-    references = model.trained.references
-    assert set(references.group.tolist()) == {0}
-    for i in range(256):
-        model.learn_one({0: float(np.sin(i)), 1: float(np.cos(i))}, key=i)
-    assert Counter(d.label for d in model.drain())["c0"] > 128
-
-
 @pytest.mark.parametrize("n_classes", [1, 3])
 def test_a_single_instance_of_each_class_is_enough_to_run(n_classes: int) -> None:
     X = 50.0 * np.eye(3)[:n_classes]
