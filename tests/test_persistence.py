@@ -420,22 +420,6 @@ def test_full_disk_leaves_the_old_file(tmp_path, saved, model, room):
     assert [each.name for each in tmp_path.iterdir()] == ["model.osr"]
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(5, "Input/output error"), KeyboardInterrupt()], ids=["error", "interrupted"]
-)
-def test_failing_at_the_last_moment_leaves_the_old_file(tmp_path, saved, model, monkeypatch, error):
-    path = write(tmp_path / "model.osr", saved)
-
-    def fail(_: int) -> None:
-        raise error
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises((PersistenceError, KeyboardInterrupt)):
-        model.save(path)
-    assert path.read_bytes() == saved
-    assert [each.name for each in tmp_path.iterdir()] == ["model.osr"]
-
-
 def test_folder_that_does_not_exist(tmp_path, model):
     with pytest.raises(PersistenceError, match=r"cannot write .*No such file.*check that the folder exists"):
         model.save(tmp_path / "nowhere" / "model.osr")
@@ -454,15 +438,6 @@ def test_saving_replaces_whole_files(tmp_path, model):
         model.save(path)
         assert reader.read() == before
     assert path.read_bytes() != before
-
-
-def test_a_saved_file_holds_rows_and_is_its_owners_alone(tmp_path, model):
-    path = tmp_path / "model.osr"
-    model.save(path)
-    assert oct(path.stat().st_mode & 0o777) == "0o600"
-    path.chmod(0o640)  # somebody means it
-    model.save(path)
-    assert oct(path.stat().st_mode & 0o777) == "0o640"
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path, model):

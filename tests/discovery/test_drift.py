@@ -14,12 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river.drift import PageHinkley
 
-from benchmarks.paper.protocol import split
-from stream_osr import ClassDrifted, ColumnFailed, ModelOptions, OpenSetRecognizer, SubclassEmerged
+from stream_osr import ClassDrifted, ColumnFailed, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped, parameters
 from stream_osr.discovery.drift import (
     BLOCK,
-    LATELY,
     PRIOR_BLOCKS,
     TOLERANCE,
     Alarm,
@@ -31,7 +29,6 @@ from stream_osr.discovery.drift import (
 from stream_osr.features import Features
 from stream_osr.trained import train_model
 from tests.blobs import around, instances
-from tests.data import need_data
 from tests.doors.model import whiten
 from tests.doors.stream import BufferedInstance, close_batch, open_stream
 from tests.oracles import drift as oracle
@@ -118,27 +115,6 @@ def test_alarms_are_those_of_river(level):
         assert alarm.direction == ("sparser" if level < 0.5 else "denser")
         assert alarm.rank_now == pytest.approx(level, abs=0.12)
         assert alarm.rank_before == pytest.approx(0.5, abs=0.05)
-
-
-@given(st.lists(st.integers(1, 700), max_size=12), st.integers(0, 5))
-def test_batches_make_no_difference(cuts, seed):
-    rng = np.random.default_rng(seed)
-    n = 700
-    rank = np.concatenate([rng.random(n // 2), rng.beta(1, 3, n - n // 2)])
-    nearest, rows = rng.integers(3, size=n), rng.normal(size=(n, 2))
-    everybody = np.ones(n, bool)
-    whole, alarms = feed(rank, nearest, everybody, rows, [], 3)
-    parts, same = feed(rank, nearest, everybody, rows, sorted(set(cuts) - {n}), 3)
-    for name in ("detectors", "pending", "usual", "lately"):
-        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-9, err_msg=name)
-    assert [alarm[:4] for alarm in sorted(same)] == [alarm[:4] for alarm in sorted(alarms)]
-    for one, other in zip(sorted(same), sorted(alarms), strict=True):
-        np.testing.assert_allclose([one.rank_now, *one.mean], [other.rank_now, *other.mean])
-        own = np.flatnonzero(nearest == one.j)
-        seen = own[own <= own[own >= one.since][one.size - 1]]
-        weight = 0.5 ** (np.arange(len(seen))[::-1] / LATELY)
-        lately = np.average(np.column_stack([rank, rows])[seen], axis=0, weights=weight)
-        np.testing.assert_allclose([one.rank_now, *one.mean], lately)
 
 
 @pytest.mark.parametrize(
@@ -332,16 +308,6 @@ def test_a_class_that_narrows_is_told_as_denser():
     assert max(abs(shift) for shift in event.movement.shift.values()) < 0.4
 
 
-def test_a_new_class_nearby_is_novelty_and_no_drift():
-    model = blobs()
-    centres = [*CENTRES.values()]
-    assert drifted(stream(model, mixed(centres, 2048, 4))) == []
-    events = stream(model, mixed([*centres, (-6.0, 6.0), (-6.0, 6.0)], 4096, 5))
-    assert drifted(events) == []
-    assert any(isinstance(event, SubclassEmerged) for event in events)
-    assert model.signals.novelty >= 1
-
-
 FOUR = np.array([[0, 0, 0, 0], [12, 0, 0, 0], [0, 12, 0, 0], [0, 0, 12, 0]], dtype=float)
 NEARBY = np.array([0, 0, 0, 7.0])
 
@@ -380,30 +346,6 @@ def test_a_class_that_a_label_opened_is_watched_too():
     stream(model, mixed([*CENTRES.values(), (0.0, 20.0)], 1024, 6))
     assert len(model.value.stream.drift.arrived) == 3
     assert model.value.stream.drift.arrived[2] > 200
-
-
-def test_real_classes_that_stay_and_one_that_moves():
-    data = need_data("PENDIGITS")
-    part = split(data.X, data.y, 5, 0, seed=0)
-    model = OpenSetRecognizer(batch_size=64, chains=1, model=ModelOptions(window=0))
-    for x, y in zip(part.X_train.tolist(), part.y_train.tolist(), strict=True):
-        model.learn_one(dict(enumerate(x)), y)
-    model.freeze()
-    trained = model.trained
-    half = len(part.X_test) // 2
-    rows = [dict(enumerate(x)) for x in part.X_test.tolist()]
-    assert drifted(stream(model, rows)) == []
-
-    model = OpenSetRecognizer.from_trained(trained, batch_size=64, chains=1, model=ModelOptions(window=0))
-    way = np.random.default_rng(1).normal(size=16)
-    way = 2.0 * way / np.linalg.norm(way) @ trained.whitening.backward
-    moves = part.y_test == part.known[0]
-    X = part.X_test + np.where(moves & (np.arange(len(moves)) >= half), 1.0, 0.0)[:, None] * way
-    (event, *_) = drifted(stream(model, [dict(enumerate(x)) for x in X.tolist()]))
-    assert event.label == part.known[0]
-    assert moves[half : event.seq].sum() < 120
-    went = np.array([event.movement.mean[name] - event.movement.trained[name] for name in range(16)])
-    assert np.corrcoef(went, way)[0, 1] > 0.8
 
 
 @pytest.mark.parametrize("sudden", [False, True])

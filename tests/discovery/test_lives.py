@@ -106,7 +106,12 @@ def test_books_and_statistics_agree_whatever_happens(chains):
                 check_stream(stream)
                 check_statistics(stream)
                 happened.update(type(event).__name__ for event in events)
-                alive = {*stream.state.ids.tolist(), *stream.chains[0].dormant.ids.tolist()}
+                franchise, count, aside = stream.state.franchise, len(stream.labels), stream.chains[0].dormant.ids
+                held, served = franchise.held[count:] > 0, franchise.menu[count:] > 0
+                assert (held & ~served).sum() <= 2
+                assert (held | served).all(), "a slot that could be used again with old statistics in it"
+                assert len(aside) <= 3
+                alive = {*stream.state.ids.tolist(), *aside.tolist()}
                 assert set(stream.life.subclasses) <= alive
                 ended |= {e.subclass_id for e in events if isinstance(e, SubclassForgotten | SubclassMerged)}
                 assert not ended & alive, "an identity that has ended is used again"

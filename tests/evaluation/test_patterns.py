@@ -111,10 +111,6 @@ def test_purity_is_that_of_the_contingency_table(pairs):
     assert of(Purity, pairs).get() == pytest.approx(table.max(axis=0).sum() / len(pairs))
 
 
-def test_which_way_is_better():
-    assert (CER().bigger_is_better, UnkR().bigger_is_better, Purity().bigger_is_better) == (False, False, True)
-
-
 def decision(label, subclass_id):
     probabilities = {"a": 0.4, "unknown": 0.6}
     return Decision(0, None, label, label, 0.6, 0.6, probabilities, subclass_id, "a", 3.0, 0.1, 0, 0)
