@@ -16,27 +16,8 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, Trai
 from stream_osr.config import grouped
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.doors.model import log_class_densities, menu_weights, query_rows, responsibilities_of
-from tests.doors.stream import (
-    ASKED,
-    EXPECTED,
-    LEAST_SUPPORT,
-    MANY,
-    MOSTLY_NEW,
-    NOBODY,
-    REMEMBERED,
-    TYPICAL,
-    Chain,
-    IdentityChanges,
-    ReferenceCheck,
-    SplitOff,
-    _count_references,
-    fit_check,
-    follow_identities,
-    model_of,
-    mostly_new,
-    owners_of,
-    without_openings,
-)
+from tests.doors.stream import Chain, IdentityChanges, ReferenceCheck, SplitOff, follow_identities
+from tests.doors.stream import reference_check as law
 from tests.doors.trust import N_LEVELS, KnownShares, ReferenceCounts, balance, votes
 from tests.oracles import balance as oracle
 from tests.oracles import niw
@@ -72,7 +53,7 @@ def asked(trained: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, 
     """What the books of a third batch are counted from."""
     seen: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
-        "stream_osr.stream.reference_check._count_references", lambda *a: seen.append(a) or _count_references(*a)
+        "stream_osr.stream.reference_check._count_references", lambda *a: seen.append(a) or law._count_references(*a)
     )
     play(OpenSetRecognizer.from_trained(trained, **grouped(**SETTINGS)), 96)
     return seen[-1]
@@ -223,13 +204,13 @@ def check_fits(guard: ReferenceCheck, n_classes: int) -> None:
 
 def test_mostly_new_is_what_many_members_and_no_references_share() -> None:
     guard = counted([3, 5, 9, 11])
-    books = guard.counts._replace(stream=np.eye(N_LEVELS)[[3] * 7] * MANY, seen=np.full(7, 4.0 * MANY))
+    books = guard.counts._replace(stream=np.eye(N_LEVELS)[[3] * 7] * law.MANY, seen=np.full(7, 4.0 * law.MANY))
     books.stream[3] *= 0.9
-    guard = guard._replace(counts=books, known=np.array([MOSTLY_NEW, 0.0, MOSTLY_NEW + 0.01, -1.0]))
-    few = np.full(2, 2.0 * EXPECTED)
-    np.testing.assert_array_equal(mostly_new(guard, few), [3])
+    guard = guard._replace(counts=books, known=np.array([law.MOSTLY_NEW, 0.0, law.MOSTLY_NEW + 0.01, -1.0]))
+    few = np.full(2, 2.0 * law.EXPECTED)
+    np.testing.assert_array_equal(law.mostly_new(guard, few), [3])
     few[1] -= 1.0
-    assert not len(mostly_new(guard, few)), "of a class with so few references none may have come"
+    assert not len(law.mostly_new(guard, few)), "of a class with so few references none may have come"
 
 
 @settings(max_examples=40, deadline=None)
@@ -244,9 +225,9 @@ def test_every_cell_takes_its_own_counts_along(
     seed: int, before: int, n_classes: int, known: list[int], now: list[int]
 ) -> None:
     guard = counted(known, before, seed)
-    after = fit_check(guard, np.array(now, int), n_classes)
+    after = law.fit_check(guard, np.array(now, int), n_classes)
     check_fits(after, n_classes)
-    assert fit_check(after, after.ids, n_classes) is after
+    assert law.fit_check(after, after.ids, n_classes) is after
     assert after.shares.classes.sum() == pytest.approx(1)
     old, came = before + len(known), [known.index(key) if key in known else None for key in now]
     place = [
@@ -264,8 +245,8 @@ def test_every_cell_takes_its_own_counts_along(
             np.testing.assert_array_equal(after.counts.taken[j, c], 0.0 if none else guard.counts.taken[j, at])
             assert after.counts.total[j, c] == (0.0 if none else guard.counts.total[j, at])
     for k, at in enumerate(came):
-        owner = NOBODY if at is None else guard.owner[at]
-        assert after.owner[k] == (owner if owner < n_classes else NOBODY)
+        owner = law.NOBODY if at is None else guard.owner[at]
+        assert after.owner[k] == (owner if owner < n_classes else law.NOBODY)
         assert after.known[k] == (-1.0 if at is None else guard.known[at])
     np.testing.assert_array_equal(after.counts.votes, [*guard.counts.votes, *np.zeros(n_classes)][:n_classes])
 
@@ -276,7 +257,7 @@ def test_joined_subclasses_have_the_counts_of_both() -> None:
     np.testing.assert_allclose(after.counts.stream[2], guard.counts.stream[2] + guard.counts.stream[4])
     np.testing.assert_allclose(after.counts.taken[:, 2], guard.counts.taken[:, 2] + guard.counts.taken[:, 4])
     assert 12 not in after.ids
-    settled = fit_check(after, np.array([10, 11]), 2)
+    settled = law.fit_check(after, np.array([10, 11]), 2)
     check_fits(settled, 2)
     np.testing.assert_allclose(settled.counts.stream[2], guard.counts.stream[2] + guard.counts.stream[4])
     moved = follow_identities(guard, IdentityChanges({12: 9}))
@@ -306,17 +287,17 @@ def test_an_owner_is_kept_until_most_is_new() -> None:
         stream = np.zeros((4, N_LEVELS))
         stream[2, -1] = support
         shares = KnownShares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
-        owner, part = owners_of(np.array([before]), np.full(1, 0.7), stream, shares)
-        assert part == pytest.approx(known if support >= LEAST_SUPPORT else 0.7)
+        owner, part = law.owners_of(np.array([before]), np.full(1, 0.7), stream, shares)
+        assert part == pytest.approx(known if support >= law.LEAST_SUPPORT else 0.7)
         return int(owner[0])
 
-    much, little = 2 * LEAST_SUPPORT, 0.5 * LEAST_SUPPORT
-    assert told_of(0.6, much, NOBODY) == 1
-    assert told_of(0.45, much, NOBODY) == NOBODY
+    much, little = 2 * law.LEAST_SUPPORT, 0.5 * law.LEAST_SUPPORT
+    assert told_of(0.6, much, law.NOBODY) == 1
+    assert told_of(0.45, much, law.NOBODY) == law.NOBODY
     assert told_of(0.45, much, 0) == 1, "it keeps one"
-    assert told_of(0.35, much, 0) == NOBODY
+    assert told_of(0.35, much, 0) == law.NOBODY
     assert told_of(0.1, little, 0) == 0, "of few instances nothing is concluded"
-    assert told_of(0.9, little, NOBODY) == NOBODY
+    assert told_of(0.9, little, law.NOBODY) == law.NOBODY
     assert told_of(0.9, 0.0, 0) == 0
 
 
@@ -335,7 +316,7 @@ def test_an_owner_is_remembered_from_batch_to_batch(running: OpenSetRecognizer) 
         guard = guard_of(running, number)
         before = np.isin(guard.ids, ids[number])
         assert before.any()
-        assert (guard.counts.stream[2:-1].sum(axis=1)[before] < LEAST_SUPPORT).all()
+        assert (guard.counts.stream[2:-1].sum(axis=1)[before] < law.LEAST_SUPPORT).all()
         assert (guard.owner[before] == 1).all()
         state = running.value.stream.chains[number].state
         theirs = np.isin(state.franchise.table_dish, 2 + np.flatnonzero(np.isin(state.ids, guard.ids[before])))
@@ -346,17 +327,17 @@ def test_tables_of_subclasses_with_an_owner_are_no_openings(running: OpenSetReco
     chain = running.value.stream.chains[0]
     guard = guard_of(running)
     assert len(guard.ids) == len(chain.state.ids) > 0
-    nobody = guard._replace(owner=np.full(len(guard.ids), NOBODY))
-    assert without_openings(chain.state, nobody, 2) is chain.state
+    nobody = guard._replace(owner=np.full(len(guard.ids), law.NOBODY))
+    assert law.without_openings(chain.state, nobody, 2) is chain.state
     owned = guard._replace(owner=np.zeros(len(guard.ids), int))
-    before, after = chain.state.franchise, without_openings(chain.state, owned, 2).franchise
+    before, after = chain.state.franchise, law.without_openings(chain.state, owned, 2).franchise
     theirs = before.table_dish >= 2
     assert before.table_founder[theirs].any()
     assert not after.table_founder[theirs].any()
     np.testing.assert_array_equal(after.table_founder[~theirs], before.table_founder[~theirs])
 
 
-@pytest.mark.parametrize("level", [TYPICAL - 1, TYPICAL])
+@pytest.mark.parametrize("level", [law.TYPICAL - 1, law.TYPICAL])
 def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_it_is_called(
     asked: tuple[Any, ...], level: int
 ) -> None:
@@ -365,11 +346,11 @@ def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_it_is_call
     bounds = np.where(np.arange(N_LEVELS - 1) < level, -np.inf, np.inf)
     sides = sides._replace(unknown=np.ones(len(sides.unknown)))
     levels = levels._replace(bounds=bounds, many=np.full(2, 1e3))
-    after, probabilities = _count_references(guard, state, sides, levels, *more)
-    came = (after.counts.votes - 0.5 ** (n / REMEMBERED) * guard.counts.votes).sum()
+    after, probabilities = law._count_references(guard, state, sides, levels, *more)
+    came = (after.counts.votes - 0.5 ** (n / law.REMEMBERED) * guard.counts.votes).sum()
     accepted = (1.0 - probabilities[len(sides.references.rows) :, -1]).sum()
     assert accepted < n - 1
-    assert came == pytest.approx(n if level == TYPICAL else accepted)
+    assert came == pytest.approx(n if level == law.TYPICAL else accepted)
 
 
 def test_a_class_of_five_instances_is_no_new_class() -> None:
@@ -393,12 +374,12 @@ def test_a_class_of_five_instances_is_no_new_class() -> None:
 
 def test_books_count_everybody_once(trained: TrainedModel, running: OpenSetRecognizer) -> None:
     references = trained.references
-    fade = 0.5 ** (32 / REMEMBERED)
+    fade = 0.5 ** (32 / law.REMEMBERED)
     weight = sum(fade**age for age in range(8))
     for number in range(2):
         books = guard_of(running, number).counts
         in_all = np.bincount(references.group, minlength=2)
-        assert len(references.group) < ASKED, "all are asked with each batch"
+        assert len(references.group) < law.ASKED, "all are asked with each batch"
         np.testing.assert_allclose(books.total[:, :2], np.tile(weight * in_all[:, None], 2))
         np.testing.assert_allclose(books.seen[[0, 1, -1]], 32 * weight)
         assert books.stream.sum() <= 32 * weight + 1e-9
@@ -415,15 +396,15 @@ def test_references_are_asked_in_turn() -> None:
     for x, _ in stream_part(96):
         whole.learn_one(x)
     books = guard_of(whole).counts
-    fade = 0.5 ** (32 / REMEMBERED)
-    asked = np.array([np.bincount(references.group[(b * ASKED + np.arange(ASKED)) % 600]) for b in range(3)])
+    fade = 0.5 ** (32 / law.REMEMBERED)
+    asked = np.array([np.bincount(references.group[(b * law.ASKED + np.arange(law.ASKED)) % 600]) for b in range(3)])
     np.testing.assert_allclose(books.total[:, 0], asked.T @ fade ** np.arange(2, -1, -1))
 
 
 def test_what_references_say_of_the_frozen_densities(trained: TrainedModel) -> None:
     references = trained.references
-    model = model_of(references, 0)
-    assert model_of(references, len(references.log_density)) is model
+    model = law.model_of(references, 0)
+    assert law.model_of(references, len(references.log_density)) is model
     log_density = references.log_density[0]
     np.testing.assert_allclose(model.levels.confusion[0], votes(log_density)[references.group == 0].mean(axis=0))
     np.testing.assert_allclose(model.levels.many, np.bincount(references.group))
@@ -461,7 +442,7 @@ def test_a_new_class_beside_is_found_and_announced(trained: TrainedModel, delay:
     assert not any(isinstance(event, SubclassRefuted) for event in events)
     guard = guard_of(model)
     largest = int(np.argmax(guard.counts.stream[2:-1].sum(axis=1)))
-    assert guard.owner[largest] == NOBODY
+    assert guard.owner[largest] == law.NOBODY
     assert guard.known[largest] < 0.1
     check_stream(model.value.stream)
 

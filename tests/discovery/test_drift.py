@@ -16,19 +16,10 @@ from river.drift import PageHinkley
 
 from stream_osr import ClassDrifted, ColumnFailed, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped, parameters
-from stream_osr.discovery.drift import (
-    BLOCK,
-    PRIOR_BLOCKS,
-    TOLERANCE,
-    Alarm,
-    Drift,
-    follow,
-    start_drift,
-    threshold_for,
-)
 from stream_osr.features import Features
 from stream_osr.trained import train_model
 from tests.blobs import around, instances
+from tests.doors.discovery import drift as law
 from tests.doors.model import whiten
 from tests.doors.stream import BufferedInstance, close_batch, open_stream
 from tests.oracles import drift as oracle
@@ -43,15 +34,16 @@ def feed(
     rows: np.ndarray,
     cuts: Iterable[int],
     n_classes: int = 2,
-    drift: Drift | None = None,
-) -> tuple[Drift, list[Alarm]]:
+    drift: law.Drift | None = None,
+) -> tuple[law.Drift, list[law.Alarm]]:
     """Take in a stream, cut into batches."""
-    drift = start_drift(n_classes, rows.shape[1]) if drift is None else drift
-    alarms: list[Alarm] = []
+    drift = law.start_drift(n_classes, rows.shape[1]) if drift is None else drift
+    alarms: list[law.Alarm] = []
     edges = [0, *cuts, len(rank)]
     for begin, end in pairwise(edges):
         part = slice(begin, end)
-        drift, told = follow(drift, nearest[part], rank[part], accepted[part], rows[part], begin, n_classes, INTERVAL)
+        batch = nearest[part], rank[part], accepted[part], rows[part]
+        drift, told = law.follow(drift, *batch, begin, n_classes, INTERVAL)
         alarms += told
     return drift, alarms
 
@@ -60,7 +52,7 @@ def every(n: int, size: int = 64) -> range:
     return range(size, n, size)
 
 
-def known(ranks: Sequence[np.ndarray]) -> tuple[Drift, list[Alarm]]:
+def known(ranks: Sequence[np.ndarray]) -> tuple[law.Drift, list[law.Alarm]]:
     """Take in a stream of accepted instances, the classes in turns."""
     rank = np.stack(ranks, axis=1).ravel()
     nearest = np.arange(len(rank)) % len(ranks)
@@ -75,14 +67,14 @@ def known(ranks: Sequence[np.ndarray]) -> tuple[Drift, list[Alarm]]:
 )
 def test_detectors_take_in_a_batch_as_the_oracle_does(seed, n_classes, sizes, shifted):
     rng = np.random.default_rng(seed)
-    drift, first, told = start_drift(n_classes, 3), 0, 0
+    drift, first, told = law.start_drift(n_classes, 3), 0, 0
     for size in sizes:
         nearest, accepted = rng.integers(n_classes, size=size), rng.random(size) < 0.7
         rank, rows = rng.random(size) ** (6 if shifted else 1), rng.normal(size=(size, 3))
         usual = None if rng.random() < 0.3 else rng.random(size) < 0.2
         batch = nearest, rank, accepted, rows
         expected, alarms = oracle.follow(drift, *batch, first, 100.0, usual)
-        drift, found = follow(drift, *batch, first, n_classes, 100.0, usual)
+        drift, found = law.follow(drift, *batch, first, n_classes, 100.0, usual)
         for one, other in zip(drift, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
         assert [one[:4] for one in found] == [one[:4] for one in alarms]
@@ -99,11 +91,12 @@ def test_detectors_take_in_a_batch_as_the_oracle_does(seed, n_classes, sizes, sh
 def test_alarms_are_those_of_river(level):
     rng = np.random.default_rng(1)
     rank = np.concatenate([rng.random(2000), np.clip(rng.normal(level, 0.2, 800), 0, 1)])
-    river = PageHinkley(min_instances=1, delta=TOLERANCE, threshold=threshold_for(INTERVAL) / BLOCK, alpha=1.0)
-    for _ in range(PRIOR_BLOCKS):
+    threshold = law.threshold_for(INTERVAL) / law.BLOCK
+    river = PageHinkley(min_instances=1, delta=law.TOLERANCE, threshold=threshold, alpha=1.0)
+    for _ in range(law.PRIOR_BLOCKS):
         river.update(0.5)
     theirs = None
-    for number, mean in enumerate(rank.reshape(-1, BLOCK).mean(axis=1).tolist()):
+    for number, mean in enumerate(rank.reshape(-1, law.BLOCK).mean(axis=1).tolist()):
         river.update(mean)
         if river.drift_detected:
             theirs = number
@@ -111,7 +104,7 @@ def test_alarms_are_those_of_river(level):
     everybody, nobody = np.ones(len(rank), bool), np.zeros(len(rank), int)
     for size in (1, 5, 64, 3000):
         _, (alarm, *_) = feed(rank, nobody, everybody, np.zeros((len(rank), 1)), every(len(rank), size))
-        assert alarm.since + alarm.size == BLOCK * (theirs + 1)
+        assert alarm.since + alarm.size == law.BLOCK * (theirs + 1)
         assert alarm.direction == ("sparser" if level < 0.5 else "denser")
         assert alarm.rank_now == pytest.approx(level, abs=0.12)
         assert alarm.rank_before == pytest.approx(0.5, abs=0.05)
@@ -174,10 +167,10 @@ def test_outliers_at_a_steady_rate_are_no_drift():
     assert feed(rank, rng.integers(4, size=n), accepted, np.zeros((n, 1)), every(n), 4)[1] == []
 
 
-def beside_new(n: int, n_classes: int, seed: int, gone_from: int, told_of_new: bool) -> list[Alarm]:
+def beside_new(n: int, n_classes: int, seed: int, gone_from: int, told_of_new: bool) -> list[law.Alarm]:
     """Alarms where a new class is nearest to class 0, which may be gone from a position on."""
     rng = np.random.default_rng([7, seed])
-    drift, told = start_drift(n_classes, 1), []
+    drift, told = law.start_drift(n_classes, 1), []
     source = rng.integers(n_classes + 1, size=n)
     new, gone = source == n_classes, (source == 0) & (np.arange(n) >= gone_from)
     rank = np.where(new | gone, 0.0, rng.random(n))
@@ -185,7 +178,7 @@ def beside_new(n: int, n_classes: int, seed: int, gone_from: int, told_of_new: b
         part = slice(begin, begin + 250)
         accepted, rows = ~(new | gone)[part], np.zeros((250, 1))
         batch = source[part] % n_classes, rank[part], accepted, rows
-        drift, alarms = follow(drift, *batch, begin, n_classes, INTERVAL, new[part] if told_of_new else None)
+        drift, alarms = law.follow(drift, *batch, begin, n_classes, INTERVAL, new[part] if told_of_new else None)
         told += alarms
     return told
 
@@ -204,7 +197,7 @@ def test_a_class_that_goes_is_missed_beside_what_comes_anyway():
 def test_classes_may_come_and_go():
     rng = np.random.default_rng(7)
 
-    def watch(drift: Drift | None, n_classes: int) -> Drift:
+    def watch(drift: law.Drift | None, n_classes: int) -> law.Drift:
         n = 640
         drift, alarms = feed(
             rng.random(n),
@@ -221,7 +214,7 @@ def test_classes_may_come_and_go():
 
     two = watch(None, 2)
     again = watch(watch(two, 4), 2)
-    assert again.detectors[0, 0] > two.detectors[0, 0] > PRIOR_BLOCKS
+    assert again.detectors[0, 0] > two.detectors[0, 0] > law.PRIOR_BLOCKS
 
 
 def test_what_is_taken_in_changes_nothing_that_was():

@@ -10,38 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.doors.discovery import (
-    BURST,
-    EMERGES_WITH,
-    KEPT_WITH,
-    TREND_HALF_LIFE,
-    USUAL_HALF_LIFE,
-    WAKES_WITHIN,
-    Coming,
     Lifecycle,
-    LifecycleChanges,
-    MemberColumns,
     Moment,
-    OnMenu,
     SubclassHistory,
     SubclassMember,
-    estimate_new_classes,
+    histories,
     keep,
     lifecycle,
-    moments_of,
     objects,
-    places_of,
-    trend,
-    unite,
-    with_lives,
-    worth_telling,
+    rules,
 )
-from tests.doors.discovery import best_supported as best_supported_of
-from tests.doors.discovery import comes_as_usual as which_come_as_usual
-from tests.doors.discovery import forget as forget_all_but
-from tests.doors.discovery import observe as observe_columns
 from tests.oracles import lives as oracle
 
-NOTHING = LifecycleChanges((), (), (), ())
+NOTHING = rules.LifecycleChanges((), (), (), ())
 
 Move = tuple[int, int, SubclassMember]
 
@@ -62,32 +43,34 @@ def observe(
     faded: Collection[int] = (),
     moves: Sequence[Move] = (),
     new: Sequence[int] = (),
-) -> tuple[Lifecycle, LifecycleChanges]:
+) -> tuple[Lifecycle, rules.LifecycleChanges]:
     """Follow a batch after which a table serves every subclass but those that have faded."""
     ids = column(sizes)
-    menu = OnMenu(ids, column(sizes.values()), ~np.isin(ids, list(faded)))
+    menu = rules.OnMenu(ids, column(sizes.values()), ~np.isin(ids, list(faded)))
     was, now, who = zip(*moves, strict=True) if moves else ((), (), ())
     them = [*who, *(member for _, member in arrivals)]
     key = column([*now, *(key for key, _ in arrivals)])
-    return observe_columns(life, Coming(column(was), key, *members(them)), menu, new=column(new))
+    return rules.observe(life, histories.Coming(column(was), key, *members(them)), menu, new=column(new))
 
 
 def column(values: Iterable[int]) -> np.ndarray:
     return np.fromiter(values, np.int64)
 
 
-def members(them: Sequence[SubclassMember]) -> tuple[MemberColumns, np.ndarray]:
+def members(them: Sequence[SubclassMember]) -> tuple[histories.MemberColumns, np.ndarray]:
     moments = [member.moment for member in them]
-    numbers = MemberColumns(
+    numbers = histories.MemberColumns(
         column(moment.seq for moment in moments),
         np.array([member.p_unknown for member in them], float),
         column(member.batch for member in them),
     )
-    return numbers, moments_of([moment.t for moment in moments], objects([moment.key for moment in moments]))
+    return numbers, histories.moments_of(
+        [moment.t for moment in moments], objects([moment.key for moment in moments])
+    )
 
 
 def forget(life: Lifecycle, alive: Iterable[int]) -> tuple[Lifecycle, dict[int, SubclassHistory]]:
-    return forget_all_but(life, column(alive))
+    return rules.forget(life, column(alive))
 
 
 def best_supported(
@@ -95,11 +78,11 @@ def best_supported(
 ) -> set[int]:
     keys = list(keys)
     seats = np.array([support.get(key, 0.0) for key in keys])
-    return best_supported_of(life, column(keys), seats, column(sizes[key] for key in keys), most)
+    return rules.best_supported(life, column(keys), seats, column(sizes[key] for key in keys), most)
 
 
 def comes_as_usual(subclass: SubclassHistory, seq: int) -> bool:
-    (usual,) = which_come_as_usual(lifecycle({0: subclass}), seq)
+    (usual,) = rules.comes_as_usual(lifecycle({0: subclass}), seq)
     return bool(usual)
 
 
@@ -190,7 +173,12 @@ def test_those_that_moved_in_count_and_those_that_left_do_not():
 
 @pytest.mark.parametrize(
     ("count", "size", "announced"),
-    [(EMERGES_WITH, EMERGES_WITH, False), (BURST - 1, BURST - 1, False), (BURST, BURST, True), (5, BURST, True)],
+    [
+        (rules.EMERGES_WITH, rules.EMERGES_WITH, False),
+        (rules.BURST - 1, rules.BURST - 1, False),
+        (rules.BURST, rules.BURST, True),
+        (5, rules.BURST, True),
+    ],
 )
 def test_a_burst_of_one_batch_is_announced_only_if_it_is_large(count, size, announced):
     life, changes = observe(lifecycle(), arrived(7, list(range(count)), per_batch=100), {7: size})
@@ -242,7 +230,7 @@ def test_what_has_faded_is_dormant_once_and_wakes_with_arrivals_enough():
     life, changes = observe(lifecycle({7: emerged(8)}), [], {7: 8}, faded=[7])
     assert changes == NOTHING._replace(dormant=(7,))
     assert life.subclasses[7].dormant
-    for seq in range(KEPT_WITH - 1):  # stray ones do not wake it, and do not put it to sleep again
+    for seq in range(rules.KEPT_WITH - 1):  # stray ones do not wake it, and do not put it to sleep again
         life, changes = observe(life, arrived(7, [1000 + seq]), {7: 9 + seq})
         assert changes == NOTHING
         life, changes = observe(life, [], {7: 9 + seq}, faded=[7])
@@ -256,11 +244,11 @@ def test_what_has_faded_is_dormant_once_and_wakes_with_arrivals_enough():
 
 def test_arrivals_far_apart_or_doubtful_do_not_wake():
     asleep, _ = observe(lifecycle({7: emerged(8)}), [], {7: 8}, faded=[7])
-    _, changes = observe(asleep, arrived(7, [1000, 1001, 1002, 1000 + WAKES_WITHIN]), {7: 12})
+    _, changes = observe(asleep, arrived(7, [1000, 1001, 1002, 1000 + rules.WAKES_WITHIN]), {7: 12})
     assert changes == NOTHING
     _, changes = observe(asleep, arrived(7, [1000, 1001, 1002, 1003], 0.89), {7: 12})
     assert changes == NOTHING
-    _, changes = observe(asleep, arrived(7, [1000, 1001, 1002, 999 + WAKES_WITHIN], 0.91), {7: 12})
+    _, changes = observe(asleep, arrived(7, [1000, 1001, 1002, 999 + rules.WAKES_WITHIN], 0.91), {7: 12})
     assert changes.recurred == (7,)
 
 
@@ -273,8 +261,8 @@ def test_trend_is_the_rate_of_arrivals_and_fades(every, length):
         life, _ = observe(life, arrived(7, positions[begin : begin + 7]), {7: begin + 7})
     subclass = life.subclasses[7]
     true = 1000 * len(positions) / length
-    assert trend(subclass, length - 1) == pytest.approx(true, rel=0.1)
-    later = trend(subclass, length - 1 + int(TREND_HALF_LIFE))
+    assert histories.trend(subclass, length - 1) == pytest.approx(true, rel=0.1)
+    later = histories.trend(subclass, length - 1 + int(histories.TREND_HALF_LIFE))
     assert later < 0.5 * true * 1.1
 
 
@@ -287,7 +275,7 @@ def coming(every: int, begin: int, end: int, life: Lifecycle | None = None) -> L
 
 @pytest.mark.parametrize("every", [20, 40])
 def test_what_comes_steadily_becomes_usual_after_the_half_life(every):
-    end = int(USUAL_HALF_LIFE)
+    end = int(histories.USUAL_HALF_LIFE)
     assert not comes_as_usual(coming(every, 0, end - 1000).subclasses[0], end - 1000)
     assert comes_as_usual(coming(every, 0, end + 1000).subclasses[0], end + 1000)
 
@@ -302,7 +290,7 @@ def test_what_comes_more_often_than_it_did_is_not_usual_for_a_while():
 
 def test_what_is_usual_goes_with_one_life_of_two():
     long, short = coming(5, 0, 20_000).subclasses[0], coming(5, 19_000, 20_000).subclasses[0]
-    both = unite(long, short)
+    both = histories.unite(long, short)
     assert both.usual == pytest.approx(long.usual + short.usual, rel=0.01)
     assert comes_as_usual(both, 20_000)
 
@@ -313,7 +301,7 @@ def test_two_lives_become_one():
     rows = np.arange(40.0).reshape(20, 2)
     older = older._replace(emerged=True, announced_size=8, kept=keep(np.arange(10), rows[:10], np.arange(10)))
     younger = younger._replace(kept=keep(np.arange(10, 20), rows[10:], np.arange(10, 20)))
-    one = unite(older, younger)
+    one = histories.unite(older, younger)
     assert (one.first.seq, one.last.seq) == (0, 11)
     assert [arrival.moment.seq for arrival in one.recent] == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
     assert one.emerged
@@ -329,12 +317,12 @@ def test_two_lives_become_one():
 def test_of_two_lives_one_awake_makes_both_awake():
     awake, asleep = emerged(), emerged()._replace(dormant=True)
     candidate = awake._replace(emerged=False)
-    assert not unite(awake, asleep).dormant
-    assert not unite(asleep, awake).dormant
-    assert unite(asleep, asleep).dormant
-    assert unite(asleep, candidate).dormant  # its arrivals may wake it
-    assert not unite(candidate, candidate).dormant
-    assert not unite(candidate, candidate).emerged
+    assert not histories.unite(awake, asleep).dormant
+    assert not histories.unite(asleep, awake).dormant
+    assert histories.unite(asleep, asleep).dormant
+    assert histories.unite(asleep, candidate).dormant  # its arrivals may wake it
+    assert not histories.unite(candidate, candidate).dormant
+    assert not histories.unite(candidate, candidate).emerged
 
 
 def test_nothing_is_told_of_a_muted_subclass():
@@ -346,7 +334,7 @@ def test_nothing_is_told_of_a_muted_subclass():
     assert changes == NOTHING
     assert life.subclasses[1].last.seq == 7
     assert life.subclasses[1].muted
-    assert worth_telling(life) == (2,)
+    assert rules.worth_telling(life) == (2,)
     kept, ended = forget(life, [])
     assert set(ended) == {2}
     assert not kept.subclasses
@@ -355,7 +343,7 @@ def test_nothing_is_told_of_a_muted_subclass():
 def test_a_muted_subclass_is_held_before_all_others():
     candidate = emerged()._replace(emerged=False, muted=True)
     life = lifecycle({1: emerged(), 2: emerged()._replace(muted=True), 3: candidate})
-    support, sizes = {1: 9.0, 2: 0.0, 3: 0.5}, {1: 90, 2: KEPT_WITH - 1, 3: 1}
+    support, sizes = {1: 9.0, 2: 0.0, 3: 0.5}, {1: 90, 2: rules.KEPT_WITH - 1, 3: 1}
     chosen = [best_supported(life, sizes, support, sizes, most) for most in (1, 2, 3)]
     assert chosen == [{3}, {2, 3}, {1, 2, 3}]
 
@@ -373,7 +361,7 @@ def test_a_muted_subclass_is_held_before_all_others():
     ],
 )
 def test_equation_14(emerging, known, classes, delta):
-    assert estimate_new_classes(emerging, known, classes) == delta
+    assert rules.estimate_new_classes(emerging, known, classes) == delta
 
 
 @settings(deadline=None)
@@ -404,7 +392,7 @@ def test_columns_say_what_lives_one_by_one_do_to_the_last_bit(batches):
         assert changes == expected
         if flag and lives:
             changed = {(key := min(lives)): lives[key]._replace(**{flag: not getattr(lives[key], flag)})}
-            life, lives = with_lives(life, changed), {**lives, **changed}
+            life, lives = histories.with_lives(life, changed), {**lives, **changed}
         assert [*life.subclasses.items()] == [*lives.items()]
         life, ended = forget(life, sizes)
         gone = {key: lives.pop(key) for key in [*lives] if key not in sizes}
@@ -420,4 +408,4 @@ def test_columns_say_what_lives_one_by_one_do_to_the_last_bit(batches):
 def test_places_are_those_of_the_identities(ids, keys):
     place = {key: at for at, key in enumerate(ids)}
     keys += ids
-    assert places_of(column(ids), column(keys)).tolist() == [place.get(key, -1) for key in keys]
+    assert histories.places_of(column(ids), column(keys)).tolist() == [place.get(key, -1) for key in keys]
