@@ -69,7 +69,7 @@ class TimeToDetection:
     ...     for decision in model.drain():
     ...         times.decided(decision, stream[decision.seq][1])
     ...     for event in model.drain_events():
-    ...         times.happened(event)
+    ...         times.note(event)
     >>> times.detections
     {'sky': Detection(first=10, announced=63, instances=15)}
     >>> times.median, times.share_within(30), times.false_alarms
