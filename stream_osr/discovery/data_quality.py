@@ -315,17 +315,9 @@ def _hold(x: Array) -> float:
 
 def start_columns(p: int) -> ColumnStates:
     """Begin with p columns of which nothing is known."""
-    nothing = np.zeros(p, np.int64)
-    return ColumnStates(
-        np.full(p, np.nan),
-        nothing,
-        np.zeros((2, p), np.int64),
-        np.zeros((2, p)),
-        nothing,
-        nothing,
-        np.zeros(p, bool),
-        np.zeros((3, p)),
-    )
+    last, nothing, hidden = np.full(p, np.nan), np.zeros(p, np.int64), np.zeros(p, bool)
+    ended, beyond, moments = np.zeros((2, p), np.int64), np.zeros((2, p)), np.zeros((3, p))
+    return ColumnStates(last, nothing, ended, beyond, nothing, nothing, hidden, moments)
 
 
 def follow_columns(

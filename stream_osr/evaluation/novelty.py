@@ -23,12 +23,8 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.calibration import auroc
 from stream_osr.evaluation.metrics import OpenSetReport, known_labels
 
-
-class _Novel:
-    """Stands for every label outside the known classes; equal to itself alone."""
-
-
-_NOVEL = _Novel()
+_NOVEL = object()
+"""Stands for every label outside the known classes; equal to itself alone."""
 
 
 class OpenSetMetric(MultiClassMetric):
