@@ -485,9 +485,7 @@ def test_what_lies_beyond_all_references_is_unknown_however_quiet_the_stream_was
     assert list(model.drain())[-1].p_unknown > 0.9
 
 
-def test_a_class_that_has_just_come_or_gone_is_no_matter_meanwhile(
-    running: OpenSetRecognizer,
-) -> None:
+def test_a_class_that_has_just_come_or_gone_is_no_matter_meanwhile(running: OpenSetRecognizer) -> None:
     model = running
     model.flush()
     before = model.expected_recall

@@ -16,14 +16,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from tests.archives.golden import VERSIONS, beside, machine, unpacked
-from tests.archives.story import (
-    ARGUMENTS,
-    PLACE,
-    go_on,
-    go_on_serving,
-    go_on_training,
-    go_on_with_files,
-)
+from tests.archives.story import ARGUMENTS, PLACE, go_on, go_on_serving, go_on_training, go_on_with_files
 from tests.doors.archive import load_trained
 from tests.doors.kafka import Boundary, History, ModelFile, Partition, Place, Snapshots, name_of
 

@@ -199,15 +199,8 @@ def test_classes_may_come_and_go():
 
     def watch(drift: law.Drift | None, n_classes: int) -> law.Drift:
         n = 640
-        drift, alarms = feed(
-            rng.random(n),
-            np.arange(n) % n_classes,
-            np.ones(n, bool),
-            rng.normal(size=(n, 3)),
-            every(n),
-            n_classes,
-            drift,
-        )
+        rank, everybody, rows = rng.random(n), np.ones(n, bool), rng.normal(size=(n, 3))
+        drift, alarms = feed(rank, np.arange(n) % n_classes, everybody, rows, every(n), n_classes, drift)
         assert alarms == []
         assert {len(part) for part in drift if isinstance(part, np.ndarray)} == {n_classes}
         return drift

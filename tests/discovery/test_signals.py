@@ -145,6 +145,7 @@ def test_four_kinds_of_things_are_counted_apart():
 
     send(usual(1024))
     quiet = model.signals
+    assert OpenSetRecognizer().signals == Signals()
     assert quiet.expected_recall == model.expected_recall
     assert quiet._replace(outliers=0, expected_recall=None, dependence={}) == Signals()
     for _ in range(3):
@@ -162,10 +163,6 @@ def test_four_kinds_of_things_are_counted_apart():
     assert model.signals.novelty == sum(isinstance(event, SubclassEmerged) for event in events)
     assert model.signals.drift == sum(isinstance(event, ClassDrifted) for event in events)
     assert {event.label for event in events if isinstance(event, ClassDrifted)} == set(KNOWN)
-
-
-def test_before_anything_was_learnt_there_is_nothing_to_count():
-    assert OpenSetRecognizer().signals == Signals()
 
 
 def test_a_recall_below_the_promise_is_told_once_and_counted_and_seen_until_it_is_back():

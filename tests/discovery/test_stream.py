@@ -10,14 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from stream_osr import (
-    Decision,
-    Event,
-    NewClassesChanged,
-    OpenSetRecognizer,
-    SubclassEmerged,
-    SubclassForgotten,
-)
+from stream_osr import Decision, Event, NewClassesChanged, OpenSetRecognizer, SubclassEmerged, SubclassForgotten
 from tests.blobs import KNOWN, NEW, fitted, instances, members, told
 from tests.doors.discovery import estimate_new_classes
 
