@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,12 @@ NEW = (4.0, 14.0)
 def around(centre: Sequence[float], n: int, rng: np.random.Generator, names: Sequence[Any] = NAMES) -> list[dict]:
     """``n`` instances of a Gaussian of unit variance."""
     return [dict(zip(names, row, strict=True)) for row in rng.normal(centre, size=(n, len(centre))).tolist()]
+
+
+def instances(n: int, rng: np.random.Generator, centres: Sequence[Sequence[float]]) -> Iterator[dict[str, float]]:
+    """Yield instances of Gaussians of unit variance, each as often as the others, in random order."""
+    for _ in range(n):
+        yield dict(zip(NAMES, rng.normal(centres[rng.integers(len(centres))]).tolist(), strict=True))
 
 
 def training_part(n: int = 40, seed: int = 0) -> list[tuple[dict[str, float], str]]:

@@ -9,24 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.trust import (
-    EXTREME,
-    LEAST_BELOW,
-    LEVELS,
-    MIXED,
-    N_LEVELS,
-    PRIOR_SHARES,
-    KnownShares,
-    ReferenceCounts,
-    class_shares,
-    counted,
-    known_share,
-    level_bounds,
-    levels_of,
-    nearest,
-    references_below,
-    share_out,
-)
+from tests.doors.trust import known_share, law, levels, share_out
 from tests.oracles import balance as oracle
 
 
@@ -42,15 +25,15 @@ def drawn_books(
     fresh: np.ndarray,
     asked: int,
     rng: np.random.Generator,
-) -> ReferenceCounts:
+) -> law.ReferenceCounts:
     """Books of a stream whose known instances fall into the cells at ``rates`` (J, C), the new ones at ``fresh``."""
     n_classes, count = rates.shape
     known = rng.multinomial(round(n_stream * kappa), classes @ rates)
-    stream, taken = np.zeros((count, N_LEVELS)), np.zeros((n_classes, count, N_LEVELS))
+    stream, taken = np.zeros((count, levels.N_LEVELS)), np.zeros((n_classes, count, levels.N_LEVELS))
     stream[:, -1] = known + rng.multinomial(n_stream - round(n_stream * kappa), fresh)
     for j in range(n_classes):
         taken[j, :, -1] = rng.multinomial(asked, rates[j])
-    return ReferenceCounts(
+    return law.ReferenceCounts(
         stream,
         np.full(count, float(n_stream)),
         taken,
@@ -67,26 +50,20 @@ RATES = np.array([[0.9, 0.0, 0.1, 0.0, 0.0], [0.0, 0.9, 0.02, 0.08, 0.0]])
 def test_known_share_is_the_posterior_mean_by_numerical_integration() -> None:
     for stream, taken, stands_for, before in product((0, 0.5, 4, 30), (0, 4, 30), (0.5, 2.0, 20.0), (0.3, 0.5)):
         mean, evidence = known_share(stream, taken, stands_for, before)
-        exact, log_evidence = oracle.known_share(stream, taken, stands_for, before, MIXED)
+        exact, log_evidence = oracle.known_share(stream, taken, stands_for, before, law.MIXED)
         assert mean == pytest.approx(exact, abs=0.03), (stream, taken, stands_for, before)
         assert evidence == pytest.approx(log_evidence, abs=0.35), (stream, taken, stands_for, before)
-
-
-@pytest.mark.parametrize("before", [EXTREME, 0.1, 0.9, 1.0 - EXTREME])
-def test_known_share_of_a_cell_in_which_nothing_was_seen_is_the_prior(before: float) -> None:
-    assert share(0.0, 0.0, before=before) == pytest.approx(0.5 * MIXED + (1.0 - MIXED) * before, abs=0.01)
-
-
-@pytest.mark.parametrize(("stream", "taken", "stands_for"), [(1400.0, 1000.0, 0.3), (700.0, 500.0, 0.5)])
-def test_known_share_of_many_instances(stream: float, taken: float, stands_for: float) -> None:
-    mean, evidence = known_share(stream, taken, stands_for, 0.5)
-    exact, log_evidence = oracle.known_share(stream, taken, stands_for, 0.5, MIXED)
-    assert mean == pytest.approx(exact, abs=0.01)
-    assert evidence == pytest.approx(log_evidence, abs=1.0)
+    for stream, taken, stands_for in ((1400.0, 1000.0, 0.3), (700.0, 500.0, 0.5)):
+        mean, evidence = known_share(stream, taken, stands_for, 0.5)
+        exact, log_evidence = oracle.known_share(stream, taken, stands_for, 0.5, law.MIXED)
+        assert mean == pytest.approx(exact, abs=0.01), "of many instances"
+        assert evidence == pytest.approx(log_evidence, abs=1.0)
+    for before in (law.EXTREME, 0.1, 0.9, 1.0 - law.EXTREME):
+        prior = 0.5 * law.MIXED + (1.0 - law.MIXED) * before
+        assert share(0.0, 0.0, before=before) == pytest.approx(prior, abs=0.01), "nothing was seen"
 
 
 def test_known_share_at_its_limits() -> None:
-    assert share(0.0, 0.0) == pytest.approx(0.5), "nothing was seen: the prior"
     for stands_for in (0.5, 1.0, 5.0):
         taken = 200.0
         assert share(taken * stands_for, taken, stands_for) > 0.9, "as many references as of the stream"
@@ -101,7 +78,7 @@ def test_known_share_at_its_limits() -> None:
     taken=st.floats(0, 500),
     more=st.floats(0.1, 100),
     stands_for=st.floats(0.05, 50),
-    before=st.floats(EXTREME, 1 - EXTREME),
+    before=st.floats(law.EXTREME, 1 - law.EXTREME),
 )
 def test_more_references_say_more_known_and_more_of_the_stream_less(
     stream: float, taken: float, more: float, stands_for: float, before: float
@@ -119,15 +96,15 @@ def test_class_shares_are_the_mode_of_their_posterior(seed: int) -> None:
     confusion = 0.7 * np.eye(n_classes) + 0.3 * rng.dirichlet(np.ones(n_classes), size=n_classes)
     trained = rng.dirichlet(5.0 * np.ones(n_classes))
     votes = rng.gamma(1.0, 100.0, size=n_classes)
-    found = class_shares(votes, confusion, trained)
+    found = law.class_shares(votes, confusion, trained)
     assert found.sum() == pytest.approx(1)
-    np.testing.assert_allclose(found, oracle.class_shares(votes, confusion, trained, PRIOR_SHARES), atol=0.005)
+    np.testing.assert_allclose(found, oracle.class_shares(votes, confusion, trained, law.PRIOR_SHARES), atol=0.005)
 
 
 def test_class_shares_that_nothing_has_come_for_are_those_of_training() -> None:
     trained = np.array([0.2, 0.3, 0.5])
-    np.testing.assert_allclose(class_shares(np.zeros(3), np.full((3, 3), 1 / 3), trained), trained)
-    blurred = class_shares(np.full(3, 1e4), np.full((3, 3), 1 / 3), trained)
+    np.testing.assert_allclose(law.class_shares(np.zeros(3), np.full((3, 3), 1 / 3), trained), trained)
+    blurred = law.class_shares(np.full(3, 1e4), np.full((3, 3), 1 / 3), trained)
     np.testing.assert_allclose(blurred, trained, atol=1e-6, err_msg="votes that tell nothing change nothing")
 
 
@@ -209,14 +186,14 @@ def test_an_estimate_of_lately_is_taken_as_it_is() -> None:
 
 
 def test_empty_books_say_nothing() -> None:
-    cells = (4, N_LEVELS)
-    books = ReferenceCounts(np.zeros(cells), np.zeros(4), np.zeros((2, *cells)), np.zeros((2, 4)), np.zeros(2))
+    cells = (4, levels.N_LEVELS)
+    books = law.ReferenceCounts(np.zeros(cells), np.zeros(4), np.zeros((2, *cells)), np.zeros((2, 4)), np.zeros(2))
     shares = share_out(books, EVEN, np.full(2, 100))
-    assert isinstance(shares, KnownShares)
+    assert isinstance(shares, law.KnownShares)
     assert np.isfinite(shares.known).all()
     np.testing.assert_array_equal(shares.known[:2], 1.0)
     np.testing.assert_allclose(shares.known[2:, 1:], 0.5)
-    np.testing.assert_allclose(shares.known[2:, 0], EXTREME, err_msg="beyond all references: new")
+    np.testing.assert_allclose(shares.known[2:, 0], law.EXTREME, err_msg="beyond all references: new")
     np.testing.assert_allclose(shares.owner, 0.5)
 
 
@@ -224,16 +201,16 @@ def test_levels_hold_their_shares_of_the_references_and_are_left_out_where_those
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(4), 400)
     score = rng.normal(size=1600)
-    bounds = level_bounds(score, group, references_below(score[:, None].repeat(4, axis=1), group))
+    bounds = levels.level_bounds(score, group, levels.references_below(score[:, None].repeat(4, axis=1), group))
     below = np.searchsorted(bounds, score)
     np.testing.assert_allclose(
-        np.bincount(below, minlength=N_LEVELS) / 1600, [0, *np.diff([0, *LEVELS, 1])], atol=2e-3
+        np.bincount(below, minlength=levels.N_LEVELS) / 1600, [0, *np.diff([0, *levels.LEVELS, 1])], atol=2e-3
     )
     assert np.searchsorted(bounds, -12.0) == 0, "beyond all references"
-    few = level_bounds(score[:40], np.repeat(np.arange(4), 10), np.outer(np.full(4, 10), LEVELS))
+    few = levels.level_bounds(score[:40], np.repeat(np.arange(4), 10), np.outer(np.full(4, 10), levels.LEVELS))
     assert (few[:4] == few[0]).all()
     assert few[4] > few[0]
-    alone = level_bounds(score[:4], np.arange(4), np.outer(np.ones(4), LEVELS))
+    alone = levels.level_bounds(score[:4], np.arange(4), np.outer(np.ones(4), levels.LEVELS))
     assert (alone == alone[0]).all(), "one of each class"
     assert alone[0] < score[:4].min()
 
@@ -243,20 +220,20 @@ def test_levels_hold_their_shares_of_what_weighted_references_stand_for() -> Non
     whole = np.sort(rng.normal(size=8000))
     drawn = np.concatenate([rng.permutation(whole[:400])[:200], rng.permutation(whole[400:])[:200]])
     weight, group = np.repeat([0.1, 1.9], 200), np.zeros(400, int)
-    below = references_below(drawn[:, None], group, weight)
+    below = levels.references_below(drawn[:, None], group, weight)
     np.testing.assert_allclose(below[0, :2], [40, 200], atol=1)
-    bounds = level_bounds(drawn, group, below, weight)
+    bounds = levels.level_bounds(drawn, group, below, weight)
     passed = (whole < bounds[1:, None]).mean(axis=1)
-    np.testing.assert_allclose(passed[:2], LEVELS[:2], atol=2e-3)
-    np.testing.assert_allclose(passed, LEVELS, atol=0.05)
+    np.testing.assert_allclose(passed[:2], levels.LEVELS[:2], atol=2e-3)
+    np.testing.assert_allclose(passed, levels.LEVELS, atol=0.05)
     assert bounds[0] < whole.min()
 
 
 def test_references_that_weigh_little_stand_for_few_instances() -> None:
-    stream, taken = np.zeros((2, N_LEVELS)), np.zeros((1, 2, N_LEVELS))
+    stream, taken = np.zeros((2, levels.N_LEVELS)), np.zeros((1, 2, levels.N_LEVELS))
     stream[1, 1], taken[0, 1, 1] = 40.0, 4.0
-    books = ReferenceCounts(stream, np.full(2, 1000.0), taken, np.full((1, 2), 100.0), np.ones(1))
-    of_each, one = [], np.ones((1, N_LEVELS))
+    books = law.ReferenceCounts(stream, np.full(2, 1000.0), taken, np.full((1, 2), 100.0), np.ones(1))
+    of_each, one = [], np.ones((1, levels.N_LEVELS))
     for spread in (None, one, 0.1 * one):
         of_each.append(share_out(books, np.ones(1), np.full(1, 100), 1.0, spread=spread).known[1, 1])
     assert of_each[0] == of_each[1]
@@ -269,53 +246,45 @@ def test_references_that_weigh_little_stand_for_few_instances() -> None:
 def test_scores_are_excesses_over_the_mean_of_the_others() -> None:
     rng = np.random.default_rng(1)
     group = np.repeat(np.arange(3), [5, 4, 1])
-    log_density = rng.normal(size=(10, 3))
-    count = np.bincount(group).astype(float)
-    total = np.array([log_density[group == j, j].sum() for j in range(3)])
-    near, found = nearest(log_density, count, total, group)
-    for i in range(10):
-        excess = []
-        for j in range(3):
-            others = [log_density[k, j] for k in range(10) if group[k] == j and k != i]
-            if others:
-                excess.append(log_density[i, j] - np.mean(others))
-            else:
-                excess.append(-np.inf)
-        assert found[i] == pytest.approx(max(excess))
-        assert near[i] == np.argmax(excess)
-    fresh = rng.normal(size=(4, 3))
-    expected = [max(row[j] - log_density[group == j, j].mean() for j in range(3)) for row in fresh]
-    np.testing.assert_allclose(nearest(fresh, count, total)[1], expected)
-    nothing = nearest(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))[1]
+    log_density, fresh = rng.normal(size=(10, 3)), rng.normal(size=(4, 3))
+    for weight in (rng.random(10), np.ones(10)):
+        count = np.bincount(group, weight)
+        total = np.array([weight[group == j] @ log_density[group == j, j] for j in range(3)])
+        near, found = levels.nearest(log_density, count, total, group, weight)
+        for i in range(10):
+            excess = np.full(3, -np.inf)
+            for j in range(3):
+                others = (group == j) & (np.arange(10) != i)
+                if others.any():
+                    excess[j] = log_density[i, j] - np.average(log_density[others, j], weights=weight[others])
+            assert found[i] == pytest.approx(excess.max())
+            assert near[i] == excess.argmax()
+    expected = (fresh - total / count).max(axis=1)
+    np.testing.assert_allclose(levels.nearest(fresh, count, total)[1], expected)
+    nothing = levels.nearest(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))[1]
     assert np.isneginf(nothing).all()
-    weighted, weight = rng.normal(size=(10, 3)), rng.random(10)
-    total = np.array([weight[group == j] @ weighted[group == j, j] for j in range(3)])
-    found = nearest(weighted, count, total, group, weight)[1]
-    others = (total[0] - weight[0] * weighted[0, 0]) / (count[0] - weight[0])
-    excess = [weighted[0, 0] - others, *(weighted[0, 1:] - (total / count)[1:])]
-    assert found[0] == pytest.approx(max(excess))
-    total = np.array([log_density[group == j, j].sum() for j in range(3)])
-    bounds, enough = np.sort(rng.normal(size=N_LEVELS - 1)), np.full((3, len(LEVELS)), LEAST_BELOW)
-    found = levels_of(fresh, count, total, bounds, enough)
+    bounds = np.sort(rng.normal(size=levels.N_LEVELS - 1))
+    enough = np.full((3, len(levels.LEVELS)), levels.LEAST_BELOW)
+    found = levels.levels_of(fresh, count, total, bounds, enough)
     np.testing.assert_array_equal(found, np.searchsorted(bounds, expected))
 
 
 def test_levels_near_a_class_of_few_references_are_as_coarse_as_these_allow() -> None:
     count, total, bounds = np.array([1000.0, 20.0, 5.0]), np.zeros(3), np.arange(-4.0, 1.0)
-    below = references_below(np.zeros((1025, 3)), np.repeat(np.arange(3), [1000, 20, 5]))
+    below = levels.references_below(np.zeros((1025, 3)), np.repeat(np.arange(3), [1000, 20, 5]))
 
-    def levels(scores: list[float], j: int, group: int | None = None) -> list[int]:
+    def levels_at(scores: list[float], j: int, group: int | None = None) -> list[int]:
         log_density = np.full((len(scores), 3), -99.0)
         log_density[:, j] = scores
         own = None if group is None else np.full(len(scores), group)
-        return levels_of(log_density, count, total, bounds, below, own).tolist()
+        return levels.levels_of(log_density, count, total, bounds, below, own).tolist()
 
     every = [-4.5, -3.5, -2.5, -1.5, -0.5, 0.5]
-    assert levels(every, 0) == [0, 1, 2, 3, 4, 5]
-    assert levels(every, 1) == [0, 3, 3, 3, 4, 5], "a twentieth of 20 is one reference"
-    assert levels(every, 2) == [0, 5, 5, 5, 5, 5]
-    assert levels(every, 0, 2) == [5] * 6, "made without a fifth of the class"
-    assert levels(every, 1, 1) == [0, 3, 3, 3, 4, 5]
+    assert levels_at(every, 0) == [0, 1, 2, 3, 4, 5]
+    assert levels_at(every, 1) == [0, 3, 3, 3, 4, 5], "a twentieth of 20 is one reference"
+    assert levels_at(every, 2) == [0, 5, 5, 5, 5, 5]
+    assert levels_at(every, 0, 2) == [5] * 6, "made without a fifth of the class"
+    assert levels_at(every, 1, 1) == [0, 3, 3, 3, 4, 5]
 
 
 @settings(max_examples=40, deadline=None)
@@ -333,11 +302,11 @@ def test_books_take_in_references_and_instances(
 ) -> None:
     rng = np.random.default_rng(seed)
     count = n_classes + emerging + 1
-    shapes = (count, N_LEVELS), (count,), (n_classes, count, N_LEVELS), (n_classes, count), (n_classes,)
-    books = ReferenceCounts(*(rng.random(shape) for shape in shapes))
-    expected = ReferenceCounts(*(fade * counts for counts in books))
+    shapes = (count, levels.N_LEVELS), (count,), (n_classes, count, levels.N_LEVELS), (n_classes, count), (n_classes,)
+    books = law.ReferenceCounts(*(rng.random(shape) for shape in shapes))
+    expected = law.ReferenceCounts(*(fade * counts for counts in books))
     cells = rng.dirichlet(np.ones(count), size=asked + n + others)
-    level, group = rng.integers(N_LEVELS, size=len(cells)), rng.integers(n_classes, size=asked)
+    level, group = rng.integers(levels.N_LEVELS, size=len(cells)), rng.integers(n_classes, size=asked)
     weight = rng.random(asked)
     for i in range(asked):
         expected.taken[group[i], :, level[i]] += weight[i] * cells[i]
@@ -345,8 +314,8 @@ def test_books_take_in_references_and_instances(
     for i in range(asked, asked + n):
         expected.stream[:, level[i]] += cells[i]
         expected.seen[:] += 1.0
-    before = ReferenceCounts(*(counts.copy() for counts in books))
-    for found, right in zip(counted(books, cells, level, group, weight, n, fade), expected, strict=True):
+    before = law.ReferenceCounts(*(counts.copy() for counts in books))
+    for found, right in zip(law.counted(books, cells, level, group, weight, n, fade), expected, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
     for one, other in zip(books, before, strict=True):
         np.testing.assert_array_equal(one, other, "the argument stays as it is")

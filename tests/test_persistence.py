@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import hashlib
-import io
-import json
 import os
 import pickle
-import re
 import resource
 import subprocess
 import sys
-import zipfile
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,11 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr.errors import PersistenceError
-from tests.blobs import NEW, check_stream, dependent_rows, fitted, learn_all, stream_part, told, training_part
-from tests.doors.archive import VERSION, load_trained, read_archive, save_trained, write_archive
+from tests.blobs import check_stream, dependent_rows, fitted, learn_all, stream_part, training_part
+from tests.doors.archive import load_trained, read_archive, save_trained, write_archive
 
 # Going on as if nothing had happened
 
@@ -59,15 +57,20 @@ def play(model: OpenSetRecognizer, operations: list[Operation]) -> None:
             getattr(model, name)(*arguments)
 
 
-def outcome(model: OpenSetRecognizer) -> tuple[Any, ...]:
-    """Everything that a model has told and would tell, floats to the last bit."""
-    decisions, events = told(model)
-    x = {"a": NEW[0], "b": NEW[1]}
-    return repr(decisions), repr(events), repr(model.predict_proba_one(x)), str(model.summary()), dict(model.counters)
+def feed(model: OpenSetRecognizer, n: int, seed: int = 0) -> None:
+    for x, _ in stream_part(n, seed):
+        model.learn_one(x)
+
+
+def outcome(model: OpenSetRecognizer) -> str:
+    """Digest of all that a model is, and of what it has told: of its archive, to the last bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model.osr")
+        return hashlib.sha256((Path(folder) / "model.osr").read_bytes()).hexdigest()
 
 
 @functools.cache
-def uninterrupted(**arguments: Any) -> tuple[Any, ...]:
+def uninterrupted(**arguments: Any) -> str:
     model = OpenSetRecognizer(**grouped(**arguments))
     play(model, story())
     model.flush()
@@ -77,6 +80,12 @@ def uninterrupted(**arguments: Any) -> tuple[Any, ...]:
 def through_a_file(model: OpenSetRecognizer, folder: Path) -> OpenSetRecognizer:
     model.save(folder / "model.osr")
     return OpenSetRecognizer.load(folder / "model.osr")
+
+
+def beside_its_model(model: OpenSetRecognizer, folder: Path) -> OpenSetRecognizer:
+    trained, path = model.trained, folder / "stream.osr"
+    write_archive(path, "stream", model.stream_state(), trained.shared)
+    return OpenSetRecognizer.from_stream_state(trained, read_archive(path, "stream", trained.shared))
 
 
 WAYS: dict[str, Callable[[OpenSetRecognizer, Path], OpenSetRecognizer]] = {
@@ -138,14 +147,6 @@ def test_goes_on_bit_for_bit_whatever_the_model(arguments, tmp_path):
     assert outcome(model) == uninterrupted(**ARGUMENTS, **arguments)
 
 
-def test_what_was_drained_is_not_told_again(tmp_path):
-    model = fitted(batch_size=8)
-    for x, _ in stream_part(60):
-        model.learn_one(x)
-    told(model)
-    assert told(through_a_file(model, tmp_path)) == ([], [])
-
-
 def test_everything_that_a_caller_may_hand_over_survives(tmp_path):
     model = OpenSetRecognizer(batch_size=4, max_wait=1e9, unknown="dunno")
     names: list[Any] = ["plain", "späte \N{SNOWMAN}", 3, ("pair", 1), 2.5, True, None]
@@ -167,8 +168,9 @@ def test_everything_that_a_caller_may_hand_over_survives(tmp_path):
         each.flush()
         assert each.counters["unknown_keys"] == 0
     decisions = list(other.drain())
-    assert repr(decisions) == repr(list(model.drain()))
+    assert decisions == list(model.drain())
     assert [d.key for d in decisions] == keys
+    assert not list(through_a_file(other, tmp_path).drain()), "what was drained is not told again"
 
 
 # In another process
@@ -177,22 +179,18 @@ SCRIPT = """
 import sys
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
-from tests.test_persistence import ARGUMENTS, digest, play, story
+from tests.test_persistence import ARGUMENTS, outcome, play, story
 
 path, start = sys.argv[1], int(sys.argv[2])
 model = OpenSetRecognizer.load(path) if start else OpenSetRecognizer(**grouped(**ARGUMENTS))
 play(model, story()[start:])
 model.flush()
-print(model.trained.fingerprint, digest(model))
+print(outcome(model))
 """
 
 
-def digest(model: OpenSetRecognizer) -> str:
-    return hashlib.sha256(repr(outcome(model)).encode()).hexdigest()
-
-
-def elsewhere(path: Path, start: int) -> list[str]:
-    """Play the rest of the story in another process, with other hashes; fingerprint and digest of the outcome."""
+def elsewhere(path: Path, start: int) -> str:
+    """Play the rest of the story in another process, with other hashes."""
     root = Path(__file__).parent.parent
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", SCRIPT, str(path), str(start)],
@@ -203,7 +201,7 @@ def elsewhere(path: Path, start: int) -> list[str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return done.stdout.strip()
 
 
 @pytest.mark.parametrize("start", [0, 186])
@@ -213,72 +211,64 @@ def test_another_process_computes_the_same_bits(start, tmp_path):
     model.save(tmp_path / "model.osr")
     play(model, story()[start:])
     model.flush()
-    assert elsewhere(tmp_path / "model.osr", start) == [model.trained.fingerprint, digest(model)]
+    assert elsewhere(tmp_path / "model.osr", start) == outcome(model)
 
 
-def test_the_seed_decides():
-    def digest_of(seed: int) -> str:
-        model = OpenSetRecognizer(batch_size=16, seed=seed)
-        play(model, story())
-        return digest(model)
-
-    assert digest_of(0) == digest_of(0)
-    assert len({digest_of(seed) for seed in range(4)}) == 4
-
-
-def test_the_seed_of_the_stream_decides_too():
+@pytest.mark.parametrize("begin", [0, 91], ids=["of training", "of the stream"])
+def test_the_seed_decides(begin):
     trained = fitted().trained
-    digests = set()
-    for seed in range(4):
-        model = OpenSetRecognizer.from_trained(trained, batch_size=16, seed=seed)
-        play(model, story()[91:])
-        digests.add(digest(model))
-    assert len(digests) == 4
+
+    def after(seed: int) -> str:
+        model = OpenSetRecognizer(batch_size=16, seed=seed)
+        if begin:
+            model = OpenSetRecognizer.from_trained(trained, batch_size=16, seed=seed)
+        play(model, story()[begin:])
+        return outcome(model)
+
+    assert after(0) == after(0)
+    assert len({after(seed) for seed in range(4)}) == 4
 
 
 # One trained model for several recognizers
 
 
-def test_two_streams_share_a_trained_model_and_do_not_change_it(tmp_path):
-    trained = fitted().trained
-    before, fingerprint = pickle.dumps(trained), trained.fingerprint
-    one, same, other = (OpenSetRecognizer.from_trained(trained, batch_size=16, seed=seed) for seed in (5, 5, 6))
-    play(other, story()[91:200])
-    for operation in story()[91:]:
-        play(one, [operation])
-        play(same, [operation])
-        assert one.trained is same.trained is trained
-    assert pickle.dumps(trained) == before
-    assert (
-        TrainedModel(
-            trained.names,
-            trained.labels,
-            trained.whitening,
-            trained.draws,
-            trained.report,
-            trained.references,
-            trained.noise_range,
-            usual=trained.usual,
-        ).fingerprint
-        == fingerprint
-    )
-    assert len(one.value.stream.labels) == 3
-    assert outcome(one) == outcome(same)
-
-
-def test_trained_part_alone_is_saved_and_loaded(tmp_path):
+def test_streams_share_a_trained_model_and_do_not_change_it(tmp_path):
     trained = fitted().trained
     save_trained(trained, tmp_path / "trained.osr")
     loaded = load_trained(tmp_path / "trained.osr")
-    assert loaded.fingerprint == trained.fingerprint
-    assert loaded.report == trained.report
-    assert (loaded.names, loaded.labels) == (trained.names, trained.labels)
-    outcomes = []
-    for part in (trained, loaded, pickle.loads(pickle.dumps(trained)), copy.deepcopy(trained)):
-        model = OpenSetRecognizer.from_trained(part, batch_size=16)
+    before, outcomes = pickle.dumps(trained), []
+    other = OpenSetRecognizer.from_trained(trained, batch_size=16, seed=6)
+    for part in (trained, trained, loaded, pickle.loads(pickle.dumps(trained)), copy.deepcopy(trained)):
+        model = OpenSetRecognizer.from_trained(part, batch_size=16, seed=5)
         play(model, story()[91:])
+        play(other, story()[91:130])
         outcomes.append(outcome(model))
-    assert all(each == outcomes[0] for each in outcomes)
+        assert model.trained is part
+        assert part.fingerprint == dataclasses.replace(part).fingerprint == trained.fingerprint
+    assert len(set(outcomes)) == 1
+    assert pickle.dumps(trained) == before
+    assert len(model.value.stream.labels) == 3
+
+
+def test_a_stream_is_saved_without_the_model_that_it_shares(tmp_path):
+    trained = fitted(chains=2).trained
+    model = OpenSetRecognizer.from_trained(trained, batch_size=16, chains=2)
+    feed(model, 40)
+    again = beside_its_model(model, tmp_path)
+    shared = [chain.known is draw for chain, draw in zip(again.value.stream.chains, trained.draws, strict=True)]
+    assert all(shared), "shared, not copied"
+    write_archive(tmp_path / "alone.osr", "stream", model.stream_state())
+    assert (tmp_path / "stream.osr").stat().st_size < (tmp_path / "alone.osr").stat().st_size
+
+
+def test_a_copy_goes_on_alone():
+    model = fitted(batch_size=16)
+    feed(model, 24)
+    twin, before = copy.copy(model), outcome(model)
+    feed(twin, 40, seed=1)
+    assert outcome(model) == before
+    feed(model, 40, seed=1)
+    assert outcome(model) == outcome(twin)
 
 
 def test_fingerprint_tells_trained_models_apart():
@@ -348,24 +338,13 @@ def test_folder_is_refused(tmp_path, model):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\0", b"hello", b"PK\x03\x04", b"\x80\x04N.", np.random.default_rng(0).bytes(5000)],
-    ids=["empty", "nul", "text", "zip", "pickle", "random"],
+    [b"", b"hello", b"PK\x03\x04", np.random.default_rng(0).bytes(5000)],
+    ids=["empty", "text", "zip", "random"],
 )
 def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "model.osr"
     path.write_bytes(content)
     refused(path, "is damaged, or not a saved stream-osr model; save it again")
-
-
-def test_archives_of_other_programs_are_refused(tmp_path):
-    np.save(tmp_path / "plain.npy", np.arange(5))
-    np.savez(tmp_path / "other.npz", x=np.arange(5))
-    np.savez(tmp_path / "objects.npz", manifest=np.array([{"format": "stream-osr"}], dtype=object), allow_pickle=True)
-    for manifest in ("[]", "3", "{", "{}", '{"format": "other"}', '{"format": "stream-osr"}'):
-        np.savez(tmp_path / "manifest.npz", manifest=np.array(manifest))
-        refused(tmp_path / "manifest.npz", "is damaged, or not a saved stream-osr model")
-    for name in ("plain.npy", "other.npz", "objects.npz"):
-        refused(tmp_path / name, "is damaged, or not a saved stream-osr model")
 
 
 def test_truncated_files_are_refused(tmp_path, saved):
@@ -405,84 +384,6 @@ def test_wrong_kind_is_refused(tmp_path, model):
         load_trained(tmp_path / "model.osr")
 
 
-def with_manifest(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Rewrite the manifest of a saved model, everything else being as it was."""
-    with np.load(path) as archive:
-        arrays = dict(archive)
-    manifest = json.loads(str(arrays["manifest"]))
-    change(manifest)
-    arrays["manifest"] = np.array(json.dumps(manifest))
-    with path.open("wb") as file:
-        np.savez(file, **arrays)
-
-
-@pytest.mark.parametrize("other", [VERSION - 1, VERSION + 1])
-def test_another_version_is_refused(tmp_path, model, other):
-    path = tmp_path / "model.osr"
-    model.save(path)
-    with_manifest(path, lambda manifest: None)
-    assert OpenSetRecognizer.load(path).pending == model.pending
-    with_manifest(path, lambda manifest: manifest.update(version=other))
-    refused(path, f"has format version {other}, this program reads {VERSION}; read it with the release of stream-osr")
-
-
-def without(*names: str) -> Callable[[dict[str, Any]], None]:
-    def change(manifest: dict[str, Any]) -> None:
-        pairs = manifest["content"]["dict"]
-        pairs[:] = [pair for pair in pairs if pair[0] not in names]
-
-    return change
-
-
-def replaced(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    def change(manifest: dict[str, Any]) -> None:
-        for pair in manifest["content"]["dict"]:
-            if pair[0] == name:
-                pair[1] = value
-
-    return change
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        without("arguments"),
-        without("stream"),
-        replaced("arguments", {"dict": [["batch_size", -1]]}),
-        replaced("arguments", {"dict": [["no such parameter", 1]]}),
-        replaced("arguments", 5),
-        replaced("counters", 5.0),
-        replaced("stream", {"same": 12345}),
-        replaced("stream", {"array": "a12345", "number": 1}),
-        replaced("stream", {"record": "Popen", "values": {}, "number": 1}),
-        replaced("stream", {"record": "Stream", "values": {"labels": 1}, "number": 1}),
-        replaced("stream", {}),
-        lambda manifest: manifest.update(content=[]),
-        lambda manifest: manifest.update(version="newest"),
-        lambda manifest: manifest.pop("kind"),
-    ],
-)
-def test_manifest_that_does_not_fit_is_refused(tmp_path, model, change):
-    path = tmp_path / "model.osr"
-    model.save(path)
-    with_manifest(path, change)
-    with pytest.raises(PersistenceError, match=r"is damaged|cannot be used"):
-        OpenSetRecognizer.load(path)
-
-
-def test_a_file_that_would_unpack_to_more_than_it_is_is_refused_unread(tmp_path, saved):
-    """Of the same arrays: only the packing is another, as in a bomb."""
-    with (
-        zipfile.ZipFile(io.BytesIO(saved)) as before,
-        zipfile.ZipFile(tmp_path / "b.osr", "w", zipfile.ZIP_DEFLATED) as after,
-    ):
-        for name in before.namelist():
-            after.writestr(name, before.read(name))
-    with pytest.raises(PersistenceError, match="damaged") as refused:
-        OpenSetRecognizer.load(tmp_path / "b.osr")
-    assert re.fullmatch(r"\d+ bytes would unpack to \d+", str(refused.value.__cause__))
-
-
 def test_loading_executes_nothing(tmp_path):
     class Trap:
         def __reduce__(self) -> tuple[Any, ...]:
@@ -519,22 +420,6 @@ def test_full_disk_leaves_the_old_file(tmp_path, saved, model, room):
     assert [each.name for each in tmp_path.iterdir()] == ["model.osr"]
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(5, "Input/output error"), KeyboardInterrupt()], ids=["error", "interrupted"]
-)
-def test_failing_at_the_last_moment_leaves_the_old_file(tmp_path, saved, model, monkeypatch, error):
-    path = write(tmp_path / "model.osr", saved)
-
-    def fail(_: int) -> None:
-        raise error
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises((PersistenceError, KeyboardInterrupt)):
-        model.save(path)
-    assert path.read_bytes() == saved
-    assert [each.name for each in tmp_path.iterdir()] == ["model.osr"]
-
-
 def test_folder_that_does_not_exist(tmp_path, model):
     with pytest.raises(PersistenceError, match=r"cannot write .*No such file.*check that the folder exists"):
         model.save(tmp_path / "nowhere" / "model.osr")
@@ -553,15 +438,6 @@ def test_saving_replaces_whole_files(tmp_path, model):
         model.save(path)
         assert reader.read() == before
     assert path.read_bytes() != before
-
-
-def test_a_saved_file_holds_rows_and_is_its_owners_alone(tmp_path, model):
-    path = tmp_path / "model.osr"
-    model.save(path)
-    assert oct(path.stat().st_mode & 0o777) == "0o600"
-    path.chmod(0o640)  # somebody means it
-    model.save(path)
-    assert oct(path.stat().st_mode & 0o777) == "0o640"
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path, model):
@@ -595,28 +471,11 @@ def test_values_that_archives_hold_come_back(tmp_path):
     }
     write_archive(tmp_path / "any", "thing", content)
     back = read_archive(tmp_path / "any", "thing")
-    assert repr(back) == repr(content)
-    assert [each.flags.f_contiguous for each in back["arrays"]] == [
-        each.flags.f_contiguous for each in content["arrays"]
-    ]
-
-
-def test_streams_over_a_shared_model_are_saved_without_it(tmp_path):
-    trained = fitted(chains=2).trained
-    model = OpenSetRecognizer.from_trained(trained, batch_size=16, chains=2)
-    feed(model, 40)
-    path = tmp_path / "stream.osr"
-    write_archive(path, "stream", model.stream_state(), trained.shared)
-    again = OpenSetRecognizer.from_stream_state(trained, read_archive(path, "stream", trained.shared))
-    assert all(chain.known is trained.draws[n] for n, chain in enumerate(again.value.stream.chains)), (
-        "shared, not copied"
-    )
-    alone = tmp_path / "alone.osr"
-    write_archive(alone, "stream", model.stream_state())
-    assert path.stat().st_size < alone.stat().st_size
-    feed(model, 40, seed=1)
-    feed(again, 40, seed=1)
-    assert list(model.drain()) == list(again.drain())
+    arrays = content.pop("arrays"), back.pop("arrays")
+    for one, other in zip(*arrays, strict=True):
+        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+        assert one.flags.f_contiguous == other.flags.f_contiguous
+    assert pickle.dumps(back) == pickle.dumps(content)
 
 
 def test_a_stream_over_another_model_is_refused():
@@ -626,94 +485,53 @@ def test_a_stream_over_another_model_is_refused():
         OpenSetRecognizer.from_stream_state(other, model.stream_state())
 
 
-def test_a_copy_goes_on_alone():
-    model = fitted(batch_size=16)
-    feed(model, 24)
-    twin = copy.copy(model)
-    before = (model.pending, dict(model.counters), model.predict_proba_one({"a": 4.0, "b": 14.0}))
-    feed(twin, 40, seed=1)
-    twin.learn_one({"a": 0.0, "b": None})
-    assert (model.pending, dict(model.counters), model.predict_proba_one({"a": 4.0, "b": 14.0})) == before
-    feed(model, 40, seed=1)
-    assert list(model.drain()) == list(twin.drain())
-
-
-def feed(model, n, seed=0):
-    for x, _ in stream_part(n, seed):
-        model.learn_one(x)
-
-
-@pytest.mark.parametrize("constants", [(), ("k", "l")], ids=["text alone", "constants beside"])
+@pytest.mark.parametrize("constants", [{}, {"k": 1.0, "l": 1.0}], ids=["text alone", "constants beside"])
 def test_a_model_without_a_number_that_varies_is_saved_and_goes_on(constants, tmp_path) -> None:
     rng = np.random.default_rng(0)
 
     def row(kind: str) -> dict[str, Any]:
         shape = rng.choice(["round", "oval", "flat"], p={"a": (0.8, 0.1, 0.1), "b": (0.1, 0.1, 0.8)}[kind])
         colour = {"a": "red", "b": "blue"}[kind] if rng.random() < 0.9 else "grey"
-        return {"shape": str(shape), "colour": colour} | dict.fromkeys(constants, 1.0)
+        return {"shape": str(shape), "colour": colour} | constants
 
-    model = OpenSetRecognizer(batch_size=16, seed=1)
-    for _ in range(80):
-        for kind in "ab":
-            model.learn_one(row(kind), kind)
+    model = learn_all(OpenSetRecognizer(batch_size=16, seed=1), [(row(kind), kind) for kind in "ab" * 80])
     model.freeze()
-    path = tmp_path / "model.osr"
-    model.save(path)
-    other = OpenSetRecognizer.load(path)
-    stream = [row("ab"[number % 2]) for number in range(40)]
+    other, stream = through_a_file(model, tmp_path), [(row(kind), None) for kind in "ab" * 20]
     for each in (model, other):
-        for x in stream:
-            each.learn_one(x)
-        each.flush()
-    first, second = list(model.drain()), list(other.drain())
-    assert [d.as_dict() for d in first] == [d.as_dict() for d in second]
-    assert sum(d.label == "ab"[number % 2] for number, d in enumerate(first)) > 25
+        learn_all(each, stream).flush()
+    assert outcome(model) == outcome(other)
+    assert sum(d.label == kind for d, kind in zip(model.drain(), "ab" * 20, strict=True)) > 25
 
 
 # Streams in which neighbours depend on each other
 
 
-DEPENDENT = {
-    "in training": (0.95, {"batch_size": 16, "window": 100}),
-    "found by the stream": (0.0, {"batch_size": 16, "window": 100}),
-    "smaller window than batch": (0.95, {"batch_size": 64, "window": 20}),
-    "held back": (0.95, {"batch_size": 16, "window": 100, "decision_delay": 40}),
-}
-
-
-def beside_its_model(model: OpenSetRecognizer, folder: Path) -> OpenSetRecognizer:
-    trained, path = model.trained, folder / "stream.osr"
-    write_archive(path, "stream", model.stream_state(), trained.shared)
-    return OpenSetRecognizer.from_stream_state(trained, read_archive(path, "stream", trained.shared))
-
-
 @pytest.mark.parametrize("way", [*WAYS, "beside"])
-@pytest.mark.parametrize("case", DEPENDENT)
-def test_a_dependent_stream_goes_on_bit_for_bit(case: str, way: str, tmp_path: Path) -> None:
-    memory, arguments = DEPENDENT[case]
+@pytest.mark.parametrize(
+    ("memory", "arguments"),
+    [
+        (0.95, {"batch_size": 16, "window": 100}),
+        (0.0, {"batch_size": 16, "window": 100}),
+        (0.95, {"batch_size": 64, "window": 20}),
+        (0.95, {"batch_size": 16, "window": 100, "decision_delay": 40}),
+    ],
+    ids=["in training", "found by the stream", "smaller window than batch", "held back"],
+)
+def test_a_dependent_stream_goes_on_bit_for_bit(memory: float, arguments: Any, way: str, tmp_path: Path) -> None:
     model = OpenSetRecognizer(**grouped(**arguments, chains=3, training_sweeps=5, seed=2))
-    learn_all(model, dependent_rows(600, 1, memory))
-    model.freeze()
+    learn_all(model, dependent_rows(600, 1, memory)).freeze()
     assert model.trained.is_dependent == (memory > 0.0)
-    rows = [x for x, _ in dependent_rows(1400, 2)]
-    for x in rows[:905]:  # 905 = 14 * 64 + 9 = 56 * 16 + 9
-        model.learn_one(x)
+    rows = [(x, None) for x, _ in dependent_rows(1400, 2)]
+    learn_all(model, rows[:905])  # 905 = 14 * 64 + 9 = 56 * 16 + 9
     arrival = model.value.stream.arrival
     assert arrival.process is not None
     assert arrival.gain.any()
-    assert (arrival.fitted >= 0) == (case == "found by the stream")
+    assert (arrival.fitted >= 0) == (memory == 0.0)
     assert model.pending
     other = {**WAYS, "beside": beside_its_model}[way](model, tmp_path)
-    outcomes = []
     for each in (model, other):
-        for x in rows[905:]:
-            each.learn_one(x)
-        each.flush()
-        outcomes.append(
-            (*told(each), repr(each.value.stream.arrival), each.trained.fingerprint, each.expected_recall)
-        )
-    same = repr(outcomes[0]) == repr(outcomes[1])
-    assert same, "no difference is shown: it would take minutes"
+        learn_all(each, rows[905:]).flush()
+    assert outcome(model) == outcome(other)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"follow_drift": True}, {"batch_size": 64, "window": 20}], ids=str)
@@ -721,11 +539,9 @@ def test_a_dependent_stream_with_new_classes_and_gaps_is_saved_now_and_then(argu
     """Saved in the midst of batches, with a class that a person names, one that a label opens, and missing values."""
     outcomes = []
     for saved in (False, True):
-        model = OpenSetRecognizer(
-            **grouped(**{"batch_size": 16, "window": 100, "chains": 2, **arguments}, training_sweeps=3)
-        )
-        learn_all(model, dependent_rows(600, 1))
-        model.freeze()
+        usual = {"batch_size": 16, "window": 100, "chains": 2, "training_sweeps": 3}
+        model = OpenSetRecognizer(**grouped(**{**usual, **arguments}))
+        learn_all(model, dependent_rows(600, 1)).freeze()
         for at, (x, _) in enumerate(dependent_rows(900, 2)):
             rng = np.random.default_rng([at, 4])
             if at % 5 == 4:
@@ -742,6 +558,5 @@ def test_a_dependent_stream_with_new_classes_and_gaps_is_saved_now_and_then(argu
         model.flush()
         assert model.value.stream.labels[2:] == ("third", "fourth")
         assert model.value.stream.arrival.gain.any()
-        outcomes.append((*told(model), model.expected_recall))
-    same = repr(outcomes[0]) == repr(outcomes[1])
-    assert same, "no difference is shown: it would take minutes"
+        outcomes.append(outcome(model))
+    assert outcomes[0] == outcomes[1]

@@ -91,7 +91,6 @@ def test_sea_stays_known() -> None:
     assert right(decisions, y[1000:], 0.8) >= (frozen(model, X[last]) == y[last].astype(str)).mean() - 0.02
     assert np.mean([d.label == "unknown" for d in decisions]) < 0.02
     assert not of_kind(events, SubclassEmerged)
-    assert model.expected_recall is not None
     assert model.expected_recall.recall == pytest.approx(right(decisions, y[1000:], 0.8), abs=0.03)
     assert model.trained.report.known_recall == pytest.approx(right(decisions, y[1000:]), abs=0.03)
 
@@ -107,7 +106,6 @@ def test_eight_gaussians_of_five_training_instances_stay_known() -> None:
         found.append((right(decisions, given.y, 0.8) - alone, right(decisions, given.y)))
         assert not of_kind(events, SubclassEmerged)
         promised = model.trained.report.recall_interval
-        assert promised is not None
         assert promised[0] <= right(decisions, given.y) <= promised[1]
         assert "too few instances for a promise" in str(model.trained.report)
     changed, whole = np.mean(found, axis=0)
@@ -124,7 +122,6 @@ def test_seven_digits_of_a_hundred_training_instances_stay_known() -> None:
     assert right(decisions, truth, 0.8) >= (frozen(model, X[last]) == y[last].astype(str)).mean() - 0.02
     assert not of_kind(events, SubclassEmerged)
     live = model.expected_recall
-    assert live is not None
     assert live.low <= right(decisions, truth, 0.8) <= live.high
 
 
@@ -180,7 +177,6 @@ def test_p_unknown_of_a_new_class_that_overlaps_a_known_one(share: int, bound: f
         told += len(of_kind(events, SubclassEmerged))
         known = np.flatnonzero(given.y < overlap.KNOWN)[-1000:]
         live = model.expected_recall
-        assert live is not None
         recalls.append(live.recall - np.mean([decisions[i].label == str(given.y[i]) for i in known]))
     assert np.mean(errors) <= bound
     assert told >= announced
@@ -205,10 +201,8 @@ def test_a_drop_of_the_recall_is_told_when_known_classes_move_away(order: str) -
         assert len(drops) == fell
         assert bool(of_kind(events, DependenceFound)) == (fell and order == "arrival")
         live = model.expected_recall
-        assert live is not None
         if fell:
             promised = model.trained.report.recall_interval
-            assert promised is not None
             assert drops[0].high < promised[0] <= drops[0].promised == model.trained.report.known_recall
             assert live.recall < 0.95
             assert live.false_unknown > 0.0
@@ -230,5 +224,4 @@ def test_the_expected_recall_is_that_of_classes_that_have_moved_away() -> None:
     decisions, events = play(model, X)
     assert Counter(type(event) for event in events)[ClassDrifted] > 0, "this much is told"
     live = model.expected_recall
-    assert live is not None
     assert live.recall == pytest.approx(right(decisions, y, 0.8), abs=0.1)

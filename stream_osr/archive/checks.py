@@ -109,12 +109,7 @@ def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str)
     need(right, f"{where}.counts", "of others", f"counts of {places} places: Prior.pseudo")
     for own in np.split(counts, prior.first[1:], axis=1) if counts is not None else ():
         fits = near(own[:, 0], own[:, 1:].sum(axis=1), 0.0) and (own[:, 0] <= size).all()
-        need(
-            fits,
-            f"{where}.counts",
-            "others",
-            "first of a column the sum of the others",
-        )
+        need(fits, f"{where}.counts", "others", "first of a column the sum of the others")
     for k, (n, own) in enumerate(zip(size.tolist(), matrix, strict=True)):
         at, r = f"{where}.matrix[{k}]", prior.beta + n
         need(near(own[d, d], r), f"{at}[{d}, {d}]", f"{own[d, d]:.9g}", f"{r:.9g}: prior.beta + size")

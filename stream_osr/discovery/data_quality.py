@@ -42,7 +42,8 @@ LEAST_ONCE = 4
 MOST_COPIES = 48
 """If it took more than so many, all rows count."""
 FALSE_ALARM = 1e-12
-"""Probability of so many copies by chance."""
+"""Probability of so many copies by chance; and that an instance raises a false alarm in a column, where runs are
+geometric."""
 MIXER, LARGEST = 0x2545F4914F6CDD1D, (1 << 62) - 1
 """Of fingerprints: an odd factor, and the bits that are kept."""
 
@@ -102,9 +103,9 @@ def usual_copies(X: Array, group: Array) -> UsualCopies:
     --------
     >>> rng = np.random.default_rng(0)
     >>> usual_copies(rng.normal(size=(200, 3)), np.arange(200) % 2)
-    UsualCopies(most=1, once=4, told=16)
+    UsualCopies(most=1, once=4, reported_from=16)
     >>> usual_copies(rng.integers(2, size=(200, 2)).astype(float), np.arange(200) % 2)
-    UsualCopies(most=26, once=0, told=0)
+    UsualCopies(most=26, once=0, reported_from=0)
     """
     rows = fingerprints(X)
     most, share = max(copies_of(rows)), 0.0
@@ -138,8 +139,6 @@ def copies_of(rows: Array) -> list[int]:
     return out
 
 
-FALSE_ALARM = 1e-12
-"""Probability that an instance raises a false alarm in a column, where runs are geometric."""
 LEAST_RUN = 16
 """Instances with one value that a stuck column has at least."""
 AT_EDGE = 4
@@ -316,17 +315,9 @@ def _hold(x: Array) -> float:
 
 def start_columns(p: int) -> ColumnStates:
     """Begin with p columns of which nothing is known."""
-    nothing = np.zeros(p, np.int64)
-    return ColumnStates(
-        np.full(p, np.nan),
-        nothing,
-        np.zeros((2, p), np.int64),
-        np.zeros((2, p)),
-        nothing,
-        nothing,
-        np.zeros(p, bool),
-        np.zeros((3, p)),
-    )
+    last, nothing, hidden = np.full(p, np.nan), np.zeros(p, np.int64), np.zeros(p, bool)
+    ended, beyond, moments = np.zeros((2, p), np.int64), np.zeros((2, p)), np.zeros((3, p))
+    return ColumnStates(last, nothing, ended, beyond, nothing, nothing, hidden, moments)
 
 
 def follow_columns(

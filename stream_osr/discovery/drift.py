@@ -173,9 +173,8 @@ def follow(
     batch = _DriftBatch(nearest, rank, accepted, explained, rows)
     drift, announced = _follow(drift, batch, first, threshold_for(interval) / BLOCK)
     alarms = []
-    for j, side, since, blocks, before, n, now, *row in announced[
-        np.argsort(announced[:, 0], kind="stable")
-    ].tolist():
+    in_order = announced[np.argsort(announced[:, 0], kind="stable")].tolist()
+    for j, side, since, blocks, before, n, now, *row in in_order:
         direction, size = (SPARSER, DENSER)[int(side)], BLOCK * int(n - blocks)
         alarms.append(Alarm(int(j), direction, int(since), size, before, now, np.array(row)))
     return drift, alarms

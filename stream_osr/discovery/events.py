@@ -60,7 +60,7 @@ class Explanation(NamedTuple):
         Examples
         --------
         >>> values = {"protocol": {"value": "icmp", "share": 0.98, "usual": "tcp", "usual_share": 0.9}}
-        >>> Explanation({}, {}, {}, (), "a", 0, 1.0, values).told
+        >>> Explanation({}, {}, {}, (), "a", 0, 1.0, values).category_texts
         ('protocol: icmp 98 %, tcp usual',)
         """
         return tuple(category_text(name, its) for name, its in self.values.items())

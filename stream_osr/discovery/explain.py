@@ -39,7 +39,7 @@ def explain(
 ) -> Explanation:
     """Describe the subclass in ``slot`` of ``dishes`` (:class:`Explanation`), given the values of the categories."""
     (near, owner, distance, _), *reported = beside(dishes, slot, known, frozen, whitening)
-    numbers = np.flatnonzero(numeric(whitening)).tolist()
+    numbers = _numeric_places(whitening)
     mean, difference, shift = _by_name(names, numbers, *reported)
     order = np.argsort(-np.abs(reported[-1][numbers]), kind="stable")[:MOST_MOVED]
     moved = tuple(names[numbers[at]] for at in order.tolist())
@@ -47,14 +47,7 @@ def explain(
     if categories:
         counts = np.array([dishes.counts[slot], known.dishes.counts[near]])
         shares = np.split(np.exp(log_table(counts, known.prior)), known.prior.first[1:], axis=1)
-        values = _values(
-            [
-                *(names[at] for at in whitening.columns.tolist()),
-                *(name for name, _ in texts_of(whitening.binary_features, names)),
-            ],
-            categories,
-            shares,
-        )
+        values = _values(_category_names(whitening, names), categories, shares)
     return Explanation(mean, difference, shift, moved, labels[owner], int(known.ids[near]), distance, values)
 
 
@@ -88,11 +81,18 @@ def explain_move(mean: Array, j: int, known: Known, whitening: Whitening, names:
     centre = share @ means
     covariance = np.tensordot(share, covariances, axes=1) + (share * (means - centre).T) @ (means - centre)
     shift = in_deviations(whitening, mean, centre, covariance)
-    return Movement(
-        *_by_name(
-            names, np.flatnonzero(numeric(whitening)).tolist(), *unwhiten(whitening, np.array([mean, centre])), shift
-        )
-    )
+    columns = *unwhiten(whitening, np.array([mean, centre])), shift
+    return Movement(*_by_name(names, _numeric_places(whitening), *columns))
+
+
+def _numeric_places(whitening: Whitening) -> list[int]:
+    places: list[int] = np.flatnonzero(numeric(whitening)).tolist()
+    return places
+
+
+def _category_names(whitening: Whitening, names: Sequence[Hashable]) -> list[Hashable]:
+    given = [names[at] for at in whitening.columns.tolist()]
+    return [*given, *(name for name, _ in texts_of(whitening.binary_features, names))]
 
 
 def _by_name(names: Sequence[Hashable], numbers: Sequence[int], *columns: Array) -> list[dict[Hashable, float]]:
@@ -129,23 +129,17 @@ def values_of(
 
     Examples
     --------
-    >>> from stream_osr.model.whitening import fit_space, whiten
+    >>> from stream_osr.model.whitening import fit_whitening, whiten
     >>> X = np.array([[1.0, 5.0], [2.0, 5.5], [3.0, 4.0], [7.0, 9.0]])
-    >>> space = fit_space(X, np.array([0, 0, 1, 1]))
+    >>> space = fit_whitening(X, np.array([0, 0, 1, 1]))
     >>> {name: np.round(values, 6).tolist() for name, values in values_of(whiten(space, X), space, "ab").items()}
     {'a': [1.0, 2.0, 3.0, 7.0], 'b': [5.0, 5.5, 4.0, 9.0]}
     """
     count = len(whitening.places)
     raw = unwhiten(whitening, rows[:, count:])
     raw[np.abs(raw) < ROUNDING * bent_scale(whitening, np.eye(whitening.backward.shape[0]))] = 0.0
-    out: dict[Hashable, list[Any]] = {
-        names[at]: raw[:, at].tolist() for at in np.flatnonzero(numeric(whitening)).tolist()
-    }
-    given = [
-        *(names[at] for at in whitening.columns.tolist()),
-        *(name for name, _ in texts_of(whitening.binary_features, names)),
-    ]
-    begins = np.cumsum([0, *whitening.places.tolist()])
+    out: dict[Hashable, list[Any]] = {names[at]: raw[:, at].tolist() for at in _numeric_places(whitening)}
+    given, begins = _category_names(whitening, names), np.cumsum([0, *whitening.places.tolist()])
     for name, texts, begin, column in zip(given, categories, begins[:-1], rows.T[:count], strict=True):
         values = [None, *texts, NEW_VALUE]
         out[name] = [values[place] for place in (column - begin).astype(np.int64).tolist()]

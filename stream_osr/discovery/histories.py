@@ -91,7 +91,7 @@ def trend(subclass: SubclassHistory, seq: int) -> float:
     --------
     One in two of the first six, three instances ago:
 
-    >>> lately = Subclass(Moment(0, None, None), Moment(5, None, None), arrivals=3.0)
+    >>> lately = SubclassHistory(Moment(0, None, None), Moment(5, None, None), arrivals=3.0)
     >>> round(trend(lately, 8))
     334
     """
@@ -202,11 +202,6 @@ class Lifecycle(NamedTuple):
         return np.asarray(self.emerged | self.muted)
 
     @property
-    def settled(self) -> Array:
-        """Which are no candidates for a new class: muted, or known, shape (K,)."""
-        return np.asarray(self.muted | self.owned)
-
-    @property
     def announced_unmuted(self) -> Array:
         """Mask of subclasses that have been announced and are not muted, shape (K,)."""
         return np.asarray(self.emerged & ~self.muted)
@@ -238,9 +233,6 @@ class _Lives(Mapping[int, SubclassHistory]):
 
     def __len__(self) -> int:
         return len(self._life.ids)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
 
 
 def lifecycle(subclasses: Mapping[int, SubclassHistory] = {}, delta: int = 0) -> Lifecycle:

@@ -176,7 +176,7 @@ def comes_as_usual(life: Lifecycle, seq: int) -> Array:
     >>> from stream_osr.discovery.histories import NO_MOMENT
     >>> def coming(life, begin, end):
     ...     seq = np.arange(begin, end, 4)
-    ...     came = Coming(seq[:0], 0 * seq + 7, Members(seq, 0.0 * seq, seq), NO_MOMENT.repeat(len(seq), 0))
+    ...     came = Coming(seq[:0], 0 * seq + 7, MemberColumns(seq, 0.0 * seq, seq), NO_MOMENT.repeat(len(seq), 0))
     ...     return observe(life, came, OnMenu(np.array([7]), np.array([99]), np.array([True])))[0]
     >>> life = coming(lifecycle(), 0, 800)
     >>> comes_as_usual(life, 800)

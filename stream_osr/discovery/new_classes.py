@@ -102,7 +102,7 @@ def compare(ids: Array, size: Array, mean: Array, covariance: Array, before: Dis
     Examples
     --------
     >>> mean = np.array([[0.0], [4.0], [4.0]])
-    >>> compare(np.arange(3), np.full(3, 9), mean, np.array([[[1.0]], [[1.0]], [[4.0]]])).between.round(2)
+    >>> compare(np.arange(3), np.full(3, 9), mean, np.array([[[1.0]], [[1.0]], [[4.0]]])).pairwise.round(2)
     array([[0.  , 2.  , 0.91],
            [2.  , 0.  , 0.11],
            [0.91, 0.11, 0.  ]])
@@ -366,7 +366,7 @@ def count_classes(group: Array, size: Array, known_size: Array, n_classes: int) 
     Groups of 80, 70 and 10 instances, two of which count, and 2 * 4 / 4 by the subclasses:
 
     >>> count_classes(np.array([0, 0, 1, 2]), np.array([60, 20, 70, 10]), np.array([80, 90, 40, 30]), 2)
-    Counts(groups=2.0, ratio=2.0)
+    ClassCounts(groups=2.0, ratio=2.0)
 
     Subclasses of 400, 300, 15 and 12 instances are hardly more than two:
 
@@ -390,7 +390,7 @@ def estimate_number(counts: Sequence[ClassCounts]) -> Estimate:
 
     Examples
     --------
-    >>> estimate_number([Counts(4.0, 3.0), Counts(4.0, 2.5), Counts(3.0, 2.8)])
+    >>> estimate_number([ClassCounts(4.0, 3.0), ClassCounts(4.0, 2.5), ClassCounts(3.0, 2.8)])
     Estimate(number=3, low=3, high=4)
     >>> estimate_number([])
     Estimate(number=0, low=0, high=0)
@@ -441,11 +441,9 @@ class CandidateClass:
 
     def __str__(self) -> str:
         keys = [brief(key) for key in self.exemplars if key is not None]
-        return (
-            f"{self.name}: {self.size} instances, {self.share:.1%}".replace("%", " %")
-            + f" of the stream, nearest known class "
-            f"{printable(str(self.nearest_class), 60)}" + (f", as in {_listed(keys)}" if keys else "")
-        )
+        share, near = f"{100 * self.share:.1f} %", printable(str(self.nearest_class), 60)
+        text = f"{self.name}: {self.size} instances, {share} of the stream, nearest known class {near}"
+        return text + (f", as in {listed(keys)}" if keys else "")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -499,10 +497,9 @@ def name_of(ids: Sequence[int]) -> str:
     return " and ".join(first) if len(ids) < 3 else f"{', '.join(first)} and {len(ids) - 2} more"
 
 
-def _listed(names: Iterable[str], most: int = 6) -> str:
+def listed(names: Sequence[str], most: int = 6) -> str:
     """List the first of some names, and say how many more there are."""
-    first = [*names]
-    return ", ".join(first[:most]) + (f" and {len(first) - most} more" if len(first) > most else "")
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class SubclassDistances(NamedTuple):
@@ -607,9 +604,8 @@ def find_new_classes(
 def _announced(group: Array, chain: EmergingSubclasses) -> Array:
     """Say which subclasses are in a group of which one has emerged, but for settled ones, shape (K,)."""
     life, ids = chain.life, chain.state.ids
-    settled = np.isin(ids, life.ids[life.settled])
     emerged = np.isin(ids, worth_telling(life))
-    return np.asarray(np.isin(group, group[emerged]) & ~settled)
+    return np.asarray(np.isin(group, group[emerged]) & ~np.isin(ids, life.ids[life.muted | life.owned]))
 
 
 def _exemplars(keys: Sequence[int], lives: Mapping[int, SubclassHistory]) -> tuple[Any, ...]:

@@ -156,10 +156,10 @@ def reconcile(
     >>> rows = homogeneous(np.random.default_rng(1).normal(centres, size=(60, 2)))
     >>> dishes = empty_dishes(3, prior)
     >>> refill(dishes, np.repeat([0, 1, 2], 20), rows, prior)
-    >>> state = Reconciled()
+    >>> state = ReconciledSubclasses()
     >>> for number in range(3):
     ...     local = Local(f"sensors/{number}", "", 7)
-    ...     summary = Summary(local, statistics_of(dishes, np.array([number])))
+    ...     summary = LocalSummary(local, statistics_of(dishes, np.array([number])))
     ...     state, changes = reconcile(state, summary, prior)
     ...     print(list(changes.linked.values()), changes.emerged)
     [0] (0,)

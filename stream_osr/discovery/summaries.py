@@ -5,12 +5,12 @@ Which features and categories of training a stream has not had, and which column
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stream_osr.config import Label
-from stream_osr.discovery.new_classes import Estimate
+from stream_osr.discovery.new_classes import Estimate, listed
 from stream_osr.discovery.signal_table import COUNTED
 from stream_osr.features import Features
 from stream_osr.kinds import Name
@@ -20,8 +20,6 @@ from stream_osr.trust.recall import ExpectedRecall
 
 MOST_IGNORED = 20
 """Ignored columns whose names are kept."""
-SHOWN = 6
-"""Names in a line."""
 
 
 class SchemaMismatch(NamedTuple):
@@ -40,7 +38,7 @@ class SchemaMismatch(NamedTuple):
     --------
     >>> unmet = begin(Features(["flow", "heat"]))
     >>> unmet = unmet.met_by({"Flow": 1.5, "heat": 2.0}, Features(["flow", "heat"]))
-    >>> unmet.told()
+    >>> unmet.messages()
     ['feature of training that no record has had: flow', 'column that the model does not use: Flow']
     """
 
@@ -57,11 +55,9 @@ class SchemaMismatch(NamedTuple):
         """Take in a record that could be read; itself if nothing changes."""
         came = {name for name in self.features & x.keys() if not is_missing(x[name])}
         read = {name for name in self.categories & x.keys() if features.knows(name, x[name])}
-        met = (
-            self
-            if not came and not read
-            else SchemaMismatch(self.features - came, self.categories - read, self.ignored)
-        )
+        met = self
+        if came or read:
+            met = SchemaMismatch(self.features - came, self.categories - read, self.ignored)
         return met.besides(features.unexpected(x)) if len(met.ignored) < MOST_IGNORED else met
 
     def besides(self, names: Iterable[Name]) -> SchemaMismatch:
@@ -76,16 +72,16 @@ class SchemaMismatch(NamedTuple):
     def messages(self) -> list[str]:
         """Say it, a line for each kind; nothing if all is as in training."""
         strange = self.categories - self.features
-        lines = (
+        lines = []
+        for one, many, what, names in (
             ("feature of training", "features of training", "that no record has had", self.features),
             ("category", "categories", "none of whose values training had", strange),
             ("column", "columns", "that the model does not use", self.ignored),
-        )
-        return [
-            f"{one if len(names) == 1 else f'{len(names)} {many}'} {what}: {_listed(names)}"
-            for one, many, what, names in lines
-            if names
-        ]
+        ):
+            if names:
+                which = listed(sorted(printable(str(name), 60) for name in names))
+                lines.append(f"{one if len(names) == 1 else f'{len(names)} {many}'} {what}: {which}")
+        return lines
 
 
 def _ordered(names: Iterable[Name]) -> tuple[Name, ...]:
@@ -99,11 +95,6 @@ ALL_MET = SchemaMismatch()
 def begin(features: Features) -> SchemaMismatch:
     """Begin a stream: nothing has been met."""
     return SchemaMismatch(frozenset(features.names), frozenset(features.kinds.values))
-
-
-def _listed(names: Collection[Name]) -> str:
-    texts = sorted(printable(str(name), 60) for name in names)
-    return ", ".join(texts[:SHOWN]) + (f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")
 
 
 NOTHING = Estimate()

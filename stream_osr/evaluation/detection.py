@@ -69,7 +69,7 @@ class TimeToDetection:
     ...     for decision in model.drain():
     ...         times.decided(decision, stream[decision.seq][1])
     ...     for event in model.drain_events():
-    ...         times.happened(event)
+    ...         times.note(event)
     >>> times.detections
     {'sky': Detection(first=10, announced=63, instances=15)}
     >>> times.median, times.share_within(30), times.false_alarms
@@ -121,17 +121,14 @@ class TimeToDetection:
     @property
     def detections(self) -> dict[Hashable, Detection]:
         """New classes in the order of their appearance, and when each was detected."""
-        report_fields: dict[Hashable, int] = {}
+        announced: dict[Hashable, int] = {}
         for number, label in self.classes.items():
-            report_fields.setdefault(label, self._announced[number])
-        return {
-            label: Detection(
-                at[0],
-                report_fields.get(label),
-                bisect_right(at, report_fields[label]) if label in report_fields else math.inf,
-            )
-            for label, at in self._positions.items()
-        }
+            announced.setdefault(label, self._announced[number])
+        out = {}
+        for label, at in self._positions.items():
+            when = announced.get(label)
+            out[label] = Detection(at[0], when, math.inf if when is None else bisect_right(at, when))
+        return out
 
     @property
     def false_alarms(self) -> tuple[int, ...]:
@@ -141,10 +138,12 @@ class TimeToDetection:
     @property
     def median(self) -> float:
         """Median over the new classes of the instances until detection; nan without new classes."""
-        times = [detection.instances for detection in self.detections.values()]
-        return statistics.median(times) if times else math.nan
+        return statistics.median(times) if (times := self._times()) else math.nan
 
     def share_within(self, instances: float) -> float:
         """Share of the new classes that were detected within so many of their instances; nan without new classes."""
-        times = [detection.instances for detection in self.detections.values()]
+        times = self._times()
         return sum(time <= instances for time in times) / len(times) if times else math.nan
+
+    def _times(self) -> list[float]:
+        return [detection.instances for detection in self.detections.values()]

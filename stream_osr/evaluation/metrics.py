@@ -15,6 +15,19 @@ KINDS = ("known_right", "known_confused", "known_rejected", "unknown_rejected", 
 """Of decisions."""
 
 
+def known_labels(known: Iterable[Hashable]) -> frozenset[Hashable]:
+    """Check the labels of the known classes.
+
+    Raises
+    ------
+    InvalidParameter
+        If there are none.
+    """
+    if not (labels := frozenset(known)):
+        raise InvalidParameter("known is empty: at least one known class is needed")
+    return labels
+
+
 class OpenSetReport:
     """Counts of right and wrong decisions, one decision at a time.
 
@@ -70,10 +83,8 @@ class OpenSetReport:
     """
 
     def __init__(self, known: Iterable[Hashable], unknown: Hashable) -> None:
-        self.known = frozenset(known)
+        self.known = known_labels(known)
         self.unknown = unknown
-        if not self.known:
-            raise InvalidParameter("known is empty: at least one known class is needed to count decisions")
         if unknown in self.known:
             raise InvalidLabel(f"the unknown label {unknown!r} is one of the known classes: choose another")
         self._counts: dict[str, float] = dict.fromkeys(KINDS, 0)

@@ -21,14 +21,10 @@ from river.metrics.base import ClassificationMetric, MultiClassMetric
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.calibration import auroc
-from stream_osr.evaluation.metrics import OpenSetReport
+from stream_osr.evaluation.metrics import OpenSetReport, known_labels
 
-
-class _Novel:
-    """Stands for every label outside the known classes; equal to itself alone."""
-
-
-_NOVEL = _Novel()
+_NOVEL = object()
+"""Stands for every label outside the known classes; equal to itself alone."""
 
 
 class OpenSetMetric(MultiClassMetric):
@@ -49,9 +45,7 @@ class OpenSetMetric(MultiClassMetric):
 
     def __init__(self, known: Iterable[Hashable], cm: ConfusionMatrix | None = None) -> None:
         super().__init__(cm)  # type: ignore[no-untyped-call]
-        self.known = frozenset(known)
-        if not self.known:
-            raise InvalidParameter("known is empty: at least one known class is needed")
+        self.known = known_labels(known)
 
     @property
     def report(self) -> OpenSetReport:
@@ -266,9 +260,7 @@ class AUROC(ClassificationMetric):
 
     def __init__(self, known: Iterable[Hashable]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.known = frozenset(known)
-        if not self.known:
-            raise InvalidParameter("known is empty: at least one known class is needed")
+        self.known = known_labels(known)
         self._answers: Counter[tuple[float, bool]] = Counter()
 
     def works_with(self, model: Estimator) -> bool:

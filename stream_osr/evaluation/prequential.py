@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from river.metrics import AdjustedRand, NormalizedMutualInfo
@@ -14,13 +14,54 @@ from river.metrics.base import ClassificationMetric, Metrics
 
 from stream_osr.config import Label
 from stream_osr.decision import Decision
-from stream_osr.discovery.events import SubclassEmerged
+from stream_osr.discovery.events import Event, SubclassEmerged
+from stream_osr.discovery.summaries import Summary
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.detection import TimeToDetection
 from stream_osr.evaluation.novelty import AUROC, Err, FNew, MNew, OpenSetMacroF, OpenSetMicroF
 from stream_osr.evaluation.patterns import CER, Purity, UnkR, pattern_of
-from stream_osr.evaluation.stream_model import StreamModel
 from stream_osr.labels import unknown_label
+from stream_osr.trained import TrainedModel
+
+
+class StreamModel(Protocol):
+    """A model that answers at once, decides later and tells what emerges: :class:`stream_osr.OpenSetRecognizer`."""
+
+    unknown: Label | None
+    counters: Counter[str]
+
+    @property
+    def trained(self) -> TrainedModel:
+        """The frozen known classes."""
+
+    def freeze(self) -> object:
+        """End training."""
+
+    def summary(self) -> Summary:
+        """Sum up the known classes and the stream."""
+
+    def predict_one(self, x: Mapping[Any, Any]) -> Label | None:
+        """Answer at once with a label."""
+
+    def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Label, float]:
+        """Answer at once with probabilities."""
+
+    def learn_one(
+        self, x: Mapping[Any, Any], y: Label | None = None, *, t: float | None = None, key: Any = None
+    ) -> None:
+        """Take in an instance."""
+
+    def learn_label(self, key: Any, y: Label) -> None:
+        """Take in a label that comes late."""
+
+    def flush(self) -> None:
+        """Decide whatever waits."""
+
+    def drain(self) -> Iterator[Decision]:
+        """Yield the final decisions."""
+
+    def drain_events(self) -> Iterator[Event]:
+        """Yield the events."""
 
 
 class Instant(NamedTuple):

@@ -233,6 +233,4 @@ def has_dropped(
     """Say whether the recall is surely below what was promised; having dropped, it stays so until it is back."""
     if called.total.sum() < min(LEAST_ASKED, float(distinct.sum())):
         return False
-    if called.dropped:
-        return now.recall < promised[0]
-    return now.high < promised[0]
+    return (now.recall if called.dropped else now.high) < promised[0]

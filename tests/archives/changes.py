@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.doors.archive import Archive, open_archive
+from tests.doors.archive import Archive
 
 
 class Place(NamedTuple):
@@ -65,8 +64,11 @@ def places(archive: Archive) -> list[Place]:
 
 def found(archive: Archive, place: Place) -> Any:
     """What stands in a field, as JSON."""
-    tree = archive.manifest["content"]
-    for step in place.steps:
+    return _inside(archive.manifest["content"], place.steps)
+
+
+def _inside(tree: Any, steps: Iterable[Any]) -> Any:
+    for step in steps:
         tree = tree[step]
     return tree
 
@@ -147,9 +149,7 @@ def changed(archive: Archive, change: Change) -> Archive | None:
     """Make a change; ``None``: it changes nothing."""
     manifest, arrays = deepcopy(archive.manifest), dict(archive.arrays)
     *steps, last = change.place.steps
-    parent = manifest["content"]
-    for step in steps:
-        parent = parent[step]
+    parent = _inside(manifest["content"], steps)
     tree, name = parent[last], change.name
     if name == "missing":
         if isinstance(last, str):
@@ -161,9 +161,7 @@ def changed(archive: Archive, change: Change) -> Archive | None:
             parent[f"{last}_"] = parent.pop(last)
         else:
             parent[0] = f"{parent[0]}_"
-    elif (isinstance(tree, dict) and "array" in tree and name not in OF_PLAIN) or (
-        name in OF_ARRAYS and "array" in tree
-    ):
+    elif isinstance(tree, dict) and "array" in tree and name not in OF_PLAIN:
         array = arrays[tree["array"]]
         with np.errstate(all="ignore"):
             new = _of_array(array, name)
@@ -171,13 +169,11 @@ def changed(archive: Archive, change: Change) -> Archive | None:
             return None
         arrays[tree["array"]] = new
     elif isinstance(tree, dict) and name in ("shorter", "longer", "turned round"):
-        kind = "tuple" if "tuple" in tree else "list"
-        parts = tree[kind]
-        tree[kind] = {"shorter": parts[:-1], "longer": [*parts, *(parts[-1:] or [1])], "turned round": parts[::-1]}[
-            name
-        ]
-        if tree[kind] == parts:
+        ((kind, parts),) = tree.items()
+        other = {"shorter": parts[:-1], "longer": [*parts, *(parts[-1:] or [1])], "turned round": parts[::-1]}
+        if (after := other[name]) == parts:
             return None
+        tree[kind] = after
     else:
         if tree == OF_PLAIN[name] and type(tree) is type(OF_PLAIN[name]):
             return None
@@ -185,21 +181,8 @@ def changed(archive: Archive, change: Change) -> Archive | None:
     return Archive(manifest, arrays)
 
 
-def _inside(tree: Any, steps: list[Any]) -> Any:
-    for step in steps:
-        tree = tree[step]
-    return tree
-
-
 def _of_array(array: np.ndarray, name: str) -> np.ndarray:
     if name in OF_ARRAYS:
         return np.asarray(OF_ARRAYS[name](array))
-    if name == "off":
-        return np.asarray(array * (1.0 + 1e-3) + 1e-3)
     value = {**OF_ELEMENTS, **OF_FLOATS}[name]
     return _element(np.array(value).astype(array.dtype) if array.dtype.kind != "b" else True)(array)
-
-
-def read(path: Path) -> Archive:
-    """Read an archive as it lies in its file."""
-    return open_archive(path)

@@ -23,11 +23,11 @@ from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.config import archived, grouped
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from tests.archives.changes import Change, changed, changes, read
+from tests.archives.changes import Change, changed, changes
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files
 from tests.blobs import dependent_rows, learn_all
-from tests.doors.archive import RECORDS, Archive, files, load_trained, save_trained
+from tests.doors.archive import RECORDS, Archive, files, load_trained, open_archive, save_trained
 
 SETTING = "a setting that a person may have chosen"
 TOLD = "what was told or handed over; nothing is computed of it"
@@ -230,7 +230,7 @@ def test_changes_of_what_is_known_of_the_order(
         loaded.flush()
         return list(loaded.drain()), list(loaded.drain_events())
 
-    archive, rng, of = read(path), random.Random(19), dict[tuple[str, str], list[Change]]()
+    archive, rng, of = open_archive(path), random.Random(19), dict[tuple[str, str], list[Change]]()
     for change in changes(archive):
         record, field, _, number = change.place
         if number == 0 and (record in ORDERED or f"{record}.{field}" in ORDERED):
@@ -251,7 +251,7 @@ def _all(case: Case, folder: Path, monkeypatch: Any, *, most: int, occurrences: 
     path = unpacked(VERSIONS[-1], case.name, folder)
     rows = beside(VERSIONS[-1], case.name)["rows"]
     case.again(path)
-    archive = read(path)
+    archive = open_archive(path)
     rng, of = random.Random(19), dict[tuple[str, str, int], list[Change]]()
     for change in changes(archive):
         record, field, _, number = change.place

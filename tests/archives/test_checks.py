@@ -13,9 +13,9 @@ import pytest
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState
-from tests.archives.changes import found, places, read
+from tests.archives.changes import found, places
 from tests.archives.golden import VERSIONS, unpacked
-from tests.doors.archive import RecordForm, RefusedValue, check_recognizer, files, statistics_fit
+from tests.doors.archive import RecordForm, RefusedValue, check_recognizer, files, open_archive, statistics_fit
 from tests.doors.model import make_prior
 
 STREAMS: list[dict[str, Any]] = [
@@ -70,7 +70,7 @@ def test_no_state_of_a_stream_is_refused(arguments: dict[str, Any]) -> None:
 
 
 def test_what_is_refused_is_told_as_the_documentation_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = read(unpacked(VERSIONS[0], "mid-stream.osr", tmp_path))
+    archive = open_archive(unpacked(VERSIONS[0], "mid-stream.osr", tmp_path))
     (place,) = (each for each in places(archive) if str(each) == "Franchise.table_dish#0")
     name = found(archive, place)["array"]
     archive.arrays[name] = np.where(np.arange(len(archive.arrays[name])) == 3, 99, archive.arrays[name])

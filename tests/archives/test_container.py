@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import resource
+import re
 import struct
 import subprocess
 import sys
@@ -55,12 +55,10 @@ def refused(path: Path, expected: str) -> None:
     ("header", "expected"),
     [
         ("{'descr': '<f8', 'fortran_order': False, 'shape': (536870912,), }", r"of shape \(536870912,\) in 48 bytes"),
-        ("{'descr': '<f8', 'fortran_order': False, 'shape': (5,), }", r"of shape \(5,\) in 48 bytes"),
         ("{'descr': '<f8', 'fortran_order': False, 'shape': (7,), }", r"of shape \(7,\) in 48 bytes"),
         ("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -6), }", r"of shape \(-1, -6\)"),
         ("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296, 0), }", "bytes"),
         ("{'descr': '|O', 'fortran_order': False, 'shape': (6,), }", "array a0 is of object; expected numbers"),
-        ("{'descr': '|V8', 'fortran_order': False, 'shape': (6,), }", "array a0 is of .V8.?; expected numbers"),
         ("{'descr': '<c16', 'fortran_order': False, 'shape': (3,), }", "array a0 is of complex128; expected numbers"),
     ],
 )
@@ -70,11 +68,39 @@ def test_a_header_that_says_more_than_is_there_is_refused(path: Path, header: st
     refused(path, expected)
 
 
-def test_a_compressed_entry_is_refused(path: Path) -> None:
+def test_compressed_entries_are_refused(path: Path) -> None:
     """Also when the file as a whole is larger than what it unpacks to."""
     parts = {**entries(path), "filling.npy": bytes(1 << 16)}
     rewritten(path, parts, {"a0.npy": zipfile.ZIP_DEFLATED})
     refused(path, "array a0 is compressed; expected an entry that is stored as it is")
+    rewritten(path, parts, dict.fromkeys(parts, zipfile.ZIP_DEFLATED))
+    with pytest.raises(PersistenceError, match="damaged") as refusal:
+        read_archive(path, "thing")
+    assert re.fullmatch(r"\d+ bytes would unpack to \d+", str(refusal.value.__cause__))
+
+
+OURS = f'{{"format": "stream-osr", "version": {VERSION}'
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        *("[]", "3", "{", "{}", '{"format": "other"}', '{"format": "stream-osr"}'),
+        OURS + ', "content": {}}',
+        OURS + ', "kind": "thing", "content": []}',
+        '{"format": "stream-osr", "version": "newest", "kind": "thing", "content": {}}',
+    ],
+)
+def test_manifests_that_are_none_of_ours_are_refused(path: Path, manifest: str) -> None:
+    np.savez(path.with_suffix(".npz"), manifest=np.array(manifest))
+    refused(path.with_suffix(".npz"), "is damaged")
+
+
+def test_archives_of_other_programs_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "plain.npy", np.arange(5))
+    np.savez(tmp_path / "other.npz", x=np.arange(5))
+    for name in ("plain.npy", "other.npz"):
+        refused(tmp_path / name, "is damaged, or not a saved stream-osr model")
 
 
 def test_entries_that_nobody_refers_to_are_not_read(path: Path) -> None:
@@ -157,4 +183,3 @@ def test_a_small_file_that_claims_gigabytes_takes_no_memory(path: Path) -> None:
     rewritten(path, {**parts, "a0.npy": npy(header, bytes(4 << 20))})
     done = subprocess.run([sys.executable, "-c", SCRIPT, path], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 64 << 10, "kilobytes beyond what the program itself takes"
-    assert resource.getpagesize()

@@ -16,14 +16,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from tests.archives.golden import VERSIONS, beside, machine, unpacked
-from tests.archives.story import (
-    ARGUMENTS,
-    PLACE,
-    go_on,
-    go_on_serving,
-    go_on_training,
-    go_on_with_files,
-)
+from tests.archives.story import ARGUMENTS, PLACE, go_on, go_on_serving, go_on_training, go_on_with_files
 from tests.doors.archive import load_trained
 from tests.doors.kafka import Boundary, History, ModelFile, Partition, Place, Snapshots, name_of
 
@@ -81,7 +74,6 @@ def test_the_recognizer_was_in_the_midst_of_everything(version: Path, tmp_path: 
     """Data that lost one case would still pass everything else."""
     model = OpenSetRecognizer.load(unpacked(version, "mid-stream.osr", tmp_path))
     stream = model.value.stream
-    assert stream is not None
     lives = stream.life.subclasses.values()
     assert (len(model.value.buffer), len(stream.waiting.decisions), len(model.value.evidence)) == (9, 12, 3)
     assert {life.muted for life in lives} == {life.emerged for life in lives} == {True, False}
@@ -112,12 +104,9 @@ def test_the_checkpoint_of_the_loop(version: Path, tmp_path: Path) -> None:
 def test_the_snapshot_of_the_service(version: Path, tmp_path: Path) -> None:
     (name,) = (path.name.removesuffix(".json") for path in version.glob("in-3-*.json"))
     told, named = beside(version, name), name_of(unpacked(version, name, tmp_path))
-    assert named is not None
     identity = unpacked(version, told["model"], tmp_path).stem
     model = ModelFile.kept(tmp_path, identity)
     snapshot = Snapshots(tmp_path, keep=2).read(Place(*PLACE), named.lineage, named.at, model.trained)
-    assert snapshot is not None
-    assert snapshot.model.value.stream is not None
     assert len(snapshot.waiting) == ARGUMENTS["decision_delay"]
     assert [type(action).__name__ for action in snapshot.model.value.stream.undo_log] == ["Promotion", "Labelling"]
     shared = snapshot.model.value.stream.known.location is model.trained.draws[0].location

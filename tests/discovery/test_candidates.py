@@ -115,13 +115,6 @@ def test_asking_changes_nothing_and_says_the_same_again():
     assert len(model.new_classes().candidates) >= 2
 
 
-def test_a_loaded_model_tells_the_same(found, tmp_path):
-    model, classes, _ = found
-    model.save(tmp_path / "model.osr")
-    assert OpenSetRecognizer.load(tmp_path / "model.osr").new_classes() == classes
-    assert pickle.loads(pickle.dumps(model)).new_classes() == classes
-
-
 def test_a_quiet_call_measures_no_pair(monkeypatch, found):
     model, classes, _ = found
     model.new_classes()
@@ -133,15 +126,6 @@ def test_a_quiet_call_measures_no_pair(monkeypatch, found):
     model._measured = None
     assert model.new_classes() == classes
     assert sum(measured) > 0
-
-
-def test_every_covariance_model_has_new_classes():
-    model = fitted(batch_size=32)
-    assert model.new_classes() == NewClasses((), 0, 0)
-    for x, _ in stream(320):
-        model.learn_one(x)
-    assert model.new_classes().number >= 1
-    assert model.new_classes().candidates[0].size > 50
 
 
 def test_late_labels_change_what_is_learnt_about_distances():

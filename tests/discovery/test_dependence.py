@@ -68,7 +68,6 @@ def test_training_speaks_until_enough_has_come() -> None:
 
 def after(stream: Stream, departed: int) -> tuple[Stream, list[Any]]:
     """Follow a batch of three unknown instances near the second class, and a known one."""
-    assert stream.arrival is not None
     now = stream._replace(arrival=stream.arrival._replace(departed=departed))
     probabilities, nearest = np.array([[0.1, 0.1, 0.8]] * 3 + [[0.9, 0.1, 0.0]]), np.array([1, 1, 1, 0])
     nothing: dict[str, Any] = dict.fromkeys(BatchPosterior._fields)

@@ -81,11 +81,6 @@ def test_few_members_are_shared(n, core, boundary):
     assert [len(part) for part in chosen] == [core, boundary, 0]
 
 
-def test_lists_without_anything():
-    assert lists([], [], []) == [[], [], []]
-    assert lists([[1.0]], [1.0], []) == [[0], [], []]
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_whatever_comes_is_chosen_from_without_repeating(data):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from benchmarks.discovery.noise import BURST, LENGTH, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
+from benchmarks.discovery.noise import BURST, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
 from stream_osr.config import grouped
+from tests.blobs import check_stream
 from tests.doors.model import (
     NARROWEST,
     Background,
@@ -61,11 +62,7 @@ def test_a_class_that_begins_after_a_burst_of_noise_is_announced():
     events = listen(model, np.concatenate([burst, rows]))
     told = judge(model, events, np.concatenate([of_burst, kind]))
     assert 0 < (told["late"] or 0) <= 40
-    seats = model.value.stream.recent.subclass[0].tolist()
-    for key, size in zip(
-        model.value.stream.state.ids.tolist(), model.value.stream.state.dishes.size.tolist(), strict=True
-    ):
-        assert seats.count(key) == size
+    check_stream(model.value.stream)
 
 
 def test_a_class_of_one_in_four_hundred_is_announced_in_the_end():
@@ -77,20 +74,6 @@ def test_a_class_of_one_in_four_hundred_is_announced_in_the_end():
     assert 0 < (told["late"] or 0) <= 40
     assert told["told known"] == 0
     assert not any(isinstance(event, UnknownRateJumped) for event in events)
-
-
-def test_the_same_stream_in_two_runs_and_through_a_saved_model(given, tmp_path):
-    rows, _ = stream(given, LENGTH, SHARE, 0.2, np.random.default_rng(8))
-    whole = recognizer(given)
-    told = listen(whole, rows)
-    first = recognizer(given)
-    before = listen(first, rows[:640])
-    list(first.drain())
-    first.save(tmp_path / "model.osr")
-    second = OpenSetRecognizer.load(tmp_path / "model.osr")
-    after = listen(second, rows[640:])
-    assert [*before, *after] == told
-    assert list(whole.drain())[640:] == list(second.drain())
 
 
 def test_what_a_subclass_gains_over_the_background(given):

@@ -135,21 +135,6 @@ def test_one_class_in_many_partitions_is_one() -> None:
     assert int(state.sums[0].size[0]) == 240
 
 
-def test_a_subclass_that_is_said_again_is_not_counted_twice() -> None:
-    state = take_all([LocalSummary(of(0, 5), drawn((9, 0), n)) for n in (12, 30, 60)])
-    assert state.next_id == 1
-    assert int(state.sums[0].size[0]) == 60
-
-
-def test_a_tombstone_leaves_the_link_and_takes_the_sums() -> None:
-    both = [LocalSummary(of(place, 5), drawn((9, 0), 30, seed=place)) for place in range(2)]
-    state = take_all([*both, LocalSummary(of(0, 5), None)])
-    assert state.links == {of(0, 5): 0, of(1, 5): 0}
-    assert int(state.sums[0].size[0]) == 30
-    state = take_all([LocalSummary(of(1, 5), None), both[0]], state)
-    assert state.links[of(0, 5)] == 0, "back again: the identity that it had"
-
-
 def test_the_older_identity_goes_on_when_two_have_grown_together() -> None:
     apart = [LocalSummary(of(0, 1), drawn((0, 0), 12)), LocalSummary(of(1, 1), drawn((9, 0), 12))]
     state = take_all(apart)

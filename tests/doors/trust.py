@@ -5,34 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.trust import balance as law
-from stream_osr.trust import references
-from stream_osr.trust.balance import (
-    EXTREME,
-    MIXED,
-    PRIOR_SHARES,
-    KnownShares,
-    ReferenceCounts,
-    balance,
-    cell_shares,
-    class_shares,
-    counted,
-    votes,
-)
+from stream_osr.trust import levels, recall, references
+from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, cell_shares, votes
 from stream_osr.trust.levels import (
     DEMANDED,
     FROZEN,
-    LEAST_BELOW,
     LEVELS,
     N_LEVELS,
     TEMPERED,
     USUAL,
     known_by_typicality,
-    level_bounds,
-    levels_of,
     levels_within,
-    nearest,
     odds_of_new,
-    references_below,
     typical_of,
     with_odds,
 )
@@ -45,37 +29,15 @@ from stream_osr.trust.prior_odds import (
     shift_odds,
     start_odds,
 )
-from stream_osr.trust.recall import (
-    DISPUTED_SPREAD,
-    ENOUGH,
-    LEAST_ASKED,
-    REMEMBERED,
-    WIDEST,
-    ExpectedRecall,
-    ReferenceResults,
-    Z,
-    call,
-    doubt,
-    expect,
-    has_dropped,
-    instances_that_would_do,
-    no_results,
-    promise,
-)
+from stream_osr.trust.recall import ExpectedRecall
 from stream_osr.trust.references import (
-    FOLDS,
     LEAST,
-    LEAST_OF_CLASS,
-    PLENTY,
     References,
-    _folds,
     call_known,
     choose_references,
     least_references,
     mislabelled,
     plausible,
-    unseen_densities,
-    with_ranks,
 )
 
 

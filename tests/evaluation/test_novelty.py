@@ -31,26 +31,6 @@ def same(value, expected):
     return value == pytest.approx(expected, nan_ok=True)
 
 
-def test_hand_computed_values():
-    pairs = [
-        *[("a", "a")] * 6,
-        *[("b", "c")] * 2,
-        *[("c", "unknown")] * 3,
-        *[("y", "unknown")] * 4,
-        *[("z", "a")] * 5,
-    ]
-    values = {kind.__name__: of(kind, pairs).get() for kind in OF_LABELS}
-    assert values == pytest.approx(
-        {
-            "MNew": 5 / 9,
-            "FNew": 3 / 11,
-            "Err": (5 + 3 + 2) / 20,
-            "OpenSetMicroF": 12 / (12 + 7 + 5),
-            "OpenSetMacroF": (12 / (12 + 5) + 0 + 0) / 3,
-        }
-    )
-
-
 @given(PAIRS)
 def test_counting_is_that_of_the_report(pairs):
     report = OpenSetReport(KNOWN, "unknown")

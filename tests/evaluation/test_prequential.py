@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter, NotTrained
-from stream_osr.evaluation import AUROC, Err, OpenSetReport, prequential
+from stream_osr.evaluation import AUROC, Err, OpenSetReport, patterns, prequential
 
 KNOWN = ("cement", "grass", "path")
 Pairs = list[tuple[dict[str, float], str]]
@@ -76,41 +75,28 @@ def test_scores_are_those_of_a_loop_by_hand(trained, stream, decision_delay):
     assert detection.instances == sum(y == "sky" for _, y in stream[: detection.announced + 1]) < 30
 
 
-def test_groups_are_explained_once_their_subclass_is_announced(trained, stream):
+def test_groups_are_explained_once_their_subclass_is_announced(trained):
+    stream = list(datasets.ImageSegments())[1200:1600]
     result = prequential(stream, recognizer(trained, batch_size=8))
-    model, decisions, announced = recognizer(trained, batch_size=8), [], {}
+    model = recognizer(trained, batch_size=8)
     for x, _ in stream:
         model.learn_one(x)
-        decisions += model.drain()
-        announced |= {e.subclass_id: e.batch for e in model.drain_events() if isinstance(e, SubclassEmerged)}
     model.flush()
-    decisions += model.drain()
-    truth = [y for _, y in stream]
-    unknown = [d.label == "unknown" for d in decisions]
-    explained = [d.subclass_id in announced and announced[d.subclass_id] <= d.batch for d in decisions]
-    _, unknown_rate, purity, *_ = (metric.get() for metric in result.groups)
-    blank = Counter(y for y, u, e in zip(truth, unknown, explained, strict=True) if u and not e)
-    assert blank["sky"] > 0
-    assert unknown_rate == pytest.approx(sum(blank[y] / truth.count(y) for y in set(truth)) / 4)
-    inside = Counter(
-        (d.subclass_id, y) for d, y, u, e in zip(decisions, truth, unknown, explained, strict=True) if u and e
-    )
-    largest = {number: max(n for (one, _), n in inside.items() if one == number) for number, _ in inside}
-    assert purity == pytest.approx(sum(largest.values()) / inside.total())
-
-
-def test_similarity_is_that_of_scikit_learn_on_the_new_classes(trained):
-    data = list(datasets.ImageSegments())[1200:1600]
-    result = prequential(data, recognizer(trained))
-    model = recognizer(trained)
-    for x, _ in data:
-        model.learn_one(x)
-    model.flush()
-    seats = [
-        (y, str(d.subclass_id if d.label == "unknown" else d.label))
-        for d, (_, y) in zip(model.drain(), data, strict=True)
-    ]
-    classes, groups = zip(*[(y, seat) for y, seat in seats if y not in KNOWN], strict=True)
+    announced = {e.subclass_id: e.batch for e in model.drain_events() if isinstance(e, SubclassEmerged)}
+    cer, unknown_rate, purity = patterns.CER(), patterns.UnkR(), patterns.Purity()
+    seats = []
+    for (_, y), d in zip(stream, model.drain(), strict=True):
+        emerged = {key for key, batch in announced.items() if batch <= d.batch}
+        explained = patterns.pattern_of(d, "unknown", emerged)
+        cer.update(y, explained)
+        unknown_rate.update(y, explained)
+        if isinstance(explained, patterns.NoveltyPattern):
+            purity.update(y, explained)
+        if y not in KNOWN:
+            seats.append((y, str(d.subclass_id if d.label == "unknown" else d.label)))
+    assert [metric.get() for metric in result.groups][:3] == [cer.get(), unknown_rate.get(), purity.get()]
+    assert 0 < unknown_rate.get() < 1
+    classes, groups = zip(*seats, strict=True)
     assert len(set(classes)) == 4
     assert result.groups[3].get() == pytest.approx(normalized_mutual_info_score(classes, groups))
     assert result.groups[4].get() == pytest.approx(adjusted_rand_score(classes, groups))
