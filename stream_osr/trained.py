@@ -25,7 +25,6 @@ from stream_osr.members import (
     DRAWN,
     LEAST_IN_COMPANY,
     MIXED,
-    EnsembleMember,
     base_measure,
     comes_apart,
 )
@@ -325,16 +324,13 @@ def train_model(
         def fit(number: int) -> Training:
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
+            unplaced = member._replace(placed=False)
             prior, grid, location = base_measure(member, rows, group, whitening, p)
             if share_among_neighbours(homogeneous(rows), group, prior, location) < LEAST_IN_COMPANY:
-                prior, grid, location = base_measure(
-                    EnsembleMember(member.drawn, placed=False), rows, group, whitening, p
-                )
+                prior, grid, location = base_measure(unplaced, rows, group, whitening, p)
             training = swept(prior, rng, grid=grid, location=location, progress=tell)
             if location.freedom > 0.0 and comes_apart(training, group, p.epsilon):
-                prior, grid, location = base_measure(
-                    EnsembleMember(member.drawn, placed=False), rows, group, whitening, p
-                )
+                prior, grid, location = base_measure(unplaced, rows, group, whitening, p)
                 training = swept(prior, rng, grid=grid, location=location)
             return training
 

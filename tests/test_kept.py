@@ -44,11 +44,6 @@ def taken(root: Path, folder: Path) -> list[str]:
     return found
 
 
-def test_machine_code_comes_back(checkout: Path, tmp_path: Path) -> None:
-    assert kept.keep(checkout, tmp_path / "kept") == 2
-    assert taken(checkout, tmp_path / "kept") == sorted(CODE)
-
-
 def test_a_copy_gets_it_for_the_sources_that_it_has(checkout: Path, tmp_path: Path) -> None:
     """As the wheel does that is tried: it has the library, and nothing beside it."""
     kept.keep(checkout, tmp_path / "kept")
@@ -57,10 +52,6 @@ def test_a_copy_gets_it_for_the_sources_that_it_has(checkout: Path, tmp_path: Pa
     shutil.copy(checkout / "stream_osr" / "step.py", tmp_path / "copy" / "stream_osr")
     assert kept.take(checkout, tmp_path / "kept", tmp_path / "copy") == 2
     assert sorted(path.name for path in (tmp_path / "copy").rglob("*.nb?")) == sorted(CODE)
-
-
-def test_nothing_is_there_at_first(checkout: Path, tmp_path: Path) -> None:
-    assert taken(checkout, tmp_path / "kept") == []
 
 
 @pytest.mark.parametrize("changed", ["step.py", "seats.py"])

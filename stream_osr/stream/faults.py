@@ -104,18 +104,15 @@ def faulty_columns(trained: TrainedModel, stream: Stream) -> tuple[Name, ...]:
 
 
 def as_first(noticed: BatchFaults, raw: np.ndarray) -> np.ndarray:
-    """Give rows that repeat what their first copies got: probabilities before the shift of the odds, (b, J + 1)."""
-    if not noticed.repeats:
-        return raw
+    """Give rows that repeat what their first copies got: probabilities before the shift of the odds, (b, J + 1).
+
+    A class that labels of this batch have opened gets 0; unknown stays the last.
+    """
     out = raw.copy()
     for at, first in noticed.repeats.items():
-        out[at] = _widened(first.raw, raw.shape[1]) if isinstance(first, Copy) else raw[first]
+        its = first.raw if isinstance(first, Copy) else raw[first]
+        out[at] = np.insert(its, -1, [0.0] * (raw.shape[1] - len(its)))
     return out
-
-
-def _widened(raw: np.ndarray, size: int) -> np.ndarray:
-    """Give classes that labels of this batch have opened a probability of 0; unknown stays the last."""
-    return np.concatenate([raw[:-1], np.zeros(size - len(raw)), raw[-1:]]) if len(raw) < size else raw
 
 
 def decided_as_first(noticed: BatchFaults, decisions: list[Decision]) -> list[Decision]:

@@ -151,17 +151,11 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
     arrived = Arrivals(np.zeros((0, 0)), (), ())
     if state.buffer:
         rows, times, keys = zip(*state.buffer, strict=True)
-        values, whitening, usual, noticed = (
-            np.array(rows, dtype=float),
-            state.trained.whitening,
-            state.trained.usual,
-            None,
-        )
-        if usual is not None:
-            noticed = notice(usual, state.stream, values)
+        values, whitening, noticed = np.array(rows, dtype=float), state.trained.whitening, None
+        if state.trained.usual is not None:
+            noticed = notice(state.trained.usual, state.stream, values)
             values = noticed.values
-        missing = missing_of(whitening, values)
-        arrived = Arrivals(whiten(whitening, values), times, keys, missing, noticed)
+        arrived = Arrivals(whiten(whitening, values), times, keys, missing_of(whitening, values), noticed)
     later, now = list[Evidence](), state.evidence
     if state.evidence:
         waiting = set(arrived.keys)
