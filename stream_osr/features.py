@@ -229,7 +229,7 @@ def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[
     except ValueError as error:  # two columns of one name
         raise InvalidInstance(f"the data frame cannot be used: {' '.join(str(error).split())}") from None
     columns: list[Name] = list(frame.columns)
-    arrays = [_column_list(name, frame[:, at]) for at, name in enumerate(columns)]
+    arrays = [_column_list(frame[:, at]) for at in range(len(columns))]
     rows = zip(*arrays, strict=True) if columns else [()] * len(frame)
     return columns, [dict(zip(columns, values, strict=True)) for values in rows]
 
@@ -273,20 +273,16 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
     )
 
 
-def _column_list(name: Name, column: Any) -> list[Any]:
+def _column_list(column: Any) -> list[Any]:
     """Read a column of a data frame; all values are text if some are, or if it is of a categorical type."""
     values: list[Any] = column.to_list()
     kinds = {str if isinstance(value, str) else type(value) for value in values if not is_missing(value)}
     if isinstance(column.dtype, Categorical | Enum):
         return [None if is_missing(value) else spelled(value) for value in values]
-    if str in kinds and len(kinds) > 1:
-        return [None if is_missing(value) else _as_text(value) for value in values]
+    if str in kinds and len(kinds) > 1:  # numbers and booleans that stand beside text
+        plain = int | float | np.number | np.bool_
+        return [None if is_missing(v) else spelled(v) if isinstance(v, plain) else v for v in values]
     return values
-
-
-def _as_text(value: object) -> object:
-    """Spell a number or a boolean that stands beside text."""
-    return spelled(value) if isinstance(value, int | float | np.number | np.bool_) else value
 
 
 def categorical_columns(X: Any) -> list[Name]:

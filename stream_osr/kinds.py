@@ -232,13 +232,10 @@ def codes_of(values: tuple[str, ...]) -> Callable[[str], float | None]:
     truths = {TRUTHS.get(text.lower()): code for text, code in codes.items()}
     two = len(codes) == 2 and truths.keys() == {"true", "false"}
     if two or (values and (codes.keys() <= {"true", "false"} or codes.keys() <= {"1", "0"})):
-        words = [(each, truths[truth]) for word, truth in TRUTHS.items() if truth in truths for each in _cases(word)]
-        codes = dict(words) | codes
+        for word, truth in TRUTHS.items():
+            if truth in truths:
+                codes = dict.fromkeys((word, word.capitalize(), word.upper()), truths[truth]) | codes
     return codes.get
-
-
-def _cases(word: str) -> tuple[str, ...]:
-    return word, word.capitalize(), word.upper()
 
 
 def tally_of(values: tuple[str, ...], counts: Iterable[int] | None = None) -> Tally:

@@ -87,6 +87,11 @@ class BatchPosterior(NamedTuple):
         """Result of the leader."""
         return self.seated[0].result
 
+    @property
+    def is_unknown(self) -> np.ndarray:
+        """Instances for which unknown is the most probable, shape (b,)."""
+        return np.asarray(self.probabilities.argmax(axis=1) == self.probabilities.shape[1] - 1)
+
 
 def complete(
     chains: Chains,

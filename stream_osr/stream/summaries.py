@@ -12,8 +12,7 @@ from stream_osr.discovery import events as ev
 from stream_osr.discovery.events import Explanation
 from stream_osr.discovery.explain import explain
 from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, ReconciledSubclasses, reconcile, restore
-from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.marginal import Statistics, add_statistics, of_nobody, of_slots, statistics_of
+from stream_osr.model.marginal import Statistics, dishes_of, of_nobody, of_slots, statistics_of
 from stream_osr.model.prior import Prior, statistics_shape
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
@@ -141,8 +140,7 @@ def _counts(values: Sequence[float], prior: Prior, size: int) -> np.ndarray:
 def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explanation:
     """Say what a subclass is like that is known by its statistics alone."""
     known = trained.known
-    dishes = empty_dishes(1, known.prior)
-    add_statistics(dishes, 0, statistics, known.prior)
+    dishes = dishes_of(statistics, known.prior)
     return explain(
         dishes, 0, known, trained.densities[0], trained.whitening, trained.names, trained.labels, trained.categories
     )
