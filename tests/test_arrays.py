@@ -79,11 +79,3 @@ def test_other_arrays_are_refused_and_nothing_is_learnt(data: Any, frozen: bool)
         model.learn_many(np.where(np.arange(22).reshape(2, 11) == 15, np.inf, 0.0))
     assert not model.pending
     assert model.freeze().instances == {0: 10, 1: 10}
-
-
-def test_an_array_is_refused_by_a_model_that_knows_names() -> None:
-    model = OpenSetRecognizer()
-    model.learn_one({"width": 1.0, "height": 2.0}, "door")
-    for ask in (model.learn_many, model.predict_many):
-        with pytest.raises(InvalidInstance, match=r"training had 'height', 'width'; give a data frame .*columns="):
-            ask(np.zeros((3, 2)))

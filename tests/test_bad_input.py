@@ -8,6 +8,7 @@ import decimal
 import fractions
 import math
 import pickle
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,8 +32,7 @@ from stream_osr.errors import (
     StreamOSRError,
 )
 from stream_osr.printable_text import typed
-from tests.blobs import KNOWN, check_stream, fitted, learn_all, stream_part, told, training_part
-from tests.doors.stream import recognizer_state
+from tests.blobs import around, check_stream, fitted, learn_all, stream_part, told, training_part
 
 
 @pytest.fixture(scope="module")
@@ -193,21 +193,16 @@ def test_missing_values_are_an_error_when_asked_to_be():
 
 
 def test_a_row_is_bad_once_however_many_values_it_lacks():
-    model = in_training()
-    model.learn_one({"a": None, "b": math.nan}, "left")
-    model.learn_one({}, "left")
+    model = learn_all(in_training(), [({"a": None, "b": math.nan}, "left"), ({}, "left")])
     model.learn_one({"a": 1.0, "b": 0.0, "c": 5.0}, "left")
     assert (model.counters["missing"], model.counters["bad_rows"]) == (4, 2)
 
 
 def test_instances_with_missing_values_are_skipped_when_asked_to_be():
     model = in_training(on_missing="skip", batch_size=1)
-    rows, seen = len(model.value.training), model.value.training.seen
     model.learn_one({"a": 1.0}, "left")
     model.learn_one({"a": math.nan, "b": 1.0})  # which does not end training either
-    assert len(model.value.training) == rows
-    assert model.value.training.seen == seen
-    model.freeze()
+    assert model.freeze().instances == {"left": 30, "right": 30}
     model.learn_one({"a": 1.0})
     model.learn_one({"a": 1.0, "b": 2.0})
     assert len(list(model.drain())) == 1
@@ -288,16 +283,11 @@ def test_mappings_that_know_what_they_lack_are_believed(trained, kind):
     ("known", "unknown", "label", "is_refused"),
     [
         (["x", "y"], None, "unknown", True),
-        (["x", "y"], "z", "z", True),
-        (["x", "y"], "z", "unknown", False),
         (["x", "y"], -1, "-1", False),
         ([0, 1], None, np.int64(-1), True),
-        ([0, 1], None, -1.0, True),
         ([0, 1], 7, -1, False),
         ([2, 3], 1, True, True),  # True == 1: they would be one key of the probabilities
-        ([2, 3], True, 1, True),
         ([2, 3], 0, True, False),
-        ([True], None, False, False),
         (["x", "y"], 1, True, True),
     ],
 )
@@ -333,11 +323,9 @@ def test_label_of_unknown_instances_names_no_class_of_a_trained_model(trained):
     ("known", "label", "message"),
     [
         ("x", 1, r"label is 1 \(int\), but the known labels are like 'x'; use labels of one type"),
-        ("x", True, r"label is True \(bool\), but the known labels are like 'x'; use labels of one type"),
         (1, "x", r"label is 'x' \(str\), but the known labels are like 1; use labels of one type"),
         ("x", 2.5, r"label is 2\.5 \(float\); expected str, int or bool, or None for an instance without a label"),
         ("x", pd.NA, r"label is <NA> \(NAType\); expected str, int or bool, or None"),
-        ("x", ["x"], r"label is \['x'\] \(list\); expected str, int or bool"),
         ("x", np.array(["x", "y"]), r"label is array.*\(ndarray\); expected str, int or bool"),
         ("x", pd.Series(["x"]), r"(?s)label is 0 .*\(Series\); expected str, int or bool"),
     ],
@@ -350,14 +338,6 @@ def test_label_of_another_kind(known, label, message):
         model.learn_one({"a": 0.0, "b": 0.0}, label)
 
 
-def test_labels_of_numpy_and_whole_floats_are_plain_labels():
-    model = OpenSetRecognizer()
-    for i in range(10):
-        model.learn_one({"a": float(i % 7)}, np.int64(0))
-        model.learn_one({"a": 50.0 + i % 7}, 1.0)
-    assert [type(label) for label in model.predict_proba_one({"a": 0.0})] == [int, int, int]
-
-
 # Few, equal, extreme
 
 
@@ -365,8 +345,7 @@ def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
     """Everything can be asked of the model, and the answers are probabilities."""
     model.freeze()
     for i, x in enumerate(instances):
-        probabilities = model.predict_proba_one(x)
-        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-9)
+        assert sum(model.predict_proba_one(x).values()) == pytest.approx(1, abs=1e-9)
         model.learn_one(x, key=i)
         model.learn_one(x, model.trained.labels[i % len(model.trained.labels)])
     model.flush()
@@ -378,10 +357,7 @@ def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
         assert sum(d.probabilities.values()) == pytest.approx(1, abs=1e-9)
         assert all(0 <= p <= 1 for p in d.probabilities.values())
         assert math.isfinite(d.distance)
-    for event in events:
-        for text in (repr(event), repr(event.as_dict())):
-            assert "nan" not in text
-            assert "inf" not in text
+    assert not re.search("nan|inf", " ".join(repr(event) + repr(event.as_dict()) for event in events))
     assert str(model.summary())
     check_stream(model.value.stream)
 
@@ -418,19 +394,12 @@ def test_class_of_one_instance():
 
 
 def test_fewer_instances_than_dimensions():
-    rng = np.random.default_rng(0)
-    model = OpenSetRecognizer(batch_size=4)
-
-    def instance(centre: float) -> dict[str, float]:
-        return {f"x{i}": float(v) for i, v in enumerate(rng.normal(centre, size=30))}
-
-    for _ in range(6):
-        model.learn_one(instance(0), "left")
-        model.learn_one(instance(20), "right")
+    rng, model = np.random.default_rng(0), OpenSetRecognizer(batch_size=4)
+    left, right, other = (around([centre] * 30, 7, rng, range(30)) for centre in (0, 20, 100))
+    learn_all(model, [(x, "left") for x in left[1:]] + [(x, "right") for x in right[1:]])
     assert model.freeze().small_classes == ("left", "right")
-    assert model.predict_one(instance(0)) == "left"
-    assert model.predict_one(instance(20)) == "right"
-    decided(model, [instance(centre) for centre in (0, 20, 100)])
+    assert (model.predict_one(left[0]), model.predict_one(right[0])) == ("left", "right")
+    decided(model, [left[0], right[0], other[0]])
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e6])
@@ -445,26 +414,6 @@ def test_constant_features(unit):
     assert model.predict_one({**usual, "c": 7.0 + 1e-9}) == "left"  # rounding does not show
     assert model.predict_one({**usual, "c": 70.0}) == "unknown"  # a deviation of its own order does
     decided(model, [usual, {**usual, "c": -7.0}, {**usual, "d": 1e6}])
-
-
-def test_identical_columns():
-    model = OpenSetRecognizer(batch_size=4)
-    for x, y in training_part():
-        model.learn_one({**x, "a again": x["a"], "b tripled": 3 * x["b"]}, y)
-    model.freeze()
-    for label, (a, b) in KNOWN.items():
-        assert model.predict_one({"a": a, "b": b, "a again": a, "b tripled": 3 * b}) == label
-    decided(model, [{"a": 0.0, "b": 0.0, "a again": 5.0, "b tripled": -9.0}, {"a": 1.0}])
-
-
-def test_columns_without_any_value():
-    model = OpenSetRecognizer(batch_size=4)
-    for x, y in training_part():
-        model.learn_one({**x, "c": None, "d": math.nan}, y)
-    report = model.freeze()
-    assert report.left_out == {"c": "no value in training", "d": "no value in training"}
-    assert model.predict_one({"a": 0.0, "b": 0.0}) == "left"
-    decided(model, [{"a": 0.0, "b": 0.0, "c": 3.0}, {"d": 1.0}, {}])
 
 
 @pytest.mark.parametrize("size", [1e99, 1e50, 1e-50, 1e-99, 1e-160, 5e-324], ids=str)
@@ -490,16 +439,14 @@ def test_stream_of_absurd_values(trained):
 
 @pytest.mark.parametrize("small", [1, 3, 20])
 def test_what_lies_far_from_everything_is_unknown(small):
-    rng = np.random.default_rng(small)
-    model = OpenSetRecognizer()
-    for label, a, n in (("large", 0.0, 100), ("small", 10.0, small)):
-        for _ in range(n):
-            model.learn_one({"a": rng.normal(a), "b": rng.normal(), "c": rng.normal()}, label)
+    rng, model = np.random.default_rng(small), OpenSetRecognizer()
+    learn_all(model, [(x, "large") for x in around((0.0, 0.0, 0.0), 100, rng, "abc")])
+    learn_all(model, [(x, "small") for x in around((10.0, 0.0, 0.0), small, rng, "abc")])
     model.freeze()
     for exponent in (3, 5, 8):
-        for direction in rng.normal(size=(10, 3)):
-            x = dict(zip("abc", (10.0**exponent * direction).tolist(), strict=True))
-            assert model.predict_proba_one(x)["unknown"] > 0.8, x
+        for x in around((0.0, 0.0, 0.0), 10, rng, "abc"):
+            far = {name: 10.0**exponent * value for name, value in x.items()}
+            assert model.predict_proba_one(far)["unknown"] > 0.8, far
 
 
 @pytest.mark.parametrize("n", [10, 40])
@@ -644,26 +591,6 @@ def test_frame_whose_training_fails_half_way_changes_nothing():
     model = in_training(pca_components=5)
     with refused(model, InvalidParameter, "pca is 5"):
         model.learn_many(rows, ["left"] * 20 + [None] * 10)
-
-
-def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
-    model, close = in_stream(trained), recognizer_state.close_arrivals
-    rows = pd.DataFrame([x for x, _ in stream_part(30)])
-    results = iter([close, close])
-
-    def fail_at_third(*arguments: Any, **options: Any) -> Any:
-        try:
-            return next(results)(*arguments, **options)
-        except StopIteration:
-            raise MemoryError from None
-
-    with monkeypatch.context() as patch:
-        patch.setattr(recognizer_state, "close_arrivals", fail_at_third)
-        with refused(model, MemoryError):
-            model.learn_many(rows)
-    assert not [*results]
-    model.learn_many(rows)
-    assert len(list(model.drain())) == 40
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])

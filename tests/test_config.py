@@ -53,6 +53,7 @@ def test_defaults_are_those_of_the_constructor():
         ({"label_horizon": -1}, "label_horizon is -1: input should be greater than or equal to 0"),
         ({"drift_interval": 999.0}, r"drift_interval is 999\.0: input should be greater than or equal to 1000"),
         ({"broad": None}, "background_component is None: input should be a valid boolean"),
+        ({"categorical": [1.5]}, r"categorical is .*1\.5.*: give a list of names of features"),
         ({"freezing": "never"}, "freezing is 'never': input should be 'auto' or 'manual'"),
         ({"on_missing": "drop"}, "on_missing is 'drop': input should be 'impute', 'error' or 'skip'"),
         ({"seed": -1}, "seed is -1: input should be greater than or equal to 0"),

@@ -11,7 +11,7 @@ import pytest
 
 from stream_osr import SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from tests.blobs import KNOWN, NEW, bits, check_stream, fitted, members, stream_part
+from tests.blobs import KNOWN, bits, check_stream, fitted, members, stream_part
 from tests.doors.model import whiten
 from tests.doors.stream import (
     BatchOutput,
@@ -85,15 +85,11 @@ def test_randomness_depends_on_seed_and_number_of_the_batch(trained):
     assert probabilities[0] != probabilities[1]
 
 
-def test_numbers_of_batches_and_positions(trained):
-    stream, batches = run(trained, 3)
-    decisions = [d for batch in batches for d in batch.decisions]
-    assert [d.batch for d in decisions] == [b for b in range(3) for _ in range(32)]
-    assert [d.seq for d in decisions] == list(range(96))
-    assert (stream.state.batches, stream.state.seen) == (3, 96)
-    assert {e.batch for batch in batches for e in batch.events} <= {0, 1, 2}
-    assert all(e.seq == 32 * e.batch + 31 for batch in batches for e in batch.events)
-    assert all(e.model == trained.fingerprint for batch in batches for e in batch.events)
+def test_events_name_batch_position_and_model(trained):
+    events = [event for batch in run(trained, 3)[1] for event in batch.events]
+    assert any(isinstance(event, SubclassEmerged) for event in events)
+    assert {e.batch for e in events} <= {0, 1, 2}
+    assert all((e.seq, e.model) == (32 * e.batch + 31, trained.fingerprint) for e in events)
 
 
 @pytest.mark.parametrize(
@@ -260,12 +256,3 @@ def test_rows_take_little_more_room_than_the_horizon_needs(trained):
     stream, _ = run(trained, 20)
     assert stream.recent.batches.tolist() == [416, 448, 480, 512, 544, 576, 608]
     assert len(stream.recent.room.rows) <= 1.25 * (200 + 2 * 32)
-
-
-def test_new_class_is_seen(trained):
-    # the numbers above would mean little for a stream in which nothing emerges
-    stream, batches = run(trained, 6)
-    assert max(stream.state.dishes.size) > 20
-    assert {d.label for batch in batches for d in batch.decisions} == {"left", "right", "unknown"}
-    emerged = [event for batch in batches for event in batch.events if isinstance(event, SubclassEmerged)]
-    assert any(event.explanation.mean["b"] == pytest.approx(NEW[1], abs=1) for event in emerged)

@@ -16,7 +16,6 @@ from stream_osr.entries import LARGEST, number_of
 from stream_osr.errors import InvalidFeature
 from stream_osr.features import Features, column_values, frame_rows
 from stream_osr.missing import is_missing
-from stream_osr.times_and_keys import key_of, time_of
 
 
 def test_order_is_that_of_the_names_whatever_the_order_of_arrival():
@@ -123,8 +122,3 @@ def test_columns_beside_a_frame():
     assert column_values((v for v in "ab"), 2, "y") == ["a", "b"]
     assert column_values(np.array([1, 2]), 2, "y") == [1, 2]
     assert all(type(v) is int for v in column_values(pd.Series([1, 2]), 2, "y"))
-
-
-def test_scalars_of_numpy_become_plain_times_and_keys():
-    assert [type(v) for v in (time_of(np.float32(1)), time_of(np.int16(1)))] == [float, int]
-    assert [type(v) for v in (key_of(np.int64(1)), key_of(np.str_("k")), key_of(("t", 1)))] == [int, str, tuple]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged
@@ -90,20 +88,6 @@ def test_a_value_never_seen_is_new_and_a_missing_one_is_not(model: OpenSetRecogn
     assert model.counters["missing"] == 1
 
 
-def test_frames_dicts_and_other_types_say_the_same(model: OpenSetRecognizer) -> None:
-    rows = [{"a": 0.5, "b": 0.1, "way": "tcp"}, {"a": 20.0, "b": 0.3, "way": "udp"}, {"a": 1.0, "b": 2.0, "way": "x"}]
-    said = []
-    for frame in (None, pd.DataFrame(rows), pl.DataFrame(rows), pd.DataFrame(rows).astype({"way": "category"})):
-        own = copy.deepcopy(model)
-        for row in rows if frame is None else ():
-            own.learn_one(row)
-        if frame is not None:
-            own.learn_many(frame)
-        own.flush()
-        said.append([(d.label, d.p_unknown) for d in own.drain()])
-    assert said[0] == said[1] == said[2] == said[3]
-
-
 @pytest.mark.parametrize("types", [{"c": "category"}, {"c": "bool"}], ids=str)
 def test_typed_columns_of_frames_are_categories(types: dict[str, str]) -> None:
     frame = pd.DataFrame({"a": [0.1, 0.2, 0.3, 5.0], "c": [1, 0, 1, 1]}).astype(types)
@@ -145,14 +129,6 @@ def test_a_saved_recognizer_goes_on(tmp_path: Any) -> None:
     first, second, third = ([(d.label, d.p_unknown) for d in each.drain()] for each in streams)
     assert first == second == third
     assert model.trained.fingerprint == again.trained.fingerprint
-
-
-def test_arguments_are_checked_and_kept() -> None:
-    assert OpenSetRecognizer(categorical=["a"]).arguments["categorical"] == ("a",)
-    assert OpenSetRecognizer(categorical={"b", "a"}).value.parameters.categorical == ("a", "b")
-    for wrong in ("ab", 3, [1.5]):
-        with pytest.raises(InvalidParameter, match=r"categorical is .*: give a list of names of features"):
-            OpenSetRecognizer(categorical=wrong)  # type: ignore[arg-type]
 
 
 def test_a_category_that_training_never_saw_is_no_typing_error_that_passes() -> None:
