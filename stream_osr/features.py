@@ -17,7 +17,7 @@ from stream_osr.entries import LARGEST, is_marked, number_of
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.kinds import NUMERIC, Coder, Kinds, Name
 from stream_osr.missing import is_missing, without_mask
-from stream_osr.printable_text import brief, typed
+from stream_osr.printable_text import brief, listed, typed
 from stream_osr.reading import spelled
 
 _PLAIN = frozenset((float, int, np.float64))
@@ -266,9 +266,9 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
             f"the array has {len(names)} columns, and training had {len(expected)} features; "
             "give the columns of training, in their order"
         )
-    text = ", ".join(map(brief, expected[:3])) + (f" and {len(expected) - 3} more" if len(expected) > 3 else "")
     raise InvalidInstance(
-        f"the columns of an array are the features 0 to {len(names) - 1}, and training had {text}; "
+        f"the columns of an array are the features 0 to {len(names) - 1}, and training had "
+        f"{listed(map(brief, expected), 3)}; "
         "give a data frame with these columns: pandas.DataFrame(X, columns=[...])"
     )
 

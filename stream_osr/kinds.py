@@ -126,10 +126,8 @@ class Kinds(NamedTuple):
             value = x.get(name)
             if self.lacks(value):
                 continue
-            text, texts = (
-                category_of(name, value),
-                known if isinstance(known, CategoryValues) else CategoryValues(known),
-            )
+            text = category_of(name, value)
+            texts = known if isinstance(known, CategoryValues) else CategoryValues(known)
             if texts.code(text) is None:
                 if len(known) == SETTLED and name not in fixed and tally_of(texts).kind == "number":
                     settled.add(name)

@@ -14,20 +14,11 @@ from typing import Any, Self
 
 import numpy as np
 from river.base import MiniBatchClassifier
+from river.utils.dataframe import into_frame, to_native_frame, to_native_series
 
 from stream_osr.archive import check_recognizer, read_archive, write_archive
 from stream_osr.atomic import remove_unfinished
-from stream_osr.config import (
-    Arguments,
-    Label,
-    archived,
-    documented,
-    grouped,
-    parameters,
-    plain,
-    refusing,
-    regrouped,
-)
+from stream_osr.config import Arguments, Label, archived, documented, grouped, parameters, plain, refusing, regrouped
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.new_classes import NewClasses, SubclassDistances
@@ -51,16 +42,7 @@ from stream_osr.stream.monitoring import dependence, expected_recall, references
 from stream_osr.stream.naming import mute, promote
 from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.stream.recent_instances import recall
-from stream_osr.stream.recognizer_state import (
-    RecognizerState,
-    all_met,
-    close,
-    labelled,
-    noted,
-    set_aside,
-    take,
-    unmet_of,
-)
+from stream_osr.stream.recognizer_state import RecognizerState, all_met, close, labelled, noted, set_aside, take
 from stream_osr.stream.state import BufferedInstance, MenuSize, new_classes
 from stream_osr.stream.summaries import emerged_statistics
 from stream_osr.stream.undo import undo
@@ -357,7 +339,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def _meet(self, x: Mapping[Any, Any]) -> None:
         """Note which features a record of the stream has had."""
-        self.value = noted(self.value, unmet_of(self.value).met_by(x, self.value.running[0].features))
+        self.value = noted(self.value, self.value.mismatch.met_by(x, self.value.running[0].features))
 
     def _go_on(self, state: RecognizerState, output: BatchOutput) -> None:
         """Put the next state in the place of the present one, or change nothing if that fails."""
@@ -403,7 +385,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             Their names; ``summary()`` tells of the first few. Before training has ended nothing is noted.
         """
         if self.value.training is None:
-            self.value = noted(self.value, unmet_of(self.value).besides(names))
+            self.value = noted(self.value, self.value.mismatch.besides(names))
 
     # Training.
 
@@ -809,8 +791,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         -------
         A frame of the same kind, or an array: a column for each known class and, last, for the unknown label.
         """
-        from river.utils.dataframe import into_frame, to_native_frame
-
         names, probabilities = self._predict_frame(X)
         if isinstance(X, np.ndarray):
             return probabilities
@@ -818,8 +798,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def predict_many(self, X: Any, **kwargs: Any) -> Any:
         """Predict the label of each row of a data frame or array; a series of the same kind, or an array."""
-        from river.utils.dataframe import into_frame, to_native_series
-
         names, probabilities = self._predict_frame(X)
         labels = [self._most_probable(dict(zip(names, row, strict=True))) for row in probabilities.tolist()]
         if isinstance(X, np.ndarray):

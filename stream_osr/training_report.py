@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,10 @@ from stream_osr.config import Label
 from stream_osr.kinds import Name, TypedColumns
 from stream_osr.model.binary_features import BinaryFeatures, each_flag
 from stream_osr.model.subspace import Plan
-from stream_osr.printable_text import brief, counted
+from stream_osr.printable_text import brief, counted, listed
 from stream_osr.reading import MISSING_NUMBERS, comma_text
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
-MOST_LISTED = 12
-"""Features that a line of the training report names."""
 MOSTLY = 0.5
 """Share of missing numeric values from which on the training report asks whether they are zero."""
 
@@ -126,17 +124,17 @@ class TrainingReport:
         if not self.numeric_features and not self.categories:
             return []  # nobody has said how it was read
         classes = sorted(self.instances.items(), key=lambda item: -item[1])
-        lines = [f"classes: {_listed(f'{label!r} {count}' for label, count in classes)}"]
+        lines = [f"classes: {listed(f'{label!r} {count}' for label, count in classes)}"]
         if self.numeric_features:
-            lines.append(f"numeric features: {_listed(map(repr, self.numeric_features))}")
+            lines.append(f"numeric features: {listed(map(repr, self.numeric_features))}")
         if self.categories:
             sizes = (f"{name!r} ({counted(size, 'value')})" for name, size in self.categories.items())
-            lines.append(f"categories: {_listed(sizes)}")
+            lines.append(f"categories: {listed(sizes)}")
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{name!r} ({why})" for name, why in self.left_out.items()))
         if self.missing_share:
             shares = sorted(self.missing_share.items(), key=lambda item: -item[1])
-            lines.append(f"missing values: {_listed(f'{name!r} {share:.1%}' for name, share in shares)}")
+            lines.append(f"missing values: {listed(f'{name!r} {share:.1%}' for name, share in shares)}")
         return lines + list(self.remarks)
 
     def __str__(self) -> str:
@@ -165,8 +163,8 @@ class TrainingReport:
         else:
             lines.append("no reference instances were kept: nothing guards the known classes")
         if self.small_classes:
-            listed = _listed(f"{label!r} ({self.instances[label]})" for label in self.small_classes)
-            lines.append(f"fewer instances than dimensions: {listed}; more instances, or a PCA, would help")
+            names = listed(f"{label!r} ({self.instances[label]})" for label in self.small_classes)
+            lines.append(f"fewer instances than dimensions: {names}; more instances, or a PCA, would help")
         if self.told_apart is not None:
             kept, whole = self.told_apart
             are = "is" if self.dimensions == 1 else "are"
@@ -185,14 +183,14 @@ class TrainingReport:
             ("skewed, and taken to a power or by a logarithm", self.bent_features),
             ("constant in training", self.constant_features),
         )
-        lines += [f"{what}: {_listed(map(repr, names))}" for what, names in listed_features if names]
+        lines += [f"{what}: {listed(map(repr, names))}" for what, names in listed_features if names]
         if self.missing_values:
             were = "was" if self.missing_values == 1 else "were"
             lines.append(f"{counted(self.missing_values, 'missing value')} {were} completed by what else was there")
         if self.absent_zero:
-            listed = _listed(map(repr, self.absent_zero))
+            names = listed(map(repr, self.absent_zero))
             lines.append(
-                f"zero in an instance that does not name them (absent='missing' if they are missing there): {listed}"
+                f"zero in an instance that does not name them (absent='missing' if they are missing there): {names}"
             )
         if self.missing_numeric > MOSTLY:
             lines.append(
@@ -215,8 +213,8 @@ def understood(
     share = np.isnan(decided.X).sum(axis=0) / rows if rows else np.zeros(len(decided.names))
     remarks = [comma_text(comma, name) for name, comma in decided.kinds.commas.items() if name in decided.names]
     for name, texts in decided.odd.items():
-        listed = ", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "")
-        remarks.append(f"{name!r} is numeric; values that are no numbers count as missing: {listed}")
+        shown = ", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "")
+        remarks.append(f"{name!r} is numeric; values that are no numbers count as missing: {shown}")
     remarks += [
         f"warning: most values of {name!r} read as numbers, and others such as {brief(text)} do not, so that it is a "
         "category; missing (--missing) names what stands for a missing value, numeric (--numeric) makes it a number, "
@@ -276,10 +274,3 @@ def report_plan(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
         "clock_features": tuple(names[a] for a in plan.clocks),
         "told_apart": (plan.kept_area, plan.whole_area) if plan.partial else None,
     }
-
-
-def _listed(texts: Iterable[str]) -> str:
-    """List the first of some texts, and say how many more there are."""
-    texts = list(texts)
-    more = f" and {len(texts) - MOST_LISTED} more" if len(texts) > MOST_LISTED else ""
-    return ", ".join(texts[:MOST_LISTED]) + more

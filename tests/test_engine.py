@@ -183,30 +183,16 @@ def test_a_late_label_takes_the_seat_away(trained, position):
     home, seq = next((k, s) for k, s in seated[::-1] if (s in window) == (position == "in the window"))
     following, _ = learn_evidence(stream, [Evidence("left", None, f"k{seq}")], PARAMETERS)
     check_stream(following)
-
-    def size_and_seats(each: Stream) -> tuple[int, float]:
-        slot = each.state.ids.tolist().index(home)
-        return int(each.state.dishes.size[slot]), float(each.state.franchise.seated[0, len(each.labels) + slot])
-
-    (size, seats), (size_after, seats_after) = size_and_seats(stream), size_and_seats(following)
+    slot, after = (each.state.ids.tolist().index(home) for each in (stream, following))
+    seats, left = (each.state.franchise.seated[0, len(each.labels) :] for each in (stream, following))
     weight = 0.5 ** ((stream.state.seen - seq // 32 * 32) / PARAMETERS.half_life)  # seats fade batch by batch
-    assert size_after == size - 1
-    assert seats_after == pytest.approx(seats - weight)
+    assert left[after] == pytest.approx(seats[slot] - weight)
+    h = np.append(stream.recent.rows[seq - stream.recent.seq], 1.0)
+    statistics, upper = following.state.dishes.matrix[after], np.triu_indices(len(h))  # kernels keep one triangle
+    expected = (stream.state.dishes.matrix[slot] - np.outer(h, h))[upper]
+    assert np.allclose(statistics[upper], expected) or np.allclose(statistics.T[upper], expected)
     assert following.state.window_seq.tolist() == [s for s in stream.state.window_seq.tolist() if s != seq]
     assert following.state.seen == stream.state.seen
-
-
-def test_a_late_label_leaves_statistics_as_if_the_instance_had_never_been_there(trained):
-    stream, _ = run(trained, 6)
-    home, seq = next((key, seq) for key, inside in members(stream).items() for seq in inside if len(inside) > 20)
-    following, _ = learn_evidence(stream, [Evidence("left", None, f"k{seq}")], PARAMETERS)
-    slot, slot_after = stream.state.ids.tolist().index(home), following.state.ids.tolist().index(home)
-    h = np.append(stream.recent.rows[seq - stream.recent.seq], 1.0)
-    expected = stream.state.dishes.matrix[slot] - np.outer(h, h)
-    upper = np.triu_indices(len(h))  # kernels keep one triangle
-    matrix = following.state.dishes.matrix[slot_after]
-    matched = np.allclose(matrix[upper], expected[upper]) or np.allclose(matrix.T[upper], expected[upper])
-    assert matched
 
 
 # What is remembered of the past

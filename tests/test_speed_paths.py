@@ -96,7 +96,7 @@ def test_a_glance_is_the_immediate_visit(trained, chains, far):
         model.learn_one(x)
     model.flush()
     values = np.random.default_rng(0).normal(scale=far, size=(12, 2))
-    glance = PredictiveCache(model.value.trained, model.value.stream)
+    glance = PredictiveCache(trained, model.value.stream, model.value.parameters)
     rows = whiten(trained.whitening, values)
     if far > HORIZON:
         assert np.abs(rows).max() <= HORIZON

@@ -104,14 +104,9 @@ def begin(order: dependence.ArrivalOrder) -> Arrival:
     """Begin where nothing has come yet."""
     n_classes, d = order.residuals.mean.shape
     nothing = np.zeros(0, np.int64)
-    arrival = Arrival(
-        dependence.no_pairs(n_classes, d),
-        np.zeros((0, d)),
-        nothing,
-        nothing,
-        np.zeros((n_classes, d + 1)),
-        typical=np.zeros((n_classes, 2)),
-    )
+    usual, typical = np.zeros((n_classes, d + 1)), np.zeros((n_classes, 2))
+    pairs = dependence.no_pairs(n_classes, d)
+    arrival = Arrival(pairs, np.zeros((0, d)), nothing, nothing, usual, typical=typical)
     if order.process is None:
         return arrival
     tracked = dependence.start(order.process, n_classes)
@@ -215,10 +210,8 @@ def test(
     middle = np.where(count >= dependence.LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
     usual = arrival.usual * 0.5 ** (len(rows) / USUAL_HALF_LIFE)
     np.add.at(usual, near[plausible], np.hstack([np.ones((len(z), 1)), z])[plausible])
-    pairs, dependent = (
-        dependence.faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE)),
-        arrival.process is not None,
-    )
+    dependent = arrival.process is not None
+    pairs = dependence.faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE))
     suspicious = dependent or dependence.correlation_of(pairs)[0] > dependence.STILL_CORRELATED
     pairs = dependence.count_pairs(pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious)
     last = slice(-int(dependence.LAGS[-1]), None)
@@ -233,9 +226,8 @@ def test(
         return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
     if not dependent:
         process = dependence.fit_process(pairs)
-        return _fitted(arrival, process, pairs)._replace(
-            tracked=dependence.start(process, n_classes), since=now, fitted=now
-        )
+        tracked = dependence.start(process, n_classes)
+        return _fitted(arrival, process, pairs)._replace(tracked=tracked, since=now, fitted=now)
     if now - arrival.fitted >= (FITTED_AGAIN if pairs.number[0] >= FITTED_AGAIN else FITTED_OFTEN):
         return _fitted(arrival, dependence.fit_process(pairs), pairs)._replace(fitted=now)
     return arrival

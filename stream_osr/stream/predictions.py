@@ -48,7 +48,7 @@ class PredictiveCache:
     trained, stream
         The model and the stream.
     parameters
-        The label of unknown instances, and the promise for known ones; ``None``: nothing is promised.
+        The label of unknown instances, and the promise for known ones.
 
     Attributes
     ----------
@@ -58,13 +58,11 @@ class PredictiveCache:
         Labels of the known classes and, last, of the unknown.
     """
 
-    def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters | None = None) -> None:
+    def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters) -> None:
         self.stream, self._chains, self._space = stream, stream.chains, trained.whitening
-        unknown = None if parameters is None else parameters.unknown
-        self.labels = (*stream.labels, unknown_label(unknown, stream.labels))
-        self._references, self._max_false_unknown = references_of(trained, stream), None
-        if parameters is not None and self._references is not None:
-            self._max_false_unknown = parameters.max_false_unknown
+        self.labels = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
+        self._references = references_of(trained, stream)
+        self._max_false_unknown = None if self._references is None else parameters.max_false_unknown
         self._shares = current_shares(stream.chains)
         self._closely = self._max_false_unknown is not None or any(shares is not None for shares in self._shares)
         self._shifted = len(stream.chains) == 1 and not self._closely  # by the sampler itself
@@ -137,10 +135,8 @@ class PredictiveCache:
             typical, _ = typicality_of(self._references)
             level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
             seats, at = log_seats_of(chain.state.franchise), np.arange(len(responsibilities))
-            near, log_share = (
-                responsibilities[:, :n_classes].argmax(axis=1),
-                np.log(np.maximum(responsibilities, 1e-300)),
-            )
+            near = responsibilities[:, :n_classes].argmax(axis=1)
+            log_share = np.log(np.maximum(responsibilities, 1e-300))
             log_new = log_share[:, -1] - log_share[at, near] - seats[-1] + seats[near] + without_gaps[at, near]
             seats = opening_seats(chain.known, chain.frozen)
             odds = odds_of_new(without_gaps, log_new, seats, self._references.tempered)

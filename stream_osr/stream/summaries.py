@@ -165,8 +165,16 @@ def read_sums(trained: TrainedModel, size: int, sums: Sequence[Sequence[float]])
     ValueError
         If the sums are not of this shape, or not finite.
     """
-    statistics = from_sums(size, sums, trained.known.prior)
-    return statistics if _possible(statistics, trained.known.prior) else None
+    prior = trained.known.prior
+    statistics = from_sums(size, sums, prior)
+    matrix = statistics.matrix[0]
+    if np.abs(matrix).max() > LARGEST_SUM or abs(matrix[-1, -1] - prior.beta - size) >= 0.5:
+        return None
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    return statistics
 
 
 def take_in(
@@ -185,15 +193,3 @@ def taken_in(
 ) -> ReconciledSubclasses:
     """Put together again what recognizers over a trained model have said; see :func:`.reconcile.restore`."""
     return restore(summaries, links, merged, next_id, trained.known.prior)
-
-
-def _possible(statistics: Statistics, prior: Prior) -> bool:
-    """Say whether statistics may be those of rows; of others nothing can be computed."""
-    size, matrix = int(statistics.size[0]), statistics.matrix[0]
-    if np.abs(matrix).max() > LARGEST_SUM:
-        return False
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return bool(abs(matrix[-1, -1] - prior.beta - size) < 0.5)
