@@ -96,10 +96,8 @@ def test_immediate_probabilities_are_means_too(unguarded, learn):
     model = stream(recognizer(unguarded, chains=3, learn_odds=learn))
     model.flush()
     values = np.random.default_rng(0).normal(scale=6.0, size=(5, 2))
-    rows, cache = (
-        whiten(unguarded.whitening, values),
-        PredictiveCache(unguarded, model.value.stream, model.value.parameters),
-    )
+    rows = whiten(unguarded.whitening, values)
+    cache = PredictiveCache(unguarded, model.value.stream, model.value.parameters)
     each = [sampler.immediate(c.known, c.frozen, c.state, rows) for c in model.value.stream.chains]
     expected = shift_odds(model.value.stream.odds, np.mean(each, axis=0))
     np.testing.assert_allclose(cache.probabilities(values), expected, rtol=1e-7, atol=1e-9)

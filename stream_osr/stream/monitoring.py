@@ -163,10 +163,8 @@ def _log_odds_of_new(chain_result: ChainResult) -> np.ndarray:
 
 def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:
     """Say which share of the known instances gets its own label now; ``None``: no reference was asked yet."""
-    references = references_of(trained, stream)
-    if references is None or stream.called is None:
-        return None
-    return expect(stream.called, _distinct(references, len(stream.called.shares)))
+    called = stream.called
+    return None if called is None else recall_among(trained, stream, range(len(called.shares)))
 
 
 def recall_among(trained: TrainedModel, stream: Stream, classes: Sequence[int]) -> ExpectedRecall | None:
