@@ -14,10 +14,11 @@ import httpx
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.cli import demo
+from stream_osr_connectors.cli import demo, demo_result
 from stream_osr_connectors.cli.demo_files import DemoFiles
 from stream_osr_connectors.cli.demo_result import ARROW, BLOCKS
 from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.terminal import Terminal
 from tests.live.watching import watching
 from tests.processes import COMMAND, run
 from tests.test_cli import lines_of
@@ -63,6 +64,18 @@ def test_it_fits_a_terminal_of_80_columns_without_colours(told):
     assert max(map(len, told.splitlines())) <= 80
     assert "\x1b" not in told
     assert "…" not in told
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_cuts_no_table(width) -> None:
+    table = demo_result._table("What each was called", "truth", *["brickface"] * 6, right=range(1, 7))
+    table.add_row("foliage (new)", *["1234"] * 6)
+    out = Terminal()
+    out.width = width
+    with out.capture() as said:
+        demo_result._show(out, table)
+    counts = [said.get().count(text) for text in ("brickface", "1234", "foliage (new)")]
+    assert counts == [6, 6, 1]
 
 
 def test_a_row_begins_where_its_class_does_and_an_arrow_points_at_its_announcement(told, truth):
