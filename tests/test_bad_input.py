@@ -136,14 +136,6 @@ def test_value_that_is_no_usable_number_is_refused(trained, phase, value, messag
     assert model.signals.data_quality == 2
 
 
-def test_refusal_can_be_taken_apart():
-    with pytest.raises(InvalidFeature) as caught:
-        in_training().learn_one({"a": 1.0, "b": "x"}, "left")
-    assert (caught.value.feature, caught.value.found, caught.value.row) == ("b", "x", None)
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-    assert isinstance(caught.value, ValueError)
-
-
 @pytest.mark.parametrize(
     "value",
     [
