@@ -285,11 +285,6 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
         """Share of the variance to project to, if it was given."""
         return self.pca if isinstance(self.pca, float) else None
 
-    @property
-    def chooses_coordinates(self) -> bool:
-        """True if coordinates are chosen from the training part: no PCA is asked for."""
-        return self.pca is None
-
     def window_after(self, batch: int) -> int:
         """Count the latest instances that are re-seated with the batch after one of so many instances.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,29 +41,11 @@ class ModelledFeatures(NamedTuple):
     open: np.ndarray
 
 
-class TrainingCoordinates(NamedTuple):
-    """Coordinates of training.
-
-    Attributes
-    ----------
-    X
-        Completed rows, shape (n, p).
-    plan
-        What becomes of the numeric features; ``None``: it is not chosen, or there are none.
-    whitening
-        The map to whitened rows.
-    """
-
-    X: np.ndarray
-    plan: Plan | None
-    whitening: Whitening
-
-
 def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> ModelledFeatures:
     """Say what each feature of labelled rows, NaN = missing, shape (n, p), is to the model."""
     X, occurring = commonest(X, features.names, features.kinds, MODELLED_VALUES)
     features = Features(features.names, occurring)
-    binary_features = find_binary_features(X, features.places) if p.chooses_coordinates else NO_BINARY_FEATURES
+    binary_features = find_binary_features(X, features.places) if p.pca is None else NO_BINARY_FEATURES
     places = features.places
     places[binary_features.members] = OF_FLAG
     return ModelledFeatures(features, X, binary_features, places, find_open(X, places))
@@ -71,8 +53,13 @@ def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> ModelledFea
 
 def fit_coordinates(
     rows: ModelledFeatures, group: np.ndarray, p: Parameters, order: np.ndarray | None = None
-) -> TrainingCoordinates:
+) -> tuple[np.ndarray, Plan | None, Whitening]:
     """Choose the coordinates, given class and position in the order of arrival of each row, and complete the rows.
+
+    Returns
+    -------
+    Completed rows, shape (n, p); what becomes of the numeric features, ``None``: it is not chosen, or there are none;
+    and the map to whitened rows.
 
     Raises
     ------
@@ -80,10 +67,9 @@ def fit_coordinates(
         If the rows do not allow what is asked of a PCA.
     """
     X, places = rows.X, rows.places
-    pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-    powers = find_yeo_johnson(X, group, places == 0) if p.chooses_coordinates else NO_YEO_JOHNSON
+    powers = find_yeo_johnson(X, group, places == 0) if p.pca is None else NO_YEO_JOHNSON
     bent = bend(powers, X)
-    plan = choose(bent, group, places, order) if p.chooses_coordinates else None
+    plan = choose(bent, group, places, order) if p.pca is None else None
     X = unbend(powers, fill_mixed(bent, group, places, p.seed))
     whitening = fit_mixed(
         X,
@@ -93,6 +79,7 @@ def fit_coordinates(
         yeo_johnson=powers,
         open_categories=rows.open,
         plan=plan,
-        **pca,
+        pca_components=p.pca_components,
+        pca_variance=p.pca_variance,
     )
-    return TrainingCoordinates(X, plan, whitening)
+    return X, plan, whitening

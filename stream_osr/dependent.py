@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,33 +17,6 @@ FEWER_RIGHT = 0.005
 """Share of the training instances, in blocks of arrival, that tempered statistics may label wrong in addition."""
 
 
-class DependentResult(NamedTuple):
-    """Result of training on n dependent instances.
-
-    Attributes
-    ----------
-    order
-        Dependence of neighbours.
-    draws
-        The known classes in each model.
-    log_density
-        Log class densities of the instances, by the other blocks of arrival, in each model, shape (n, J).
-    gain
-        By how much more likely each was given those before it, shape (n,).
-    effective
-        Number of independent instances that say as much, as a share of the instances.
-    tempered
-        Statistics of the classes count as so many.
-    """
-
-    order: ArrivalOrder
-    draws: list[Known]
-    log_density: list[np.ndarray]
-    gain: np.ndarray
-    effective: float
-    tempered: bool
-
-
 def judge_in_order(
     found: ArrivalOrder,
     group: np.ndarray,
@@ -53,7 +25,7 @@ def judge_in_order(
     draws: list[Known],
     seen: Callable[..., list[np.ndarray]],
     p: Parameters,
-) -> DependentResult:
+) -> tuple[ArrivalOrder, list[Known], list[np.ndarray], np.ndarray, float, bool]:
     """Judge the instances by the other blocks of arrival; temper the statistics of the classes if that is likelier.
 
     Parameters
@@ -68,6 +40,13 @@ def judge_in_order(
         :func:`stream_osr.trust.references.unseen_densities` of the order and of the effective number of instances.
     p
         Hyperparameters.
+
+    Returns
+    -------
+    Dependence of neighbours; the known classes in each model; log class densities of the n instances, by the other
+    blocks of arrival, in each model, shape (n, J); by how much more likely each was given those before it, (n,);
+    number of independent instances that say as much, as a share of the instances; and True if the statistics of the
+    classes count as so many.
     """
     process = found.process
     assert process is not None
@@ -81,4 +60,4 @@ def judge_in_order(
         found, share = found._replace(process=process), effective_share(found.pairs, process)
     rows, mean = trainings[0].seating.guests.rows, np.mean(whole, axis=0)
     gain = training_in_order(process, found.residuals, rows, order, mean, draws[0])
-    return DependentResult(found, draws, whole, gain, share, tempered)
+    return found, draws, whole, gain, share, tempered

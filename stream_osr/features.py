@@ -17,7 +17,7 @@ from stream_osr.entries import LARGEST, is_marked, number_of
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.kinds import NUMERIC, Coder, Kinds, Name
 from stream_osr.missing import is_missing, without_mask
-from stream_osr.printable_text import brief, typed
+from stream_osr.printable_text import brief, listed, typed
 from stream_osr.reading import spelled
 
 _PLAIN = frozenset((float, int, np.float64))
@@ -229,7 +229,7 @@ def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[
     except ValueError as error:  # two columns of one name
         raise InvalidInstance(f"the data frame cannot be used: {' '.join(str(error).split())}") from None
     columns: list[Name] = list(frame.columns)
-    arrays = [_column_list(name, frame[:, at]) for at, name in enumerate(columns)]
+    arrays = [_column_list(frame[:, at]) for at in range(len(columns))]
     rows = zip(*arrays, strict=True) if columns else [()] * len(frame)
     return columns, [dict(zip(columns, values, strict=True)) for values in rows]
 
@@ -266,27 +266,23 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
             f"the array has {len(names)} columns, and training had {len(expected)} features; "
             "give the columns of training, in their order"
         )
-    text = ", ".join(map(brief, expected[:3])) + (f" and {len(expected) - 3} more" if len(expected) > 3 else "")
     raise InvalidInstance(
-        f"the columns of an array are the features 0 to {len(names) - 1}, and training had {text}; "
+        f"the columns of an array are the features 0 to {len(names) - 1}, and training had "
+        f"{listed(map(brief, expected), 3)}; "
         "give a data frame with these columns: pandas.DataFrame(X, columns=[...])"
     )
 
 
-def _column_list(name: Name, column: Any) -> list[Any]:
+def _column_list(column: Any) -> list[Any]:
     """Read a column of a data frame; all values are text if some are, or if it is of a categorical type."""
     values: list[Any] = column.to_list()
     kinds = {str if isinstance(value, str) else type(value) for value in values if not is_missing(value)}
     if isinstance(column.dtype, Categorical | Enum):
         return [None if is_missing(value) else spelled(value) for value in values]
-    if str in kinds and len(kinds) > 1:
-        return [None if is_missing(value) else _as_text(value) for value in values]
+    if str in kinds and len(kinds) > 1:  # numbers and booleans that stand beside text
+        plain = int | float | np.number | np.bool_
+        return [None if is_missing(v) else spelled(v) if isinstance(v, plain) else v for v in values]
     return values
-
-
-def _as_text(value: object) -> object:
-    """Spell a number or a boolean that stands beside text."""
-    return spelled(value) if isinstance(value, int | float | np.number | np.bool_) else value
 
 
 def categorical_columns(X: Any) -> list[Name]:

@@ -126,10 +126,8 @@ class Kinds(NamedTuple):
             value = x.get(name)
             if self.lacks(value):
                 continue
-            text, texts = (
-                category_of(name, value),
-                known if isinstance(known, CategoryValues) else CategoryValues(known),
-            )
+            text = category_of(name, value)
+            texts = known if isinstance(known, CategoryValues) else CategoryValues(known)
             if texts.code(text) is None:
                 if len(known) == SETTLED and name not in fixed and tally_of(texts).kind == "number":
                     settled.add(name)
@@ -232,13 +230,10 @@ def codes_of(values: tuple[str, ...]) -> Callable[[str], float | None]:
     truths = {TRUTHS.get(text.lower()): code for text, code in codes.items()}
     two = len(codes) == 2 and truths.keys() == {"true", "false"}
     if two or (values and (codes.keys() <= {"true", "false"} or codes.keys() <= {"1", "0"})):
-        words = [(each, truths[truth]) for word, truth in TRUTHS.items() if truth in truths for each in _cases(word)]
-        codes = dict(words) | codes
+        for word, truth in TRUTHS.items():
+            if truth in truths:
+                codes = dict.fromkeys((word, word.capitalize(), word.upper()), truths[truth]) | codes
     return codes.get
-
-
-def _cases(word: str) -> tuple[str, ...]:
-    return word, word.capitalize(), word.upper()
 
 
 def tally_of(values: tuple[str, ...], counts: Iterable[int] | None = None) -> Tally:

@@ -68,8 +68,7 @@ def one_thread() -> Iterator[None]:
     >>> with one_thread():
     ...     pass
     """
-    before = [(library, library.get_num_threads()) for library in _blas()]
-    limited = [(library, threads) for library, threads in before if threads != 1]
+    limited = [(library, threads) for library in _blas() if (threads := library.get_num_threads()) != 1]
     try:
         for library, _ in limited:
             library.set_num_threads(1)

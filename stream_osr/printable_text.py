@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable
 
 LONGEST = 2000
 """Characters of a line."""
@@ -91,6 +92,18 @@ def counted(count: int, one: str, many: str | None = None, *, form: str = "d") -
     ('1 event', '12,000 events', '3 new classes')
     """
     return f"{count:{form}} {one if count == 1 else many or one + 's'}"
+
+
+def listed(texts: Iterable[str], most: int = 12) -> str:
+    """List the first of some texts, and say how many more there are.
+
+    Examples
+    --------
+    >>> listed("abcd", 4), listed("abcd", 2)
+    ('a, b, c, d', 'a, b and 2 more')
+    """
+    texts = list(texts)
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 def _cut(text: str, most: int) -> str:

@@ -14,20 +14,11 @@ from typing import Any, Self
 
 import numpy as np
 from river.base import MiniBatchClassifier
+from river.utils.dataframe import into_frame, to_native_frame, to_native_series
 
 from stream_osr.archive import check_recognizer, read_archive, write_archive
 from stream_osr.atomic import remove_unfinished
-from stream_osr.config import (
-    Arguments,
-    Label,
-    archived,
-    documented,
-    grouped,
-    parameters,
-    plain,
-    refusing,
-    regrouped,
-)
+from stream_osr.config import Arguments, Label, archived, documented, grouped, parameters, plain, refusing, regrouped
 from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.new_classes import NewClasses, SubclassDistances
@@ -40,37 +31,18 @@ from stream_osr.labels import check_label, label_array
 from stream_osr.model.marginal import Statistics
 from stream_osr.one_writer import WRITERS, one_writer, refuse
 from stream_osr.printable_text import printable
-from stream_osr.stream import training
+from stream_osr.stream import intake, training
 from stream_osr.stream.batch import BatchOutput
 from stream_osr.stream.carry_over import carry_over, opened_since
 from stream_osr.stream.discovery_table import lines, summarize
 from stream_osr.stream.faults import faulty_columns
-from stream_osr.stream.intake import (
-    CheckedInstance,
-    count,
-    count_mismatches,
-    late_label,
-    logger,
-    read,
-    read_frame,
-    row_of,
-    schema_problems,
-)
+from stream_osr.stream.intake import CheckedInstance
 from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.monitoring import dependence, expected_recall, references_of
 from stream_osr.stream.naming import mute, promote
 from stream_osr.stream.predictions import PredictiveCache
 from stream_osr.stream.recent_instances import recall
-from stream_osr.stream.recognizer_state import (
-    RecognizerState,
-    all_met,
-    close,
-    labelled,
-    noted,
-    set_aside,
-    take,
-    unmet_of,
-)
+from stream_osr.stream.recognizer_state import RecognizerState, all_met, close, labelled, noted, set_aside, take
 from stream_osr.stream.state import BufferedInstance, MenuSize, new_classes
 from stream_osr.stream.summaries import emerged_statistics
 from stream_osr.stream.undo import undo
@@ -235,7 +207,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                     else:
                         self.value = all_met(self.value)
                     return
-            self._learn(read(state, x, y, t, key))
+            self._learn(intake.read(state, x, y, t, key))
         finally:
             WRITERS.pop(id(self), None)
 
@@ -265,7 +237,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                         names = getattr(X, "column_names", getattr(X, "columns", ()))
                         self.note_ignored(state.trained.features.unexpected(dict.fromkeys(names)))
                 return
-        instances = read_frame(state, X, y, t, key)
+        instances = intake.read_frame(state, X, y, t, key)
         with self._all_or_nothing():
             for instance in instances:
                 self._learn(instance)
@@ -329,7 +301,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                 state, self._measured = training.freeze(state), None
             trained = state.running[0]
             if features is not trained.features and (features.kinds.values or trained.features.zero):
-                row = row_of(state, trained.features, x)
+                row = intake.row_of(state, trained.features, x)
                 values = row.values
             else:
                 values = trained.in_order(features, row.values)
@@ -337,8 +309,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                 self._wait(state, BufferedInstance(values, t, key))
             else:
                 state.evidence.append(labelled(state, values, label))
-            count_mismatches(self.value, values, x)
-        count(self.value, row)
+            intake.count_mismatches(self.value, values, x)
+        intake.count(self.value, row)
         if self.value.training is None:
             self._meet(x)
 
@@ -367,7 +339,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def _meet(self, x: Mapping[Any, Any]) -> None:
         """Note which features a record of the stream has had."""
-        self.value = noted(self.value, unmet_of(self.value).met_by(x, self.value.running[0].features))
+        self.value = noted(self.value, self.value.mismatch.met_by(x, self.value.running[0].features))
 
     def _go_on(self, state: RecognizerState, output: BatchOutput) -> None:
         """Put the next state in the place of the present one, or change nothing if that fails."""
@@ -413,7 +385,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             Their names; ``summary()`` tells of the first few. Before training has ended nothing is noted.
         """
         if self.value.training is None:
-            self.value = noted(self.value, unmet_of(self.value).besides(names))
+            self.value = noted(self.value, self.value.mismatch.besides(names))
 
     # Training.
 
@@ -570,7 +542,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         True
         """
         state = self.value
-        label = late_label(state, y)
+        label = intake.late_label(state, y)
         state.evidence.append(Evidence(label, None, key_of(key), state.asked))
 
     def remembers(self, key: Any) -> bool:
@@ -638,7 +610,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         >>> model.predict_one({"a": 10, "b": 20})
         'above'
         """
-        state, name = self.value, late_label(self.value, label)
+        state, name = self.value, intake.late_label(self.value, label)
         stream, events = promote(*state.running, subclass_ids, name, state.parameters, state.asked)
         self._go_on(replace(state, stream=stream), BatchOutput(events=events))
 
@@ -803,7 +775,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             return {}
         row: Any = state.trained.features.plain(x)
         if row is None:
-            row = row_of(state, state.trained.features, check_mapping(x)).values
+            row = intake.row_of(state, state.trained.features, check_mapping(x)).values
             self._warn_once(state.trained, row, x)
         names, probabilities = self._predict(np.array([row], dtype=float))
         return dict(zip(names, probabilities[0].tolist(), strict=True))
@@ -819,8 +791,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         -------
         A frame of the same kind, or an array: a column for each known class and, last, for the unknown label.
         """
-        from river.utils.dataframe import into_frame, to_native_frame
-
         names, probabilities = self._predict_frame(X)
         if isinstance(X, np.ndarray):
             return probabilities
@@ -828,8 +798,6 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     def predict_many(self, X: Any, **kwargs: Any) -> Any:
         """Predict the label of each row of a data frame or array; a series of the same kind, or an array."""
-        from river.utils.dataframe import into_frame, to_native_series
-
         names, probabilities = self._predict_frame(X)
         labels = [self._most_probable(dict(zip(names, row, strict=True))) for row in probabilities.tolist()]
         if isinstance(X, np.ndarray):
@@ -853,7 +821,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         _, records = frame_rows(X, state.features)
         if state.trained is None:
             return (), np.empty((len(records), 0))
-        rows = [row_of(state, state.trained.features, record, i).values for i, record in enumerate(records)]
+        rows = [intake.row_of(state, state.trained.features, record, i).values for i, record in enumerate(records)]
         for row, record in zip(rows, records, strict=True):
             self._warn_once(state.trained, row, record)
         return self._predict(np.array(rows).reshape(len(rows), len(state.trained.names)))
@@ -861,10 +829,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     def _warn_once(self, trained: TrainedModel, row: np.ndarray, x: Mapping[Any, Any]) -> None:
         """Say once that instances to be predicted are unlike those of training."""
         reported = self._warned or self.value.counters["unlike"]
-        unlike = None if reported else schema_problems(trained, row, x)
+        unlike = None if reported else intake.schema_problems(trained, row, x)
         if unlike is not None:
             self._warned = True
-            logger.warning("%s; this is said once", unlike)
+            intake.logger.warning("%s; this is said once", unlike)
 
     def _most_probable(self, probabilities: dict[Label, float]) -> Label | None:
         if not probabilities:

@@ -12,7 +12,7 @@ from typing import Any
 from stream_osr.errors import InvalidInstance
 from stream_osr.kinds import Name
 from stream_osr.missing import is_missing
-from stream_osr.printable_text import brief
+from stream_osr.printable_text import brief, listed
 from stream_osr.trained import TrainedModel
 
 NEARLY_ALL = 10
@@ -93,7 +93,4 @@ def difference(trained: TrainedModel, lacking: Sequence[Name], found: Sequence[N
 
 def _few(names: Iterable[Name]) -> str:
     """Show some names."""
-    texts = [brief(name) for name in names]
-    if not texts:
-        return "no field"
-    return ", ".join(texts[:FEW]) + (f" and {len(texts) - FEW} more" if len(texts) > FEW else "")
+    return listed(map(brief, names), FEW) or "no field"

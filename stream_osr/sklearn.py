@@ -252,11 +252,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
                 "ColumnTransformer: set_output(transform='pandas'))"
             ) from None
         names = getattr(self, "feature_names_in_", None)
-        return rows if names is None else _named(rows, names)
+        if names is None:
+            return rows
+        import pandas as pd
 
-
-def _named(rows: np.ndarray, names: np.ndarray) -> Any:
-    """Name the columns of rows: scikit-learn has warned that they come without."""
-    import pandas as pd
-
-    return pd.DataFrame(rows, columns=names)
+        return pd.DataFrame(rows, columns=names)  # scikit-learn has warned that they come without names

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from stream_osr import members
 from stream_osr.config import Label, Parameters
 from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.dependent import judge_in_order
@@ -20,15 +21,6 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name, numbers_of, recoded
 from stream_osr.labels import doubtful
-from stream_osr.members import (
-    COARSE_NU_ABOVE_DIMENSION,
-    DRAWN,
-    LEAST_IN_COMPANY,
-    MIXED,
-    EnsembleMember,
-    base_measure,
-    comes_apart,
-)
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.binary_features import texts_of
 from stream_osr.model.dependence import ArrivalOrder, correlation_of, find_order
@@ -303,10 +295,9 @@ def train_model(
     features, X, binary_features, places, _ = modelled
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = p.chains if draws is None else draws
-    kinds = MIXED if p.ensemble == "mixed" and count > 1 else DRAWN
+    kinds = members.MIXED if p.ensemble == "mixed" and count > 1 else members.DRAWN
     numeric = int((places == 0).sum())
-    spanned = numeric if p.pca is None else len(X)
-    kept = min(numeric, MOST + 1 if p.chooses_coordinates else spanned)
+    kept = min(numeric, MOST + 1 if p.pca is None else len(X))
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count)
@@ -325,21 +316,19 @@ def train_model(
         def fit(number: int) -> Training:
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
-            prior, grid, location = base_measure(member, rows, group, whitening, p)
-            if share_among_neighbours(homogeneous(rows), group, prior, location) < LEAST_IN_COMPANY:
-                prior, grid, location = base_measure(
-                    EnsembleMember(member.drawn, placed=False), rows, group, whitening, p
-                )
+            unplaced = member._replace(placed=False)
+            prior, grid, location = members.base_measure(member, rows, group, whitening, p)
+            if share_among_neighbours(homogeneous(rows), group, prior, location) < members.LEAST_IN_COMPANY:
+                prior, grid, location = members.base_measure(unplaced, rows, group, whitening, p)
             training = swept(prior, rng, grid=grid, location=location, progress=tell)
-            if location.freedom > 0.0 and comes_apart(training, group, p.epsilon):
-                prior, grid, location = base_measure(
-                    EnsembleMember(member.drawn, placed=False), rows, group, whitening, p
-                )
+            if location.freedom > 0.0 and members.comes_apart(training, group, p.epsilon):
+                prior, grid, location = members.base_measure(unplaced, rows, group, whitening, p)
                 training = swept(prior, rng, grid=grid, location=location)
             return training
 
         trainings = each(fit, range(count), p.n_jobs)
-        if kinds is MIXED and np.median(np.bincount(group)) < rows.shape[1] + COARSE_NU_ABOVE_DIMENSION:
+        least = rows.shape[1] + members.COARSE_NU_ABOVE_DIMENSION
+        if kinds is members.MIXED and np.median(np.bincount(group)) < least:
             trainings[:2] = reversed(trainings[:2])
         summaries = [summarize(training, p.epsilon, p.background_component) for training in trainings]
         if not all(len(known.ids) for known, _ in summaries):

@@ -12,12 +12,10 @@ from stream_osr.config import Label
 from stream_osr.kinds import Name, TypedColumns
 from stream_osr.model.binary_features import BinaryFeatures, each_flag
 from stream_osr.model.subspace import Plan
-from stream_osr.printable_text import brief, counted
+from stream_osr.printable_text import brief, counted, listed
 from stream_osr.reading import MISSING_NUMBERS, comma_text
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
-MOST_LISTED = 12
-"""Features that a line of the training report names."""
 MOSTLY = 0.5
 """Share of missing numeric values from which on the training report asks whether they are zero."""
 
@@ -125,24 +123,18 @@ class TrainingReport:
         """Say how the training part was read."""
         if not self.numeric_features and not self.categories:
             return []  # nobody has said how it was read
-        shown = sorted(self.instances.items(), key=lambda item: -item[1])[:MOST_LISTED]
-        more = len(self.instances) - len(shown)
-        listed = ", ".join(f"{label!r} {count}" for label, count in shown) + (f" and {more} more" if more else "")
-        lines = [f"classes: {listed}"]
+        classes = sorted(self.instances.items(), key=lambda item: -item[1])
+        lines = [f"classes: {listed(f'{label!r} {count}' for label, count in classes)}"]
         if self.numeric_features:
-            lines.append(f"numeric features: {_listed(self.numeric_features)}")
+            lines.append(f"numeric features: {listed(map(repr, self.numeric_features))}")
         if self.categories:
-            sizes = [f"{name!r} ({counted(size, 'value')})" for name, size in self.categories.items()]
-            more = len(sizes) - MOST_LISTED
-            listed = ", ".join(sizes[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
-            lines.append(f"categories: {listed}")
+            sizes = (f"{name!r} ({counted(size, 'value')})" for name, size in self.categories.items())
+            lines.append(f"categories: {listed(sizes)}")
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{name!r} ({why})" for name, why in self.left_out.items()))
         if self.missing_share:
             shares = sorted(self.missing_share.items(), key=lambda item: -item[1])
-            more = len(shares) - MOST_LISTED
-            listed = ", ".join(f"{name!r} {share:.1%}" for name, share in shares[:MOST_LISTED])
-            lines.append(f"missing values: {listed}{f' and {more} more' if more > 0 else ''}")
+            lines.append(f"missing values: {listed(f'{name!r} {share:.1%}' for name, share in shares)}")
         return lines + list(self.remarks)
 
     def __str__(self) -> str:
@@ -171,10 +163,8 @@ class TrainingReport:
         else:
             lines.append("no reference instances were kept: nothing guards the known classes")
         if self.small_classes:
-            more = len(self.small_classes) - MOST_LISTED
-            listed = ", ".join(f"{c!r} ({self.instances[c]})" for c in self.small_classes[:MOST_LISTED])
-            listed += f" and {more} more" if more > 0 else ""
-            lines.append(f"fewer instances than dimensions: {listed}; more instances, or a PCA, would help")
+            names = listed(f"{label!r} ({self.instances[label]})" for label in self.small_classes)
+            lines.append(f"fewer instances than dimensions: {names}; more instances, or a PCA, would help")
         if self.told_apart is not None:
             kept, whole = self.told_apart
             are = "is" if self.dimensions == 1 else "are"
@@ -182,30 +172,25 @@ class TrainingReport:
                 f"{counted(self.dimensions, 'direction')} {are} kept: known classes, left out in turn, are told from "
                 f"the others with an area under the ROC curve of {kept:.3f} ({whole:.3f} with all directions)"
             )
-        if self.repeated_features:
-            lines.append(f"say what another feature says, and are left out: {_listed(self.repeated_features)}")
-        if self.clock_features:
-            lines.append(f"rise or fall with the order of arrival, and are left out: {_listed(self.clock_features)}")
-        if self.usual_features:
-            lines.append(f"nearly always the same, and added up in one coordinate: {_listed(self.usual_features)}")
-        if self.two_valued_features:
-            lines.append(f"numbers with two values, taken for categories: {_listed(self.two_valued_features)}")
-        if self.one_hot_features:
-            listed = _listed(tuple(f"{own[0]} and {len(own) - 1} more" for own in self.one_hot_features))
-            lines.append(f"one-hot numbers, taken for a category together: {listed}")
-        if self.one_valued_features:
-            lines.append(f"numbers with one value, another is a new one: {_listed(self.one_valued_features)}")
-        if self.bent_features:
-            lines.append(f"skewed, and taken to a power or by a logarithm: {_listed(self.bent_features)}")
-        if self.constant_features:
-            lines.append(f"constant in training: {_listed(self.constant_features)}")
+        one_hot = [f"{own[0]} and {len(own) - 1} more" for own in self.one_hot_features]
+        listed_features: tuple[tuple[str, Sequence[Name]], ...] = (
+            ("say what another feature says, and are left out", self.repeated_features),
+            ("rise or fall with the order of arrival, and are left out", self.clock_features),
+            ("nearly always the same, and added up in one coordinate", self.usual_features),
+            ("numbers with two values, taken for categories", self.two_valued_features),
+            ("one-hot numbers, taken for a category together", one_hot),
+            ("numbers with one value, another is a new one", self.one_valued_features),
+            ("skewed, and taken to a power or by a logarithm", self.bent_features),
+            ("constant in training", self.constant_features),
+        )
+        lines += [f"{what}: {listed(map(repr, names))}" for what, names in listed_features if names]
         if self.missing_values:
             were = "was" if self.missing_values == 1 else "were"
             lines.append(f"{counted(self.missing_values, 'missing value')} {were} completed by what else was there")
         if self.absent_zero:
+            names = listed(map(repr, self.absent_zero))
             lines.append(
-                f"zero in an instance that does not name them (absent='missing' if they are missing there): "
-                f"{_listed(self.absent_zero)}"
+                f"zero in an instance that does not name them (absent='missing' if they are missing there): {names}"
             )
         if self.missing_numeric > MOSTLY:
             lines.append(
@@ -228,8 +213,8 @@ def understood(
     share = np.isnan(decided.X).sum(axis=0) / rows if rows else np.zeros(len(decided.names))
     remarks = [comma_text(comma, name) for name, comma in decided.kinds.commas.items() if name in decided.names]
     for name, texts in decided.odd.items():
-        listed = ", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "")
-        remarks.append(f"{name!r} is numeric; values that are no numbers count as missing: {listed}")
+        shown = ", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "")
+        remarks.append(f"{name!r} is numeric; values that are no numbers count as missing: {shown}")
     remarks += [
         f"warning: most values of {name!r} read as numbers, and others such as {brief(text)} do not, so that it is a "
         "category; missing (--missing) names what stands for a missing value, numeric (--numeric) makes it a number, "
@@ -289,9 +274,3 @@ def report_plan(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
         "clock_features": tuple(names[a] for a in plan.clocks),
         "told_apart": (plan.kept_area, plan.whole_area) if plan.partial else None,
     }
-
-
-def _listed(names: tuple[Name, ...]) -> str:
-    """List the first of some features, and say how many more there are."""
-    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
-    return ", ".join(map(repr, names[:MOST_LISTED])) + more

@@ -45,14 +45,6 @@ def test_an_array_is_a_frame_without_names(data: Any) -> None:
     assert set(arrays.predict_many(new)) == {-1}
 
 
-def test_values_that_are_missing_are_counted(data: Any) -> None:
-    X, y, new = data
-    model, holes = trained(X, y), new.copy()
-    holes[0, 0] = holes[1, 5] = np.nan
-    model.learn_many(holes)
-    assert model.counters["missing"] == 2
-
-
 def test_text_is_a_category() -> None:
     rng = np.random.default_rng(0)
     X = np.array(
@@ -69,9 +61,13 @@ def test_before_training_there_are_no_answers() -> None:
     assert model.predict_proba_many(np.zeros((2, 3))).shape == (2, 0)
 
 
-def test_other_arrays_are_refused_and_nothing_is_learnt(data: Any) -> None:
+@pytest.mark.parametrize("frozen", [False, True])
+def test_other_arrays_are_refused_and_nothing_is_learnt(data: Any, frozen: bool) -> None:
     X, y, _ = data
-    model = trained(X, y)
+    model = OpenSetRecognizer(batch_size=32, chains=2)
+    model.learn_many(X[90:110], y[90:110])
+    if frozen:
+        model.freeze()
     for other, why in (
         (X[:, :4], "the array has 4 columns, and training had 11 features"),
         (X[0], r"the array has the shape \(11,\); expected two dimensions"),
@@ -82,20 +78,4 @@ def test_other_arrays_are_refused_and_nothing_is_learnt(data: Any) -> None:
     with pytest.raises(InvalidFeature, match="feature 4 of row 1 is inf"):
         model.learn_many(np.where(np.arange(22).reshape(2, 11) == 15, np.inf, 0.0))
     assert not model.pending
-
-
-def test_columns_of_training_stay_the_same_through_it(data: Any) -> None:
-    X, y, _ = data
-    model = OpenSetRecognizer()
-    model.learn_many(X[:10], y[:10])
-    with pytest.raises(InvalidInstance, match="the array has 4 columns"):
-        model.learn_many(X[10:, :4], y[10:])
-    assert len(model.value.training) == 10  # type: ignore[arg-type]
-
-
-def test_an_array_is_refused_by_a_model_that_knows_names() -> None:
-    model = OpenSetRecognizer()
-    model.learn_one({"width": 1.0, "height": 2.0}, "door")
-    for ask in (model.learn_many, model.predict_many):
-        with pytest.raises(InvalidInstance, match=r"training had 'height', 'width'; give a data frame .*columns="):
-            ask(np.zeros((3, 2)))
+    assert model.freeze().instances == {0: 10, 1: 10}

@@ -8,8 +8,11 @@ import decimal
 import fractions
 import math
 import pickle
-from collections import Counter, OrderedDict, defaultdict
-from types import MappingProxyType
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from stream_osr import ModelOptions, OpenSetRecognizer, RowsRepeated, TrainedModel
+from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import (
     InvalidFeature,
@@ -29,7 +32,7 @@ from stream_osr.errors import (
     StreamOSRError,
 )
 from stream_osr.printable_text import typed
-from tests.blobs import KNOWN, check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.blobs import around, check_stream, fitted, learn_all, stream_part, told, training_part
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +54,34 @@ def in_stream(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
     return model
 
 
-def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError], match: str) -> int:
-    """Check that the model refuses, is the same afterwards, and goes on working.
+@contextmanager
+def refused(model: OpenSetRecognizer, error: type[BaseException], match: str | None = None) -> Iterator[None]:
+    """Check that what is done is refused with an error and changes nothing."""
+    before = pickle.dumps(model)
+    with pytest.raises(error, match=match):
+        yield
+    assert pickle.dumps(model) == before
+
+
+def same_told(model: OpenSetRecognizer, other: OpenSetRecognizer) -> None:
+    """Check that two models say the same once all is decided."""
+    model.flush()
+    other.flush()
+    assert told(model) == told(other)
+
+
+def unchanged_by(model: OpenSetRecognizer, error: type[StreamOSRError], match: str, *acts: Callable[[], Any]) -> int:
+    """Check that the model refuses each, is the same afterwards, and goes on working.
 
     Returns how many rows it has counted as bad: nothing else of it may change.
     """
-    counted = model.counters.pop("bad_rows", 0)
+    counted, bad = model.counters.pop("bad_rows", 0), 0
     before = pickle.dumps(model)
-    with pytest.raises(error, match=match):
-        act()
-    refused = model.counters.pop("bad_rows", 0)
-    assert pickle.dumps(model) == before
+    for act in acts:
+        with pytest.raises(error, match=match):
+            act()
+        bad += model.counters.pop("bad_rows", 0)
+        assert pickle.dumps(model) == before
     later, same = copy.deepcopy(model), pickle.loads(before)
     for each in (later, same):
         each.learn_one({"a": 0.5, "b": 0.5}, "left")
@@ -70,8 +90,8 @@ def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError]
     decisions = list(later.drain())
     assert decisions[-1].nearest_class == "left"
     assert decisions == list(same.drain())
-    model.counters["bad_rows"] = counted + refused
-    return refused
+    model.counters["bad_rows"] = counted + bad
+    return bad
 
 
 def cases(*values_and_messages: tuple[Any, str]) -> list[Any]:
@@ -84,33 +104,23 @@ def cases(*values_and_messages: tuple[Any, str]) -> list[Any]:
 # Values of features
 
 NO_USABLE_NUMBERS = cases(
-    (
-        "high",
-        r"feature 'a' is 'high' \(str\): expected a finite number \(None or NaN if missing\); the feature is num",
-    ),
-    ("1,234", r"feature 'a' is '1,234' \(str\): it may be 1\.234 or 1234; write it without commas"),
-    (b"1", r"feature 'a' is b'1' \(bytes\): expected a finite number"),
-    (1 + 0j, r"feature 'a' is \(1\+0j\) \(complex\): expected a finite number"),
-    (np.complex128(1), r"feature 'a' is .* \(complex\): expected a finite number"),
-    ([1.0], r"feature 'a' is \[1\.0\] \(list\): expected a finite number"),
-    ((1.0, 2.0), r"feature 'a' is \(1\.0, 2\.0\) \(tuple\): expected a finite number"),
-    ({"x": 1}, r"feature 'a' is \{'x': 1\} \(dict\): expected a finite number"),
-    (np.array([1.0]), r"feature 'a' is array\(\[1\.\]\) \(ndarray\): expected a finite number"),
-    (np.array([1.0, 2.0]), r"feature 'a' is array\(\[1\., 2\.\]\) \(ndarray\): expected a finite number"),
-    (datetime.datetime(2026, 1, 2), r"feature 'a' is datetime\.datetime.* \(datetime\): expected a finite number"),
-    (np.datetime64("2026-01-02", "ns"), r"feature 'a' is np\.datetime64.* \(datetime64\): expected a finite number"),
-    (np.timedelta64(1, "s"), r"feature 'a' is np\.timedelta64.* \(timedelta64\): expected a finite number"),
-    (object(), r"feature 'a' is <object object.* \(object\): expected a finite number"),
-    (decimal.Decimal("sNaN"), r"feature 'a' is Decimal\('sNaN'\) \(Decimal\): expected a finite number"),
-    (math.inf, r"feature 'a' is inf \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
-    (-math.inf, r"feature 'a' is -inf \(float\)"),
-    (np.float32("inf"), r"feature 'a' is inf \(float\)"),
-    (1e200, r"feature 'a' is 1e\+200 \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
-    (-1e101, r"feature 'a' is -1e\+101 \(float\)"),
-    (10**200, r"feature 'a' is 1000.*\.\.\.0* \(int\): expected a finite number"),
-    (10**400, r"feature 'a' is 1000.*\.\.\.0* \(int\): expected a finite number"),
-    (10**5000, r"feature 'a' is an int too large to show \(int\): expected a finite number"),
-    (decimal.Decimal("1e200"), r"feature 'a' is Decimal\('1E\+200'\) \(Decimal\)"),
+    ("high", r"'high' \(str\): expected a finite number \(None or NaN if missing\); the feature is num"),
+    ("1,234", r"'1,234' \(str\): it may be 1\.234 or 1234; write it without commas"),
+    (b"1", r"b'1' \(bytes\): expected a finite number"),
+    (np.complex128(1), r".* \(complex\): expected a finite number"),
+    ([1.0], r"\[1\.0\] \(list\): expected a finite number"),
+    ({"x": 1}, r"\{'x': 1\} \(dict\): expected a finite number"),
+    (np.array([1.0, 2.0]), r"array\(\[1\., 2\.\]\) \(ndarray\): expected a finite number"),
+    (datetime.datetime(2026, 1, 2), r"datetime\.datetime.* \(datetime\): expected a finite number"),
+    (np.datetime64("2026-01-02", "ns"), r"np\.datetime64.* \(datetime64\): expected a finite number"),
+    (np.timedelta64(1, "s"), r"np\.timedelta64.* \(timedelta64\): expected a finite number"),
+    (object(), r"<object object.* \(object\): expected a finite number"),
+    (decimal.Decimal("sNaN"), r"Decimal\('sNaN'\) \(Decimal\): expected a finite number"),
+    (np.float32("inf"), r"inf \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
+    (-1e101, r"-1e\+101 \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
+    (10**400, r"1000.*\.\.\.0* \(int\): expected a finite number"),
+    (10**5000, r"an int too large to show \(int\): expected a finite number"),
+    (decimal.Decimal("1e200"), r"Decimal\('1E\+200'\) \(Decimal\)"),
 )
 
 
@@ -119,19 +129,11 @@ NO_USABLE_NUMBERS = cases(
 def test_value_that_is_no_usable_number_is_refused(trained, phase, value, message):
     model = in_training() if phase == "training" else in_stream(trained)
     x = {"a": value, "b": 1.0}
-    assert unchanged_by(model, lambda: model.learn_one(x, "left"), InvalidFeature, message) == 1
-    assert unchanged_by(model, lambda: model.learn_one(x), InvalidFeature, message) == 1
-    assert unchanged_by(model, lambda: model.predict_one(x), InvalidFeature, message) == 0
-    assert unchanged_by(model, lambda: model.predict_proba_one(x), InvalidFeature, message) == 0
+    learn = (lambda: model.learn_one(x, "left")), (lambda: model.learn_one(x))
+    ask = (lambda: model.predict_one(x)), (lambda: model.predict_proba_one(x))
+    assert unchanged_by(model, InvalidFeature, f"feature 'a' is {message}", *learn) == 2
+    assert unchanged_by(model, InvalidFeature, f"feature 'a' is {message}", *ask) == 0
     assert model.signals.data_quality == 2
-
-
-def test_refusal_can_be_taken_apart():
-    with pytest.raises(InvalidFeature) as caught:
-        in_training().learn_one({"a": 1.0, "b": "x"}, "left")
-    assert (caught.value.feature, caught.value.found, caught.value.row) == ("b", "x", None)
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-    assert isinstance(caught.value, ValueError)
 
 
 @pytest.mark.parametrize(
@@ -146,9 +148,7 @@ def test_value_that_is_a_number_is_taken(trained, value):
     model, same = (in_stream(trained) for _ in range(2))
     model.learn_one({"a": value, "b": 1})
     same.learn_one({"a": float(value), "b": 1.0})
-    model.flush()
-    same.flush()
-    assert told(model) == told(same)
+    same_told(model, same)
     assert model.counters["missing"] == 0
 
 
@@ -175,33 +175,26 @@ def test_missing_values_are_left_out_of_account_and_counted(trained, phase, valu
 def test_missing_values_are_an_error_when_asked_to_be():
     model = in_training(on_missing="error")
     message = r"feature 'b' is None \(NoneType\): it is missing; give a number, or set on_missing='impute' or 'skip'"
-    for y in ("left", None):
-        unchanged_by(model, lambda y=y: model.learn_one({"a": 1.0}, y), InvalidFeature, message)
-        unchanged_by(model, lambda y=y: model.learn_one({"a": 1.0, "b": None}, y), InvalidFeature, message)
-    unchanged_by(model, lambda: model.predict_one({"a": 1.0}), InvalidFeature, message)
-    unchanged_by(
-        model, lambda: model.predict_many(pd.DataFrame({"a": [1.0]})), InvalidFeature, "feature 'b' of row 0"
-    )
+    learn = [
+        lambda x=x, y=y: model.learn_one(x, y) for x in ({"a": 1.0}, {"a": 1.0, "b": None}) for y in ("left", None)
+    ]
+    assert unchanged_by(model, InvalidFeature, message, *learn) == 4
+    unchanged_by(model, InvalidFeature, message, lambda: model.predict_one({"a": 1.0}))
+    unchanged_by(model, InvalidFeature, "'b' of row 0", lambda: model.predict_many(pd.DataFrame({"a": [1.0]})))
     assert model.counters["missing"] == 0
-    assert model.counters["bad_rows"] == 4
 
 
 def test_a_row_is_bad_once_however_many_values_it_lacks():
-    model = in_training()
-    model.learn_one({"a": None, "b": math.nan}, "left")
-    model.learn_one({}, "left")
+    model = learn_all(in_training(), [({"a": None, "b": math.nan}, "left"), ({}, "left")])
     model.learn_one({"a": 1.0, "b": 0.0, "c": 5.0}, "left")
     assert (model.counters["missing"], model.counters["bad_rows"]) == (4, 2)
 
 
 def test_instances_with_missing_values_are_skipped_when_asked_to_be():
     model = in_training(on_missing="skip", batch_size=1)
-    rows, seen = len(model.value.training), model.value.training.seen
     model.learn_one({"a": 1.0}, "left")
     model.learn_one({"a": math.nan, "b": 1.0})  # which does not end training either
-    assert len(model.value.training) == rows
-    assert model.value.training.seen == seen
-    model.freeze()
+    assert model.freeze().instances == {"left": 30, "right": 30}
     model.learn_one({"a": 1.0})
     model.learn_one({"a": 1.0, "b": 2.0})
     assert len(list(model.drain())) == 1
@@ -214,13 +207,11 @@ def test_instances_with_missing_values_are_skipped_when_asked_to_be():
 
 
 def test_features_are_the_union_of_those_seen_in_training():
-    model = OpenSetRecognizer()
-    for i in range(30):
-        model.learn_one({"b": float(i % 5), "a": 1.0 * (i % 3)}, "left")
-        model.learn_one({"c": float(i % 4), "a": 20 + 1.0 * (i % 3)}, "right")
-    model.freeze()
+    part = [({"b": float(i % 5), "a": 1.0 * (i % 3)}, "left") for i in range(30)]
+    part += [({"c": float(i % 4), "a": 20 + 1.0 * (i % 3)}, "right") for i in range(30)]
+    model = learn_all(OpenSetRecognizer(), part)
+    assert model.freeze().missing_values == 60
     assert model.trained.names == ("a", "b", "c")
-    assert model.trained.report.missing_values == 60
     assert model.predict_one({"a": 1.0, "b": 2.0, "c": 1.5}) == "left"
 
 
@@ -233,17 +224,13 @@ def test_features_first_seen_after_training_are_ignored_and_counted(trained):
     assert model.counters["extra"] == 3
     assert model.predict_proba_one({"a": 1.0, "b": 2.0, "new": 5.0}) == same.predict_proba_one({"a": 1.0, "b": 2.0})
     assert model.counters["extra"] == 3
-    model.flush()
-    same.flush()
-    assert told(model) == told(same)
+    same_told(model, same)
 
 
 def test_instance_without_features(trained):
     fresh = OpenSetRecognizer()
-    before = pickle.dumps(fresh)
-    with pytest.raises(NotTrained, match="an unlabelled instance came before any labelled one"):
+    with refused(fresh, NotTrained, "an unlabelled instance came before any labelled one"):
         fresh.learn_one({})
-    assert pickle.dumps(fresh) == before
     fresh.learn_one({}, "left")  # its values may all be missing: those of later instances have names
     fresh.learn_many(pd.DataFrame(index=[0, 1]), ["left", "right"])
     with pytest.raises(InvalidInstance, match="the training instances have no feature; give one"):
@@ -259,29 +246,12 @@ def test_instance_without_features(trained):
         assert math.isfinite(decision.distance)
 
 
-@pytest.mark.parametrize("x", [[1.0, 2.0], np.zeros(2), "a=1", None, 5, pd.Series({"a": 1.0, "b": 2.0}), {"a", "b"}])
+@pytest.mark.parametrize("x", [[1.0, 2.0], np.zeros(2), "a=1", None, pd.Series({"a": 1.0, "b": 2.0}), {"a", "b"}])
 def test_instance_that_is_no_mapping(trained, x):
     message = f"an instance is a dict of feature names and numbers; this is {type(x).__name__}. .* learn_many"
     for model in (in_training(), in_stream(trained)):
-        unchanged_by(model, lambda model=model: model.learn_one(x, "left"), InvalidInstance, message)
-        unchanged_by(model, lambda model=model: model.learn_one(x), InvalidInstance, message)
-        unchanged_by(model, lambda model=model: model.predict_one(x), InvalidInstance, message)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [OrderedDict, MappingProxyType, Counter, lambda x: defaultdict(float, x), lambda x: defaultdict(None, x)],
-    ids=["ordered", "proxy", "counter", "defaultdict", "defaultdict-of-nothing"],
-)
-def test_other_mappings_are_taken_and_left_as_they_are(trained, kind):
-    model, same = (in_stream(trained) for _ in range(2))
-    x = kind({"a": 3, "b": 4, "c": 5})
-    model.learn_one(x)
-    model.predict_one(x)
-    same.learn_one({"a": 3, "b": 4, "c": 5})
-    assert dict(x) == {"a": 3, "b": 4, "c": 5}
-    assert model.counters == same.counters
-    assert (model.counters["missing"], model.counters["extra"]) == (0, 1)
+        acts = [lambda model=model, y=y: model.learn_one(x, y) for y in ("left", None)]
+        unchanged_by(model, InvalidInstance, message, *acts, lambda model=model: model.predict_one(x))
 
 
 @pytest.mark.parametrize("kind", [Counter, lambda x: defaultdict(int, x)], ids=["counter", "defaultdict"])
@@ -293,60 +263,32 @@ def test_mappings_that_know_what_they_lack_are_believed(trained, kind):
     same.learn_one({"a": 3, "b": 0})
     assert dict(x) == {"a": 3}
     assert model.counters == same.counters
-    assert (model.counters["missing"], model.counters["extra"]) == (0, 0)
-    model.flush()
-    same.flush()
-    assert told(model) == told(same)
+    same_told(model, same)
 
 
 # Labels
 
 
 @pytest.mark.parametrize(
-    ("known", "unknown", "label", "refused"),
+    ("known", "unknown", "label"),
     [
-        (["x", "y"], None, "unknown", True),
-        (["x", "y"], "z", "z", True),
-        (["x", "y"], "z", "unknown", False),
-        (["x", "y"], -1, "-1", False),
-        ([0, 1], None, -1, True),
-        ([0, 1], None, np.int64(-1), True),
-        ([0, 1], None, -1.0, True),
-        ([0, 1], 7, -1, False),
-        ([0, 1], 7, 7, True),
-        ([2, 3], 1, True, True),  # True == 1: they would be one key of the probabilities
-        ([2, 3], True, 1, True),
-        ([2, 3], 0, False, True),
-        ([2, 3], 0, True, False),
-        ([True, False], None, -1, True),
-        ([True], None, False, False),
-        (["x", "y"], 1, True, True),
+        (["x", "y"], None, "unknown"),
+        ([0, 1], None, np.int64(-1)),
+        ([2, 3], 1, True),  # True == 1: they would be one key of the probabilities
+        (["x", "y"], 1, True),
     ],
 )
-def test_label_of_unknown_instances_names_no_class(known, unknown, label, refused):
-    model = OpenSetRecognizer(unknown=unknown)
-    for i in range(20):
-        for position, y in enumerate(known):
-            model.learn_one({"a": 30.0 * position + i % 7, "b": float(i % 5)}, y)
-    x = {"a": 0.0, "b": 90.0}
-    before = pickle.dumps(model)
-    if not refused:
-        model.learn_one(x, label)
-        assert label in model.predict_proba_one(x)
-        return
-    for phase in ("training", "stream"):
-        with pytest.raises(InvalidLabel) as caught:
+def test_label_of_unknown_instances_names_no_class(known, unknown, label):
+    model, x = OpenSetRecognizer(unknown=unknown), {"a": 0.0, "b": 90.0}
+    learn_all(
+        model, [({"a": 30.0 * at + i % 7, "b": float(i % 5)}, y) for i in range(20) for at, y in enumerate(known)]
+    )
+    for _ in ("training", "stream"):
+        with refused(model, InvalidLabel, "is the label of unknown instances; rename|the known labels are like 'x'"):
             model.learn_one(x, label)
-        with pytest.raises(InvalidLabel, match=r"^row 0: label"):
+        with refused(model, InvalidLabel, r"^row 0: label"):
             model.learn_many(pd.DataFrame([x]), [label])
-        assert pickle.dumps(model) == before
-        if isinstance(label, str) == isinstance(known[0], str):
-            assert "is the label of unknown instances; rename the class, or pass another one as unknown=" in str(
-                caught.value
-            )
-        if phase == "training":
-            model.freeze()
-            before = pickle.dumps(model)
+        model.freeze()
     with pytest.raises(InvalidLabel):
         model.learn_label("key", label)
 
@@ -361,37 +303,16 @@ def test_label_of_unknown_instances_names_no_class_of_a_trained_model(trained):
     ("known", "label", "message"),
     [
         ("x", 1, r"label is 1 \(int\), but the known labels are like 'x'; use labels of one type"),
-        ("x", True, r"label is True \(bool\), but the known labels are like 'x'; use labels of one type"),
         (1, "x", r"label is 'x' \(str\), but the known labels are like 1; use labels of one type"),
         ("x", 2.5, r"label is 2\.5 \(float\); expected str, int or bool, or None for an instance without a label"),
-        ("x", math.nan, r"label is nan \(float\); expected str, int or bool, or None"),
         ("x", pd.NA, r"label is <NA> \(NAType\); expected str, int or bool, or None"),
-        ("x", b"x", r"label is b'x' \(bytes\); expected str, int or bool"),
-        ("x", ["x"], r"label is \['x'\] \(list\); expected str, int or bool"),
-        ("x", np.array(["x", "y"]), r"label is array.*\(ndarray\); expected str, int or bool"),
         ("x", pd.Series(["x"]), r"(?s)label is 0 .*\(Series\); expected str, int or bool"),
-        ("x", datetime.date(2026, 1, 2), r"label is datetime\.date.*\(date\); expected str, int or bool"),
     ],
 )
 def test_label_of_another_kind(known, label, message):
-    model = OpenSetRecognizer()
-    for i in range(20):
-        model.learn_one({"a": float(i % 7), "b": float(i % 5)}, known)
-    before = pickle.dumps(model)
-    with pytest.raises(InvalidLabel, match=message):
+    model = learn_all(OpenSetRecognizer(), [({"a": float(i % 7), "b": float(i % 5)}, known) for i in range(20)])
+    with refused(model, InvalidLabel, message):
         model.learn_one({"a": 0.0, "b": 0.0}, label)
-    assert pickle.dumps(model) == before
-
-
-def test_labels_of_numpy_and_whole_floats_are_plain_labels():
-    model = OpenSetRecognizer()
-    for i in range(10):
-        model.learn_one({"a": float(i % 7)}, np.int64(0))
-        model.learn_one({"a": 50.0 + i % 7}, 1.0)
-    assert [type(label) for label in model.predict_proba_one({"a": 0.0})] == [int, int, int]
-    words = OpenSetRecognizer()
-    words.learn_one({"a": 1.0}, np.str_("x"))
-    assert [type(label) for label in words.predict_proba_one({"a": 0.0})] == [str, str]
 
 
 # Few, equal, extreme
@@ -401,8 +322,7 @@ def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
     """Everything can be asked of the model, and the answers are probabilities."""
     model.freeze()
     for i, x in enumerate(instances):
-        probabilities = model.predict_proba_one(x)
-        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-9)
+        assert sum(model.predict_proba_one(x).values()) == pytest.approx(1, abs=1e-9)
         model.learn_one(x, key=i)
         model.learn_one(x, model.trained.labels[i % len(model.trained.labels)])
     model.flush()
@@ -414,10 +334,7 @@ def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
         assert sum(d.probabilities.values()) == pytest.approx(1, abs=1e-9)
         assert all(0 <= p <= 1 for p in d.probabilities.values())
         assert math.isfinite(d.distance)
-    for event in events:
-        for text in (repr(event), repr(event.as_dict())):
-            assert "nan" not in text
-            assert "inf" not in text
+    assert not re.search("nan|inf", " ".join(repr(event) + repr(event.as_dict()) for event in events))
     assert str(model.summary())
     check_stream(model.value.stream)
 
@@ -425,17 +342,21 @@ def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
 ELSEWHERE = [{"a": 0.0, "b": 0.0}, {"a": 1e3, "b": -1e3}, {"a": None, "b": 1e99}, {"a": -1e99, "b": 1e99}] * 3
 
 
-def test_one_class_only():
-    model = OpenSetRecognizer(batch_size=4)
-    for x, _ in training_part(40)[::2]:
-        model.learn_one(x, "only")
-    assert model.predict_one({"a": 50.0, "b": 50.0}) == "unknown"
-    decided(model, ELSEWHERE)
-
-
-def test_one_instance_only():
-    model = OpenSetRecognizer(batch_size=4)
-    model.learn_one({"a": 3.0, "b": 4.0}, "only")
+@pytest.mark.parametrize(
+    "part",
+    [
+        [(x, "only") for x, _ in training_part(40)[::2]],
+        [({"a": 3.0, "b": 4.0}, "only")],
+        [({"a": float(i), "b": float(i * i % 7)}, f"class {i}") for i in range(12)],
+        [({"a": 5.0, "b": 0.0}, label) for label in ("left", "right") * 20],
+        [*training_part(30), ({"a": 1e99, "b": -1e99}, "left")],
+    ],
+    ids=["one class", "one instance", "classes of one instance", "equal instances", "an absurd value"],
+)
+def test_any_training_part(part):
+    model = learn_all(OpenSetRecognizer(batch_size=4), part)
+    if part[0][1] == "only":
+        assert model.predict_one({"a": 1e9, "b": 50.0}) == "unknown"
     decided(model, ELSEWHERE)
 
 
@@ -449,33 +370,20 @@ def test_class_of_one_instance():
     decided(model, ELSEWHERE)
 
 
-def test_classes_of_one_instance_each():
-    model = OpenSetRecognizer(batch_size=4)
-    for i in range(12):
-        model.learn_one({"a": float(i), "b": float(i * i % 7)}, f"class {i}")
-    decided(model, ELSEWHERE)
-
-
 def test_fewer_instances_than_dimensions():
-    rng = np.random.default_rng(0)
-    model = OpenSetRecognizer(batch_size=4)
-
-    def instance(centre: float) -> dict[str, float]:
-        return {f"x{i}": float(v) for i, v in enumerate(rng.normal(centre, size=30))}
-
-    for _ in range(6):
-        model.learn_one(instance(0), "left")
-        model.learn_one(instance(20), "right")
+    rng, model = np.random.default_rng(0), OpenSetRecognizer(batch_size=4)
+    left, right, other = (around([centre] * 30, 7, rng, range(30)) for centre in (0, 20, 100))
+    learn_all(model, [(x, "left") for x in left[1:]] + [(x, "right") for x in right[1:]])
     assert model.freeze().small_classes == ("left", "right")
-    assert model.predict_one(instance(0)) == "left"
-    assert model.predict_one(instance(20)) == "right"
-    decided(model, [instance(centre) for centre in (0, 20, 100)])
+    assert (model.predict_one(left[0]), model.predict_one(right[0])) == ("left", "right")
+    decided(model, [left[0], right[0], other[0]])
 
 
-def test_constant_features():
+@pytest.mark.parametrize("unit", [1.0, 1e6])
+def test_constant_features(unit):
     model = OpenSetRecognizer(batch_size=4)
     for x, y in training_part():
-        model.learn_one({**x, "c": 7.0, "d": 0.0}, y)
+        model.learn_one({"a": unit * x["a"], "b": unit * x["b"], "c": 7.0, "d": 0.0}, y)
     report = model.freeze()
     assert report.constant_features == ("c", "d")
     assert "constant in training: 'c', 'd'" in str(report)
@@ -485,56 +393,12 @@ def test_constant_features():
     decided(model, [usual, {**usual, "c": -7.0}, {**usual, "d": 1e6}])
 
 
-def test_constant_features_whatever_the_units_of_the_others():
-    model = OpenSetRecognizer()
-    for x, y in training_part():
-        model.learn_one({"a": 1e6 * x["a"], "b": 1e6 * x["b"], "c": 7.0}, y)
-    usual = {"a": 0.0, "b": 0.0, "c": 7.0}
-    assert model.predict_one(usual) == "left"
-    assert model.predict_one({**usual, "c": 70.0}) == "unknown"
-
-
-def test_instances_that_are_all_equal():
-    model = OpenSetRecognizer(batch_size=4)
-    for _ in range(20):
-        model.learn_one({"a": 5.0, "b": 0.0}, "left")
-        model.learn_one({"a": 5.0, "b": 0.0}, "right")
-    assert model.freeze().constant_features == ("a", "b")
-    decided(model, ELSEWHERE)
-
-
-def test_identical_columns():
-    model = OpenSetRecognizer(batch_size=4)
-    for x, y in training_part():
-        model.learn_one({**x, "a again": x["a"], "b tripled": 3 * x["b"]}, y)
-    model.freeze()
-    for label, (a, b) in KNOWN.items():
-        assert model.predict_one({"a": a, "b": b, "a again": a, "b tripled": 3 * b}) == label
-    decided(model, [{"a": 0.0, "b": 0.0, "a again": 5.0, "b tripled": -9.0}, {"a": 1.0}])
-
-
-def test_columns_without_any_value():
-    model = OpenSetRecognizer(batch_size=4)
-    for x, y in training_part():
-        model.learn_one({**x, "c": None, "d": math.nan}, y)
-    report = model.freeze()
-    assert report.left_out == {"c": "no value in training", "d": "no value in training"}
-    assert model.predict_one({"a": 0.0, "b": 0.0}) == "left"
-    decided(model, [{"a": 0.0, "b": 0.0, "c": 3.0}, {"d": 1.0}, {}])
-
-
 @pytest.mark.parametrize("size", [1e99, 1e50, 1e-50, 1e-99, 1e-160, 5e-324], ids=str)
 def test_values_of_any_size(size):
     model = OpenSetRecognizer(batch_size=4)
     for x, y in training_part():
         model.learn_one({"a": max(min(x["a"] / 20, 1), -1) * size, "b": x["b"]}, y)
     decided(model, [*ELSEWHERE, {"a": size, "b": 0.0}])
-
-
-def test_one_absurd_value_in_training():
-    model = in_training(batch_size=4)
-    model.learn_one({"a": 1e99, "b": -1e99}, "left")
-    decided(model, ELSEWHERE)
 
 
 def test_stream_of_absurd_values(trained):
@@ -552,31 +416,25 @@ def test_stream_of_absurd_values(trained):
 
 @pytest.mark.parametrize("small", [1, 3, 20])
 def test_what_lies_far_from_everything_is_unknown(small):
-    rng = np.random.default_rng(small)
-    model = OpenSetRecognizer()
-    for label, a, n in (("large", 0.0, 100), ("small", 10.0, small)):
-        for _ in range(n):
-            model.learn_one({"a": rng.normal(a), "b": rng.normal(), "c": rng.normal()}, label)
+    rng, model = np.random.default_rng(small), OpenSetRecognizer()
+    learn_all(model, [(x, "large") for x in around((0.0, 0.0, 0.0), 100, rng, "abc")])
+    learn_all(model, [(x, "small") for x in around((10.0, 0.0, 0.0), small, rng, "abc")])
     model.freeze()
     for exponent in (3, 5, 8):
-        for direction in rng.normal(size=(10, 3)):
-            x = dict(zip("abc", (10.0**exponent * direction).tolist(), strict=True))
-            assert model.predict_proba_one(x)["unknown"] > 0.8, x
+        for x in around((0.0, 0.0, 0.0), 10, rng, "abc"):
+            far = {name: 10.0**exponent * value for name, value in x.items()}
+            assert model.predict_proba_one(far)["unknown"] > 0.8, far
 
 
 @pytest.mark.parametrize("n", [10, 40])
 def test_what_lies_far_is_unknown_where_new_classes_are_expected_near(n):
-    rng = np.random.default_rng(1)
+    rng, model = np.random.default_rng(1), OpenSetRecognizer(seed=1)
     centres = rng.uniform(-8, 8, size=(6, 2))  # so evenly that their location has light tails
-    model = OpenSetRecognizer(seed=1)
-    for i in range(6 * n):
-        model.learn_one(dict(zip("ab", rng.normal(centres[i % 6]).tolist(), strict=True)), i % 6)
+    model.learn_many(rng.normal(np.tile(centres, (n, 1))), np.tile(np.arange(6), n))
     model.freeze()
     assert max(known.location.freedom for known in model.trained.draws) >= 15
     for radius in (1e3, 1e6):
-        for direction in rng.normal(size=(10, 2)):
-            x = dict(zip("ab", (radius * direction).tolist(), strict=True))
-            assert model.predict_proba_one(x)[-1] > 0.99, x
+        assert (model.predict_proba_many(radius * rng.normal(size=(10, 2)))[:, -1] > 0.99).all()
 
 
 def test_stream_of_one_point_for_ever(trained):
@@ -588,43 +446,25 @@ def test_stream_of_one_point_for_ever(trained):
     check_stream(model.value.stream)
 
 
-def test_stream_of_one_row_for_ever_counts_once(trained):
-    model = OpenSetRecognizer.from_trained(trained, batch_size=64)
-    for _ in range(2000):
-        model.learn_one({"a": 55.5, "b": -55.5})
-    model.flush()
-    decisions, events = told(model)
-    assert [d.label for d in decisions] == ["unknown"] * 2000
-    assert [type(event) for event in events] == [RowsRepeated]
-    assert [(size, announced) for _, size, announced in model.summary().emerging] == [(1, False)]
-    check_stream(model.value.stream)
-
-
 # Order of events
 
 
 def test_unlabelled_instance_before_any_label():
     model = OpenSetRecognizer()
-    before = pickle.dumps(model)
     message = "an unlabelled instance came before any labelled one; learn labelled instances first"
-    with pytest.raises(NotTrained, match=message):
+    with refused(model, NotTrained, message):
         model.learn_one({"a": 1.0})
-    with pytest.raises(NotTrained, match=f"row 0: {message}"):
+    with refused(model, NotTrained, f"row 0: {message}"):
         model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), [None, "left"])
-    assert pickle.dumps(model) == before
-    model.learn_one({"a": 1.0}, "left")
-    assert model.predict_one({"a": 1.0}) is not None
 
 
 def test_stray_unlabelled_instance_ends_no_training_that_is_ended_by_hand():
     model = in_training(freezing="manual", batch_size=1)
-    before = pickle.dumps(model)
     message = r"an unlabelled instance came before freeze\(\), and freezing='manual'; call freeze\(\) first"
-    with pytest.raises(NotTrained, match=message):
+    with refused(model, NotTrained, message):
         model.learn_one({"a": 0.0, "b": 0.0})
-    with pytest.raises(NotTrained, match=f"row 1: {message}"):
+    with refused(model, NotTrained, f"row 1: {message}"):
         model.learn_many(pd.DataFrame({"a": [0.0, 1.0], "b": [0.0, 1.0]}), ["left", None])
-    assert pickle.dumps(model) == before
     model.freeze()
     model.learn_one({"a": 0.0, "b": 0.0})
     assert next(model.drain()).nearest_class == "left"
@@ -632,29 +472,20 @@ def test_stray_unlabelled_instance_ends_no_training_that_is_ended_by_hand():
 
 def test_training_that_cannot_begin_takes_nothing_in():
     model, rows = OpenSetRecognizer(model=ModelOptions(nu=2)), np.random.default_rng(0).normal(size=(4, 4))
-    for row in rows[:3]:
-        model.learn_one(dict(zip("abcd", row.tolist(), strict=True)), "left")
-    before = pickle.dumps(model)
+    part = [dict(zip("abcd", row.tolist(), strict=True)) for row in rows]
+    learn_all(model, [(x, "left") for x in part[:3]])
+    message = "nu is 2, but 3 whitened features need nu > 2; leave nu=None or raise it"
     for _ in range(3):  # with the fourth there are three directions
-        with pytest.raises(
-            InvalidParameter, match="nu is 2, but 3 whitened features need nu > 2; leave nu=None or raise it"
-        ):
-            model.learn_one(dict(zip("abcd", rows[3].tolist(), strict=True)), "left")
-        assert pickle.dumps(model) == before
+        with refused(model, InvalidParameter, message):
+            model.learn_one(part[3], "left")
     assert len(model.value.training) == 3
 
 
 def test_epsilon_that_leaves_nothing_known():
     model = OpenSetRecognizer(model=ModelOptions(epsilon=0.9))
-
-    def train() -> None:
-        for i in range(40):
-            model.learn_one({"a": 1000.0 * (i % 4) + i % 3, "b": float(i % 5)}, "left")
-
-    with pytest.raises(
-        InvalidParameter, match=r"epsilon is 0\.9, and every subclass holds a smaller share .* lower it"
-    ):
-        train()
+    part = [({"a": 1000.0 * (i % 4) + i % 3, "b": float(i % 5)}, "left") for i in range(40)]
+    with pytest.raises(InvalidParameter, match=r"epsilon is 0\.9, and every subclass holds a smaller share .* lower"):
+        learn_all(model, part)
 
 
 # Times and keys
@@ -665,23 +496,19 @@ def test_epsilon_that_leaves_nothing_known():
     cases(
         ("noon", r"t is 'noon' \(str\); expected a finite number such as seconds .*timestamp\(\)"),
         (datetime.datetime(2026, 1, 2), r"t is datetime\.datetime.*\(datetime\); expected .*timestamp\(\)"),
-        (pd.Timestamp("2026-01-02"), r"t is Timestamp.*; expected .*timestamp\(\)"),
         (np.datetime64("2026-01-02", "ns"), r"t is np\.datetime64"),
         (math.inf, r"t is inf \(float\); expected a finite number"),
-        (10**400, r"t is 1000.* \(int\); expected a finite number"),
         (10**5000, r"t is an int too large to show \(int\); expected a finite number"),
         (True, r"t is True \(bool\); expected a finite number"),
         ([1.0], r"t is \[1\.0\] \(list\); expected a finite number"),
     ),
 )
 def test_time_that_is_no_number(trained, t, message):
-    model = in_stream(trained, max_wait=5.0)
-    x = {"a": 0.0, "b": 0.0}
-    unchanged_by(model, lambda: model.learn_one(x, t=t), InvalidInstance, message)
-    unchanged_by(model, lambda: model.learn_one(x, "left", t=t), InvalidInstance, message)
-    if not isinstance(t, pd.Timestamp):
-        rows = pd.DataFrame([x, x])
-        unchanged_by(model, lambda: model.learn_many(rows, t=[1.0, t]), InvalidInstance, f"row 1: {message}")
+    model, x = in_stream(trained, max_wait=5.0), {"a": 0.0, "b": 0.0}
+    learn = [lambda y=y: model.learn_one(x, y, t=t) for y in ("left", None)]
+    unchanged_by(model, InvalidInstance, message, *learn)
+    rows = pd.DataFrame([x, x])
+    unchanged_by(model, InvalidInstance, f"row 1: {message}", lambda: model.learn_many(rows, t=[1.0, t]))
 
 
 @pytest.mark.parametrize("t", [0, -5, 1.5, np.float32(1.5), np.int64(7), 2**70, None, math.nan], ids=typed)
@@ -694,14 +521,14 @@ def test_time_that_is_a_number(trained, t):
     assert type(decision.t) in (int, float, type(None))
 
 
-@pytest.mark.parametrize("key", [[1], {"a": 1}, {1, 2}, (1, [2]), np.zeros(2), bytearray(b"x")], ids=typed)
+@pytest.mark.parametrize("key", [[1], {"a": 1}, (1, [2]), np.zeros(2)], ids=typed)
 def test_key_that_cannot_be_hashed(trained, key):
-    model = in_stream(trained)
-    x = {"a": 0.0, "b": 0.0}
+    model, x = in_stream(trained), {"a": 0.0, "b": 0.0}
     message = "key is .*; expected something hashable, such as a str or an int"
-    unchanged_by(model, lambda: model.learn_one(x, key=key), InvalidInstance, message)
-    unchanged_by(model, lambda: model.learn_label(key, "left"), InvalidInstance, message)
-    unchanged_by(model, lambda: model.learn_many(pd.DataFrame([x]), key=[key]), InvalidInstance, f"row 0: {message}")
+    learn = (lambda: model.learn_one(x, key=key)), (lambda: model.learn_label(key, "left"))
+    unchanged_by(model, InvalidInstance, message, *learn)
+    rows = pd.DataFrame([x])
+    unchanged_by(model, InvalidInstance, f"row 0: {message}", lambda: model.learn_many(rows, key=[key]))
 
 
 # Data frames
@@ -716,78 +543,27 @@ def test_bad_row_in_the_middle_changes_nothing(trained, phase, make):
     x = [x for x, _ in stream_part(30)]
     frame = make([{**each, "b": math.inf if i == 17 else each["b"]} for i, each in enumerate(x)])
     message = r"feature 'b' of row 17 is inf \(float\): expected a finite number"
-    for y in (["left"] * 30, None, ["left"] * 3 + [None] * 27):
-        unchanged_by(model, lambda y=y: model.learn_many(frame, y), InvalidFeature, message)
-    unchanged_by(model, lambda: model.predict_many(frame), InvalidFeature, message)
-    unchanged_by(model, lambda: model.predict_proba_many(frame), InvalidFeature, message)
-    labels: list[Any] = ["left"] * 30
-    labels[20] = 5
+    learn = [lambda y=y: model.learn_many(frame, y) for y in (["left"] * 30, None, ["left"] * 3 + [None] * 27)]
+    ask = (lambda: model.predict_many(frame)), (lambda: model.predict_proba_many(frame))
+    unchanged_by(model, InvalidFeature, message, *learn, *ask)
+    labels = ["left"] * 20 + [5] + ["left"] * 9
     message = r"row 20: label is 5 \(int\), but the known labels are like 'left'"
-    unchanged_by(model, lambda: model.learn_many(make(x), labels), InvalidLabel, message)
+    unchanged_by(model, InvalidLabel, message, lambda: model.learn_many(make(x), labels))
 
 
 def test_mixed_labels_within_a_first_frame():
-    model = OpenSetRecognizer()
-    before = pickle.dumps(model)
-    rows = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
-    with pytest.raises(InvalidLabel, match=r"row 2: label is 1 \(int\), but the known labels are like 'x'"):
+    model, rows = OpenSetRecognizer(), pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+    with refused(model, InvalidLabel, r"row 2: label is 1 \(int\), but the known labels are like 'x'"):
         model.learn_many(rows, ["x", "y", 1])
-    with pytest.raises(InvalidLabel, match=r"row 1: label is -1 \(int\)|label -1 is the label of unknown"):
+    with refused(model, InvalidLabel, r"row 1: label is -1 \(int\)|label -1 is the label of unknown"):
         model.learn_many(rows, [0, -1, 1])
-    assert pickle.dumps(model) == before
 
 
 def test_frame_whose_training_fails_half_way_changes_nothing():
     rows = pd.DataFrame({"a": np.arange(30.0) % 7, "b": np.arange(30.0) % 5})
     model = in_training(pca_components=5)
-    before = pickle.dumps(model)
-    with pytest.raises(InvalidParameter, match="pca is 5"):
+    with refused(model, InvalidParameter, "pca is 5"):
         model.learn_many(rows, ["left"] * 20 + [None] * 10)
-    assert pickle.dumps(model) == before
-
-
-def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
-    model = in_stream(trained)
-    rows = pd.DataFrame([x for x, _ in stream_part(30)])
-    before = pickle.dumps(model)
-    with monkeypatch.context() as patch:
-        closed = []
-
-        def fail_at_third(*arguments: Any, **options: Any) -> Any:
-            closed.append(1)
-            if len(closed) == 3:
-                raise MemoryError
-            return close_arrivals(*arguments, **options)
-
-        from tests.doors.stream import recognizer_state as value
-
-        close_arrivals = value.close_arrivals
-        patch.setattr(value, "close_arrivals", fail_at_third)
-        with pytest.raises(MemoryError):
-            model.learn_many(rows)
-    assert len(closed) == 3
-    assert pickle.dumps(model) == before
-    model.learn_many(rows)
-    assert len(list(model.drain())) == 40
-
-
-def test_batch_that_fails_leaves_the_instances_waiting(trained, monkeypatch):
-    model, same = (in_stream(trained) for _ in range(2))
-    model.learn_label("nobody", "left")
-    same.learn_label("nobody", "left")
-
-    def fail(*_: Any, **__: Any) -> Any:
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr("stream_osr.stream.recognizer_state.close_arrivals", fail)
-        before = pickle.dumps(model)
-        with pytest.raises(MemoryError):
-            model.flush()
-        assert pickle.dumps(model) == before
-    model.flush()
-    same.flush()
-    assert told(model) == told(same)
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
@@ -809,45 +585,38 @@ def test_frame_without_rows(trained, make):
     [
         (
             [[1.0, 2.0]],
-            r"pandas, polars or pyarrow data frame, or a numpy array; this is list\. A dict goes to learn_one",
+            r"pandas, polars or pyarrow data frame, or a numpy array; this is list\. A dict goes to learn_o",
         ),
         (np.zeros((2, 2)), r"features 0 to 1, and training had 'a', 'b'; give a data frame with these columns"),
-        ({"a": 1.0}, r"this is dict\. A dict goes to learn_one"),
         (pd.Series([1.0]), r"this is Series\."),
         (pl.LazyFrame({"a": [1.0]}), r"this is LazyFrame\."),
         (None, r"this is NoneType\."),
-        (
-            pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]),
-            "the data frame cannot be used: .*unique column names.*'a' 2 times",
-        ),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "the data frame cannot be used: .*unique .*'a' 2 times"),
     ],
-    ids=["list", "array", "dict", "series", "lazy", "nothing", "repeated-column"],
+    ids=["list", "array", "series", "lazy", "nothing", "repeated-column"],
 )
 def test_what_is_no_usable_frame(trained, frame, message):
     model = in_stream(trained)
-    unchanged_by(model, lambda: model.learn_many(frame), InvalidInstance, message)
-    unchanged_by(model, lambda: model.predict_many(frame), InvalidInstance, message)
-    unchanged_by(model, lambda: model.predict_proba_many(frame), InvalidInstance, message)
+    asks = (model.learn_many, model.predict_many, model.predict_proba_many)
+    unchanged_by(model, InvalidInstance, message, *(partial(ask, frame) for ask in asks))
 
 
 @pytest.mark.parametrize("name", ["y", "t", "key"])
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([1], "has 1 entries for 2 rows; give one for each row"),
         ([1, 2, 3], "has 3 entries for 2 rows; give one for each row"),
         ("ab", r"is 'ab' \(str\); expected a series, array or list with one entry for each of the 2 rows"),
-        (5, r"is 5 \(int\); expected a series, array or list with one entry for each of the 2 rows"),
         (np.array(5), r"is array\(5\) \(ndarray\); expected a series, array or list"),
         ({1: 2, 3: 4}, r"is \{1: 2, 3: 4\} \(dict\); expected a series, array or list"),
         ({1, 2}, r"is \{1, 2\} \(set\); expected a series, array or list"),
     ],
-    ids=["short", "long", "text", "number", "0-d", "dict", "set"],
+    ids=["long", "text", "0-d", "dict", "set"],
 )
 def test_columns_that_do_not_fit_the_frame(trained, name, values, message):
-    model = in_stream(trained)
-    rows = pd.DataFrame({"a": [0.0, 1.0], "b": [0.0, 1.0]})
-    unchanged_by(model, lambda: model.learn_many(rows, **{name: values}), InvalidInstance, f"^{name} {message}")
+    model, rows = in_stream(trained), pd.DataFrame({"a": [0.0, 1.0], "b": [0.0, 1.0]})
+    learn = partial(model.learn_many, rows, **{name: values})
+    unchanged_by(model, InvalidInstance, f"^{name} {message}", learn)
 
 
 def test_frames_with_missing_values_of_every_kind(trained):
@@ -886,11 +655,3 @@ def test_columns_of_a_frame_may_be_numbers_and_come_in_any_order():
     model.learn_many(pd.DataFrame({3: [0.0], 5: [10.0]}))
     assert next(model.drain()).nearest_class == "right"
     assert model.trained.names == (3, 5)
-
-
-# Arguments of the constructor are tested in test_config.py
-
-
-def test_unknown_arguments_are_refused_by_python(trained):
-    with pytest.raises(TypeError, match="no_such_thing"):
-        OpenSetRecognizer.from_trained(trained, no_such_thing=1)

@@ -11,10 +11,10 @@ import pytest
 from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter
-from stream_osr.members import MIXED
-from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
+from tests.blobs import KNOWN, bits, check_stream, fitted, stream_part
 from tests.doors.model import step_module as sampler
-from tests.doors.stream import PredictiveCache, as_batches, learn_evidence
+from tests.doors.model import whiten
+from tests.doors.stream import PredictiveCache, learn_evidence
 from tests.doors.trust import shift_odds
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
@@ -93,14 +93,15 @@ def test_probabilities_are_means_over_the_chains(unguarded, monkeypatch, chains,
 
 @pytest.mark.parametrize("learn", [False, True], ids=["odds-alone", "odds-learnt"])
 def test_immediate_probabilities_are_means_too(unguarded, learn):
-    trained = unguarded
-    model = stream(recognizer(trained, chains=3, learn_odds=learn))
+    model = stream(recognizer(unguarded, chains=3, learn_odds=learn))
     model.flush()
-    rows = np.random.default_rng(0).normal(scale=6.0, size=(5, 2))
+    values = np.random.default_rng(0).normal(scale=6.0, size=(5, 2))
+    rows = whiten(unguarded.whitening, values)
+    cache = PredictiveCache(unguarded, model.value.stream, model.value.parameters)
     each = [sampler.immediate(c.known, c.frozen, c.state, rows) for c in model.value.stream.chains]
-    found = PredictiveCache(trained, model.value.stream).of_whitened(rows)
-    np.testing.assert_allclose(found, shift_odds(model.value.stream.odds, np.mean(each, axis=0)), atol=1e-12)
-    assert PredictiveCache(trained, model.value.stream).of_whitened(rows[:0]).shape == (0, 3)
+    expected = shift_odds(model.value.stream.odds, np.mean(each, axis=0))
+    np.testing.assert_allclose(cache.probabilities(values), expected, rtol=1e-7, atol=1e-9)
+    assert cache.probabilities(values[:0]).shape == (0, 3)
 
 
 @pytest.mark.parametrize("chains", [1, 2, 4, 6])
@@ -110,47 +111,27 @@ def test_any_number_of_chains_over_any_number_of_draws(trained, chains):
     for number, chain in enumerate(model.value.stream.chains):
         assert chain.known is trained.draws[number % 4]
         assert chain.frozen is trained.densities[number % 4]
-    states = [repr(chain.state) for chain in model.value.stream.chains]
+    states = [bits(chain.state) for chain in model.value.stream.chains]
     assert len(set(states)) == chains  # also two over the same draw
     check_stream(model.value.stream)
 
 
 def test_the_first_chain_does_not_depend_on_the_others(trained):
     alone, among = (stream(recognizer(trained, chains=chains)) for chains in (1, 3))
-    assert repr(alone.value.stream.state) == repr(among.value.stream.state)
+    assert bits(alone.value.stream.state) == bits(among.value.stream.state)
     assert alone.summary().emerging == among.summary().emerging
 
 
-def test_kinds_of_model_in_the_default_ensemble():
+def test_two_classes_place_no_new_subclasses():
     model = fitted(training_sweeps=10, **PARAMETERS)
-    draws = model.trained.draws
-    assert len(draws) == 4
-    assert all(known.location.freedom == 0 for known in draws)  # two classes do not foresee each other
-    stream(model)
-    model.flush()
-    check_chains = model.value.stream.chains
-    assert len(check_chains) == 4
-    assert len({repr(chain.state) for chain in check_chains}) == 4
-    decisions, _ = told(model)
-    assert [d.seq for d in decisions] == list(range(N))
+    assert all(known.location.freedom == 0 for known in model.trained.draws)  # two do not foresee each other
+    stream(model).flush()
     known_ids = {key for group in model.summary().known for key, _ in group.subclasses}
-    assert all(d.subclass_id in known_ids for d in decisions if d.label != "unknown")
-    if "full" == "full":
-        check_stream(model.value.stream)
+    assert all(d.subclass_id in known_ids for d in model.drain() if d.label != "unknown")
 
 
-def test_three_classes_place_new_subclasses_in_some_chains():
-    model, rng = OpenSetRecognizer(), np.random.default_rng(0)
-    for i in range(240):
-        model.learn_one(dict(zip("abc", rng.normal(np.eye(3)[i % 3] * 12).tolist(), strict=True)), i % 3)
-    model.freeze()
-    placed = [known.location.freedom > 0 for known in model.trained.draws]
-    kinds = MIXED
-    assert placed == [kind.placed for kind in kinds]
-
-
-@pytest.mark.parametrize(("n", "first"), [(23, False), (22, True)])
-def test_classes_smaller_than_the_coarse_prior_are_told_of_by_a_drawn_chain(n, first):
+@pytest.mark.parametrize(("n", "first"), [(80, False), (23, False), (22, True)])
+def test_three_classes_place_new_subclasses_in_some_chains_and_small_ones_are_told_of_by_a_drawn_one(n, first):
     # three features and 20 more are the degrees of freedom of the coarse chain
     model, rng = OpenSetRecognizer(model=ModelOptions(training_sweeps=2)), np.random.default_rng(0)
     for i in range(3 * n):
@@ -172,24 +153,15 @@ def test_parameters_that_are_given_hold_in_every_chain(ensemble):
 def test_late_labels_take_the_instance_out_of_every_chain(trained):
     model = stream(recognizer(trained))
     before = model.value.stream
-    # one that sits in an emerging subclass of every chain
-    seq = next(
-        past.seq + at
-        for past in as_batches(before.recent)[::-1]
-        for at in range(len(past.keys))
-        if (past.subclass[:, at] >= 0).all()
-    )
-    past = next(p for p in as_batches(before.recent) if p.seq <= seq < p.seq + len(p.keys))
-    homes = past.subclass[:, seq - past.seq]
+    recent = before.recent
+    at = int(np.flatnonzero((recent.subclass >= 0).all(axis=0))[-1])  # in an emerging subclass of every chain
+    seq, homes = recent.seq + at, recent.subclass[:, at].tolist()
     model.learn_label(f"k{seq}", "left")
     after, missing = learn_evidence(before, model.value.evidence, model.value.parameters)
     assert missing == []
-    for chain, changed, home in zip(before.chains, after.chains, homes.tolist(), strict=True):
-        sizes = [
-            int(c.state.dishes.size[c.state.ids.tolist().index(home)]) if home in c.state.ids else 0
-            for c in (chain, changed)
-        ]
-        assert sizes[1] == sizes[0] - 1
+    for chain, changed, home in zip(before.chains, after.chains, homes, strict=True):
+        size, left = (int(c.state.dishes.size[c.state.ids == home].sum()) for c in (chain, changed))
+        assert left == size - 1
         assert seq not in changed.state.window_seq
         assert changed.known.size.tolist() == [41, 40]
     check_stream(after)
@@ -219,7 +191,7 @@ def test_every_instance_is_decided_once_in_order_and_not_before_its_time(trained
     assert [d.first_label for d in decisions] == [d.label for d in at_once]
     assert [d.batch for d in decisions] == [d.batch for d in at_once]
     assert all(d.first_label == d.label for d in at_once)
-    assert repr(model.value.stream.chains) == repr(plain.value.stream.chains)  # waiting changes nothing else
+    assert bits(model.value.stream.chains) == bits(plain.value.stream.chains)  # waiting changes
     for d in decisions:
         assert d.probability == d.probabilities[d.label] == max(d.probabilities.values())
         assert d.p_unknown == d.probabilities["unknown"]
@@ -257,40 +229,32 @@ def test_what_is_decided_late_is_what_the_last_batch_made_of_it(unguarded, monke
 
 def test_the_subclass_of_a_late_decision_is_where_the_instance_sits_then(trained):
     model = stream(recognizer(trained, decision_delay=40))
-    waiting = model.value.stream.waiting
+    waiting, recent = model.value.stream.waiting, model.value.stream.recent
     assert len(waiting.decisions) == 40
-    past = {
-        p.seq + at: int(p.subclass[0, at]) for p in as_batches(model.value.stream.recent) for at in range(len(p.keys))
-    }
-    assert waiting.subclass.tolist() == [past[d.seq] for d in waiting.decisions]
-    moved = [d.seq for d, home in zip(waiting.decisions, waiting.subclass.tolist(), strict=True) if home >= 0]
-    assert moved
+    at = [d.seq - recent.seq for d in waiting.decisions]
+    np.testing.assert_array_equal(waiting.subclass, recent.subclass[0, at])
+    assert (waiting.subclass >= 0).any()
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         ({"batch_size": 60}, [60, 120, 180, 196, 196]),
-        ({"batch_size": 256}, [0]),
         ({"batch_size": 300}, [0]),
         ({"batch_size": 100, "decision_delay": 190}, [100, 190, 190]),
-        ({"batch_size": 60, "window": 80}, [60, 80, 80, 80, 80]),
     ],
     ids=str,
 )
 def test_with_a_batch_so_many_are_reseated_that_there_are_256(trained, arguments, expected):
-    model = OpenSetRecognizer.from_trained(trained, **grouped(seed=5, **arguments))
+    model = OpenSetRecognizer.from_trained(trained, seed=5, **arguments)
     found = []
     for x, _ in stream_part(300):
-        closed = model.value.stream.chains[0].state.batches
         model.learn_one(x)
-        state = model.value.stream.chains[0].state
-        if state.batches > closed:
+        state = model.value.stream.state
+        if state.batches > len(found):
             found.append(len(state.window_seq))
             assert state.window_seq.tolist() == list(range(state.seen - found[-1], state.seen))
     assert found == expected
-    model.flush()
-    check_stream(model.value.stream)
 
 
 def test_flush_in_between_releases_all_and_the_stream_goes_on(trained):
@@ -306,30 +270,9 @@ def test_flush_in_between_releases_all_and_the_stream_goes_on(trained):
     assert [d.seq for d in model.drain()][-1] == N - 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"decision_delay": 65, "window": 64}, "decision_delay is 65 and window 64: .*make the window as long as"),
-        ({"decision_delay": 1, "window": 0}, "decision_delay is 1 and window 0"),
-        ({"decision_delay": 8, "sweeps": 0}, "decision_delay waits for re-seating sweeps, and sweeps is 0"),
-        ({"decision_delay": -1}, "decision_delay is -1: input should be greater than or equal to 0"),
-        ({"chains": 0}, "chains is 0: input should be greater than or equal to 1"),
-        ({"ensemble": "some"}, "ensemble is 'some': input should be 'mixed' or 'drawn'"),
-        ({"min_probability": 1.1}, r"min_probability is 1\.1: input should be less than or equal to 1"),
-        ({"learn_odds": 1}, "learn_odds is 1: input should be a valid boolean"),
-        ({"broad": None}, "background_component is None: input should be a valid boolean"),
-    ],
-    ids=str,
-)
-def test_refusals(arguments, message):
-    with pytest.raises(InvalidParameter, match=f"^{message}"):
-        OpenSetRecognizer(**grouped(**arguments))
-
-
 def test_a_late_label_while_the_decision_waits(trained):
     model = stream(recognizer(trained, decision_delay=48), 96)
-    waiting = [d.seq for d in model.value.stream.waiting.decisions]
-    assert waiting == list(range(48, 96))
+    assert [d.seq for d in model.value.stream.waiting.decisions] == list(range(48, 96))
     for seq in (50, 60, 61):
         model.learn_label(f"k{seq}", "left")
     stream(model, N, 96)
@@ -338,7 +281,6 @@ def test_a_late_label_while_the_decision_waits(trained):
     model.flush()
     assert [d.seq for d in model.drain()] == list(range(N))
     assert model.summary().known[0].size == 43
-    assert model.summary().stream_size == N
 
 
 def test_labels_that_open_a_class_while_decisions_wait(trained):
@@ -378,10 +320,12 @@ def test_a_class_that_is_opened_just_before_the_flush(trained):
 # Least probability
 
 
-def test_labels_below_the_least_probability_are_unknown_and_probabilities_stay(trained):
+def test_labels_below_the_least_probability_are_unknown_and_nothing_else_changes(trained):
     plain, strict = (stream(recognizer(trained, min_probability=least)) for least in (0.0, LEAST))
     plain.flush()
     strict.flush()
+    assert bits(plain.value.stream.chains) == bits(strict.value.stream.chains)
+    assert list(plain.drain_events()) == list(strict.drain_events())
     changed = 0
     for d, same in zip(strict.drain(), plain.drain(), strict=True):
         assert d.probabilities == same.probabilities
@@ -392,24 +336,20 @@ def test_labels_below_the_least_probability_are_unknown_and_probabilities_stay(t
         changed += not kept
     assert changed
     rows = [x for x, _ in stream_part(60, seed=1)]
-    best_known = [p for x in rows for p in list(plain.predict_proba_one(x).values())[:-1] if p > 0.5]
-    least = float(np.median(best_known))
+    both = [plain.predict_proba_one(x) for x in rows]
+    least = float(np.median([max([*p.values()][:-1]) for p in both if p["unknown"] < 0.5]))
     strict.set_min_probability(least)
-    both = [(strict.predict_one(x), plain.predict_proba_one(x)) for x in rows]
-    assert [strict.predict_proba_one(x) for x in rows] == [p for _, p in both]
-    told_apart = {label for label, _ in both}
-    for label, p in both:
-        best = max(p, key=p.__getitem__)
-        assert label == (best if p[best] >= least else "unknown")
-    assert len(told_apart) > 1
-    assert any(max(p, key=p.__getitem__) != label for label, p in both)
+    assert [strict.predict_proba_one(x) for x in rows] == both
+    best = [max(p, key=p.__getitem__) for p in both]
+    found = [strict.predict_one(x) for x in rows]
+    assert found == [label if p[label] >= least else "unknown" for label, p in zip(best, both, strict=True)]
+    assert found != best
+    assert len(set(found)) > 1
 
 
 def test_the_least_probability_can_be_set_on_a_trained_recognizer(trained, tmp_path):
-    model = stream(recognizer(trained, decision_delay=30))
-    list(model.drain())
-    twin = stream(recognizer(trained, decision_delay=30))
-    list(twin.drain())
+    model, twin = (stream(recognizer(trained, decision_delay=30)) for _ in range(2))
+    assert len(list(model.drain())) == len(list(twin.drain()))
     model.set_min_probability(1.0)
     model.flush()
     twin.flush()
@@ -418,20 +358,10 @@ def test_the_least_probability_can_be_set_on_a_trained_recognizer(trained, tmp_p
     assert {d.label for d in decisions} == {"unknown"} < {d.label for d in others}
     assert [d.probabilities for d in decisions] == [d.probabilities for d in others]
     assert [d.first_label for d in decisions][:20] == [d.first_label for d in others][:20]
-    assert model.predict_one({"a": KNOWN["left"][0], "b": KNOWN["left"][1]}) == "unknown"
     model.save(tmp_path / "model.osr")
     loaded = OpenSetRecognizer.load(tmp_path / "model.osr")
     assert loaded.min_probability == loaded.value.parameters.min_probability == 1.0
     assert model.clone().min_probability == 1.0
-    before = model.value.parameters
     with pytest.raises(InvalidParameter, match="min_probability is -1"):
         model.set_min_probability(-1)
-    assert (model.min_probability, model.value.parameters) == (1.0, before)
-    model.set_min_probability(0.0)
-    assert model.predict_one({"a": NEW[0], "b": NEW[1]}) == "unknown"
-
-
-def test_seats_and_events_do_not_depend_on_what_is_asked_of_labels(trained):
-    plain, strict = (stream(recognizer(trained, min_probability=least)) for least in (0.0, 0.99))
-    assert repr(plain.value.stream.chains) == repr(strict.value.stream.chains)
-    assert list(plain.drain_events()) == list(strict.drain_events())
+    assert model.min_probability == model.value.parameters.min_probability == 1.0

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,15 +36,21 @@ def package(tmp_path) -> Path:
     return target
 
 
-@pytest.fixture
-def read_only(package) -> Iterator[Path]:
-    """The copy, with no folder of it to be written."""
+@contextmanager
+def unwritable(package: Path) -> Iterator[None]:
+    """Let no folder of a package be written."""
     folders = [package, *(path for path in package.rglob("*") if path.is_dir())]
     for folder in folders:
         folder.chmod(0o555)
-    yield package
+    yield
     for folder in folders:
         folder.chmod(0o755)
+
+
+@pytest.fixture
+def read_only(package) -> Iterator[Path]:
+    with unwritable(package):
+        yield package
 
 
 def without_privilege() -> list[str]:
@@ -101,21 +108,13 @@ def test_moment_of_compiling_is_known_and_reading_from_the_cache_is_none(package
     assert again.splitlines()[1] == "False 0.0"
 
 
-def test_read_only_package_is_kept_where_the_environment_says(read_only, tmp_path):
+@pytest.mark.parametrize(("variable", "place"), [("NUMBA_CACHE_DIR", "kept"), ("HOME", "home")])
+def test_read_only_package_is_kept_where_the_environment_says_or_for_the_user(read_only, tmp_path, variable, place):
     for expected in (ONCE + "\n", ""):
-        place, said = run(read_only, *without_privilege(), NUMBA_CACHE_DIR=tmp_path / "kept")
+        found, said = run(read_only, *without_privilege(), **{variable: tmp_path / place})
         assert said == expected
-        assert Path(place).is_relative_to(tmp_path / "kept")
-    assert kept_in(tmp_path / "kept")
-    assert not kept_in(read_only)
-
-
-def test_read_only_package_is_kept_for_the_user(read_only, tmp_path):
-    for expected in (ONCE + "\n", ""):
-        place, said = run(read_only, *without_privilege(), HOME=tmp_path / "home")
-        assert said == expected
-        assert Path(place).is_relative_to(tmp_path / "home")
-    assert kept_in(tmp_path / "home")
+        assert Path(found).is_relative_to(tmp_path / place)
+    assert kept_in(tmp_path / place)
     assert not kept_in(read_only)
 
 
@@ -150,19 +149,10 @@ llvm.get_host_cpu_features = lambda: has
 
 def test_machine_code_that_came_along_is_used_and_nothing_is_compiled(shipped):
     for _ in range(2):
-        _, said = run(shipped)
-        assert said == ""
+        assert run(shipped)[1] == ""
     assert all(path.is_relative_to(shipped / "compiled") for path in kept_in(shipped))
-
-
-def test_machine_code_that_came_along_is_used_where_nothing_can_be_written(shipped):
-    folders = [shipped, *(path for path in shipped.rglob("*") if path.is_dir())]
-    for folder in folders:
-        folder.chmod(0o555)
-    place, said = run(shipped, *without_privilege(), HOME="/proc")
-    for folder in folders:
-        folder.chmod(0o755)
-    assert (place, said) == ("None", "")
+    with unwritable(shipped):
+        assert run(shipped, *without_privilege(), HOME="/proc") == ("None", "")
 
 
 @pytest.mark.parametrize("reason", ["numba", "processor", "sources"])

@@ -28,51 +28,41 @@ def test_defaults_are_those_of_the_constructor():
     ("arguments", "message"),
     [
         ({"batch_size": 0}, "batch_size is 0: input should be greater than or equal to 1"),
-        ({"batch_size": 2.0}, r"batch_size is 2\.0: input should be a valid integer"),
-        ({"batch_size": "64"}, "batch_size is '64': input should be a valid integer"),
         ({"batch_size": True}, "batch_size is True: input should be a valid integer"),
-        ({"batch_size": None}, "batch_size is None: input should be a valid integer"),
         ({"batch_size": np.array([1, 2])}, r"batch_size is array\(\[1, 2\]\): input should be a valid integer"),
+        ({"chains": 0}, "chains is 0: input should be greater than or equal to 1"),
+        ({"decision_delay": -1}, "decision_delay is -1: input should be greater than or equal to 0"),
+        ({"decision_delay": 65, "window": 64}, "decision_delay is 65 and window 64: .*make the window as long as"),
+        ({"decision_delay": 8, "sweeps": 0}, "decision_delay waits for re-seating sweeps, and sweeps is 0"),
+        ({"ensemble": "some"}, "ensemble is 'some': input should be 'mixed' or 'drawn'"),
+        ({"min_probability": 1.1}, r"min_probability is 1\.1: input should be less than or equal to 1"),
         ({"max_wait": 0}, "max_wait is 0: input should be greater than 0"),
-        ({"max_wait": math.nan}, "max_wait is nan: input should be a finite number"),
         ({"unknown": 1.5}, r"unknown is 1\.5: input should be of type bool or int or str"),
-        ({"unknown": b"x"}, "unknown is b'x': input should be of type bool or int or str"),
         ({"pca": 0}, "pca is 0: give a number of components, 1 or more, or a share of the variance"),
         ({"pca": 1.5}, r"pca is 1\.5: give a number of components"),
-        ({"pca": 0.0}, r"pca is 0\.0: give a number of components"),
-        ({"pca": math.nan}, "pca is nan: give a number of components"),
         ({"pca": True}, "pca is True: input should be of type int or float"),
         ({"input": {"missing": ["-9"]}}, r"input is {'missing': \['-9'\]}: give Input\(\.\.\.\)"),
         ({"model": Limits()}, r"model is Limits\(\): give ModelOptions"),
         ({"nu": -1}, "nu is -1: input should be greater than 0"),
-        ({"nu": math.inf}, "nu is inf: input should be a finite number"),
-        ({"scale": math.inf}, "scale is inf: input should be a finite number"),
-        ({"beta": math.nan}, "beta is nan: input should be a finite number"),
         ({"epsilon": 1.0}, r"epsilon is 1\.0: input should be less than 1"),
         ({"epsilon": -0.1}, r"epsilon is -0\.1: input should be greater than or equal to 0"),
-        ({"training_sweeps": -1}, "training_sweeps is -1: input should be greater than or equal to 0"),
         ({"sweeps": -1}, "sweeps is -1: input should be greater than or equal to 0"),
         ({"window": -1}, "window is -1: input should be greater than or equal to 0"),
-        ({"half_life": 0}, "half_life is 0: input should be greater than 0"),
         ({"half_life": math.nan}, "half_life is nan: input should be greater than 0"),
         ({"max_training": 0}, "max_training is 0: input should be greater than or equal to 1"),
-        ({"max_subclasses": 0}, "max_subclasses is 0: input should be greater than or equal to 1"),
         ({"label_horizon": -1}, "label_horizon is -1: input should be greater than or equal to 0"),
         ({"drift_interval": 999.0}, r"drift_interval is 999\.0: input should be greater than or equal to 1000"),
-        ({"drift_interval": math.nan}, "drift_interval is nan: input should be"),
+        ({"broad": None}, "background_component is None: input should be a valid boolean"),
+        ({"categorical": [1.5]}, r"categorical is .*1\.5.*: give a list of names of features"),
         ({"freezing": "never"}, "freezing is 'never': input should be 'auto' or 'manual'"),
         ({"on_missing": "drop"}, "on_missing is 'drop': input should be 'impute', 'error' or 'skip'"),
         ({"seed": -1}, "seed is -1: input should be greater than or equal to 0"),
-        ({"seed": None}, "seed is None: input should be a valid integer"),
     ],
     ids=str,
 )
 def test_refusals(arguments, message):
     with pytest.raises(InvalidParameter, match=f"^{message}"):
         OpenSetRecognizer(**grouped(**arguments))
-    if not {"input", "model"} & arguments.keys():
-        with pytest.raises(ValueError, match=message):
-            parameters(**arguments)
 
 
 def test_a_misspelt_parameter_is_named():
@@ -170,33 +160,20 @@ def test_grids_of_parameters_may_have_plain_names():
     assert clone(classifier).get_params() == classifier.get_params()
 
 
-def test_numbers_of_numpy_are_taken():
+def test_numbers_of_numpy_and_whole_numbers_for_floats_are_taken():
     model = OpenSetRecognizer(
         batch_size=np.int64(8),
         half_life=np.float32(100),
-        model=ModelOptions(epsilon=np.float64(0.5)),
+        model=ModelOptions(epsilon=np.float64(0.5), nu=30),
         unknown=np.str_("new"),
         seed=np.uint8(3),
     )
-    assert model.value.parameters == Parameters(batch_size=8, half_life=100.0, epsilon=0.5, unknown="new", seed=3)
-
-
-def test_unknown_label_of_numpy_becomes_a_plain_one():
-    model = OpenSetRecognizer(unknown=np.int64(-5))
-    model.learn_one({"a": 1.0}, 3)
-    assert [type(label) for label in model.predict_proba_one({"a": 1.0})] == [int, int]
-
-
-def test_whole_numbers_pass_for_floats():
-    assert parameters(half_life=300, max_wait=2, nu=30, scale=1, beta=1).half_life == 300.0
-
-
-def test_seats_may_last_for_ever():
-    assert parameters(half_life=math.inf).half_life == math.inf
+    given = {"batch_size": 8, "half_life": 100.0, "epsilon": 0.5, "nu": 30.0, "unknown": "new", "seed": 3}
+    assert model.value.parameters == Parameters(**given)
+    assert parameters(half_life=math.inf).half_life == math.inf, "seats may last for ever"
 
 
 def test_parameters_are_a_value():
-    assert parameters(seed=1) == parameters(seed=1) != parameters(seed=2)
-    assert pickle.loads(pickle.dumps(parameters(seed=1))) == parameters(seed=1)
+    assert pickle.loads(pickle.dumps(parameters(seed=1))) == parameters(seed=1) != parameters(seed=2)
     with pytest.raises(ValueError, match="frozen"):
         parameters().seed = 3

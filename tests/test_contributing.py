@@ -18,12 +18,6 @@ SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where would you c
 ROWS = [row for row in re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", SECTION, re.MULTILINE) if "`" in row[1]]
 
 
-def test_the_questions_are_answered() -> None:
-    asked = " ".join(what for what, _ in ROWS)
-    for thing in ("announces a subclass", "density of a known class", "dead letter", "decisions' CSV"):
-        assert thing in asked
-
-
 @pytest.mark.parametrize(("what", "where"), ROWS)
 def test_one_place_is_named_and_is_there(what: str, where: str) -> None:
     names = re.findall(r"`([^`]+)`", where)

@@ -66,17 +66,16 @@ def test_it_fits_a_terminal_of_80_columns_without_colours(told):
     assert "…" not in told
 
 
-def test_a_narrow_terminal_cuts_no_table() -> None:
-    for width in (40, 80):
-        table = demo_result._table("What each was called", "truth", *["brickface"] * 6, right=range(1, 7))
-        table.add_row("foliage (new)", *["1234"] * 6)
-        out = Terminal()
-        out.width = width
-        with out.capture() as said:
-            demo_result._show(out, table)
-        assert said.get().count("brickface") == 6
-        assert said.get().count("1234") == 6
-        assert "foliage (new)" in said.get()
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_cuts_no_table(width) -> None:
+    table = demo_result._table("What each was called", "truth", *["brickface"] * 6, right=range(1, 7))
+    table.add_row("foliage (new)", *["1234"] * 6)
+    out = Terminal()
+    out.width = width
+    with out.capture() as said:
+        demo_result._show(out, table)
+    counts = [said.get().count(text) for text in ("brickface", "1234", "foliage (new)")]
+    assert counts == [6, 6, 1]
 
 
 def test_a_row_begins_where_its_class_does_and_an_arrow_points_at_its_announcement(told, truth):
@@ -116,15 +115,12 @@ def commands(told: str) -> list[list[str]]:
 def test_the_commands_that_it_ends_with_run_as_they_are_printed(folder, told):
     report, watch, promote = commands(told)
     assert [report[0], watch[0], promote[0]] == ["report", "watch", "promote"]
-    done = run(*COMMAND, *report, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    page = (folder / "report.html").read_text()
-    assert "How right it was" in page
-    label = promote[2]
-    done = run(*COMMAND, *promote, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    output = folder / "demo-output"
-    assert label in load_checkpoint(output / "decisions.jsonl.checkpoint").model.value.running[1].labels
+    for command in (report, promote):
+        done = run(*COMMAND, *command, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    assert "How right it was" in (folder / "report.html").read_text()
+    labels = load_checkpoint(folder / "demo-output" / "decisions.jsonl.checkpoint").model.value.running[1].labels
+    assert promote[2] in labels
 
 
 def test_the_live_page_shows_all_of_it(folder, told):
@@ -136,25 +132,6 @@ def test_the_live_page_shows_all_of_it(folder, told):
             decided = httpx.get(f"{address}/api/state", timeout=30).json()["stream"]["decided"]
             time.sleep(0.1)
         assert decided == 1518
-
-
-def test_its_run_goes_on_and_what_was_named_is_called_so(folder, told):
-    output = folder / "demo-output"
-    promote = commands(told)[2]
-    run(*COMMAND, *promote, cwd=folder)
-    with (output / "stream.csv").open() as file:
-        rows = file.readlines()
-    labels = [segment.label for segment in demo.split(2)[1]]
-    again = [row for row, label in zip(rows[1:], labels, strict=True) if label == promote[2]][:64]
-    with (output / "stream.csv").open("a") as file:
-        file.writelines(again)
-    places = ["-m", "model.osr", "-i", "stream.csv", "--key", "key", "-o", "decisions.jsonl", "-e", "events.jsonl"]
-    done = run(*COMMAND, "run", *places, "--resume", cwd=output)
-    assert done.returncode == 0, done.stderr
-    assert f"resuming after {len(labels)} records" in done.stderr
-    called = [decision["label"] for decision in lines_of(output / "decisions.jsonl")[len(labels) :]]
-    assert len(called) == 64
-    assert called.count(promote[2]) > 48
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):

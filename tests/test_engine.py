@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 from stream_osr import SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
-from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
+from tests.blobs import KNOWN, bits, check_stream, fitted, members, stream_part
 from tests.doors.model import whiten
 from tests.doors.stream import (
     BatchOutput,
@@ -31,6 +30,9 @@ from tests.doors.stream import (
 )
 
 PARAMETERS = Parameters(batch_size=32, window=40, half_life=80.0, label_horizon=200, seed=5)
+
+
+SETTINGS = (("window", 0), ("sweeps", 0), ("half_life", float("inf")), ("half_life", 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -56,49 +58,22 @@ def run(trained: TrainedModel, batches: int, **changes: Any) -> tuple[Stream, li
     return stream, out
 
 
-def test_opened_stream_is_empty_and_balanced(trained):
-    stream = open_stream(trained, PARAMETERS)
-    check_stream(stream)
-    assert stream.labels == ("left", "right")
-    assert stream.decided == (0, 0, 0)
-    assert stream.known is trained.known
-    assert stream.state.next_id == len(trained.known.ids)
-
-
 def test_closing_a_batch_changes_nothing_that_went_in(trained):
     stream, _ = run(trained, 4)
-    batch = arrivals(trained, 32, 128)
-    evidence = [
-        Evidence("left", row(trained, KNOWN["left"])),
-        Evidence("third", None, "k100"),
-        Evidence("left", None, "k1"),
-    ]
+    left, batch = row(trained, KNOWN["left"]), arrivals(trained, 32, 128)
+    evidence = [Evidence("left", left), Evidence("third", None, "k100"), Evidence("left", None, "k1")]
     before = [pickle.dumps(each) for each in (trained, stream, batch, evidence)]
-    following, told = close_batch(trained, stream, batch, evidence, PARAMETERS)
+    following = close_batch(trained, stream, batch, evidence, PARAMETERS)
     assert [pickle.dumps(each) for each in (trained, stream, batch, evidence)] == before
-    assert following.known is not stream.known
-    again, told_again = close_batch(trained, stream, batch, evidence, PARAMETERS)  # replayed: the same bits
-    assert repr((again, told_again)) == repr((following, told))
-
-
-def test_batch_that_fails_leaves_the_old_value(trained, monkeypatch):
-    stream, _ = run(trained, 2)
-    before = pickle.dumps(stream)
-
-    def fail(*_: Any) -> Any:
-        raise MemoryError
-
-    monkeypatch.setattr("stream_osr.stream.announcements.explain", fail)
-    monkeypatch.setattr("stream_osr.discovery.lifecycle.forget", fail)
-    with pytest.raises(MemoryError):
-        close_batch(trained, stream, arrivals(trained, 32, 64), [], PARAMETERS)
-    assert pickle.dumps(stream) == before
+    assert following[0].known is not stream.known
+    again = close_batch(trained, stream, batch, evidence, PARAMETERS)  # replayed: the same bits
+    assert bits(again) == bits(following)
 
 
 def test_randomness_depends_on_seed_and_number_of_the_batch(trained):
     first, _ = run(trained, 3)
     other_seed, _ = run(trained, 3, seed=6)
-    assert repr(first.state) != repr(other_seed.state)
+    assert bits(first.state) != bits(other_seed.state)
     batch = arrivals(trained, 32, 96)
     later = first._replace(
         chains=tuple(chain._replace(state=chain.state._replace(batches=17)) for chain in first.chains)
@@ -110,65 +85,33 @@ def test_randomness_depends_on_seed_and_number_of_the_batch(trained):
     assert probabilities[0] != probabilities[1]
 
 
-def test_numbers_of_batches_and_positions(trained):
-    stream, batches = run(trained, 3)
-    decisions = [d for batch in batches for d in batch.decisions]
-    assert [d.batch for d in decisions] == [b for b in range(3) for _ in range(32)]
-    assert [d.seq for d in decisions] == list(range(96))
-    assert (stream.state.batches, stream.state.seen) == (3, 96)
-    assert {e.batch for batch in batches for e in batch.events} <= {0, 1, 2}
-    assert all(e.seq == 32 * e.batch + 31 for batch in batches for e in batch.events)
-    assert all(e.model == trained.fingerprint for batch in batches for e in batch.events)
-
-
-def test_decided_instances_are_counted(trained):
-    stream, batches = run(trained, 5)
-    count = Counter(d.label for batch in batches for d in batch.decisions)
-    assert stream.decided == (count["left"], count["right"], count["unknown"])
-
-
-@pytest.mark.parametrize("size", [1, 2, 33])
-def test_books_balance_after_batches_of_any_size(trained, size):
-    stream = open_stream(trained, PARAMETERS)
-    for start in range(0, 330, size):
-        stream, _ = close_batch(trained, stream, arrivals(trained, size, start), [], PARAMETERS)
-        check_stream(stream)
+def test_events_name_batch_position_and_model(trained):
+    events = [event for batch in run(trained, 3)[1] for event in batch.events]
+    assert any(isinstance(event, SubclassEmerged) for event in events)
+    assert {e.batch for e in events} <= {0, 1, 2}
+    assert all((e.seq, e.model) == (32 * e.batch + 31, trained.fingerprint) for e in events)
 
 
 @pytest.mark.parametrize(
-    "changes", [{"window": 0}, {"sweeps": 0}, {"half_life": float("inf")}, {"half_life": 1.0}], ids=str
+    ("size", "changes"),
+    [(1, {}), (2, {}), (33, {}), *((32, {name: value}) for name, value in SETTINGS)],
+    ids=str,
 )
-def test_books_balance_whatever_the_settings(trained, changes):
+def test_books_balance_after_batches_of_any_size_whatever_the_settings(trained, size, changes):
     stream = open_stream(trained, PARAMETERS)
-    for b in range(6):
-        batch = arrivals(trained, 32, 32 * b)
-        stream, _ = close_batch(trained, stream, batch, [], PARAMETERS.model_copy(update=changes))
+    for start in range(0, 330 if size < 32 else 192, size):
+        arrived = arrivals(trained, size, start)
+        stream, _ = close_batch(trained, stream, arrived, [], PARAMETERS.model_copy(update=changes))
         check_stream(stream)
 
 
 def test_members_are_followed_through_the_window(trained):
     # an instance may move while it is in the window; where it sits must be known when its label comes
-    stream = open_stream(trained, PARAMETERS)
-    for b in range(12):
-        stream, _ = close_batch(
-            trained,
-            stream,
-            arrivals(trained, 32, 32 * b),
-            [],
-            PARAMETERS.model_copy(update={"label_horizon": 10_000}),
-        )
+    for batches in (2, 5, 8, 12):
+        stream, _ = run(trained, batches, label_horizon=10_000)
         for number, chain in enumerate(stream.chains):
             count = {key: len(inside) for key, inside in members(stream, number).items()}
             assert count == dict(zip(chain.state.ids.tolist(), chain.state.dishes.size.tolist(), strict=True))
-
-
-def test_fresh_identities_count_upwards(trained):
-    stream = open_stream(trained, PARAMETERS)
-    for b in range(20):
-        following, _ = close_batch(trained, stream, arrivals(trained, 32, 32 * b), [], PARAMETERS)
-        fresh = set(following.state.ids.tolist()) - set(stream.state.ids.tolist())
-        assert all(stream.state.next_id <= key < following.state.next_id for key in fresh)
-        stream = following
 
 
 def test_an_identity_means_the_same_subclass_after_a_batch(trained):
@@ -210,24 +153,16 @@ def test_nothing_to_learn_changes_nothing(trained):
     assert repr([chain.known for chain in same.chains]) == repr([chain.known for chain in stream.chains])
 
 
-def test_order_of_labels_is_the_order_of_the_classes_they_open(trained):
-    stream, _ = run(trained, 1)
-    far = row(trained, (100.0, 100.0))
+def test_labels_open_classes_in_their_order_with_ids_of_their_own(trained):
+    stream, _ = run(trained, 6)
+    emerging, next_id, far = stream.state.ids.tolist(), stream.state.next_id, row(trained, (100.0, 100.0))
     stream, _ = learn_evidence(stream, [Evidence(label, far) for label in ("x", "left", "y", "x")], PARAMETERS)
     assert stream.labels == ("left", "right", "x", "y")
     assert stream.known.size.tolist() == [41, 40, 2, 1]
     assert len(stream.decided) == 5
-    check_stream(stream)
-
-
-def test_subclasses_of_opened_classes_get_ids_of_their_own(trained):
-    stream, _ = run(trained, 6)
-    emerging, next_id = stream.state.ids.tolist(), stream.state.next_id
-    far = row(trained, (100.0, 100.0))
-    stream, _ = learn_evidence(stream, [Evidence("x", far), Evidence("y", far)], PARAMETERS)
     fresh = stream.known.ids.tolist()[len(trained.known.ids) :]
-    assert fresh == [next_id, next_id + 1]
-    assert stream.state.next_id == next_id + 2
+    assert fresh == list(range(next_id, stream.state.next_id))
+    assert len(fresh) >= 2
     assert stream.state.ids.tolist() == emerging
     check_stream(stream)
 
@@ -240,30 +175,16 @@ def test_a_late_label_takes_the_seat_away(trained, position):
     home, seq = next((k, s) for k, s in seated[::-1] if (s in window) == (position == "in the window"))
     following, _ = learn_evidence(stream, [Evidence("left", None, f"k{seq}")], PARAMETERS)
     check_stream(following)
-
-    def size_and_seats(each: Stream) -> tuple[int, float]:
-        slot = each.state.ids.tolist().index(home)
-        return int(each.state.dishes.size[slot]), float(each.state.franchise.seated[0, len(each.labels) + slot])
-
-    (size, seats), (size_after, seats_after) = size_and_seats(stream), size_and_seats(following)
+    slot, after = (each.state.ids.tolist().index(home) for each in (stream, following))
+    seats, left = (each.state.franchise.seated[0, len(each.labels) :] for each in (stream, following))
     weight = 0.5 ** ((stream.state.seen - seq // 32 * 32) / PARAMETERS.half_life)  # seats fade batch by batch
-    assert size_after == size - 1
-    assert seats_after == pytest.approx(seats - weight)
+    assert left[after] == pytest.approx(seats[slot] - weight)
+    h = np.append(stream.recent.rows[seq - stream.recent.seq], 1.0)
+    statistics, upper = following.state.dishes.matrix[after], np.triu_indices(len(h))  # kernels keep one triangle
+    expected = (stream.state.dishes.matrix[slot] - np.outer(h, h))[upper]
+    assert np.allclose(statistics[upper], expected) or np.allclose(statistics.T[upper], expected)
     assert following.state.window_seq.tolist() == [s for s in stream.state.window_seq.tolist() if s != seq]
     assert following.state.seen == stream.state.seen
-
-
-def test_a_late_label_leaves_statistics_as_if_the_instance_had_never_been_there(trained):
-    stream, _ = run(trained, 6)
-    home, seq = next((key, seq) for key, inside in members(stream).items() for seq in inside if len(inside) > 20)
-    following, _ = learn_evidence(stream, [Evidence("left", None, f"k{seq}")], PARAMETERS)
-    slot, slot_after = stream.state.ids.tolist().index(home), following.state.ids.tolist().index(home)
-    h = np.append(stream.recent.rows[seq - stream.recent.seq], 1.0)
-    expected = stream.state.dishes.matrix[slot] - np.outer(h, h)
-    upper = np.triu_indices(len(h))  # kernels keep one triangle
-    matrix = following.state.dishes.matrix[slot_after]
-    matched = np.allclose(matrix[upper], expected[upper]) or np.allclose(matrix.T[upper], expected[upper])
-    assert matched
 
 
 # What is remembered of the past
@@ -313,12 +234,3 @@ def test_rows_take_little_more_room_than_the_horizon_needs(trained):
     stream, _ = run(trained, 20)
     assert stream.recent.batches.tolist() == [416, 448, 480, 512, 544, 576, 608]
     assert len(stream.recent.room.rows) <= 1.25 * (200 + 2 * 32)
-
-
-def test_new_class_is_seen(trained):
-    # the numbers above would mean little for a stream in which nothing emerges
-    stream, batches = run(trained, 6)
-    assert max(stream.state.dishes.size) > 20
-    assert {d.label for batch in batches for d in batch.decisions} == {"left", "right", "unknown"}
-    emerged = [event for batch in batches for event in batch.events if isinstance(event, SubclassEmerged)]
-    assert any(event.explanation.mean["b"] == pytest.approx(NEW[1], abs=1) for event in emerged)

@@ -22,27 +22,10 @@ def drawn() -> np.ndarray:
     return np.random.default_rng(0).random((5, SIDE, SIDE))
 
 
-def test_brightness_and_contrast_do_not_count(drawn: np.ndarray) -> None:
-    np.testing.assert_allclose(images.gradients(3 * drawn + 7), images.gradients(drawn))
-
-
-def test_a_ramp_has_one_direction(drawn: np.ndarray) -> None:
-    ramp = np.tile(np.arange(float(SIDE)), (1, SIDE, 1))
-    (towards_the_right,) = images.gradients(ramp).reshape(1, 8, 4, 4)
-    assert not towards_the_right[1:].any()
-    assert towards_the_right[0].all()
-    (downwards,) = images.gradients(ramp.swapaxes(1, 2)).reshape(1, 8, 4, 4)
-    assert not np.delete(downwards, 2, axis=0).any()
-
-
 def test_a_quarter_turn_moves_cells_and_directions(drawn: np.ndarray) -> None:
     there = images.gradients(drawn).reshape(-1, 8, 4, 4)
     turned = images.gradients(np.rot90(drawn, -1, axes=(1, 2))).reshape(-1, 8, 4, 4)
     np.testing.assert_allclose(turned, np.roll(np.rot90(there, -1, axes=(2, 3)), 2, axis=1), atol=1e-12)
-
-
-def test_an_empty_image_is_a_vector_of_zeros() -> None:
-    assert not images.gradients(np.full((2, SIDE, SIDE), 0.5)).any()
 
 
 def test_the_embedding_is_of_the_training_images_alone(drawn: np.ndarray) -> None:

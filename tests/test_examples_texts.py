@@ -31,13 +31,6 @@ def test_each_text_is_there_once_and_is_prose(corpus: Corpus) -> None:
     assert np.unique(topics, return_counts=True)[1].min() > 30
 
 
-def test_vectors_have_length_one(corpus: Corpus) -> None:
-    found, _ = corpus
-    vectors = texts.embedding(found[:400].tolist())(found[400:500].tolist())
-    assert vectors.shape == (100, texts.COMPONENTS)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0)
-
-
 def test_the_archive_is_neither_trained_on_nor_decided(corpus: Corpus) -> None:
     done = texts.once(*corpus, 0, **texts.VARIANTS["with the archive"])
     assert done.scores.seen < (1 - texts.ARCHIVED + 0.05) * len(corpus[0])

@@ -11,6 +11,7 @@ import pytest
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidFeature
+from tests.blobs import learn_all
 from tests.doors.archive import load_trained, save_trained
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 10}
@@ -32,13 +33,17 @@ def instances(X: np.ndarray) -> list[dict[str, float]]:
     return [dict(zip(sorted(NAMES), row, strict=True)) for row in X.tolist()]
 
 
-def taught(seed: int = 1, more: dict[str, float] | None = None) -> OpenSetRecognizer:
+def taught(seed: int = 1) -> OpenSetRecognizer:
     model = OpenSetRecognizer(**grouped(**{**SETTINGS, "seed": seed}))
-    for x in instances(rows(80, seed)):
-        model.learn_one({**x, **(more or {})}, "left")
-    for x in instances(rows(80, seed + 50, fan=0.1, at=1.0)):
-        model.learn_one(x, "right")
-    return model
+    learn_all(model, [(x, "left") for x in instances(rows(80, seed))])
+    return learn_all(model, [(x, "right") for x in instances(rows(80, seed + 50, fan=0.1, at=1.0))])
+
+
+@pytest.fixture
+def model() -> OpenSetRecognizer:
+    out = taught()
+    out.freeze()
+    return out
 
 
 def streamed(model: OpenSetRecognizer, n: int = 200) -> OpenSetRecognizer:
@@ -63,25 +68,17 @@ def test_the_report_says_what_was_chosen() -> None:
         assert line in str(report)
 
 
-def test_they_stay_numbers_for_whoever_hands_them_over() -> None:
-    model = taught()
-    model.freeze()
+def test_they_stay_numbers_for_whoever_hands_them_over(model: OpenSetRecognizer) -> None:
     assert model.trained.values == {}
     with pytest.raises(InvalidFeature, match="'fan' is 'on'"):
         model.learn_one({**instances(rows(1, 3))[0], "fan": "on"})
     other = OpenSetRecognizer.from_trained(model.trained, **grouped(**{**SETTINGS, "seed": 1}))
-    X = rows(96, 9)
-    model.learn_rows(X)
-    for x in instances(X):
-        other.learn_one(x)
-    for each in (model, other):
-        each.flush()
+    model.learn_rows(rows(96, 9))
+    learn_all(other, [(x, None) for x in instances(rows(96, 9))])
     assert [(d.label, d.p_unknown) for d in model.drain()] == [(d.label, d.p_unknown) for d in other.drain()]
 
 
-def test_a_new_value_is_evidence_and_no_more_however_large() -> None:
-    model = taught()
-    model.freeze()
+def test_a_new_value_is_evidence_and_no_more_however_large(model: OpenSetRecognizer) -> None:
     x = {**instances(rows(1, 3, colour=0, fan=1.0))[0], "a": 0.0, "b": 0.0}
     usual = model.predict_proba_one(x)["unknown"]
     for name, values in (("rate", (80.0, 1e6)), ("fan", (5.0, 1e6)), ("blue", (7.0, 1e6))):
@@ -91,9 +88,7 @@ def test_a_new_value_is_evidence_and_no_more_however_large() -> None:
     assert abs(model.predict_proba_one({**x, "rate": None})["unknown"] - usual) < 0.01
 
 
-def test_explanations_name_them_by_value() -> None:
-    model = taught()
-    model.freeze()
+def test_explanations_name_them_by_value(model: OpenSetRecognizer) -> None:
     events = [event for event in streamed(model).drain_events() if isinstance(event, SubclassEmerged)]
     (first, *_) = [event for event in events if event.explanation.mean["a"] > 2.0]
     assert set(first.explanation.mean) == {"a", "b"}
@@ -102,9 +97,7 @@ def test_explanations_name_them_by_value() -> None:
     assert first.explanation.values["fan"]["value"] == "10"
 
 
-def test_archives_keep_them(tmp_path: Path) -> None:
-    model = taught()
-    model.freeze()
+def test_archives_keep_them(model: OpenSetRecognizer, tmp_path: Path) -> None:
     save_trained(model.trained, tmp_path / "a.osr")
     trained = load_trained(tmp_path / "a.osr")
     assert trained.fingerprint == model.trained.fingerprint
@@ -113,14 +106,10 @@ def test_archives_keep_them(tmp_path: Path) -> None:
     streamed(model).save(tmp_path / "b.osr")
     assert [d[1:] for d in streamed(again).drain()] == [d[1:] for d in model.drain()]
     loaded = OpenSetRecognizer.load(tmp_path / "b.osr")
-    streamed(loaded)
-    streamed(model)
-    assert [d.p_unknown for d in model.drain()] == [d.p_unknown for d in loaded.drain()][-200:]
+    assert [d.p_unknown for d in streamed(model).drain()] == [d.p_unknown for d in streamed(loaded).drain()][-200:]
 
 
-def test_a_stream_goes_on_where_a_flag_has_a_third_value_by_now() -> None:
-    model = taught()
-    model.freeze()
+def test_a_stream_goes_on_where_a_flag_has_a_third_value_by_now(model: OpenSetRecognizer) -> None:
     streamed(model)
     key = next(e.subclass_id for e in model.drain_events() if isinstance(e, SubclassEmerged))
     list(model.drain())
@@ -139,27 +128,6 @@ def test_a_stream_goes_on_where_a_flag_has_a_third_value_by_now() -> None:
 
 def test_with_a_pca_they_are_numbers() -> None:
     model = OpenSetRecognizer(**grouped(**SETTINGS, pca_components=3))
-    for x in instances(rows(80, 1)):
-        model.learn_one(x, "left")
-    for x in instances(rows(80, 2, fan=0.1)):
-        model.learn_one(x, "right")
+    learn_all(model, [(x, label) for seed, label in enumerate(["left", "right"]) for x in instances(rows(80, seed))])
     report = model.freeze()
     assert (report.two_valued_features, report.one_hot_features, report.dimensions) == ((), (), 3)
-
-
-def test_what_has_categories_is_saved_and_goes_on(tmp_path: Path) -> None:
-    """With text as well."""
-    model = OpenSetRecognizer(**grouped(**SETTINGS))
-    kinds = ("left", "right")
-    for at, x in enumerate(instances(rows(80, 7))):
-        model.learn_one({**x, "text": kinds[at % 2]}, kinds[at % 2])
-    for at, x in enumerate(instances(rows(80, 8))):
-        model.learn_one({**x, "text": ("left", "right", "other")[at % 3]})
-    model.save(tmp_path / "model.osr")
-    again = OpenSetRecognizer.load(tmp_path / "model.osr")
-    for one in (model, again):
-        for x in instances(rows(40, 9)):
-            one.learn_one({**x, "text": "right"})
-        one.flush()
-    assert list(model.drain()) == list(again.drain())
-    assert list(model.drain_events()) == list(again.drain_events())

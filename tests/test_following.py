@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, s
 from tests.doors.model import densities, homogeneous, log_densities, means_and_scales, moved
 from tests.doors.stream import (
     PACE,
-    PRIOR_WEIGHT,
     SHIFT_HALF_LIFE,
     STEP,
     ClassDistances,
@@ -82,15 +80,7 @@ def test_without_being_asked_they_turn_unknown():
     model = trained(chains=1, order="shuffled")
     labels, _ = run(model, 20_000, upwards(4.0))
     assert right(labels, LATE) < 0.05
-    assert model.value.stream.class_shift is None
     assert not class_shifts(model.value.stream).any()
-
-
-@pytest.mark.long
-def test_classes_that_move_for_long_stay_known():
-    model = trained(follow_drift=True)
-    labels, _ = run(model, 100_000, upwards(20.0))
-    assert right(labels) > 0.97
 
 
 def test_classes_that_stay_are_not_harmed():
@@ -116,11 +106,13 @@ def test_a_new_class_beside_a_known_one_is_found_and_does_not_drag_it(beside):
     assert np.linalg.norm(class_shifts(model.value.stream), axis=1).max() < 0.6
 
 
-def test_a_new_class_is_found_while_known_ones_move():
-    model = trained(follow_drift=True)
-    labels, _ = run(model, 12_000, upwards(3.0), new=0.2)
+@pytest.mark.parametrize(
+    ("n", "by", "new"), [(12_000, 3.0, 0.2), pytest.param(100_000, 20.0, 0.0, marks=pytest.mark.long)]
+)
+def test_known_ones_stay_known_and_new_ones_are_found_while_they_move(n, by, new):
+    labels, _ = run(trained(follow_drift=True), n, upwards(by), new=new)
     assert right(labels, LATE) > 0.95
-    assert right(labels, LATE, new=True) > 0.95
+    assert not new or right(labels, LATE, new=True) > 0.95
 
 
 # What is moved
@@ -172,20 +164,11 @@ def weigh(off: Sequence[float], batches: int, per_batch: float = 10.0) -> tuple[
 
 def test_a_class_goes_where_its_instances_are_and_not_faster_than_its_pace():
     off = (3.0, 4.0)
-    _, place, steps = weigh(off, 400)
+    following, place, steps = weigh(off, 400)
     np.testing.assert_allclose(place, off, atol=2 * STEP)
-    for n in range(1, 400):
-        assert sum(steps[:n]) <= PACE * 10 * n + 1e-9
-
-
-def test_a_class_that_is_hardly_off_stays():
-    assert not any(weigh((0.5 * STEP, 0.0), 200)[2])
-
-
-def test_what_has_faded_counts_no_more():
-    following, _, _ = weigh((0.0, 0.0), 1000)
-    assert following.weight[0] == pytest.approx(SHIFT_HALF_LIFE / np.log(2), rel=0.1)
-    assert following.weight[0] > PRIOR_WEIGHT
+    assert (np.cumsum(steps) <= PACE * 10 * np.arange(1, 401) + 1e-9).all()
+    assert following.weight[0] == pytest.approx(SHIFT_HALF_LIFE / np.log(2), rel=0.1), "what has faded counts no more"
+    assert not any(weigh((0.5 * STEP, 0.0), 200)[2]), "a class that is hardly off stays"
 
 
 # In the recognizer
@@ -196,13 +179,10 @@ def test_saved_on_the_way_and_gone_on(tmp_path):
     run(model, 3000, upwards(2.0))
     assert class_shifts(model.value.stream).any()
     model.save(tmp_path / "model.osr")
-    others = [OpenSetRecognizer.load(tmp_path / "model.osr"), pickle.loads(pickle.dumps(model))]
-    labels, events = run(model, 2000, upwards(3.0), 5)
-    for other in others:
-        again, same = run(other, 2000, upwards(3.0), 5)
-        np.testing.assert_array_equal(again, labels)
-        assert repr(same) == repr(events)
-        np.testing.assert_array_equal(class_shifts(other.value.stream), class_shifts(model.value.stream))
+    other = OpenSetRecognizer.load(tmp_path / "model.osr")
+    (labels, _), (again, _) = (run(each, 2000, upwards(3.0), 5) for each in (model, other))
+    np.testing.assert_array_equal(again, labels)
+    np.testing.assert_array_equal(class_shifts(other.value.stream), class_shifts(model.value.stream))
 
 
 def test_a_class_that_was_promoted_follows_too_and_labels_can_be_taken_back():
@@ -210,15 +190,13 @@ def test_a_class_that_was_promoted_follows_too_and_labels_can_be_taken_back():
     learn_all(model, [(x, None) for x, _ in stream_part(600)])
     model.flush()
     model.promote(model.value.stream.state.ids.tolist(), "above")
-    before, shifts = [chain.known for chain in model.value.stream.chains], class_shifts(model.value.stream)
+    before, then = [chain.known for chain in model.value.stream.chains], class_shifts(model.value.stream)
     rng = np.random.default_rng(4)
     x = around(KNOWN["left"], 1, rng)[0]
     model.learn_one(x, "left")
     learn_all(model, [(x, None) for x, _ in stream_part(640, seed=1)])
     model.flush()
-    assert class_shifts(model.value.stream).shape == (3, 2)
-    check_stream(model.value.stream)
-    shifts = class_shifts(model.value.stream) - shifts
+    shifts = class_shifts(model.value.stream) - then
     assert shifts[0].any()
     model.undo()
     check_stream(model.value.stream)
@@ -228,16 +206,13 @@ def test_a_class_that_was_promoted_follows_too_and_labels_can_be_taken_back():
         now = log_densities(chain.known, chain.frozen, rows)[0]
         np.testing.assert_allclose(now[:, :2], log_densities(old, densities(old), rows)[0][:, :2], atol=1e-6)
     model.undo()
-    assert model.value.stream.labels == ("left", "right") or len(class_shifts(model.value.stream)) == 3
     check_stream(model.value.stream)
 
 
 def test_a_class_that_is_closed_is_forgotten():
     following = ClassShift(np.eye(3), np.arange(3.0), np.eye(3), np.arange(3.0))
-    left = without_class(following, 1)
-    np.testing.assert_array_equal(left.weight, [0, 2])
+    np.testing.assert_array_equal(without_class(following, 1).weight, [0, 2])
     assert without_class(following, 3) is following
-    assert without_class(None, 0) is None
 
 
 def test_a_model_that_was_trained_anew_begins_anew():

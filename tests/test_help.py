@@ -15,9 +15,7 @@ SLOW = {"numba", "scipy", "river", "numpy", "pandas", "pyarrow", "altair", "kafk
 """What only those commands import that need it, when they run."""
 
 COMMANDS = ("demo", "fit", "run", "report", "watch", "inspect", "warmup")
-ASKING = ("promote", "mute", "label", "undo", "history")
-OF_THE_SERVICE = ("topics", "reconcile")
-ALL = (*COMMANDS, *ASKING, *OF_THE_SERVICE)
+ALL = (*COMMANDS, "promote", "mute", "label", "undo", "history", "topics", "reconcile")
 
 WATCHED = """
 import json, sys
@@ -48,11 +46,6 @@ def test_every_command_is_looked_at() -> None:
     listed = started("-m", "stream_osr_connectors", "--help").stdout
     commands = [line.split()[0] for line in listed.partition("Commands:")[2].splitlines() if line[2:3].strip()]
     assert sorted(commands) == sorted([*ALL, "serve"]), "the help of `serve` is that of its settings"
-
-
-def test_the_package_is_the_command() -> None:
-    done = started("-m", "stream_osr_connectors", "--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"stream-osr {__version__}\n", "")
 
 
 def test_names_of_the_package_are_there_when_they_are_asked_for() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
 import shutil
-import time
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -44,25 +42,6 @@ def taken(root: Path, folder: Path) -> list[str]:
     return found
 
 
-def test_machine_code_comes_back(checkout: Path, tmp_path: Path) -> None:
-    assert kept.keep(checkout, tmp_path / "kept") == 2
-    assert taken(checkout, tmp_path / "kept") == sorted(CODE)
-
-
-def test_a_copy_gets_it_for_the_sources_that_it_has(checkout: Path, tmp_path: Path) -> None:
-    """As the wheel does that is tried: it has the library, and nothing beside it."""
-    kept.keep(checkout, tmp_path / "kept")
-    (tmp_path / "copy" / "stream_osr").mkdir(parents=True)
-    assert kept.take(checkout, tmp_path / "kept", tmp_path / "copy") == 0
-    shutil.copy(checkout / "stream_osr" / "step.py", tmp_path / "copy" / "stream_osr")
-    assert kept.take(checkout, tmp_path / "kept", tmp_path / "copy") == 2
-    assert sorted(path.name for path in (tmp_path / "copy").rglob("*.nb?")) == sorted(CODE)
-
-
-def test_nothing_is_there_at_first(checkout: Path, tmp_path: Path) -> None:
-    assert taken(checkout, tmp_path / "kept") == []
-
-
 @pytest.mark.parametrize("changed", ["step.py", "seats.py"])
 def test_that_of_other_sources_is_left(checkout: Path, tmp_path: Path, changed: str) -> None:
     kept.keep(checkout, tmp_path / "kept")
@@ -86,20 +65,6 @@ def test_that_of_another_machine_is_left(checkout: Path, tmp_path: Path, monkeyp
             patch.setattr(where, name, value)
             assert taken(checkout, tmp_path / "kept") == []
         (checkout / "stream_osr" / "__pycache__").mkdir()
-
-
-def test_what_nobody_takes_is_dropped(checkout: Path, tmp_path: Path) -> None:
-    kept.keep(checkout, tmp_path / "kept")
-    (archive,) = (tmp_path / "kept").iterdir()
-    old = time.time() - 31 * 86_400
-    os.utime(archive, (old, old))
-    taken(checkout, tmp_path / "kept")
-    assert archive.stat().st_mtime > old + 86_400
-    os.utime(archive, (old, old))
-    (checkout / "stream_osr" / "seats.py").write_text("sit = 2\n")
-    compiler.source_stamp.cache_clear()
-    kept.keep(checkout, tmp_path / "kept")
-    assert not archive.exists()
 
 
 def test_kernels_outside_the_library_call_none_of_each_other_s_modules() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged
@@ -20,10 +18,7 @@ from stream_osr.kinds import OTHER, Kinds, category_of, commonest
 from stream_osr.limits import MOST_CATEGORY_BYTES
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [("tcp", "tcp"), ("", ""), (True, "true"), (np.False_, "false"), (3, "3"), (3.0, "3"), (2.5, "2.5"), ("3", "3")],
-)
+@pytest.mark.parametrize(("value", "text"), [("", ""), (np.False_, "false"), (2.5, "2.5"), ("3", "3")])
 def test_values_are_text(value: object, text: str) -> None:
     assert category_of("a", value) == text
 
@@ -35,16 +30,12 @@ def test_what_is_no_value_is_refused(value: object) -> None:
 
 
 def test_the_first_value_says_what_a_feature_is() -> None:
-    features = Features(()).extended_by({"a": 1.5, "b": "x", "c": True, "d": None}, ())
-    assert features.kinds == Kinds({"b": ("x",), "c": ("true",)}, frozenset("d"))
+    features = Features(()).extended_by({"a": 1.5, "b": "x", "c": True, "d": None, "e": 3}, ("e",))
+    assert features.kinds == Kinds({"b": ("x",), "c": ("true",), "e": ("3",)}, frozenset("d"), frozenset("e"))
     later = features.extended_by({"a": 2.0, "b": 7, "d": "late"}, ())
-    assert later.kinds.values == {"b": ("x", "7"), "c": ("true",), "d": ("late",)}
+    assert later.kinds.values == {"b": ("x", "7"), "c": ("true",), "d": ("late",), "e": ("3",)}
     assert later.extended_by({"a": 2.0, "b": "x", "c": False}, ()).kinds.values["c"] == ("true", "false")
     assert later.extended_by({"b": "x"}, ()) is later
-
-
-def test_whole_numbers_are_categories_if_the_caller_says_so() -> None:
-    assert Features(()).extended_by({"a": 3, "b": 3}, ("a",)).kinds.values == {"a": ("3",)}
 
 
 def test_a_row_holds_numbers_of_values() -> None:
@@ -68,6 +59,7 @@ def test_only_the_commonest_of_very_many_values_are_kept() -> None:
 
 
 def taught(**arguments: Any) -> OpenSetRecognizer:
+    """Two classes, of which one comes two ways; training is still going on."""
     rng = np.random.default_rng(0)
     model = OpenSetRecognizer(**grouped(batch_size=32, chains=2, seed=3, training_sweeps=10, **arguments))
     for a, b in rng.normal(size=(80, 2)):
@@ -76,9 +68,15 @@ def taught(**arguments: Any) -> OpenSetRecognizer:
     return model
 
 
-def test_a_value_never_seen_is_new_and_a_missing_one_is_not() -> None:
-    model = taught()
-    model.freeze()
+@pytest.fixture
+def model() -> OpenSetRecognizer:
+    """The same, with its training ended."""
+    out = taught()
+    out.freeze()
+    return out
+
+
+def test_a_value_never_seen_is_new_and_a_missing_one_is_not(model: OpenSetRecognizer) -> None:
     for way in ("tcp", "icmp", None):
         model.learn_one({"a": 0.3, "b": 0.2, "way": way}, key=way)
     model.flush()
@@ -88,23 +86,6 @@ def test_a_value_never_seen_is_new_and_a_missing_one_is_not() -> None:
     at_once = [model.predict_proba_one({"a": 0.3, "b": 0.2, "way": way})["unknown"] for way in ("tcp", "icmp")]
     assert at_once[1] > 5 * at_once[0]
     assert model.counters["missing"] == 1
-
-
-def test_frames_dicts_and_other_types_say_the_same() -> None:
-    rows = [{"a": 0.5, "b": 0.1, "way": "tcp"}, {"a": 20.0, "b": 0.3, "way": "udp"}, {"a": 1.0, "b": 2.0, "way": "x"}]
-    base = taught()
-    base.freeze()
-    said = []
-    for frame in (None, pd.DataFrame(rows), pl.DataFrame(rows), pd.DataFrame(rows).astype({"way": "category"})):
-        model = copy.deepcopy(base)
-        if frame is None:
-            for row in rows:
-                model.learn_one(row)
-        else:
-            model.learn_many(frame)
-        model.flush()
-        said.append([(d.label, d.p_unknown) for d in model.drain()])
-    assert said[0] == said[1] == said[2] == said[3]
 
 
 @pytest.mark.parametrize("types", [{"c": "category"}, {"c": "bool"}], ids=str)
@@ -150,14 +131,6 @@ def test_a_saved_recognizer_goes_on(tmp_path: Any) -> None:
     assert model.trained.fingerprint == again.trained.fingerprint
 
 
-def test_arguments_are_checked_and_kept() -> None:
-    assert OpenSetRecognizer(categorical=["a"]).arguments["categorical"] == ("a",)
-    assert OpenSetRecognizer(categorical={"b", "a"}).value.parameters.categorical == ("a", "b")
-    for wrong in ("ab", 3, [1.5]):
-        with pytest.raises(InvalidParameter, match=r"categorical is .*: give a list of names of features"):
-            OpenSetRecognizer(categorical=wrong)  # type: ignore[arg-type]
-
-
 def test_a_category_that_training_never_saw_is_no_typing_error_that_passes() -> None:
     model = OpenSetRecognizer(categorical=["port", "prot"])
     for number in range(20):
@@ -183,25 +156,19 @@ def streamed(model: OpenSetRecognizer, seed: int, n: int = 200, new: str = "sctp
     return model
 
 
-def test_explanations_say_which_values_are_new() -> None:
-    model = taught()
-    model.freeze()
+def test_explanations_say_which_values_are_new(model: OpenSetRecognizer) -> None:
     streamed(model, 1)
     (first, *_) = [event for event in model.drain_events() if isinstance(event, SubclassEmerged)]
     assert set(first.explanation.values) == {"way"}
-    assert first.explanation.values["way"]["value"] is None
-    assert first.explanation.values["way"]["share"] > 0.8
-    assert first.explanation.values["way"]["usual_share"] < first.explanation.values["way"]["share"] - 0.01
-    share = round(100 * first.explanation.values["way"]["share"])
-    assert first.explanation.category_texts == (
-        f"way: a new value {share} %, {first.explanation.values['way']['usual']} usual",
-    )
+    way = first.explanation.values["way"]
+    assert way["value"] is None
+    assert way["share"] > max(0.8, way["usual_share"] + 0.01)
+    share = round(100 * way["share"])
+    assert first.explanation.category_texts == (f"way: a new value {share} %, {way['usual']} usual",)
     assert set(first.explanation.mean) == set(first.explanation.shift) == {"a", "b"}
 
 
-def test_what_emerged_is_named_undone_and_carried_over_to_a_model_with_other_values() -> None:
-    model = taught()
-    model.freeze()
+def test_what_emerged_is_named_undone_and_carried_over_to_a_model_with_other_values(model: OpenSetRecognizer) -> None:
     streamed(model, 1)
     (key, *_) = [event.subclass_id for event in model.drain_events() if isinstance(event, SubclassEmerged)]
     list(model.drain())
@@ -226,9 +193,7 @@ def test_what_emerged_is_named_undone_and_carried_over_to_a_model_with_other_val
     assert way["other"] == way["none"] > 50
 
 
-def test_late_labels_and_missing_numbers_beside_categories() -> None:
-    model = taught()
-    model.freeze()
+def test_late_labels_and_missing_numbers_beside_categories(model: OpenSetRecognizer) -> None:
     streamed(model, 2, 100)
     model.learn_label(3, "third")
     model.learn_one({"a": None, "b": 0.0, "way": "tcp"}, key="gap")

@@ -86,7 +86,7 @@ def select_by_validation(
 def _dimension(features: Features, X: np.ndarray, group: np.ndarray, parameters: Parameters) -> int:
     """Count the coordinates in which rows are trained: not the same for a part of them."""
     with one_thread():
-        space = fit_coordinates(as_modelled(features, X, parameters), group, parameters).whitening
+        space = fit_coordinates(as_modelled(features, X, parameters), group, parameters)[-1]
     return int(space.forward.shape[1])
 
 

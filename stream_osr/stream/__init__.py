@@ -5,15 +5,11 @@ leader, whose identities, lives and names are reported; the others give probabil
 """
 
 from stream_osr.stream.batch import close_batch
-from stream_osr.stream.chain import Chain
-from stream_osr.stream.late_labels import Evidence
 from stream_osr.stream.monitoring import rank_among, recall_among
 from stream_osr.stream.state import BufferedInstance, MenuSize, StageCounts, Stream, new_classes, open_stream
 
 __all__ = [
     "BufferedInstance",
-    "Chain",
-    "Evidence",
     "MenuSize",
     "StageCounts",
     "Stream",

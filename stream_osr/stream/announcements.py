@@ -62,12 +62,10 @@ def events_of(
         alive = [key for key in keys if key in chain.life.subclasses]
         events += [kind(**describe(trained, labels, chain_results, key), **common_fields) for key in alive]
     for key in update.refuted:
-        assert chain.check is not None
-        at = chain.check.ids.tolist().index(key)
-        why: dict[str, Any] = {
-            "label": labels[int(chain.check.owner[at])],
-            "known_share": float(chain.check.known[at]),
-        }
+        check = chain.check
+        assert check is not None
+        at = check.ids.tolist().index(key)
+        why: dict[str, Any] = {"label": labels[int(check.owner[at])], "known_share": float(check.known[at])}
         events.append(ev.SubclassRefuted(subclass_id=key, size=size.get(key, 0), **why, **common_fields))
     for key, subclass in update.ended.items():
         events.append(ev.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **common_fields))

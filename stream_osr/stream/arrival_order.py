@@ -7,17 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model import dependence
-from stream_osr.model.dependence import (
-    LAGS,
-    ArrivalOrder,
-    Came,
-    Pairs,
-    Process,
-    Residuals,
-    TrackedLocations,
-    predict_in_order,
-    start,
-)
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.responsibilities import query_rows
 from stream_osr.stream.chain import Chains, opening_seats
@@ -85,13 +74,13 @@ class Arrival(NamedTuple):
         Position at which most typical instances were called unknown, -1: they were not.
     """
 
-    pairs: Pairs
+    pairs: dependence.Pairs
     residual: np.ndarray
     group: np.ndarray
     at: np.ndarray
     usual: np.ndarray
-    process: Process | None = None
-    tracked: TrackedLocations | None = None
+    process: dependence.Process | None = None
+    tracked: dependence.TrackedLocations | None = None
     gain: np.ndarray = np.zeros(0)
     since: int = -1
     fitted: int = -1
@@ -111,31 +100,26 @@ class Arrival(NamedTuple):
         return self.lately >= LATELY and bool(self.typical[:, 0].sum() < GONE * self.lately)
 
 
-def begin(order: ArrivalOrder) -> Arrival:
+def begin(order: dependence.ArrivalOrder) -> Arrival:
     """Begin where nothing has come yet."""
     n_classes, d = order.residuals.mean.shape
     nothing = np.zeros(0, np.int64)
-    arrival = Arrival(
-        dependence.no_pairs(n_classes, d),
-        np.zeros((0, d)),
-        nothing,
-        nothing,
-        np.zeros((n_classes, d + 1)),
-        typical=np.zeros((n_classes, 2)),
-    )
+    usual, typical = np.zeros((n_classes, d + 1)), np.zeros((n_classes, 2))
+    pairs = dependence.no_pairs(n_classes, d)
+    arrival = Arrival(pairs, np.zeros((0, d)), nothing, nothing, usual, typical=typical)
     if order.process is None:
         return arrival
-    tracked = start(order.process, n_classes)
+    tracked = dependence.start(order.process, n_classes)
     return _fitted(arrival, order.process, order.pairs)._replace(tracked=tracked, since=0)
 
 
-def _fitted(arrival: Arrival, process: Process, pairs: Pairs) -> Arrival:
+def _fitted(arrival: Arrival, process: dependence.Process, pairs: dependence.Pairs) -> Arrival:
     return arrival._replace(process=process, independent=dependence.effective_share(pairs, process))
 
 
 def predict(
     arrival: Arrival,
-    residuals: Residuals,
+    residuals: dependence.Residuals,
     chains: Chains,
     references: References,
     rows: np.ndarray,
@@ -177,9 +161,9 @@ def predict(
     log_new = np.mean([each[2] for each in found], axis=0) + seats[-1] - seats[:n_classes].max()
     category = log_categories(chains[0].known, chains[0].frozen, who.rows)[:, :n_classes]
     complete = ~incomplete
-    came = Came(rows[:, len(prior.first) :], category, log_density, log_new, complete)
+    came = dependence.Came(rows[:, len(prior.first) :], category, log_density, log_new, complete)
     least = _least(references, n_classes, ACCEPTED_FROM)
-    gain, tracked = predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
+    gain, tracked = dependence.predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
     window = len(chains[0].state.window.rows)
     before = arrival.gain[max(len(arrival.gain) - window, 0) :]
     everyone = np.concatenate([np.zeros(window - len(before)), before, gain])
@@ -188,7 +172,7 @@ def predict(
 
 def test(
     arrival: Arrival,
-    order: ArrivalOrder,
+    order: dependence.ArrivalOrder,
     references: References,
     rows: np.ndarray,
     log_density: np.ndarray,
@@ -226,13 +210,11 @@ def test(
     middle = np.where(count >= dependence.LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
     usual = arrival.usual * 0.5 ** (len(rows) / USUAL_HALF_LIFE)
     np.add.at(usual, near[plausible], np.hstack([np.ones((len(z), 1)), z])[plausible])
-    pairs, dependent = (
-        dependence.faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE)),
-        arrival.process is not None,
-    )
+    dependent = arrival.process is not None
+    pairs = dependence.faded_pairs(arrival.pairs, 0.5 ** (len(rows) / PAIRS_HALF_LIFE))
     suspicious = dependent or dependence.correlation_of(pairs)[0] > dependence.STILL_CORRELATED
     pairs = dependence.count_pairs(pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious)
-    last = slice(-int(LAGS[-1]), None)
+    last = slice(-int(dependence.LAGS[-1]), None)
     arrival = arrival._replace(pairs=pairs, usual=usual, residual=residual[last], group=group[last], at=at[last])
     if order.process is not None:
         return arrival
@@ -244,7 +226,8 @@ def test(
         return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
     if not dependent:
         process = dependence.fit_process(pairs)
-        return _fitted(arrival, process, pairs)._replace(tracked=start(process, n_classes), since=now, fitted=now)
+        tracked = dependence.start(process, n_classes)
+        return _fitted(arrival, process, pairs)._replace(tracked=tracked, since=now, fitted=now)
     if now - arrival.fitted >= (FITTED_AGAIN if pairs.number[0] >= FITTED_AGAIN else FITTED_OFTEN):
         return _fitted(arrival, dependence.fit_process(pairs), pairs)._replace(fitted=now)
     return arrival

@@ -124,7 +124,7 @@ def _go_through(
 ) -> tuple[Stream, list[ev.Event]]:
     """Take a batch through its stages; its decisions are final when they are released."""
     noticed, missing = arrived.noticed, arrived.missing
-    repeats = [] if noticed is None else list(noticed.repeats)
+    repeats = [] if noticed is None else [*noticed.repeats]
     rows = seating.complete(stream.chains, arrived.rows, parameters, missing)
     if repeats and missing is not None:
         rows, missing = without_repeats(stream, rows, missing, repeats, parameters)
@@ -163,10 +163,6 @@ def without_repeats(
     return rows, filled_in(missing, repeats)
 
 
-def _typical(arrival: Arrival | None) -> bool:
-    return arrival is not None and arrival.counts_typicality
-
-
 def seat(
     trained: TrainedModel,
     stream: Stream,
@@ -196,7 +192,7 @@ def seat(
     chain_results = seating.seat(stream.chains, rows, parameters, missing, gain)
     if references is None:
         return chain_results, arrival
-    independent = arrival.independent if arrival is not None and _typical(arrival) else None
+    independent = arrival.independent if arrival is not None and arrival.counts_typicality else None
     balanced = ask_references(chain_results, references, rows, parameters, shifts, independent=independent)
     if arrival is not None and order is not None:
         frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
@@ -205,7 +201,7 @@ def seat(
         numeric = rows[:, len(stream.known.prior.first) :]
         unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
-        if independent is None and _typical(arrival):  # the batch that shows it is judged by it
+        if independent is None and arrival.counts_typicality:  # the batch that shows it is judged by it
             chains = recounted(stream.chains, stream.recent, references)
             again = [one._replace(before=chain) for one, chain in zip(chain_results, chains, strict=True)]
             independent = arrival.independent

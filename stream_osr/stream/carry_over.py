@@ -125,12 +125,8 @@ def _values_there(its: TrainedModel, trained: TrainedModel) -> list[CategoryOrig
         )
     numbers = [recoded(np.arange(float(len(before[name]))), before[name], own) for name, own in now.items()]
     given = [CategoryOrigin(list(before).index(name), number) for name, number in zip(now, numbers, strict=True)]
-    return [
-        *given,
-        *origins(
-            its.whitening.binary_features, its.names, trained.whitening.binary_features, trained.names, len(before)
-        ),
-    ]
+    old, new = its.whitening.binary_features, trained.whitening.binary_features
+    return [*given, *origins(old, its.names, new, trained.names, len(before))]
 
 
 def opened_since(its: TrainedModel, earlier: Stream, known: Sequence[Label]) -> tuple[Label, ...]:

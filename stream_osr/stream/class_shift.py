@@ -71,24 +71,21 @@ class ClassDistances(NamedTuple):
 
 def class_shifts(stream: Stream) -> np.ndarray:
     """Return how far each known class has been moved since it was trained or opened, whitened, shape (J, C + d)."""
-    prior = stream.known.prior
-    class_shift = _start(prior.n_features) if stream.class_shift is None else stream.class_shift
-    shift = _fit(class_shift, len(stream.labels)).shift
-    return np.hstack([np.zeros((len(shift), len(prior.first))), shift]) if len(prior.first) else shift
+    shift, places = _current(stream).shift, len(stream.known.prior.first)
+    return np.hstack([np.zeros((len(shift), places)), shift]) if places else shift
 
 
 def follow_classes(stream: Stream, posterior: BatchPosterior) -> Stream:
     """Let the known classes follow a batch, as the leader judges it; the stream is the one after it."""
-    (leader, *_), probabilities, rank = stream.chains, posterior.probabilities, posterior.rank
-    log_density, d = posterior.leader.log_density, leader.known.prior.n_features
-    if not d:  # categories do not move
+    leader, probabilities, rank = stream.chains[0], posterior.probabilities, posterior.rank
+    if not leader.known.prior.n_features:  # categories do not move
         return stream
-    class_shift = _fit(_start(d) if stream.class_shift is None else stream.class_shift, len(stream.labels))
+    log_density = posterior.leader.log_density
     among = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     among /= among.sum(axis=1, keepdims=True)
     unknown = np.where(rank >= SURELY_USUAL, probabilities[:, -1], 0.0)[:, None]
     weight = np.where(rank >= LEAST_RANK, 1.0, 0.0)[:, None] * probabilities[:, :-1] + unknown * among
-    class_shift, move = _weigh(class_shift, measure_ways(leader.known, leader.frozen, posterior.rows, weight))
+    class_shift, move = _weigh(_current(stream), measure_ways(leader.known, leader.frozen, posterior.rows, weight))
     if not move.any():
         return stream._replace(class_shift=class_shift)
     class_shift = class_shift._replace(shift=class_shift.shift + move)
@@ -152,11 +149,9 @@ def without_class(class_shift: ClassShift | None, j: int) -> ClassShift | None:
     return ClassShift(*(np.delete(v, j, axis=0) for v in class_shift))
 
 
-def _start(n_features: int) -> ClassShift:
-    return ClassShift(np.zeros((0, n_features)), np.zeros(0), np.zeros((0, n_features)), np.zeros(0))
-
-
-def _fit(class_shift: ClassShift, n_classes: int) -> ClassShift:
-    """Make room for classes that have been opened."""
-    added = n_classes - len(class_shift.weight)
-    return ClassShift(*(np.concatenate([v, np.zeros((added, *v.shape[1:]))]) for v in class_shift))
+def _current(stream: Stream) -> ClassShift:
+    """Movement so far, with room for classes that have been opened."""
+    d = stream.known.prior.n_features
+    before = stream.class_shift or ClassShift(np.zeros((0, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
+    added = len(stream.labels) - len(before.weight)
+    return ClassShift(*(np.concatenate([v, np.zeros((added, *v.shape[1:]))]) for v in before))

@@ -27,16 +27,12 @@ def decide(
 ) -> list[Decision]:
     """Decide for now; why, and the subclass, are told from the leader."""
     n, state, result = len(keys), stream.state, posterior.leader
-    reported, *why = _decision_columns(
-        stream, posterior.probabilities, result.responsible, result.subclass, parameters
-    )
+    reported = _decision_columns(stream, posterior.probabilities, result.responsible, result.subclass, parameters)
     near = [stream.labels[j] for j in posterior.nearest.tolist()]
     judgement = near, posterior.distance.tolist(), posterior.rank.tolist()
     place = repeat(state.batches, n), range(state.seen, state.seen + n)
-    columns = zip(
-        keys, times, reported, reported, *why, *judgement, *place, strict=True
-    )  # in the order of the fields
-    return list(map(Decision._make, columns))
+    columns = keys, times, reported[0], *reported, *judgement, *place  # in the order of the fields
+    return list(map(Decision._make, zip(*columns, strict=True)))
 
 
 def _decision_columns(

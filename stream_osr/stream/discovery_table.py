@@ -9,9 +9,8 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.discovery.new_classes import NewClasses
 from stream_osr.discovery.summaries import ALL_MET, DiscoveryRow, Summary
-from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.marginal import add_statistics, of_slots
-from stream_osr.model.nearest import Nearest, nearest_known
+from stream_osr.model.marginal import dishes_of
+from stream_osr.model.nearest import nearest_known
 from stream_osr.stream.chain import sizes_of
 from stream_osr.stream.recognizer_state import RecognizerState
 from stream_osr.stream.state import Stream
@@ -82,12 +81,9 @@ def summarize(state: RecognizerState, found: NewClasses, expected: ExpectedRecal
 def _groups(stream: Stream) -> list[DiscoveryRow]:
     """Sum up the known classes: of each, the shares of its subclasses."""
     known, out = stream.known, []
-    for j, label in enumerate(stream.labels):
-        chain_results = known.seated[j]
-        shares = {
-            int(known.ids[k]): float(chain_results[k] / known.size[j]) for k in np.flatnonzero(chain_results > 0)
-        }
-        out.append(DiscoveryRow(label, int(known.size[j]), tuple(sorted(shares.items(), key=lambda item: -item[1]))))
+    for label, seated, size in zip(stream.labels, known.seated, known.size.tolist(), strict=True):
+        shares = [(int(known.ids[k]), float(seated[k] / size)) for k in np.flatnonzero(seated > 0)]
+        out.append(DiscoveryRow(label, int(size), tuple(sorted(shares, key=lambda item: -item[1]))))
     return out
 
 
@@ -104,12 +100,9 @@ def _sizes(stream: Stream) -> list[tuple[int, int, bool]]:
 def lines(stream: Stream, found: NewClasses) -> list[SubclassRow]:
     """List the subclasses: those of the known classes, class by class, then the emerging ones, the largest first."""
     known, out = stream.known, list[SubclassRow]()
-    for label, chain_results, size in zip(stream.labels, known.seated, known.size.tolist(), strict=True):
-        own = sorted(np.flatnonzero(chain_results > 0), key=lambda k: -chain_results[k])
-        out += [
-            SubclassRow(int(known.ids[k]), "known", label, int(chain_results[k]), float(chain_results[k] / size))
-            for k in own
-        ]
+    for label, seated, size in zip(stream.labels, known.seated, known.size.tolist(), strict=True):
+        for k in sorted(np.flatnonzero(seated > 0), key=lambda k: -seated[k]):
+            out.append(SubclassRow(int(known.ids[k]), "known", label, int(seated[k]), float(seated[k] / size)))
     return out + sorted(_emerging(stream, found), key=lambda line: (-line.size, line.subclass_id))
 
 
@@ -118,24 +111,11 @@ def _emerging(stream: Stream, found: NewClasses) -> list[SubclassRow]:
     stage = dict(zip(chain.life.ids.tolist(), stream.stage.tolist(), strict=True))
     new_class = {key: number for number, each in enumerate(found.candidates) for key in each.subclasses}
     out, lives = [], chain.life.subclasses
-    there = [(key, size, _nearest(stream, key)) for key, size in sizes_of(stream.state).items()]
-    dormant = zip(chain.dormant.ids.tolist(), chain.dormant.statistics.size.tolist(), strict=True)
-    there += [(key, size, _nearest_of_aside(stream, at)) for at, (key, size) in enumerate(dormant)]
-    for key, size, near in there:
-        first, last = (lives[key].first.seq, lives[key].last.seq) if key in stage else (None, None)
-        beside = stream.labels[near.owner], near.distance
-        at = stage.get(key, "candidate")
-        out.append(SubclassRow(key, "new", None, size, size / seen, at, first, last, *beside, new_class.get(key)))
+    dormant = dishes_of(chain.dormant.statistics, chain.known.prior)
+    for ids, dishes in ((chain.state.ids, chain.state.dishes), (chain.dormant.ids, dormant)):
+        for slot, (key, size) in enumerate(zip(ids.tolist(), dishes.size.tolist(), strict=True)):
+            near = nearest_known(dishes, slot, chain.known, chain.frozen)
+            first, last = (lives[key].first.seq, lives[key].last.seq) if key in stage else (None, None)
+            place = stage.get(key, "candidate"), first, last, stream.labels[near.owner], near.distance
+            out.append(SubclassRow(key, "new", None, size, size / seen, *place, new_class.get(key)))
     return out
-
-
-def _nearest(stream: Stream, key: int) -> Nearest:
-    chain = stream.chains[0]
-    return nearest_known(chain.state.dishes, chain.state.ids.tolist().index(key), chain.known, chain.frozen)
-
-
-def _nearest_of_aside(stream: Stream, at: int) -> Nearest:
-    chain = stream.chains[0]
-    dishes = empty_dishes(1, chain.known.prior)
-    add_statistics(dishes, 0, of_slots(chain.dormant.statistics, [at]), chain.known.prior)
-    return nearest_known(dishes, 0, chain.known, chain.frozen)

@@ -8,18 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.decision import Decision
+from stream_osr.discovery import data_quality
 from stream_osr.discovery import events as ev
-from stream_osr.discovery.data_quality import (
-    WINDOW,
-    ColumnStates,
-    Fault,
-    UsualColumns,
-    copies_of,
-    fingerprints,
-    follow_columns,
-    hidden_of,
-    start_columns,
-)
 from stream_osr.kinds import Name
 from stream_osr.stream.announcements import about
 from stream_osr.stream.state import Copy, DataFaults, Stream
@@ -44,22 +34,22 @@ class BatchFaults(NamedTuple):
     """
 
     values: np.ndarray
-    columns: ColumnStates
-    begun: Sequence[Fault]
+    columns: data_quality.ColumnStates
+    begun: Sequence[data_quality.Fault]
     rows: np.ndarray
     repeats: dict[int, int | Copy]
 
 
-def notice(usual: UsualColumns, stream: Stream, values: np.ndarray) -> BatchFaults:
+def notice(usual: data_quality.UsualColumns, stream: Stream, values: np.ndarray) -> BatchFaults:
     """Look at raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
 
     A row that repeats is missing altogether.
     """
-    before = DataFaults(start_columns(values.shape[1])) if stream.faults is None else stream.faults
-    columns, hidden, begun = follow_columns(usual, before.columns, values, stream.state.seen)
+    before = DataFaults(data_quality.start_columns(values.shape[1])) if stream.faults is None else stream.faults
+    columns, hidden, begun = data_quality.follow_columns(usual, before.columns, values, stream.state.seen)
     rows, repeats = np.zeros(0, np.int64), dict[int, int | Copy]()
     if usual.rows.once:
-        rows = fingerprints(values)
+        rows = data_quality.fingerprints(values)
         repeats = _repeats(usual.rows.once, before, rows, len(stream.labels))
         hidden[list(repeats)] = True
     if hidden.any():
@@ -71,7 +61,7 @@ def _repeats(once: int, before: DataFaults, rows: np.ndarray, n_classes: int) ->
     together = np.concatenate([before.rows, rows])
     if len(_repeated(together)) < once - 1:
         return {}
-    copies = np.array(copies_of(together)[len(before.rows) :])
+    copies = np.array(data_quality.copies_of(together)[len(before.rows) :])
     many = set(rows[copies >= once].tolist())
     first: dict[int, int | Copy] = {each.row: each for each in before.copies if len(each.raw) == n_classes + 1}
     out: dict[int, int | Copy] = {}
@@ -93,7 +83,7 @@ def believable(stream: Stream, values: np.ndarray) -> np.ndarray:
     """Set what columns that fail now say in raw rows, shape (n, p), to missing."""
     if stream.faults is None or not stream.faults.columns.hidden.any():
         return values
-    return np.where(hidden_of(stream.faults.columns, values), np.nan, values)
+    return np.where(data_quality.hidden_of(stream.faults.columns, values), np.nan, values)
 
 
 def faulty_columns(trained: TrainedModel, stream: Stream) -> tuple[Name, ...]:
@@ -104,18 +94,15 @@ def faulty_columns(trained: TrainedModel, stream: Stream) -> tuple[Name, ...]:
 
 
 def as_first(noticed: BatchFaults, raw: np.ndarray) -> np.ndarray:
-    """Give rows that repeat what their first copies got: probabilities before the shift of the odds, (b, J + 1)."""
-    if not noticed.repeats:
-        return raw
+    """Give rows that repeat what their first copies got: probabilities before the shift of the odds, (b, J + 1).
+
+    A class that labels of this batch have opened gets 0; unknown stays the last.
+    """
     out = raw.copy()
     for at, first in noticed.repeats.items():
-        out[at] = _widened(first.raw, raw.shape[1]) if isinstance(first, Copy) else raw[first]
+        its = first.raw if isinstance(first, Copy) else raw[first]
+        out[at] = np.insert(its, -1, [0.0] * (raw.shape[1] - len(its)))
     return out
-
-
-def _widened(raw: np.ndarray, size: int) -> np.ndarray:
-    """Give classes that labels of this batch have opened a probability of 0; unknown stays the last."""
-    return np.concatenate([raw[:-1], np.zeros(size - len(raw)), raw[-1:]]) if len(raw) < size else raw
 
 
 def decided_as_first(noticed: BatchFaults, decisions: list[Decision]) -> list[Decision]:
@@ -158,7 +145,7 @@ def settle_faults(
         return after._replace(faults=DataFaults(noticed.columns)), events
     earlier = DataFaults(noticed.columns) if before.faults is None else before.faults
     together = np.concatenate([earlier.rows, noticed.rows])
-    rows, copies = together[-WINDOW:], {each.row: each for each in earlier.copies}
+    rows, copies = together[-data_quality.WINDOW :], {each.row: each for each in earlier.copies}
     for row in sorted(set(_repeated(together).tolist())):
         came, known = np.flatnonzero(noticed.rows == row), row in copies and len(copies[row].raw) == raw.shape[1]
         if len(came) and not known:

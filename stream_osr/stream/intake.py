@@ -168,8 +168,9 @@ def _features(
         features = before.extended_by(x, {*(state.parameters.categorical or ()), *declared})
         if features is not before:
             there = frozenset(before.names)
-            check_names((name for name in features.names if name not in there), len(features.names))
-        check_storable(name for name in features.names if name not in frozenset(before.names))
+            new = [name for name in features.names if name not in there]
+            check_names(new, len(features.names))
+            check_storable(new)
     if not features.names and not extended:
         raise InvalidInstance("the instance has no features; give it one at least")
     return features

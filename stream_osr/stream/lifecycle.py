@@ -26,20 +26,12 @@ from stream_osr.model.lifecycle_moves import LEAST_PART, bound, merge_if_same, o
 from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
 from stream_osr.model.unassigned import NoiseModel
+from stream_osr.stream import recent_instances
 from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, SplitOff, follow_identities, sizes_of
 from stream_osr.stream.chain import without as left_out
 from stream_osr.stream.hidden_classes import find_core, least_unknown, stands_out
 from stream_osr.stream.monitoring import follow_unknown
-from stream_osr.stream.recent_instances import (
-    DecidedBatch,
-    RecentInstances,
-    arrivals,
-    members,
-    places,
-    remembered,
-    sampled,
-    since,
-)
+from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances
 from stream_osr.stream.reference_check import owned_by
 from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
@@ -96,11 +88,11 @@ def follow(
     -------
     The stream then, what happened to the leader's subclasses, and an event if the share of unknown has jumped.
     """
-    rate, jumped = follow_unknown(trained, stream, posterior.probabilities)
+    rate, jumped = follow_unknown(trained, stream, posterior)
     arrival, share = stream.arrival, max(rate.rate, float(batch.p_unknown.mean()))
     announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
     student_terms = LifecycleTerms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)
-    recent, came, updates = stream.recent, arrivals(batch), list[LifecycleUpdate]()
+    recent, came, updates = stream.recent, recent_instances.arrivals(batch), list[LifecycleUpdate]()
     for number, (chain, one) in enumerate(zip(stream.chains, posterior.seated, strict=True)):
         update = _follow(chain, number, one, recent, came, student_terms)
         if chain.check is not None:
@@ -149,9 +141,9 @@ def _coming(result: BatchResult, recent: RecentInstances, came: Came) -> Coming:
     """List who has been re-seated, and those of the batch."""
     if not len(result.moved):
         return Coming(result.moved_from, result.subclass, *came)
-    at = places(recent, result.moved)
+    at = recent_instances.places(recent, result.moved)
     there = at >= 0
-    moved = members(recent, at[there])
+    moved = recent_instances.members(recent, at[there])
     seats = np.concatenate([result.moved_to[there], result.subclass])
     both = MemberColumns(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
     return Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
@@ -162,7 +154,7 @@ def _sample(life: Lifecycle, update: LifecycleUpdate, result: BatchResult) -> Li
     recent, ids, kept = update.recent, life.ids, life.kept.copy()
     fresh = places_of(ids, np.array(update.changes.emerged, np.int64))
     for at in fresh[fresh >= 0].tolist():
-        kept[at] = keep(*sampled(recent, remembered(recent, 0, ids[at])))
+        kept[at] = keep(*recent_instances.sampled(recent, recent_instances.remembered(recent, 0, ids[at])))
     changed = np.zeros(len(ids) + 1, bool)
     for seats in (result.subclass, result.moved_from, result.moved_to):
         changed[places_of(ids, seats)] = True
@@ -171,11 +163,11 @@ def _sample(life: Lifecycle, update: LifecycleUpdate, result: BatchResult) -> Li
     if slots and len(recent.keys):
         number = np.full(len(ids) + 1, -1)
         number[slots] = np.arange(len(slots))
-        latest = since(recent, int(min([recent.batches[-1], *result.moved])))
+        latest = recent_instances.since(recent, int(min([recent.batches[-1], *result.moved])))
         whose, left = (number[places_of(ids, seats)] for seats in (latest.subclass[0], result.moved_from))
         came = np.flatnonzero(whose >= 0)
         gone = left[left >= 0], result.moved[left >= 0]
-        samples = exchange([kept[at] for at in slots], gone, (whose[came], *sampled(latest, came)))
+        samples = exchange([kept[at] for at in slots], gone, (whose[came], *recent_instances.sampled(latest, came)))
         for at, sample in zip(slots, samples, strict=True):
             kept[at] = sample
     return life._replace(kept=kept)
@@ -228,7 +220,7 @@ def _part(update: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
     chain, life = update.chain, update.chain.life
     own, new = life.ids == key, chain.state.next_id
-    at = remembered(update.recent, 0, key)
+    at = recent_instances.remembered(update.recent, 0, key)
     seqs, rows, kept = update.recent.seq + at, update.recent.rows[at], life.kept[own][0]
     if kept is not None:
         more = np.append(seqs, -1)[np.searchsorted(seqs, kept.seq)] != kept.seq

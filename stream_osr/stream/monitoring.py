@@ -66,7 +66,7 @@ def follow_known(
     known, state = leader.known, leader.state
     if trained.references is not None:
         usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
-    accepted = posterior.probabilities.argmax(axis=1) < n_classes
+    accepted = ~posterior.is_unknown
     given, interval = places_of(usual, posterior.leader.subclass) >= 0, parameters.drift_interval
     nearest, rank, rows = posterior.nearest, posterior.rank, posterior.rows[:, len(known.prior.first) :]
     if repeats:
@@ -84,7 +84,7 @@ def follow_known(
 
 
 def follow_unknown(
-    trained: TrainedModel, stream: Stream, probabilities: np.ndarray
+    trained: TrainedModel, stream: Stream, posterior: BatchPosterior
 ) -> tuple[UnknownRate, list[ev.Event]]:
     """Follow the share of the stream that is called unknown through a batch, and tell if it has jumped.
 
@@ -92,14 +92,13 @@ def follow_unknown(
     ----------
     trained, stream
         The model, and the stream with the chains after the batch.
-    probabilities
-        Of each known class and, last, unknown, as decided, shape (b, J + 1).
+    posterior
+        The batch, as decided.
     """
-    state, (n, columns) = stream.chains[0].state, probabilities.shape
+    n, unknown = len(posterior.rows), int(posterior.is_unknown.sum())
     rate = start_rate(1.0 - trained.report.known_recall) if stream.unknown_rate is None else stream.unknown_rate
-    unknown = int((probabilities.argmax(axis=1) == columns - 1).sum())
-    rate, jump = follow_rate(rate, unknown, n, state.seen - n)
-    return rate, [] if jump is None else [ev.UnknownRateJumped(**jump._asdict(), **about(trained, state))]
+    rate, jump = follow_rate(rate, unknown, n, stream.state.seen - n)
+    return rate, [] if jump is None else [ev.UnknownRateJumped(**jump._asdict(), **about(trained, stream.state))]
 
 
 def follow_recall(
@@ -139,17 +138,13 @@ def follow_recall(
     stream = stream._replace(called=called._replace(dropped=dropped))
     if not dropped or called.dropped:
         return stream, []
-    common_fields = {
-        **now._asdict(),
-        "promised": trained.report.known_recall,
-        **about(trained, stream.chains[0].state),
-    }
-    return stream, [ev.RecallDropped(**common_fields)]
+    common_fields = about(trained, stream.state)
+    return stream, [ev.RecallDropped(**now._asdict(), promised=trained.report.known_recall, **common_fields)]
 
 
 def _doubts(stream: Stream, posterior: BatchPosterior) -> tuple[int, int, int]:
     """Count the instances of a batch that are surely known, disputed, and unknown without an announced subclass."""
-    unknown = posterior.probabilities.argmax(axis=1) == posterior.probabilities.shape[1] - 1
+    unknown = posterior.is_unknown
     disputed = ~unknown & (np.mean([_log_odds_of_new(each) for each in posterior.seated], axis=0) > 0.0)
     life = stream.chains[0].life
     unplaced = unknown & (places_of(life.ids[life.emerged], posterior.leader.subclass) < 0)
@@ -168,10 +163,8 @@ def _log_odds_of_new(chain_result: ChainResult) -> np.ndarray:
 
 def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:
     """Say which share of the known instances gets its own label now; ``None``: no reference was asked yet."""
-    references = references_of(trained, stream)
-    if references is None or stream.called is None:
-        return None
-    return expect(stream.called, _distinct(references, len(stream.called.shares)))
+    called = stream.called
+    return None if called is None else recall_among(trained, stream, range(len(called.shares)))
 
 
 def recall_among(trained: TrainedModel, stream: Stream, classes: Sequence[int]) -> ExpectedRecall | None:
@@ -231,28 +224,21 @@ def follow_dependence(
     posterior
         The batch.
     """
-    was, now = before.arrival, stream.arrival
-    since = stream.signals.dependent_since
-    if was is None or now is None:  # what an earlier model's stream was treated as is over
-        return (stream if since is None else _since(stream, None)), []
-    depends = now.process is not None
-    if not now.counts_typicality:
+    was, now, since = before.arrival, stream.arrival, stream.signals.dependent_since
+    depends = now is not None and now.process is not None
+    if was is None or now is None or not now.counts_typicality:  # an earlier model's stream may have been
         since = None
     elif since is None:
         since = now.since if depends else now.departed
-    stream = _since(stream, since)
-    begins = was.process is None if depends else now.departed >= 0 > was.departed
-    if not begins:
+    stream = stream._replace(signals=stream.signals._replace(dependent_since=since))
+    if was is None or now is None or not (was.process is None if depends else now.departed >= 0 > was.departed):
         return stream, []
     if depends:
         kind, rank = "neighbours depend", correlation_by_class(now.pairs)
         rank = np.where(rank > CORRELATED_STREAM, rank, 0.0)
     else:
-        unknown = posterior.probabilities.argmax(axis=1) == posterior.probabilities.shape[1] - 1
-        kind, rank = (
-            "typical instances unknown",
-            np.bincount(posterior.nearest[unknown], minlength=len(stream.labels)),
-        )
+        kind = "typical instances unknown"
+        rank = np.bincount(posterior.nearest[posterior.is_unknown], minlength=len(stream.labels))
     most = [j for j in np.argsort(-rank, kind="stable").tolist() if rank[j] > 0][:MOST_LABELS]
     event = ev.DependenceFound(
         kind=kind,
@@ -262,7 +248,3 @@ def follow_dependence(
         **about(trained, stream.chains[0].state),
     )
     return stream, [event]
-
-
-def _since(stream: Stream, since: int | None) -> Stream:
-    return stream._replace(signals=stream.signals._replace(dependent_since=since))

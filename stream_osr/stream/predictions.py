@@ -8,7 +8,6 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.labels import unknown_label
-from stream_osr.model import step as sampler
 from stream_osr.model.known import log_class_densities
 from stream_osr.model.missing import (
     NOTHING,
@@ -24,13 +23,10 @@ from stream_osr.model.responsibilities import (
     log_seats_of,
     look,
     look_closely,
-    query_rows,
-    responsibilities_of,
     view,
 )
 from stream_osr.model.whitening import whiten
 from stream_osr.model.yeo_johnson import bend
-from stream_osr.parallel import one_thread
 from stream_osr.stream.chain import opening_seats
 from stream_osr.stream.faults import believable
 from stream_osr.stream.monitoring import references_of
@@ -52,7 +48,7 @@ class PredictiveCache:
     trained, stream
         The model and the stream.
     parameters
-        The label of unknown instances, and the promise for known ones; ``None``: nothing is promised.
+        The label of unknown instances, and the promise for known ones.
 
     Attributes
     ----------
@@ -62,18 +58,13 @@ class PredictiveCache:
         Labels of the known classes and, last, of the unknown.
     """
 
-    def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters | None = None) -> None:
+    def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters) -> None:
         self.stream, self._chains, self._space = stream, stream.chains, trained.whitening
-        self.labels = (
-            *stream.labels,
-            unknown_label(None if parameters is None else parameters.unknown, stream.labels),
-        )
-        self._references, self._max_false_unknown = references_of(trained, stream), None
-        if parameters is not None and self._references is not None:
-            self._max_false_unknown = parameters.max_false_unknown
+        self.labels = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
+        self._references = references_of(trained, stream)
+        self._max_false_unknown = None if self._references is None else parameters.max_false_unknown
         self._shares = current_shares(stream.chains)
-        promised = self._max_false_unknown is not None
-        self._closely = promised or any(shares is not None for shares in self._shares)
+        self._closely = self._max_false_unknown is not None or any(shares is not None for shares in self._shares)
         self._shifted = len(stream.chains) == 1 and not self._closely  # by the sampler itself
         odds = stream.odds.shift if self._shifted else 0.0
         self._views = [view(c.known, c.frozen, c.state, trained.whitening, odds) for c in stream.chains]
@@ -86,11 +77,6 @@ class PredictiveCache:
         else:
             found = self._look(bend(self._space.yeo_johnson, values), self._views)
         return found[0] if self._shifted else self._final(*found)
-
-    def of_whitened(self, rows: np.ndarray) -> np.ndarray:
-        """Predict the same of whitened rows, shape (n, d)."""
-        with one_thread():
-            return self._final(*self._of_whitened(rows))
 
     def _final(self, mean: np.ndarray, log_density: np.ndarray | None) -> np.ndarray:
         """Keep the promise, and shift the odds of unknown."""
@@ -132,22 +118,6 @@ class PredictiveCache:
         mean = np.asarray(np.mean(densities, axis=0))
         return mean_of([self._balanced(number, *each, mean) for number, each in enumerate(looked)]), mean
 
-    def _of_whitened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Predict whitened rows: probabilities, and mean log densities of classes if these are asked for."""
-        chains = self._chains
-        if not self._closely:
-            return mean_of([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
-        who = query_rows(rows, chains[0].known.prior)
-        densities = [log_class_densities(c.known, c.frozen, who.rows)[0] for c in chains]
-        mean = np.asarray(np.mean(densities, axis=0))
-        found = [
-            self._balanced(
-                number, responsibilities_of(chain.known, chain.state, who, density), density, density, mean
-            )
-            for number, (chain, density) in enumerate(zip(chains, densities, strict=True))
-        ]
-        return mean_of(found), mean
-
     def _balanced(
         self,
         number: int,
@@ -166,12 +136,9 @@ class PredictiveCache:
             level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
             seats, at = log_seats_of(chain.state.franchise), np.arange(len(responsibilities))
             near = responsibilities[:, :n_classes].argmax(axis=1)
-            ratio = np.log(np.maximum(responsibilities[:, -1], 1e-300)) - np.log(
-                np.maximum(responsibilities[at, near], 1e-300)
-            )
-            log_new = ratio - seats[-1] + seats[near] + without_gaps[at, near]
+            log_share = np.log(np.maximum(responsibilities, 1e-300))
+            log_new = log_share[:, -1] - log_share[at, near] - seats[-1] + seats[near] + without_gaps[at, near]
             seats = opening_seats(chain.known, chain.frozen)
             odds = odds_of_new(without_gaps, log_new, seats, self._references.tempered)
-        return balance(
-            shares, np.full(len(responsibilities), np.nan), responsibilities, level, votes(without_gaps), odds
-        )
+        nobody = np.full(len(responsibilities), np.nan)
+        return balance(shares, nobody, responsibilities, level, votes(without_gaps), odds)

@@ -91,11 +91,8 @@ class RecentInstances(NamedTuple):
         return f"RecentInstances{as_batches(self)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return from_batches, (
-            as_batches(self),
-            self.subclass.shape[0],
-            self.rows.shape[1],
-        )  # a room holds what others see
+        # a room holds what others see
+        return from_batches, (as_batches(self), self.subclass.shape[0], self.rows.shape[1])
 
     @property
     def rows(self) -> np.ndarray:
@@ -135,13 +132,11 @@ def from_batches(batches: Sequence[DecidedBatch], n_chains: int, width: int) -> 
     first = np.array([batch.seq for batch in batches], np.int64)
     keys = objects([key for batch in batches for key in batch.keys])
     subclass = np.concatenate([np.zeros((n_chains, 0), np.int64), *(batch.subclass for batch in batches)], axis=1)
-    recent = RecentInstances(
-        int(first[0]) if batches else 0, first, keys, subclass, ColumnBuffer(len(keys), width), 0
-    )
-    recent.room.claim(0, len(keys))
+    seq, room = int(first[0]) if batches else 0, ColumnBuffer(len(keys), width)
+    room.claim(0, len(keys))
     for batch in batches:
-        recent.room.write(batch.seq - recent.seq, batch.rows, batch.times, batch.p_unknown)
-    return recent
+        room.write(batch.seq - seq, batch.rows, batch.times, batch.p_unknown)
+    return RecentInstances(seq, first, keys, subclass, room, 0)
 
 
 def remember(
@@ -170,15 +165,8 @@ def since(recent: RecentInstances, seq: int) -> RecentInstances:
     kept = recent.batches[max(int(np.searchsorted(recent.batches, seq, "right")) - 1, 0) :]
     end = recent.seq + len(recent.keys)
     first = int(kept[0]) if len(kept) and seq < end else end
-    at = first - recent.seq
-    return RecentInstances(
-        first,
-        kept if seq < end else kept[:0],
-        recent.keys[at:],
-        recent.subclass[:, at:],
-        recent.room,
-        recent.start + at,
-    )
+    at, batches = first - recent.seq, kept if seq < end else kept[:0]
+    return RecentInstances(first, batches, recent.keys[at:], recent.subclass[:, at:], recent.room, recent.start + at)
 
 
 def places(recent: RecentInstances, seqs: np.ndarray) -> np.ndarray:
@@ -194,9 +182,8 @@ def began(recent: RecentInstances, at: np.ndarray) -> np.ndarray:
 
 def members(recent: RecentInstances, at: np.ndarray) -> tuple[MemberColumns, np.ndarray]:
     """Say of the instances at these places what lives remember of them; with their times and keys, shape (n, 2)."""
-    return MemberColumns(recent.seq + at, recent.p_unknown[at], began(recent, at)), moments_of(
-        recent.times[at], recent.keys[at]
-    )
+    columns = MemberColumns(recent.seq + at, recent.p_unknown[at], began(recent, at))
+    return columns, moments_of(recent.times[at], recent.keys[at])
 
 
 def arrivals(batch: DecidedBatch) -> tuple[MemberColumns, np.ndarray]:

@@ -97,6 +97,11 @@ class RecognizerState:
             return self.training.features.names
         return () if self.trained is None else self.trained.names
 
+    @property
+    def mismatch(self) -> SchemaMismatch:
+        """Mismatch with training so far: what the stream has not met."""
+        return begin(self.running[0].features) if self.unmet is None else self.unmet
+
     def waited(self, t: float) -> bool:
         """Say whether the batch has waited as long as it may at some time."""
         first, longest = self.buffer[0].t if self.buffer else None, self.parameters.max_wait
@@ -117,16 +122,10 @@ def noted(state: RecognizerState, unmet: SchemaMismatch) -> RecognizerState:
     return state if unmet is state.unmet else replace(state, unmet=unmet)
 
 
-def unmet_of(state: RecognizerState) -> SchemaMismatch:
-    """Tell what the stream has not met so far."""
-    return begin(state.running[0].features) if state.unmet is None else state.unmet
-
-
 def all_met(state: RecognizerState) -> RecognizerState:
     """Note that a record of the stream has had every feature, with values that training had."""
-    if state.unmet is not None and state.unmet.is_settled:
-        return state
-    return replace(state, unmet=SchemaMismatch(ignored=unmet_of(state).ignored))
+    settled = state.unmet is not None and state.unmet.is_settled
+    return state if settled else replace(state, unmet=SchemaMismatch(ignored=state.mismatch.ignored))
 
 
 def take(state: RecognizerState, arrived: BufferedInstance) -> tuple[RecognizerState, BatchOutput]:
@@ -151,17 +150,11 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
     arrived = Arrivals(np.zeros((0, 0)), (), ())
     if state.buffer:
         rows, times, keys = zip(*state.buffer, strict=True)
-        values, whitening, usual, noticed = (
-            np.array(rows, dtype=float),
-            state.trained.whitening,
-            state.trained.usual,
-            None,
-        )
-        if usual is not None:
-            noticed = notice(usual, state.stream, values)
+        values, whitening, noticed = np.array(rows, dtype=float), state.trained.whitening, None
+        if state.trained.usual is not None:
+            noticed = notice(state.trained.usual, state.stream, values)
             values = noticed.values
-        missing = missing_of(whitening, values)
-        arrived = Arrivals(whiten(whitening, values), times, keys, missing, noticed)
+        arrived = Arrivals(whiten(whitening, values), times, keys, missing_of(whitening, values), noticed)
     later, now = list[Evidence](), state.evidence
     if state.evidence:
         waiting = set(arrived.keys)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -89,11 +89,7 @@ class _Same:
 
 def once(function: Callable[Concatenate[References, P], R]) -> Callable[Concatenate[References, P], R]:
     """Let a function compute once what it says of a set of references."""
-
-    def of_same(same: _Same, *args: Any, **kwargs: Any) -> R:
-        return function(same.references, *args, **kwargs)
-
-    kept: Callable[..., R] = lru_cache(maxsize=64)(of_same)
+    kept: Callable[..., R] = lru_cache(maxsize=64)(lambda same, *args, **kw: function(same.references, *args, **kw))
 
     @wraps(function)
     def of(references: References, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -556,17 +552,10 @@ def mostly_new(check: ReferenceCheck, many: np.ndarray) -> np.ndarray:
 
 def start_check(n_classes: int) -> ReferenceCheck:
     """Begin with nothing counted."""
-    n_levels, responsibilities = N_LEVELS, n_classes + 1
-    shapes = (
-        (responsibilities, n_levels),
-        (responsibilities,),
-        (n_classes, responsibilities, n_levels),
-        (n_classes, responsibilities),
-        (n_classes,),
-    )
-    counts = ReferenceCounts(*(np.zeros(shape) for shape in shapes))
-    even = np.full(n_classes, 1.0 / n_classes)
-    shares = KnownShares(np.ones((responsibilities, n_levels)), even[:, None].copy(), even, 1.0)
+    cells, even = n_classes + 1, np.full(n_classes, 1.0 / n_classes)
+    by_class = np.zeros((n_classes, cells, N_LEVELS)), np.zeros((n_classes, cells)), np.zeros(n_classes)
+    counts = ReferenceCounts(np.zeros((cells, N_LEVELS)), np.zeros(cells), *by_class)
+    shares = KnownShares(np.ones((cells, N_LEVELS)), even[:, None].copy(), even, 1.0)
     return ReferenceCheck(np.zeros(0, np.int64), counts, shares, np.zeros(0, np.int64), np.zeros(0), -1)
 
 

@@ -87,6 +87,11 @@ class BatchPosterior(NamedTuple):
         """Result of the leader."""
         return self.seated[0].result
 
+    @property
+    def is_unknown(self) -> np.ndarray:
+        """Instances for which unknown is the most probable, shape (b,)."""
+        return np.asarray(self.probabilities.argmax(axis=1) == self.probabilities.shape[1] - 1)
+
 
 def complete(
     chains: Chains,
@@ -142,12 +147,9 @@ def average(
         nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
         for number, one in enumerate(chain_results)
     ]
-    raw, mean_rank = (
-        shares_of([one.result.probabilities for one in chain_results]),
-        mean_of([one.rank for one in found]),
-    )
+    raw = shares_of([one.result.probabilities for one in chain_results])
     if parameters.learn_odds:
-        odds = learn_odds(odds, raw, mean_rank, parameters.half_life)
+        odds = learn_odds(odds, raw, mean_of([one.rank for one in found]), parameters.half_life)
     return BatchPosterior(rows, raw, shift_odds(odds, raw), *found[0], chain_results), odds
 
 
@@ -244,10 +246,14 @@ def _keep_identities(chain_result: ChainResult) -> ChainResult:
     for key in left:
         if sizes.get(key, 0) >= KEPT_WITH:
             continue
-        target, count = _destination(result, key)
+        leaves = result.moved_from == key
+        targets, counts = np.unique(result.moved_to[leaves & (result.moved_to >= 0)], return_counts=True)
+        if not len(targets):
+            continue
+        target, count = int(targets[counts.argmax()]), int(counts.max())
         if target not in sizes or 2 * count <= before[key]:
             continue
-        if key not in sizes and int((result.moved_from == key).sum()) < before[key]:
+        if key not in sizes and int(leaves.sum()) < before[key]:
             continue  # the rest has left the model with it
         others = sizes[target] - count
         older, younger = (target, key) if target < key or others > count else (key, target)
@@ -255,24 +261,12 @@ def _keep_identities(chain_result: ChainResult) -> ChainResult:
             state = edit.merge(state, older, younger, chain.known.prior)
         else:
             state = edit.rename(state, target, older)
-        result, sizes = _renamed(result, younger, older), sizes_of(state)
+        held = {name: getattr(result, name) for name in ("subclass", "moved_from", "moved_to", "window_subclass")}
+        result = result._replace(**{name: np.where(ids == younger, older, ids) for name, ids in held.items()})
+        sizes = sizes_of(state)
         changes = changes.then(IdentityChanges({younger: older}))
     changes = changes._replace(moved=(result.moved, result.moved_to))
     return chain_result._replace(state=state, result=result, identities=changes)
-
-
-def _destination(result: sampler.BatchResult, key: int) -> tuple[int, int]:
-    """Find the emerging subclass that most instances of another moved to, and how many did."""
-    to = result.moved_to[(result.moved_from == key) & (result.moved_to >= 0)]
-    if not len(to):
-        return -1, 0
-    targets, counts = np.unique(to, return_counts=True)
-    return int(targets[counts.argmax()]), int(counts.max())
-
-
-def _renamed(result: sampler.BatchResult, was: int, now: int) -> sampler.BatchResult:
-    names = {name: getattr(result, name) for name in ("subclass", "moved_from", "moved_to", "window_subclass")}
-    return result._replace(**{name: np.where(ids == was, now, ids) for name, ids in names.items()})
 
 
 def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:

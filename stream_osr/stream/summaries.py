@@ -12,8 +12,7 @@ from stream_osr.discovery import events as ev
 from stream_osr.discovery.events import Explanation
 from stream_osr.discovery.explain import explain
 from stream_osr.discovery.reconcile import LinkChanges, Local, LocalSummary, ReconciledSubclasses, reconcile, restore
-from stream_osr.model.dishes import empty_dishes
-from stream_osr.model.marginal import Statistics, add_statistics, of_nobody, of_slots, statistics_of
+from stream_osr.model.marginal import Statistics, dishes_of, of_nobody, of_slots, statistics_of
 from stream_osr.model.prior import Prior, statistics_shape
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
@@ -141,8 +140,7 @@ def _counts(values: Sequence[float], prior: Prior, size: int) -> np.ndarray:
 def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explanation:
     """Say what a subclass is like that is known by its statistics alone."""
     known = trained.known
-    dishes = empty_dishes(1, known.prior)
-    add_statistics(dishes, 0, statistics, known.prior)
+    dishes = dishes_of(statistics, known.prior)
     return explain(
         dishes, 0, known, trained.densities[0], trained.whitening, trained.names, trained.labels, trained.categories
     )
@@ -167,8 +165,16 @@ def read_sums(trained: TrainedModel, size: int, sums: Sequence[Sequence[float]])
     ValueError
         If the sums are not of this shape, or not finite.
     """
-    statistics = from_sums(size, sums, trained.known.prior)
-    return statistics if _possible(statistics, trained.known.prior) else None
+    prior = trained.known.prior
+    statistics = from_sums(size, sums, prior)
+    matrix = statistics.matrix[0]
+    if np.abs(matrix).max() > LARGEST_SUM or abs(matrix[-1, -1] - prior.beta - size) >= 0.5:
+        return None
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    return statistics
 
 
 def take_in(
@@ -187,15 +193,3 @@ def taken_in(
 ) -> ReconciledSubclasses:
     """Put together again what recognizers over a trained model have said; see :func:`.reconcile.restore`."""
     return restore(summaries, links, merged, next_id, trained.known.prior)
-
-
-def _possible(statistics: Statistics, prior: Prior) -> bool:
-    """Say whether statistics may be those of rows; of others nothing can be computed."""
-    size, matrix = int(statistics.size[0]), statistics.matrix[0]
-    if np.abs(matrix).max() > LARGEST_SUM:
-        return False
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return bool(abs(matrix[-1, -1] - prior.beta - size) < 0.5)

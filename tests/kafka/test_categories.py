@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from stream_osr import ModelOptions, OpenSetRecognizer
+from tests import examples
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, total
 from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once
-from tests.test_intrusion import load_example
 
 STREAM, TEXT_FOR_NUMBER, NUMBER_FOR_TEXT, MISSING = 320, 100, 101, 102
 
 
 def test_text_columns_as_json(broker: Broker, tmp_path: Path) -> None:
     """A stream of NSL-KDD's shape: text is no number, a number is a category where text is, and null is missing."""
-    example = load_example()
+    example = examples.example("intrusion")
     model = OpenSetRecognizer(batch_size=32, seed=1, chains=1, model=ModelOptions(window=32))
     for x, kind in example.labelled(300, np.random.default_rng(1)):
         model.learn_one(x, kind)
