@@ -8,8 +8,7 @@ import decimal
 import fractions
 import math
 import pickle
-from collections import Counter, OrderedDict, defaultdict
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,18 @@ from stream_osr.errors import (
     StreamOSRError,
 )
 from stream_osr.printable_text import typed
-from tests.blobs import KNOWN, check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.blobs import (
+    around,
+    check_stream,
+    ended,
+    fitted,
+    learn_all,
+    play,
+    refused,
+    stream_part,
+    told,
+    training_part,
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +55,16 @@ def in_training(**arguments: Any) -> OpenSetRecognizer:
 
 
 def in_stream(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer.from_trained(trained, **grouped(**{"batch_size": 8, **arguments}))
-    for x, _ in stream_part(12):
-        model.learn_one(x)
-    return model
+    return play(OpenSetRecognizer.from_trained(trained, **grouped(**{"batch_size": 8, **arguments})), stream_part(12))
+
+
+def both(trained: TrainedModel, phase: str) -> OpenSetRecognizer:
+    return in_training() if phase == "training" else in_stream(trained)
+
+
+def trained_on(instances: Iterable[tuple[dict[str, Any], Any]]) -> OpenSetRecognizer:
+    """A recognizer of small batches whose training has yet to end."""
+    return learn_all(OpenSetRecognizer(batch_size=4), instances)
 
 
 def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError], match: str) -> int:
@@ -57,67 +73,59 @@ def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError]
     Returns how many rows it has counted as bad: nothing else of it may change.
     """
     counted = model.counters.pop("bad_rows", 0)
+    same = copy.deepcopy(model)
     before = pickle.dumps(model)
     with pytest.raises(error, match=match):
         act()
-    refused = model.counters.pop("bad_rows", 0)
+    more = model.counters.pop("bad_rows", 0)
     assert pickle.dumps(model) == before
-    later, same = copy.deepcopy(model), pickle.loads(before)
+    later = copy.deepcopy(model)
     for each in (later, same):
         each.learn_one({"a": 0.5, "b": 0.5}, "left")
         each.learn_one({"a": 0.5, "b": 0.5})
-        each.flush()
-    decisions = list(later.drain())
+    decisions = ended(later)
     assert decisions[-1].nearest_class == "left"
-    assert decisions == list(same.drain())
-    model.counters["bad_rows"] = counted + refused
-    return refused
+    assert decisions == ended(same)
+    model.counters["bad_rows"] = counted + more
+    return more
 
 
-def cases(*values_and_messages: tuple[Any, str]) -> list[Any]:
-    return [
-        pytest.param(value, message, id=f"{type(value).__name__}-{number}")
-        for number, (value, message) in enumerate(values_and_messages)
-    ]
+def alike(model: OpenSetRecognizer, same: OpenSetRecognizer) -> None:
+    """Check that two have decided alike."""
+    model.flush()
+    same.flush()
+    assert told(model) == told(same)
 
 
 # Values of features
 
-NO_USABLE_NUMBERS = cases(
+
+NO_USABLE_NUMBERS = [
     (
         "high",
         r"feature 'a' is 'high' \(str\): expected a finite number \(None or NaN if missing\); the feature is num",
     ),
     ("1,234", r"feature 'a' is '1,234' \(str\): it may be 1\.234 or 1234; write it without commas"),
     (b"1", r"feature 'a' is b'1' \(bytes\): expected a finite number"),
-    (1 + 0j, r"feature 'a' is \(1\+0j\) \(complex\): expected a finite number"),
     (np.complex128(1), r"feature 'a' is .* \(complex\): expected a finite number"),
-    ([1.0], r"feature 'a' is \[1\.0\] \(list\): expected a finite number"),
-    ((1.0, 2.0), r"feature 'a' is \(1\.0, 2\.0\) \(tuple\): expected a finite number"),
-    ({"x": 1}, r"feature 'a' is \{'x': 1\} \(dict\): expected a finite number"),
     (np.array([1.0]), r"feature 'a' is array\(\[1\.\]\) \(ndarray\): expected a finite number"),
-    (np.array([1.0, 2.0]), r"feature 'a' is array\(\[1\., 2\.\]\) \(ndarray\): expected a finite number"),
+    (np.timedelta64(1, "s"), r"feature 'a' is np\.timedelta64.* \(timedelta64\): expected a finite number"),
+    ([1.0], r"feature 'a' is \[1\.0\] \(list\): expected a finite number"),
     (datetime.datetime(2026, 1, 2), r"feature 'a' is datetime\.datetime.* \(datetime\): expected a finite number"),
     (np.datetime64("2026-01-02", "ns"), r"feature 'a' is np\.datetime64.* \(datetime64\): expected a finite number"),
-    (np.timedelta64(1, "s"), r"feature 'a' is np\.timedelta64.* \(timedelta64\): expected a finite number"),
-    (object(), r"feature 'a' is <object object.* \(object\): expected a finite number"),
     (decimal.Decimal("sNaN"), r"feature 'a' is Decimal\('sNaN'\) \(Decimal\): expected a finite number"),
-    (math.inf, r"feature 'a' is inf \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
-    (-math.inf, r"feature 'a' is -inf \(float\)"),
-    (np.float32("inf"), r"feature 'a' is inf \(float\)"),
-    (1e200, r"feature 'a' is 1e\+200 \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
-    (-1e101, r"feature 'a' is -1e\+101 \(float\)"),
-    (10**200, r"feature 'a' is 1000.*\.\.\.0* \(int\): expected a finite number"),
+    (-math.inf, r"feature 'a' is -inf \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
+    (-1e101, r"feature 'a' is -1e\+101 \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
     (10**400, r"feature 'a' is 1000.*\.\.\.0* \(int\): expected a finite number"),
     (10**5000, r"feature 'a' is an int too large to show \(int\): expected a finite number"),
     (decimal.Decimal("1e200"), r"feature 'a' is Decimal\('1E\+200'\) \(Decimal\)"),
-)
+]
 
 
-@pytest.mark.parametrize(("value", "message"), NO_USABLE_NUMBERS)
+@pytest.mark.parametrize(("value", "message"), NO_USABLE_NUMBERS, ids=[f"{n}" for n in range(len(NO_USABLE_NUMBERS))])
 @pytest.mark.parametrize("phase", ["training", "stream"])
 def test_value_that_is_no_usable_number_is_refused(trained, phase, value, message):
-    model = in_training() if phase == "training" else in_stream(trained)
+    model = both(trained, phase)
     x = {"a": value, "b": 1.0}
     assert unchanged_by(model, lambda: model.learn_one(x, "left"), InvalidFeature, message) == 1
     assert unchanged_by(model, lambda: model.learn_one(x), InvalidFeature, message) == 1
@@ -137,8 +145,8 @@ def test_refusal_can_be_taken_apart():
 @pytest.mark.parametrize(
     "value",
     [
-        *(3, True, np.int8(3), np.float32(3), np.float64(3), np.bool_(True), np.array(3.0), decimal.Decimal(3)),
-        *(fractions.Fraction(6, 2), 2**63, 2**64, 10**99, -(10**99), 0, -0.0, 5e-324),
+        *(True, np.int8(3), np.float32(3), np.bool_(True), np.array(3.0), decimal.Decimal(3)),
+        *(fractions.Fraction(6, 2), 2**64, -(10**99), -0.0, 5e-324),
     ],
     ids=typed,
 )
@@ -146,9 +154,7 @@ def test_value_that_is_a_number_is_taken(trained, value):
     model, same = (in_stream(trained) for _ in range(2))
     model.learn_one({"a": value, "b": 1})
     same.learn_one({"a": float(value), "b": 1.0})
-    model.flush()
-    same.flush()
-    assert told(model) == told(same)
+    alike(model, same)
     assert model.counters["missing"] == 0
 
 
@@ -159,7 +165,7 @@ def test_value_that_is_a_number_is_taken(trained, value):
 )
 @pytest.mark.parametrize("phase", ["training", "stream"])
 def test_missing_values_are_left_out_of_account_and_counted(trained, phase, value):
-    model = in_training() if phase == "training" else in_stream(trained)
+    model = both(trained, phase)
     model.learn_one({"a": value, "b": 0.0}, "left")
     model.learn_one({"a": value, "b": 0.0})
     assert model.counters["missing"] == 2
@@ -218,32 +224,27 @@ def test_features_are_the_union_of_those_seen_in_training():
     for i in range(30):
         model.learn_one({"b": float(i % 5), "a": 1.0 * (i % 3)}, "left")
         model.learn_one({"c": float(i % 4), "a": 20 + 1.0 * (i % 3)}, "right")
-    model.freeze()
+    assert model.freeze().missing_values == 60
     assert model.trained.names == ("a", "b", "c")
-    assert model.trained.report.missing_values == 60
     assert model.predict_one({"a": 1.0, "b": 2.0, "c": 1.5}) == "left"
 
 
 def test_features_first_seen_after_training_are_ignored_and_counted(trained):
     model, same = in_stream(trained), in_stream(trained)
-    model.learn_one({"a": 1.0, "b": 2.0, "new": 5.0, "newer": "not even a number"})
+    model.learn_one({"a": 1.0, "b": 2.0, "new": 5.0, "newer" * 200_000: "not even a number"})
     model.learn_one({"a": 1.0, "b": 2.0, "new": 5.0}, "left")
     same.learn_one({"a": 1.0, "b": 2.0})
     same.learn_one({"a": 1.0, "b": 2.0}, "left")
     assert model.counters["extra"] == 3
     assert model.predict_proba_one({"a": 1.0, "b": 2.0, "new": 5.0}) == same.predict_proba_one({"a": 1.0, "b": 2.0})
     assert model.counters["extra"] == 3
-    model.flush()
-    same.flush()
-    assert told(model) == told(same)
+    alike(model, same)
 
 
 def test_instance_without_features(trained):
     fresh = OpenSetRecognizer()
-    before = pickle.dumps(fresh)
-    with pytest.raises(NotTrained, match="an unlabelled instance came before any labelled one"):
+    with refused(fresh, NotTrained, "an unlabelled instance came before any labelled one"):
         fresh.learn_one({})
-    assert pickle.dumps(fresh) == before
     fresh.learn_one({}, "left")  # its values may all be missing: those of later instances have names
     fresh.learn_many(pd.DataFrame(index=[0, 1]), ["left", "right"])
     with pytest.raises(InvalidInstance, match="the training instances have no feature; give one"):
@@ -268,130 +269,62 @@ def test_instance_that_is_no_mapping(trained, x):
         unchanged_by(model, lambda model=model: model.predict_one(x), InvalidInstance, message)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [OrderedDict, MappingProxyType, Counter, lambda x: defaultdict(float, x), lambda x: defaultdict(None, x)],
-    ids=["ordered", "proxy", "counter", "defaultdict", "defaultdict-of-nothing"],
-)
-def test_other_mappings_are_taken_and_left_as_they_are(trained, kind):
-    model, same = (in_stream(trained) for _ in range(2))
-    x = kind({"a": 3, "b": 4, "c": 5})
-    model.learn_one(x)
-    model.predict_one(x)
-    same.learn_one({"a": 3, "b": 4, "c": 5})
-    assert dict(x) == {"a": 3, "b": 4, "c": 5}
-    assert model.counters == same.counters
-    assert (model.counters["missing"], model.counters["extra"]) == (0, 1)
-
-
-@pytest.mark.parametrize("kind", [Counter, lambda x: defaultdict(int, x)], ids=["counter", "defaultdict"])
-def test_mappings_that_know_what_they_lack_are_believed(trained, kind):
-    # river's extractors of words yield plain dicts, which do not: tests/habits/test_absent.py
-    model, same = (in_stream(trained) for _ in range(2))
-    x = kind({"a": 3})
-    model.learn_one(x)
-    same.learn_one({"a": 3, "b": 0})
-    assert dict(x) == {"a": 3}
-    assert model.counters == same.counters
-    assert (model.counters["missing"], model.counters["extra"]) == (0, 0)
-    model.flush()
-    same.flush()
-    assert told(model) == told(same)
-
-
 # Labels
 
 
 @pytest.mark.parametrize(
-    ("known", "unknown", "label", "refused"),
+    ("known", "unknown", "label", "refuses"),
     [
-        (["x", "y"], None, "unknown", True),
-        (["x", "y"], "z", "z", True),
         (["x", "y"], "z", "unknown", False),
-        (["x", "y"], -1, "-1", False),
-        ([0, 1], None, -1, True),
         ([0, 1], None, np.int64(-1), True),
-        ([0, 1], None, -1.0, True),
-        ([0, 1], 7, -1, False),
-        ([0, 1], 7, 7, True),
-        ([2, 3], 1, True, True),  # True == 1: they would be one key of the probabilities
-        ([2, 3], True, 1, True),
-        ([2, 3], 0, False, True),
+        ([2, 3], True, 1, True),  # True == 1: they would be one key of the probabilities
         ([2, 3], 0, True, False),
-        ([True, False], None, -1, True),
-        ([True], None, False, False),
         (["x", "y"], 1, True, True),
     ],
 )
-def test_label_of_unknown_instances_names_no_class(known, unknown, label, refused):
+def test_label_of_unknown_instances_names_no_class(known, unknown, label, refuses):
     model = OpenSetRecognizer(unknown=unknown)
     for i in range(20):
         for position, y in enumerate(known):
             model.learn_one({"a": 30.0 * position + i % 7, "b": float(i % 5)}, y)
     x = {"a": 0.0, "b": 90.0}
-    before = pickle.dumps(model)
-    if not refused:
+    if not refuses:
         model.learn_one(x, label)
         assert label in model.predict_proba_one(x)
         return
     for phase in ("training", "stream"):
-        with pytest.raises(InvalidLabel) as caught:
+        with refused(model, InvalidLabel):
             model.learn_one(x, label)
-        with pytest.raises(InvalidLabel, match=r"^row 0: label"):
+        with refused(model, InvalidLabel, r"^row 0: label"):
             model.learn_many(pd.DataFrame([x]), [label])
-        assert pickle.dumps(model) == before
-        if isinstance(label, str) == isinstance(known[0], str):
-            assert "is the label of unknown instances; rename the class, or pass another one as unknown=" in str(
-                caught.value
-            )
         if phase == "training":
             model.freeze()
-            before = pickle.dumps(model)
-    with pytest.raises(InvalidLabel):
+    with refused(model, InvalidLabel):
         model.learn_label("key", label)
-
-
-def test_label_of_unknown_instances_names_no_class_of_a_trained_model(trained):
-    message = "label 'left' is the label of unknown instances; rename the class, or pass another one as unknown="
-    with pytest.raises(InvalidLabel, match=message):
-        OpenSetRecognizer.from_trained(trained, unknown="left")
+    with pytest.raises(InvalidLabel, match="is the label of unknown instances; rename the class, or pass another"):
+        OpenSetRecognizer.from_trained(model.trained, unknown=known[0])
 
 
 @pytest.mark.parametrize(
     ("known", "label", "message"),
     [
-        ("x", 1, r"label is 1 \(int\), but the known labels are like 'x'; use labels of one type"),
         ("x", True, r"label is True \(bool\), but the known labels are like 'x'; use labels of one type"),
         (1, "x", r"label is 'x' \(str\), but the known labels are like 1; use labels of one type"),
         ("x", 2.5, r"label is 2\.5 \(float\); expected str, int or bool, or None for an instance without a label"),
-        ("x", math.nan, r"label is nan \(float\); expected str, int or bool, or None"),
         ("x", pd.NA, r"label is <NA> \(NAType\); expected str, int or bool, or None"),
-        ("x", b"x", r"label is b'x' \(bytes\); expected str, int or bool"),
-        ("x", ["x"], r"label is \['x'\] \(list\); expected str, int or bool"),
-        ("x", np.array(["x", "y"]), r"label is array.*\(ndarray\); expected str, int or bool"),
         ("x", pd.Series(["x"]), r"(?s)label is 0 .*\(Series\); expected str, int or bool"),
         ("x", datetime.date(2026, 1, 2), r"label is datetime\.date.*\(date\); expected str, int or bool"),
     ],
 )
 def test_label_of_another_kind(known, label, message):
-    model = OpenSetRecognizer()
-    for i in range(20):
-        model.learn_one({"a": float(i % 7), "b": float(i % 5)}, known)
-    before = pickle.dumps(model)
-    with pytest.raises(InvalidLabel, match=message):
-        model.learn_one({"a": 0.0, "b": 0.0}, label)
-    assert pickle.dumps(model) == before
-
-
-def test_labels_of_numpy_and_whole_floats_are_plain_labels():
-    model = OpenSetRecognizer()
-    for i in range(10):
-        model.learn_one({"a": float(i % 7)}, np.int64(0))
-        model.learn_one({"a": 50.0 + i % 7}, 1.0)
-    assert [type(label) for label in model.predict_proba_one({"a": 0.0})] == [int, int, int]
-    words = OpenSetRecognizer()
-    words.learn_one({"a": 1.0}, np.str_("x"))
-    assert [type(label) for label in words.predict_proba_one({"a": 0.0})] == [str, str]
+    model = trained_on(({"a": float(i % 7), "b": float(i % 5)}, known) for i in range(20))
+    for phase in ("training", "stream"):
+        with refused(model, InvalidLabel, message):
+            model.learn_one({"a": 0.0, "b": 0.0}, label)
+        if phase == "training":
+            model.freeze()
+    with refused(model, InvalidLabel, message):
+        model.learn_label(3, label)
 
 
 # Few, equal, extreme
@@ -425,23 +358,25 @@ def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
 ELSEWHERE = [{"a": 0.0, "b": 0.0}, {"a": 1e3, "b": -1e3}, {"a": None, "b": 1e99}, {"a": -1e99, "b": 1e99}] * 3
 
 
-def test_one_class_only():
-    model = OpenSetRecognizer(batch_size=4)
-    for x, _ in training_part(40)[::2]:
-        model.learn_one(x, "only")
-    assert model.predict_one({"a": 50.0, "b": 50.0}) == "unknown"
-    decided(model, ELSEWHERE)
-
-
-def test_one_instance_only():
-    model = OpenSetRecognizer(batch_size=4)
-    model.learn_one({"a": 3.0, "b": 4.0}, "only")
+@pytest.mark.parametrize(
+    "instances",
+    [
+        [(x, "only") for x, _ in training_part(40)[::2]],
+        [({"a": 3.0, "b": 4.0}, "only")],
+        [({"a": float(i), "b": float(i * i % 7)}, f"class {i}") for i in range(12)],
+        [*training_part(30), ({"a": 1e99, "b": -1e99}, "left")],
+        [({"a": 5.0, "b": 0.0}, label) for label in ("left", "right") * 20],
+    ],
+    ids=["one-class", "one-instance", "classes-of-one-instance", "an-absurd-value", "all-equal"],
+)
+def test_few_equal_and_extreme_instances(instances):
+    model = trained_on(instances)
+    assert model.predict_one({"a": -50.0, "b": 50.0}) in {"unknown", instances[0][1]}
     decided(model, ELSEWHERE)
 
 
 def test_class_of_one_instance():
-    model = in_training(batch_size=4)
-    model.learn_one({"a": -40.0, "b": 40.0}, "rare")
+    model = trained_on([*training_part(), ({"a": -40.0, "b": 40.0}, "rare")])
     report = model.freeze()
     assert report.small_classes == ("rare",)
     assert "fewer instances than dimensions: 'rare' (1); more instances, or a PCA, would help" in str(report)
@@ -449,33 +384,22 @@ def test_class_of_one_instance():
     decided(model, ELSEWHERE)
 
 
-def test_classes_of_one_instance_each():
-    model = OpenSetRecognizer(batch_size=4)
-    for i in range(12):
-        model.learn_one({"a": float(i), "b": float(i * i % 7)}, f"class {i}")
-    decided(model, ELSEWHERE)
-
-
 def test_fewer_instances_than_dimensions():
     rng = np.random.default_rng(0)
-    model = OpenSetRecognizer(batch_size=4)
 
-    def instance(centre: float) -> dict[str, float]:
-        return {f"x{i}": float(v) for i, v in enumerate(rng.normal(centre, size=30))}
+    def instance(centre: float) -> dict[int, float]:
+        return dict(enumerate(rng.normal(centre, size=30).tolist()))
 
-    for _ in range(6):
-        model.learn_one(instance(0), "left")
-        model.learn_one(instance(20), "right")
+    model = trained_on((instance(centre), label) for centre, label in ((0, "left"), (20, "right")) * 6)
     assert model.freeze().small_classes == ("left", "right")
     assert model.predict_one(instance(0)) == "left"
     assert model.predict_one(instance(20)) == "right"
     decided(model, [instance(centre) for centre in (0, 20, 100)])
 
 
-def test_constant_features():
-    model = OpenSetRecognizer(batch_size=4)
-    for x, y in training_part():
-        model.learn_one({**x, "c": 7.0, "d": 0.0}, y)
+@pytest.mark.parametrize("unit", [1.0, 1e6])
+def test_constant_features_whatever_the_units_of_the_others(unit):
+    model = trained_on(({"a": unit * x["a"], "b": unit * x["b"], "c": 7.0, "d": 0.0}, y) for x, y in training_part())
     report = model.freeze()
     assert report.constant_features == ("c", "d")
     assert "constant in training: 'c', 'd'" in str(report)
@@ -485,56 +409,10 @@ def test_constant_features():
     decided(model, [usual, {**usual, "c": -7.0}, {**usual, "d": 1e6}])
 
 
-def test_constant_features_whatever_the_units_of_the_others():
-    model = OpenSetRecognizer()
-    for x, y in training_part():
-        model.learn_one({"a": 1e6 * x["a"], "b": 1e6 * x["b"], "c": 7.0}, y)
-    usual = {"a": 0.0, "b": 0.0, "c": 7.0}
-    assert model.predict_one(usual) == "left"
-    assert model.predict_one({**usual, "c": 70.0}) == "unknown"
-
-
-def test_instances_that_are_all_equal():
-    model = OpenSetRecognizer(batch_size=4)
-    for _ in range(20):
-        model.learn_one({"a": 5.0, "b": 0.0}, "left")
-        model.learn_one({"a": 5.0, "b": 0.0}, "right")
-    assert model.freeze().constant_features == ("a", "b")
-    decided(model, ELSEWHERE)
-
-
-def test_identical_columns():
-    model = OpenSetRecognizer(batch_size=4)
-    for x, y in training_part():
-        model.learn_one({**x, "a again": x["a"], "b tripled": 3 * x["b"]}, y)
-    model.freeze()
-    for label, (a, b) in KNOWN.items():
-        assert model.predict_one({"a": a, "b": b, "a again": a, "b tripled": 3 * b}) == label
-    decided(model, [{"a": 0.0, "b": 0.0, "a again": 5.0, "b tripled": -9.0}, {"a": 1.0}])
-
-
-def test_columns_without_any_value():
-    model = OpenSetRecognizer(batch_size=4)
-    for x, y in training_part():
-        model.learn_one({**x, "c": None, "d": math.nan}, y)
-    report = model.freeze()
-    assert report.left_out == {"c": "no value in training", "d": "no value in training"}
-    assert model.predict_one({"a": 0.0, "b": 0.0}) == "left"
-    decided(model, [{"a": 0.0, "b": 0.0, "c": 3.0}, {"d": 1.0}, {}])
-
-
-@pytest.mark.parametrize("size", [1e99, 1e50, 1e-50, 1e-99, 1e-160, 5e-324], ids=str)
+@pytest.mark.parametrize("size", [1e99, 1e-50, 1e-160, 5e-324], ids=str)
 def test_values_of_any_size(size):
-    model = OpenSetRecognizer(batch_size=4)
-    for x, y in training_part():
-        model.learn_one({"a": max(min(x["a"] / 20, 1), -1) * size, "b": x["b"]}, y)
-    decided(model, [*ELSEWHERE, {"a": size, "b": 0.0}])
-
-
-def test_one_absurd_value_in_training():
-    model = in_training(batch_size=4)
-    model.learn_one({"a": 1e99, "b": -1e99}, "left")
-    decided(model, ELSEWHERE)
+    instances = [({"a": max(min(x["a"] / 20, 1), -1) * size, "b": x["b"]}, y) for x, y in training_part()]
+    decided(trained_on(instances), [*ELSEWHERE, {"a": size, "b": 0.0}])
 
 
 def test_stream_of_absurd_values(trained):
@@ -555,8 +433,7 @@ def test_what_lies_far_from_everything_is_unknown(small):
     rng = np.random.default_rng(small)
     model = OpenSetRecognizer()
     for label, a, n in (("large", 0.0, 100), ("small", 10.0, small)):
-        for _ in range(n):
-            model.learn_one({"a": rng.normal(a), "b": rng.normal(), "c": rng.normal()}, label)
+        learn_all(model, [(x, label) for x in around((a, 0.0, 0.0), n, rng, "abc")])
     model.freeze()
     for exponent in (3, 5, 8):
         for direction in rng.normal(size=(10, 3)):
@@ -569,9 +446,7 @@ def test_what_lies_far_is_unknown_where_new_classes_are_expected_near(n):
     rng = np.random.default_rng(1)
     centres = rng.uniform(-8, 8, size=(6, 2))  # so evenly that their location has light tails
     model = OpenSetRecognizer(seed=1)
-    for i in range(6 * n):
-        model.learn_one(dict(zip("ab", rng.normal(centres[i % 6]).tolist(), strict=True)), i % 6)
-    model.freeze()
+    learn_all(model, [(around(centres[i % 6], 1, rng)[0], i % 6) for i in range(6 * n)]).freeze()
     assert max(known.location.freedom for known in model.trained.draws) >= 15
     for radius in (1e3, 1e6):
         for direction in rng.normal(size=(10, 2)):
@@ -581,8 +456,7 @@ def test_what_lies_far_is_unknown_where_new_classes_are_expected_near(n):
 
 def test_stream_of_one_point_for_ever(trained):
     model = OpenSetRecognizer.from_trained(trained, batch_size=64)
-    for i in range(2000):
-        model.learn_one({"a": 55.5 + 1e-9 * i, "b": -55.5})
+    learn_all(model, [({"a": 55.5 + 1e-9 * i, "b": -55.5}, None) for i in range(2000)])
     assert {d.label for d in model.drain()} == {"unknown"}
     assert max(size for _, size, _ in model.summary().emerging) >= 1900
     check_stream(model.value.stream)
@@ -590,12 +464,9 @@ def test_stream_of_one_point_for_ever(trained):
 
 def test_stream_of_one_row_for_ever_counts_once(trained):
     model = OpenSetRecognizer.from_trained(trained, batch_size=64)
-    for _ in range(2000):
-        model.learn_one({"a": 55.5, "b": -55.5})
-    model.flush()
-    decisions, events = told(model)
-    assert [d.label for d in decisions] == ["unknown"] * 2000
-    assert [type(event) for event in events] == [RowsRepeated]
+    learn_all(model, [({"a": 55.5, "b": -55.5}, None)] * 2000)
+    assert [d.label for d in ended(model)] == ["unknown"] * 2000
+    assert [type(event) for event in model.drain_events()] == [RowsRepeated]
     assert [(size, announced) for _, size, announced in model.summary().emerging] == [(1, False)]
     check_stream(model.value.stream)
 
@@ -605,56 +476,40 @@ def test_stream_of_one_row_for_ever_counts_once(trained):
 
 def test_unlabelled_instance_before_any_label():
     model = OpenSetRecognizer()
-    before = pickle.dumps(model)
     message = "an unlabelled instance came before any labelled one; learn labelled instances first"
-    with pytest.raises(NotTrained, match=message):
+    with refused(model, NotTrained, message):
         model.learn_one({"a": 1.0})
-    with pytest.raises(NotTrained, match=f"row 0: {message}"):
+    with refused(model, NotTrained, f"row 0: {message}"):
         model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), [None, "left"])
-    assert pickle.dumps(model) == before
     model.learn_one({"a": 1.0}, "left")
     assert model.predict_one({"a": 1.0}) is not None
 
 
 def test_stray_unlabelled_instance_ends_no_training_that_is_ended_by_hand():
     model = in_training(freezing="manual", batch_size=1)
-    before = pickle.dumps(model)
     message = r"an unlabelled instance came before freeze\(\), and freezing='manual'; call freeze\(\) first"
-    with pytest.raises(NotTrained, match=message):
+    with refused(model, NotTrained, message):
         model.learn_one({"a": 0.0, "b": 0.0})
-    with pytest.raises(NotTrained, match=f"row 1: {message}"):
+    with refused(model, NotTrained, f"row 1: {message}"):
         model.learn_many(pd.DataFrame({"a": [0.0, 1.0], "b": [0.0, 1.0]}), ["left", None])
-    assert pickle.dumps(model) == before
     model.freeze()
     model.learn_one({"a": 0.0, "b": 0.0})
     assert next(model.drain()).nearest_class == "left"
 
 
 def test_training_that_cannot_begin_takes_nothing_in():
-    model, rows = OpenSetRecognizer(model=ModelOptions(nu=2)), np.random.default_rng(0).normal(size=(4, 4))
-    for row in rows[:3]:
-        model.learn_one(dict(zip("abcd", row.tolist(), strict=True)), "left")
-    before = pickle.dumps(model)
+    rows = [dict(enumerate(row)) for row in np.random.default_rng(0).normal(size=(4, 4)).tolist()]
+    model = learn_all(OpenSetRecognizer(model=ModelOptions(nu=2)), [(x, "left") for x in rows[:3]])
     for _ in range(3):  # with the fourth there are three directions
-        with pytest.raises(
-            InvalidParameter, match="nu is 2, but 3 whitened features need nu > 2; leave nu=None or raise it"
-        ):
-            model.learn_one(dict(zip("abcd", rows[3].tolist(), strict=True)), "left")
-        assert pickle.dumps(model) == before
-    assert len(model.value.training) == 3
+        with refused(model, InvalidParameter, "nu is 2, but 3 whitened features need nu > 2; leave nu=None or raise"):
+            model.learn_one(rows[3], "left")
 
 
 def test_epsilon_that_leaves_nothing_known():
     model = OpenSetRecognizer(model=ModelOptions(epsilon=0.9))
-
-    def train() -> None:
-        for i in range(40):
-            model.learn_one({"a": 1000.0 * (i % 4) + i % 3, "b": float(i % 5)}, "left")
-
-    with pytest.raises(
-        InvalidParameter, match=r"epsilon is 0\.9, and every subclass holds a smaller share .* lower it"
-    ):
-        train()
+    instances = [({"a": 1000.0 * (i % 4) + i % 3, "b": float(i % 5)}, "left") for i in range(40)]
+    with pytest.raises(InvalidParameter, match=r"epsilon is 0\.9, and every subclass holds a smaller .* lower it"):
+        learn_all(model, instances)
 
 
 # Times and keys
@@ -662,17 +517,15 @@ def test_epsilon_that_leaves_nothing_known():
 
 @pytest.mark.parametrize(
     ("t", "message"),
-    cases(
+    [
         ("noon", r"t is 'noon' \(str\); expected a finite number such as seconds .*timestamp\(\)"),
-        (datetime.datetime(2026, 1, 2), r"t is datetime\.datetime.*\(datetime\); expected .*timestamp\(\)"),
         (pd.Timestamp("2026-01-02"), r"t is Timestamp.*; expected .*timestamp\(\)"),
         (np.datetime64("2026-01-02", "ns"), r"t is np\.datetime64"),
         (math.inf, r"t is inf \(float\); expected a finite number"),
-        (10**400, r"t is 1000.* \(int\); expected a finite number"),
         (10**5000, r"t is an int too large to show \(int\); expected a finite number"),
         (True, r"t is True \(bool\); expected a finite number"),
-        ([1.0], r"t is \[1\.0\] \(list\); expected a finite number"),
-    ),
+    ],
+    ids=["text", "timestamp", "datetime64", "infinite", "large", "boolean"],
 )
 def test_time_that_is_no_number(trained, t, message):
     model = in_stream(trained, max_wait=5.0)
@@ -684,12 +537,11 @@ def test_time_that_is_no_number(trained, t, message):
         unchanged_by(model, lambda: model.learn_many(rows, t=[1.0, t]), InvalidInstance, f"row 1: {message}")
 
 
-@pytest.mark.parametrize("t", [0, -5, 1.5, np.float32(1.5), np.int64(7), 2**70, None, math.nan], ids=typed)
+@pytest.mark.parametrize("t", [-5, 1.5, np.float32(1.5), np.int64(7), 2**70, None, math.nan], ids=typed)
 def test_time_that_is_a_number(trained, t):
     model = in_stream(trained, max_wait=5.0)
     model.learn_one({"a": 0.0, "b": 0.0}, t=t)
-    model.flush()
-    (*_, decision) = model.drain()
+    decision = ended(model)[-1]
     assert decision.t == (t if t is not None and t == t else None)
     assert type(decision.t) in (int, float, type(None))
 
@@ -712,7 +564,7 @@ def test_key_that_cannot_be_hashed(trained, key):
 )
 @pytest.mark.parametrize("phase", ["training", "stream"])
 def test_bad_row_in_the_middle_changes_nothing(trained, phase, make):
-    model = in_training() if phase == "training" else in_stream(trained)
+    model = both(trained, phase)
     x = [x for x, _ in stream_part(30)]
     frame = make([{**each, "b": math.inf if i == 17 else each["b"]} for i, each in enumerate(x)])
     message = r"feature 'b' of row 17 is inf \(float\): expected a finite number"
@@ -727,67 +579,45 @@ def test_bad_row_in_the_middle_changes_nothing(trained, phase, make):
 
 
 def test_mixed_labels_within_a_first_frame():
-    model = OpenSetRecognizer()
-    before = pickle.dumps(model)
-    rows = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
-    with pytest.raises(InvalidLabel, match=r"row 2: label is 1 \(int\), but the known labels are like 'x'"):
+    model, rows = OpenSetRecognizer(), pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+    with refused(model, InvalidLabel, r"row 2: label is 1 \(int\), but the known labels are like 'x'"):
         model.learn_many(rows, ["x", "y", 1])
-    with pytest.raises(InvalidLabel, match=r"row 1: label is -1 \(int\)|label -1 is the label of unknown"):
-        model.learn_many(rows, [0, -1, 1])
-    assert pickle.dumps(model) == before
 
 
 def test_frame_whose_training_fails_half_way_changes_nothing():
     rows = pd.DataFrame({"a": np.arange(30.0) % 7, "b": np.arange(30.0) % 5})
     model = in_training(pca_components=5)
-    before = pickle.dumps(model)
-    with pytest.raises(InvalidParameter, match="pca is 5"):
+    assert model.predict_one({"a": 0.0, "b": 0.0}) is None
+    with refused(model, InvalidParameter, "pca is 5, but the 60 training instances span only 2"):
+        model.learn_one({"a": 0.0, "b": 0.0})
+    with refused(model, InvalidParameter, "pca is 5"):
         model.learn_many(rows, ["left"] * 20 + [None] * 10)
-    assert pickle.dumps(model) == before
 
 
-def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
-    model = in_stream(trained)
-    rows = pd.DataFrame([x for x, _ in stream_part(30)])
-    before = pickle.dumps(model)
-    with monkeypatch.context() as patch:
-        closed = []
+@pytest.mark.parametrize("failing", [1, 3])
+def test_batch_that_fails_changes_nothing(trained, monkeypatch, failing):
+    from tests.doors.stream import recognizer_state
 
-        def fail_at_third(*arguments: Any, **options: Any) -> Any:
-            closed.append(1)
-            if len(closed) == 3:
-                raise MemoryError
-            return close_arrivals(*arguments, **options)
-
-        from tests.doors.stream import recognizer_state as value
-
-        close_arrivals = value.close_arrivals
-        patch.setattr(value, "close_arrivals", fail_at_third)
-        with pytest.raises(MemoryError):
-            model.learn_many(rows)
-    assert len(closed) == 3
-    assert pickle.dumps(model) == before
-    model.learn_many(rows)
-    assert len(list(model.drain())) == 40
-
-
-def test_batch_that_fails_leaves_the_instances_waiting(trained, monkeypatch):
     model, same = (in_stream(trained) for _ in range(2))
-    model.learn_label("nobody", "left")
-    same.learn_label("nobody", "left")
+    rows = pd.DataFrame([x for x, _ in stream_part(30)])
+    for each in (model, same):
+        each.learn_label("nobody", "left")
+    closed, close_arrivals = [], recognizer_state.close_arrivals
 
-    def fail(*_: Any, **__: Any) -> Any:
-        raise MemoryError
+    def fail(*arguments: Any, **options: Any) -> Any:
+        closed.append(1)
+        if len(closed) == failing:
+            raise MemoryError
+        return close_arrivals(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("stream_osr.stream.recognizer_state.close_arrivals", fail)
-        before = pickle.dumps(model)
-        with pytest.raises(MemoryError):
-            model.flush()
-        assert pickle.dumps(model) == before
-    model.flush()
-    same.flush()
-    assert told(model) == told(same)
+        patch.setattr(recognizer_state, "close_arrivals", fail)
+        with refused(model, MemoryError):
+            model.learn_many(rows) if failing > 1 else model.flush()
+    assert len(closed) == failing
+    for each in (model, same):
+        each.learn_many(rows)
+    alike(model, same)
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
@@ -807,21 +637,12 @@ def test_frame_without_rows(trained, make):
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (
-            [[1.0, 2.0]],
-            r"pandas, polars or pyarrow data frame, or a numpy array; this is list\. A dict goes to learn_one",
-        ),
+        ([[1.0]], r"pandas, polars or pyarrow data frame, or a numpy array; this is list\. A dict goes to learn_one"),
         (np.zeros((2, 2)), r"features 0 to 1, and training had 'a', 'b'; give a data frame with these columns"),
-        ({"a": 1.0}, r"this is dict\. A dict goes to learn_one"),
-        (pd.Series([1.0]), r"this is Series\."),
         (pl.LazyFrame({"a": [1.0]}), r"this is LazyFrame\."),
-        (None, r"this is NoneType\."),
-        (
-            pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]),
-            "the data frame cannot be used: .*unique column names.*'a' 2 times",
-        ),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "the data frame cannot be used: .*unique .*'a' 2 times"),
     ],
-    ids=["list", "array", "dict", "series", "lazy", "nothing", "repeated-column"],
+    ids=["list", "array", "lazy", "repeated-column"],
 )
 def test_what_is_no_usable_frame(trained, frame, message):
     model = in_stream(trained)
@@ -837,12 +658,10 @@ def test_what_is_no_usable_frame(trained, frame, message):
         ([1], "has 1 entries for 2 rows; give one for each row"),
         ([1, 2, 3], "has 3 entries for 2 rows; give one for each row"),
         ("ab", r"is 'ab' \(str\); expected a series, array or list with one entry for each of the 2 rows"),
-        (5, r"is 5 \(int\); expected a series, array or list with one entry for each of the 2 rows"),
         (np.array(5), r"is array\(5\) \(ndarray\); expected a series, array or list"),
         ({1: 2, 3: 4}, r"is \{1: 2, 3: 4\} \(dict\); expected a series, array or list"),
-        ({1, 2}, r"is \{1, 2\} \(set\); expected a series, array or list"),
     ],
-    ids=["short", "long", "text", "number", "0-d", "dict", "set"],
+    ids=["short", "long", "text", "0-d", "dict"],
 )
 def test_columns_that_do_not_fit_the_frame(trained, name, values, message):
     model = in_stream(trained)
@@ -877,20 +696,3 @@ def test_missing_labels_times_and_keys_of_a_frame():
     model.flush()
     assert [(d.t, d.key) for d in model.drain()] == [(None, None), (None, None), (2.0, 5), (None, "k2")]
     assert model.summary().known[1].size == 31
-
-
-def test_columns_of_a_frame_may_be_numbers_and_come_in_any_order():
-    model = OpenSetRecognizer(batch_size=1)
-    rows, labels = [x for x, _ in training_part()], [y for _, y in training_part()]
-    model.learn_many(pd.DataFrame(rows).rename(columns={"a": 5, "b": 3}), labels)
-    model.learn_many(pd.DataFrame({3: [0.0], 5: [10.0]}))
-    assert next(model.drain()).nearest_class == "right"
-    assert model.trained.names == (3, 5)
-
-
-# Arguments of the constructor are tested in test_config.py
-
-
-def test_unknown_arguments_are_refused_by_python(trained):
-    with pytest.raises(TypeError, match="no_such_thing"):
-        OpenSetRecognizer.from_trained(trained, no_such_thing=1)
