@@ -573,12 +573,12 @@ def test_a_muted_subclass_can_be_promoted_and_given_back_muted(trained):
 def test_saving_in_between_gives_the_same_bits(tmp_path, trained):
     steps = [
         lambda model: play(model, 150).learn_label(145, "right"),  # waits for its batch
-        lambda model: model.promote(emerged(model)[:1], "above"),
-        lambda model: play(model, 200, 150),
         lambda model: model.mute(model.value.stream.state.ids.tolist()[:1]),
+        lambda model: model.promote(model.value.stream.state.ids.tolist()[:1], "above"),
+        lambda model: play(model, 200, 150),
         lambda model: model.learn_label(100, "above"),
         lambda model: play(model, 232, 200),
-        *[OpenSetRecognizer.undo] * 3,
+        *[OpenSetRecognizer.undo] * 4,
         lambda model: play(model, 290, 232),
     ]
     one, saved = recognizer(trained), recognizer(trained)
