@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.config import grouped
@@ -77,6 +79,21 @@ def fitted(n: int = 40, **arguments: Any) -> OpenSetRecognizer:
     return model
 
 
+def play(
+    model: OpenSetRecognizer, instances: Iterable[tuple[dict[str, float], Any]], begin: int = 0
+) -> OpenSetRecognizer:
+    """Stream instances, whatever their labels; time and key of each are its position."""
+    for i, (x, _) in enumerate(instances, start=begin):
+        model.learn_one(x, t=float(i), key=i)
+    return model
+
+
+def ended(model: OpenSetRecognizer) -> list[Decision]:
+    """Flush, and drain the decisions."""
+    model.flush()
+    return list(model.drain())
+
+
 def told(model: OpenSetRecognizer) -> tuple[list[Decision], list[Event]]:
     """Everything that waits to be drained."""
     return list(model.drain()), list(model.drain_events())
@@ -97,6 +114,15 @@ def bits(value: Any) -> bytes:
     pickler.fast = True  # without a memo
     pickler.dump(value)
     return out.getvalue()
+
+
+@contextmanager
+def refused(model: OpenSetRecognizer, error: type[BaseException], match: str | None = None) -> Iterator[None]:
+    """Check that what is asked of the model is an error, and changes nothing of it."""
+    before = pickle.dumps(model)
+    with pytest.raises(error, match=match):
+        yield
+    assert pickle.dumps(model) == before
 
 
 def check_stream(stream: Stream) -> None:

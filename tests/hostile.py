@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer
-from tests.blobs import KNOWN, NEW, around, fitted
+from tests.blobs import KNOWN, NEW, around, ended, fitted, play
 
 NASTY = (
     *("", " ", "\0", "\ufeff", "\u2028", "\x85", "\r", "\n", "\t", '"', "'", ",", ";", "\\", "\ud800", "a\udfff"),
@@ -117,13 +117,9 @@ documents = mostly(like_json, nowhere_near_json)
 
 def check_alive(model: OpenSetRecognizer) -> None:
     """Ordinary instances are decided, by probabilities, and nearly all of them rightly."""
-    model.flush()
-    list(model.drain())
+    ended(model)
     truth = [label for label in KNOWN for _ in range(20)]
-    for number, label in enumerate(truth):
-        model.learn_one(around_class(label)[number], key=number)
-    model.flush()
-    decisions = list(model.drain())
+    decisions = ended(play(model, [(around_class(label)[number], None) for number, label in enumerate(truth)]))
     assert [decision.key for decision in decisions] == list(range(len(truth)))
     for decision in decisions:
         assert math.isclose(sum(decision.probabilities.values()), 1, abs_tol=1e-6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from tests.blobs import learn_all
+from tests.blobs import ended
 from tests.doors.trust import LEAST, mislabelled
 
 
@@ -45,18 +45,15 @@ def test_the_promise_and_the_live_figure_are_of_right_labels() -> None:
     true, stream = rng.integers(5, size=500), rng.integers(5, size=1500)
     centres = 2.5 * rng.normal(size=(5, 8))
     group = np.where(rng.random(500) < 0.1, (true + rng.integers(1, 5, size=500)) % 5, true)
-    rows = [
-        [dict(enumerate(x)) for x in (centres[of] + rng.normal(size=(len(of), 8))).tolist()] for of in (true, stream)
-    ]
+    rows = [centres[of] + rng.normal(size=(len(of), 8)) for of in (true, stream)]
     model = OpenSetRecognizer(chains=2)
-    report = learn_all(model, zip(rows[0], group.tolist(), strict=True)).freeze()
+    model.learn_many(rows[0], group)
+    report = model.freeze()
     assert 20 <= report.mislabelled <= (group != true).sum() + 2
     assert f"{report.mislabelled} instances look mislabelled" in str(report)
     assert report.references == 500 - report.mislabelled
-    for x in rows[1]:
-        model.learn_one(x)
-    model.flush()
-    right = np.mean(np.array([d.label for d in model.drain()]) == stream)
+    model.learn_many(rows[1])
+    right = np.mean(np.array([d.label for d in ended(model)]) == stream)
     assert model.expected_recall is not None
     assert abs(report.known_recall - right) < 0.06
     assert abs(model.expected_recall.recall - right) < 0.06

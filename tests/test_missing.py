@@ -10,6 +10,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
+from tests.blobs import ended
 
 CENTRES = {"low": (-9.0, 0.0, 0.0), "high": (9.0, 0.0, 0.0), "new": (0.0, 9.0, 9.0)}
 
@@ -29,14 +30,17 @@ def trained(share: float = 0.0, **arguments: object) -> OpenSetRecognizer:
     return model
 
 
+def decided(model: OpenSetRecognizer) -> list[tuple[object, dict]]:
+    return [(d.label, d.probabilities) for d in ended(model)]
+
+
 def test_classes_are_known_with_a_third_of_the_values_missing() -> None:
     model = trained(0.3)
     X, y = drawn(["low", "high", "new"] * 120, 0.3, 2)
     model.learn_many(X)
-    model.flush()
     there = X.notna().to_numpy()
     right: Counter[str] = Counter()
-    for label, d, has in zip(y, model.drain(), there, strict=True):
+    for label, d, has in zip(y, ended(model), there, strict=True):
         if has[0] or (label == "new" and has.any()):  # the first feature tells the known classes apart
             right[label] += d.label == (label if label != "new" else "unknown")
             right["all"] += 1
@@ -61,17 +65,14 @@ def test_a_prediction_says_what_can_be_said(chains: int) -> None:
 
 
 def test_predictions_change_nothing_and_the_stream_goes_on_bit_for_bit() -> None:
-    X, _ = drawn(["low", "high", "new"] * 40, 0.3, 4)
-    records = X.to_dict("records")
     one, other = trained(0.1), trained(0.1)
-    for at, x in enumerate(records):
+    for at, x in enumerate(drawn(["low", "high", "new"] * 40, 0.3, 4)[0].to_dict("records")):
         if at == 50:
             other = OpenSetRecognizer.from_state(other.as_state())
-        one.learn_one(x, "low" if at == 60 else None)
-        other.learn_one(x, "low" if at == 60 else None)
+        for each in (one, other):
+            each.learn_one(x, "low" if at == 60 else None)
         one.predict_proba_one(x)
-    one.flush(), other.flush()
-    assert [(d.label, d.probabilities) for d in one.drain()] == [(d.label, d.probabilities) for d in other.drain()]
+    assert decided(one) == decided(other)
 
 
 def test_a_label_with_missing_values_goes_to_the_middle_of_no_other_class() -> None:
@@ -87,8 +88,7 @@ def test_a_label_with_missing_values_goes_to_the_middle_of_no_other_class() -> N
 def test_everything_missing_is_decided_by_the_seats_alone() -> None:
     model = trained()
     model.learn_one(dict.fromkeys("abc"))
-    model.flush()
-    (decision,) = model.drain()
+    (decision,) = ended(model)
     assert decision.probabilities["low"] == pytest.approx(decision.probabilities["high"], abs=0.15)
     assert decision.p_unknown < 0.2
 
@@ -101,14 +101,11 @@ def test_with_gaps_nothing_depends_on_threads() -> None:
     rows = centres[stream] + rng.normal(size=(320, 8))
     rows[rng.random(rows.shape) < 0.15] = np.nan
     model = OpenSetRecognizer(seed=3)
-    for row, j in zip((centres[training] + rng.normal(size=(120, 8))).tolist(), training.tolist(), strict=True):
-        model.learn_one(dict(enumerate(row)), f"class {j}")
+    model.learn_many(centres[training] + rng.normal(size=(120, 8)), training)
     model.freeze()
     told = []
     for threads in (1, 4, 4, 4):
         each = OpenSetRecognizer.from_trained(model.trained, seed=3, batch_size=64, n_jobs=threads)
-        for row in rows.tolist():
-            each.learn_one(dict(enumerate(row)))
-        each.flush()
-        told.append([(d.label, d.probabilities) for d in each.drain()])
+        each.learn_many(rows)
+        told.append(decided(each))
     assert all(own == told[0] for own in told[1:])

@@ -19,6 +19,7 @@ from benchmarks.order.case import Case
 from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
+from tests.blobs import ended, refused
 from tests.data import need_ordered
 from tests.doors.model import homogeneous, log_densities, whiten
 from tests.doors.stream import DEPENDENT, TYPICAL, batch, recounted
@@ -28,40 +29,21 @@ UNKNOWN = "unknown"
 
 
 class Run(NamedTuple):
-    """What became of a stream: labels, probabilities of unknown, the frozen labels, and the model at the end."""
+    """What became of a stream: labels, probabilities of unknown, announced subclasses, and the model at the end."""
 
-    case: Case
     labels: np.ndarray
     p_unknown: np.ndarray
-    frozen: np.ndarray
+    right: float
+    """Share of the known instances of the last fifth that are decided rightly."""
+    frozen_right: float
+    """Of the same instances, by the model as it was trained."""
+    found: float
+    """Share of the new class that is called unknown."""
+    live_off: float
+    """Distance of the live estimate of recall from the recall of the last fifth."""
     announced: int
     standing: int
     model: OpenSetRecognizer
-
-    @property
-    def last(self) -> np.ndarray:
-        """Known instances of the last fifth."""
-        n = len(self.labels)
-        return (np.arange(n) >= 0.8 * n) & ~self.case.new
-
-    @property
-    def right(self) -> float:
-        return float(np.mean((self.labels == self.case.y)[self.last]))
-
-    @property
-    def frozen_right(self) -> float:
-        return float(np.mean((self.frozen == self.case.y)[self.last]))
-
-    @property
-    def found(self) -> float:
-        """Share of the new class that is called unknown."""
-        return float(np.mean(self.labels[self.case.new] == UNKNOWN))
-
-    @property
-    def live_off(self) -> float:
-        live = self.model.expected_recall
-        assert live is not None
-        return abs(live.recall - self.right)
 
 
 def beginning(name: str, seed: int, n: int) -> Case:
@@ -82,11 +64,15 @@ def stream(case: Case, **arguments: Any) -> Run:
     X = pd.DataFrame(case.X)
     frozen = np.asarray(model.predict_many(X), dtype=str)
     model.learn_many(X)
-    model.flush()
-    decisions = sorted(model.drain(), key=lambda decision: decision.seq)
-    labels, p_unknown = ([getattr(each, field) for each in decisions] for field in ("label", "p_unknown"))
+    decisions = sorted(ended(model), key=lambda decision: decision.seq)
+    labels = np.array([decision.label for decision in decisions], dtype=str)
+    last = (np.arange(len(labels)) >= 0.8 * len(labels)) & ~case.new
+    right, frozen_right = (float((own == case.y)[last].mean()) for own in (labels, frozen))
+    found = (labels[case.new] == UNKNOWN).sum() / max(case.new.sum(), 1)
+    live_off = abs(model.expected_recall.recall - right)
     events = announcements(list(model.drain_events()))
-    return Run(case, np.array(labels, dtype=str), np.array(p_unknown), frozen, *events, model)
+    p_unknown = np.array([decision.p_unknown for decision in decisions])
+    return Run(labels, p_unknown, right, frozen_right, found, live_off, *events, model)
 
 
 @cache
@@ -118,11 +104,14 @@ def test_dependent_known_classes_stay_known(process, seed):
     assert run.live_off <= 0.1
 
 
-@pytest.mark.parametrize(("process", "seed"), [("autoregressive", 0), ("noisy", 0), ("offsets", 0)])
-def test_the_same_streams_dissolve_where_the_order_carries_no_information(process, seed):
-    run = of(f"{process}/closed", seed, 3000, "shuffled")
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [("autoregressive/closed", 3000), ("noisy/closed", 3000), ("offsets/closed", 3000), ("drift/open", 8000)],
+)
+def test_the_same_streams_dissolve_where_the_order_carries_no_information(name, n):
+    run = of(name, 0, n, "shuffled")
     assert run.right < run.frozen_right - 0.3
-    assert run.announced > 2
+    assert run.announced > 2 or name == "drift/open"
     assert run.live_off > 0.1
 
 
@@ -175,12 +164,6 @@ def test_a_new_class_is_found_beside_dependent_ones(process, n):
     assert run.live_off <= 0.1
 
 
-def test_classes_that_drift_beside_a_new_one_dissolve_where_the_order_carries_no_information():
-    run = of("drift/open", 0, 8000, "shuffled")
-    assert run.right < run.frozen_right - 0.3
-    assert run.live_off > 0.1
-
-
 def test_the_collective_step_yields_where_typical_instances_are_called_unknown():
     run = stream(narrow(), seed=0)
     arrival = run.model.value.stream.arrival
@@ -231,7 +214,7 @@ def test_smaller_batches_decide_alike():
 
 @pytest.mark.parametrize("stage", ["decide", "follow", "wait"])
 def test_a_batch_that_fails_leaves_nothing_behind(stage, monkeypatch):
-    """By then the known classes have followed the batch."""
+    """By then the known classes have followed the batch; a pickle goes on as the stream would have."""
     X, calls, original = pd.DataFrame(beginning("noisy/open", 0, 320).X), [], getattr(batch, stage)
     model, twin = (trained(beginning("noisy/open", 0, 320), seed=0, batch_size=64) for _ in range(2))
     model.learn_many(X[:70])
@@ -242,27 +225,17 @@ def test_a_batch_that_fails_leaves_nothing_behind(stage, monkeypatch):
             raise MemoryError
         return original(*arguments)
 
-    before = pickle.dumps(model)
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, refused(model, MemoryError):
         patch.setattr(batch, stage, fail_at_third)
-        with pytest.raises(MemoryError):
-            model.learn_many(X[70:])
-    assert pickle.dumps(model) == before
+        model.learn_many(X[70:])
     tracked = model.value.stream.arrival.tracked
-    model.learn_many(X[70:])
+    again = pickle.loads(pickle.dumps(model))
     twin.learn_many(X)
-    assert np.abs(model.value.stream.arrival.tracked.mean - tracked.mean).max() > 0.1
-    assert [each.p_unknown for each in model.drain()] == [each.p_unknown for each in twin.drain()]
-
-
-def test_a_pickled_stream_goes_on_as_it_would_have():
-    case = beginning("noisy/open", 0, 1024)
-    model, X = trained(case, seed=0), pd.DataFrame(case.X)
-    model.learn_many(X[:600])
-    twin = pickle.loads(pickle.dumps(model))
-    for one in (model, twin):
-        one.learn_many(X[600:])
-    assert [each.p_unknown for each in model.drain()] == [each.p_unknown for each in twin.drain()]
+    expected = [each.p_unknown for each in twin.drain()]
+    for each in (model, again):
+        each.learn_many(X[70:])
+        assert np.abs(each.value.stream.arrival.tracked.mean - tracked.mean).max() > 0.1
+        assert [decision.p_unknown for decision in each.drain()] == expected
 
 
 def test_blocks_of_arrival_are_consecutive_within_each_class():

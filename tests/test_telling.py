@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from stream_osr import (
+    ActionUndone,
     ClassDrifted,
     Event,
     EventsSummed,
@@ -22,59 +23,30 @@ from stream_osr import (
     SubclassForgotten,
     SubclassMerged,
 )
-from tests.blobs import around
-from tests.doors.discovery import Explanation, Moment, Movement, SubclassEvent
+from tests.blobs import around, learn_all
+from tests.doors.discovery import SubclassEvent
 from tests.doors.stream import BUDGETS, EventBudget, sum_up, within_budgets
 from tests.doors.stream import announcements as rules
 
-AT = Moment(0, None, None)
-WHY = Explanation({}, {}, {}, (), "left", 0, 1.0)
 NAMES = [f"f{i}" for i in range(8)]
+
+
+def event(kind: type[Event], seq: int = 63, **values: Any) -> Event:
+    """An event that says nothing but these values."""
+    nothing = dict.fromkeys(field.name for field in fields(kind))
+    return kind(**{**nothing, **about(seq), **values})
 
 
 def about(seq: int) -> dict[str, Any]:
     return {"batch": seq // 64, "seq": seq, "model": "m"}
 
 
-def said(batch: int, seen: int) -> dict[str, Any]:
-    return {"batch": batch, "seq": seen - 1, "model": "m"}
-
-
 def forgotten(key: int, seq: int = 63) -> Event:
-    return SubclassForgotten(subclass_id=key, last_seen=AT, **about(seq))
+    return event(SubclassForgotten, seq, subclass_id=key)
 
 
 def emerged(key: int, seq: int = 63) -> Event:
-    return SubclassEmerged(
-        subclass_id=key,
-        first_seen=AT,
-        last_seen=AT,
-        size=5,
-        share=0.1,
-        support=1.0,
-        trend=1.0,
-        exemplars=(),
-        explanation=WHY,
-        **about(seq),
-    )
-
-
-def drifted(seq: int = 63) -> Event:
-    moved = Movement({}, {}, {})
-    return ClassDrifted(
-        label="left",
-        direction="sparser",
-        since=0,
-        size=9,
-        rank_before=0.5,
-        rank_now=0.1,
-        movement=moved,
-        **about(seq),
-    )
-
-
-def dropped(seq: int = 63) -> Event:
-    return RecallDropped(recall=0.8, low=0.7, high=0.9, false_unknown=0.1, promised=0.97, **about(seq))
+    return event(SubclassEmerged, seq, subclass_id=key)
 
 
 def kinds(events: Iterable[Event]) -> Counter[str]:
@@ -83,7 +55,7 @@ def kinds(events: Iterable[Event]) -> Counter[str]:
 
 def test_one_kind_does_not_drown_another() -> None:
     flood = [forgotten(key) for key in range(5000)]
-    last = [emerged(1), drifted(), dropped()]
+    last = [emerged(1), event(ClassDrifted), event(RecallDropped)]
     after, told = within_budgets(EventBudget(), [*flood, *last], 64, ())
     assert kinds(told)["SubclassForgotten"] == 300
     assert told[-3:] == last
@@ -95,7 +67,7 @@ def test_one_kind_does_not_drown_another() -> None:
 def test_in_the_long_run_so_many_with_each_thousand_instances() -> None:
     telling, told = EventBudget(), Counter[str]()
     for seen in range(100, 20_001, 100):
-        events = [*map(emerged, range(50)), *map(forgotten, range(50)), *[drifted()] * 50]
+        events = [*map(emerged, range(50)), *map(forgotten, range(50)), *[event(ClassDrifted)] * 50]
         telling, now = within_budgets(telling, events, seen, ())
         told += kinds(now)
     for (kind, *_), at_once, rate in BUDGETS:
@@ -106,7 +78,7 @@ def test_in_the_long_run_so_many_with_each_thousand_instances() -> None:
 
 
 def test_where_a_subclass_went_that_was_announced_is_told_always() -> None:
-    merges: list[Event] = [SubclassMerged(subclass_id=key, into=1, size=9, **about(63)) for key in range(2, 1002)]
+    merges = [event(SubclassMerged, subclass_id=key) for key in range(2, 1002)]
     _, told = within_budgets(EventBudget(), merges, 64, announced=range(900, 2000))
     assert [event.subclass_id for event in told[300:]] == list(range(900, 1002))  # type: ignore[attr-defined]
 
@@ -114,28 +86,28 @@ def test_where_a_subclass_went_that_was_announced_is_told_always() -> None:
 def test_sums_come_seldom_and_say_from_where_to_where() -> None:
     budget = 300
     telling, _ = within_budgets(EventBudget(), [forgotten(1)] * budget, 64, ())
-    assert sum_up(telling, said(0, 5000)) == (telling, []), "nothing waits"
+    assert sum_up(telling, about(4999)) == (telling, []), "nothing waits"
     telling, told = within_budgets(telling, [forgotten(1, 64)] * 7, 65, ())
     telling, more = within_budgets(telling, [forgotten(1, 65)] * 7, 66, ())
     assert not told
     assert not more
-    assert sum_up(telling, said(1, 999)) == (telling, []), "too soon"
-    after, (summed,) = sum_up(telling, said(15, 1000))
+    assert sum_up(telling, about(998)) == (telling, []), "too soon"
+    after, (summed,) = sum_up(telling, about(999))
     assert summed == EventsSummed(
         counts={"SubclassForgotten": 14}, since=64, until=65, emerged=(), batch=15, seq=999, model="m"
     )
     assert not after.counts
     after, _ = within_budgets(after, [forgotten(1, 1000)] * 500, 1001, ())
-    assert sum_up(after, said(16, 1999))[1] == [], "1000 instances after the last one"
-    assert len(sum_up(after, said(16, 2000))[1]) == 1
-    assert len(sum_up(after, said(16, 1999), end=True)[1]) == 1
+    assert sum_up(after, about(1998))[1] == [], "1000 instances after the last one"
+    assert len(sum_up(after, about(1999))[1]) == 1
+    assert len(sum_up(after, about(1998), end=True)[1]) == 1
     assert summed.as_dict()["counts"] == {"SubclassForgotten": 14}
 
 
 def test_every_kind_of_event_is_in_one_budget_or_rare() -> None:
     budgeted = [kind.__name__ for budget in BUDGETS for kind in budget.kinds]
     assert len(budgeted) == len(set(budgeted))
-    asked_for = {"SubclassPromoted", "SubclassMuted", "NamingUndone"}
+    asked_for = {"SubclassPromoted", "SubclassMuted", "ActionUndone", ActionUndone.__name__}  # as it is on the wire
     rare = {"DependenceFound", "RecallDropped", "EventsSummed"}
     kinds = [*Event.__subclasses__(), *SubclassEvent.__subclasses__()]
     left = {kind.__name__ for kind in kinds} - {*budgeted, "SubclassEvent"}
@@ -150,10 +122,8 @@ CENTRES = np.random.default_rng(1).normal(0, 20, size=(1200, 8))
 @pytest.fixture(scope="module")
 def trained() -> Any:
     rng = np.random.default_rng(2)
-    model = OpenSetRecognizer(chains=1, seed=3)
-    for number, centre in enumerate(CENTRES[:12]):
-        for x in around(centre, 40, rng, NAMES):
-            model.learn_one(x, f"c{number}")
+    instances = [(x, f"c{j}") for j, at in enumerate(CENTRES[:12]) for x in around(at, 40, rng, NAMES)]
+    model = learn_all(OpenSetRecognizer(chains=1, seed=3), instances)
     model.freeze()
     return model.trained
 
@@ -161,7 +131,7 @@ def trained() -> Any:
 def flood(
     model: OpenSetRecognizer, clusters: range, save_to: Path | None = None
 ) -> tuple[OpenSetRecognizer, list[Event]]:
-    """Clusters of ten, one after the other; ``save_to``: saved and loaded in between."""
+    """Clusters of ten, one after the other, to the end; ``save_to``: saved and loaded in between."""
     events: list[Event] = []
     for number in clusters:
         for x in around(CENTRES[12 + number], 10, np.random.default_rng(number), NAMES):
@@ -170,31 +140,26 @@ def flood(
             model.save(save_to / "m.osr")
             model = OpenSetRecognizer.load(save_to / "m.osr")
         events += model.drain_events()
-    return model, events
+    model.flush()
+    return model, [*events, *model.drain_events()]
 
 
 def streaming(trained: Any) -> OpenSetRecognizer:
     return OpenSetRecognizer.from_trained(trained, chains=1, seed=3, batch_size=64, model=ModelOptions(window=64))
 
 
-def told_whole(trained: Any, clusters: Iterable[int]) -> tuple[OpenSetRecognizer, list[Event]]:
+def told_whole(trained: Any, clusters: range) -> tuple[OpenSetRecognizer, list[Event]]:
     """Take a stream to its end without any budget."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stream_osr.stream.batch.within_budgets", lambda telling, events, *_: (telling, events))
-        model, events = flood(streaming(trained), clusters)
-        model.flush()
-    return model, [*events, *model.drain_events()]
+        return flood(streaming(trained), clusters)
 
 
 def test_a_flood_of_clusters_is_told_within_the_budgets_and_counted_whole(trained: Any, tmp_path: Path) -> None:
     free, everything = told_whole(trained, range(500))
     model, events = flood(streaming(trained), range(500))
-    model.flush()
-    events += model.drain_events()
     summed = [event for event in events if isinstance(event, EventsSummed)]
-    counts = Counter[str]()
-    for event in summed:
-        counts.update(event.counts)
+    counts = sum((Counter(event.counts) for event in summed), Counter[str]())
     assert counts["SubclassEmerged"] > 100, "it is a flood"
     own = [event for event in events if not isinstance(event, EventsSummed)]
     assert kinds(own) + counts == kinds(everything)
@@ -208,30 +173,21 @@ def test_a_flood_of_clusters_is_told_within_the_budgets_and_counted_whole(traine
     assert silent & {key for candidate in model.new_classes().candidates for key in candidate.subclasses}
     gaps = np.diff([event.seq for event in summed])
     assert (gaps[:-1] >= rules.SUMMED_EVERY).all()
-
-    again, told = flood(streaming(trained), range(500), save_to=tmp_path)
-    again.flush()
-    assert [*told, *again.drain_events()] == events
+    assert flood(streaming(trained), range(500), save_to=tmp_path)[1] == events
 
 
 def test_an_ordinary_stream_tells_everything(trained: Any) -> None:
-    _, expected = told_whole(trained, range(60))
     model, events = flood(streaming(trained), range(60))
-    model.flush()
-    events += model.drain_events()
-    assert events == expected
+    assert events == told_whole(trained, range(60))[1]
     assert kinds(events)["SubclassEmerged"] > 40
     assert not model.counters["events_summed"]
 
 
 def test_what_waits_to_be_summed_up_is_told_at_the_end(trained: Any) -> None:
-    model, _ = flood(streaming(trained), range(500))
+    model, _ = flood(streaming(trained), range(60))
     stream = model.value.stream
-    assert stream is not None
     waiting = stream._replace(event_budget=stream.event_budget._replace(counts={"SubclassGrew": 3}))
-    model.flush()
     model.value = replace(model.value, stream=waiting)
-    list(model.drain_events())
     model.flush()
     (summed,) = model.drain_events()
     assert isinstance(summed, EventsSummed)

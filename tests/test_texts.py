@@ -42,10 +42,7 @@ DRIFTED = ClassDrifted(
 @pytest.mark.parametrize(
     ("record", "text"),
     [
-        (
-            DECISION,
-            f"{ESCAPED} (0.750), 2.2 standard deviations off {ESCAPED}; key '{ESCAPED}', position 180",
-        ),
+        (DECISION, f"{ESCAPED} (0.750), 2.2 standard deviations off {ESCAPED}; key '{ESCAPED}', position 180"),
         (
             EMERGED,
             "SubclassEmerged at 191: subclass_id 11, first_seen 120, last_seen 190, size 21, share 0.125, "
@@ -59,15 +56,11 @@ DRIFTED = ClassDrifted(
     ],
     ids=["decision", "emerged", "drifted"],
 )
-def test_a_record_is_a_line(record: Any, text: str) -> None:
+def test_a_record_is_a_line_and_its_repr_has_all(record: Any, text: str) -> None:
     assert str(record) == text
     shown: list[str] = []
     record._repr_pretty_(SimpleNamespace(text=shown.append), False)  # what notebooks ask
     assert shown == [text]
-
-
-@pytest.mark.parametrize("record", [DECISION, EMERGED, DRIFTED], ids=["decision", "emerged", "drifted"])
-def test_repr_has_all_of_a_record(record: Any) -> None:
     names = {kind.__name__: kind for kind in (Decision, SubclassEmerged, ClassDrifted, Moment, Explanation, Movement)}
     assert eval(repr(record), names) == record
 
@@ -87,18 +80,12 @@ def test_candidates_have_a_line_each() -> None:
     assert str(found) == repr(found)
 
 
-def test_many_candidates_and_subclasses_are_cut() -> None:
+def test_many_candidates_and_subclasses_are_cut_and_none_is_a_line() -> None:
     lines = repr(NewClasses(tuple(map(candidate, range(SHOWN + 3))), 9, 1)).splitlines()
     assert len(lines) == SHOWN + 2
     assert lines[-1] == "and 3 smaller ones"
     assert "S0, S1 and 8 more: " in str(CandidateClass(tuple(range(10)), 9, 0.5, "b", ()))
-
-
-def test_nothing_new_is_said_in_a_line() -> None:
     assert repr(NewClasses((), 0, 0)) == "estimated number of new classes: 0; candidates: 0"
-
-
-def test_a_summary_shows_its_table() -> None:
     summary = Summary((), 10, 0.5, 0.5, ((11, 5, True),), 1)
     assert repr(summary) == str(summary)
     assert "S11 50.00" in repr(summary)

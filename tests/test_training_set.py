@@ -7,7 +7,6 @@ import pickle
 
 import numpy as np
 
-from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.features import Features
 from stream_osr.training_set import TrainingSet
 
@@ -63,25 +62,3 @@ def test_a_copy_goes_its_own_way():
     assert max(check(training, labels)) == 99
     training.add(Features(("at", "other")), np.array([100, 0.0]), "rare")
     assert max(check(training, [*labels, "rare"])) == 100
-
-
-def test_a_trained_model_is_that_of_the_order_of_arrival_after_a_restart():
-    rng = np.random.default_rng(3)
-    wandering, labels = np.zeros((2, 2)), (np.arange(600) // 30 % 2).tolist()
-    rows = []
-    for j in labels:
-        wandering[j] = 0.95 * wandering[j] + 0.3 * rng.normal(size=2)
-        rows.append({"a": 9.0 * j + wandering[j, 0], "b": wandering[j, 1]})
-    model = OpenSetRecognizer(chains=1, model=ModelOptions(training_sweeps=2))
-    for x, j in zip(rows[:300], labels[:300], strict=True):
-        model.learn_one(x, j)
-    twin = pickle.loads(pickle.dumps(model))
-    for one in (model, twin):
-        for x, j in zip(rows[300:], labels[300:], strict=True):
-            one.learn_one(x, j)
-        one.freeze()
-        assert one.trained is not None
-        assert one.trained.is_dependent
-    assert model.trained is not None
-    assert twin.trained is not None
-    assert twin.trained.fingerprint == model.trained.fingerprint

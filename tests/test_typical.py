@@ -31,14 +31,8 @@ def references(seed: int = 0, *, gain: bool = True, effective: float = 0.0) -> R
     group = rng.permutation(np.repeat([0, 1], [200, 100]))
     log_density = tuple(rng.normal(size=(300, 2)) for _ in range(2))
     weight = rng.random(300) + 0.5
-    return References(
-        np.zeros((300, 2)),
-        group,
-        log_density,
-        weight,
-        rng.normal(size=300) if gain else np.zeros(0),
-        effective,
-    )
+    gains = rng.normal(size=300) if gain else np.zeros(0)
+    return References(np.zeros((300, 2)), group, log_density, weight, gains, effective)
 
 
 def slow_level(values: list[float], weight: list[float], value: float) -> int:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from stream_osr import Limits, OpenSetRecognizer, TrainedModel
 from stream_osr_connectors.cli.app import app
-from tests.blobs import fitted, learn_all, stream_part, training_part
+from tests.blobs import ended, fitted, learn_all, play, stream_part, training_part
 
 
 @pytest.fixture
@@ -34,9 +34,7 @@ def test_a_model_without_references_says_when_it_is_loaded_that_nothing_guards_i
     copy(model)
     OpenSetRecognizer.from_trained(model.trained)
     OpenSetRecognizer.from_stream_state(model.trained, model.stream_state())
-    for x, _ in stream_part(64):
-        model.learn_one(x)
-    assert len(list(model.drain())) == 64
+    assert len(ended(play(model, stream_part(64)))) == 64
     assert model.expected_recall is None
     assert model.menu.references == 0
     assert len(warnings(caplog)) == 1, "all recognizers over one trained model, and all batches: once"

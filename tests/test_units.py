@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from tests.blobs import ended
 
 SEED = 5
 
@@ -68,8 +69,7 @@ def decided(case: Table, order: list[int] | None = None) -> tuple[list[str], np.
     model.freeze()
     for row, texts in zip(case.stream.tolist(), case.stream_texts.tolist(), strict=True):
         model.learn_one(dict(zip(names, [*row, *texts], strict=True)))
-    model.flush()
-    found = list(model.drain())
+    found = ended(model)
     return [d.label for d in found], np.array([d.p_unknown for d in found])
 
 

@@ -15,7 +15,7 @@ from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidInstance
 from stream_osr.schema_check import NONE, check_features, least_features
-from tests.blobs import around
+from tests.blobs import around, learn_all
 
 NAMES = ("a", "b", "c", "d")
 WHOLE = dict.fromkeys(NAMES, 1.0)
@@ -26,8 +26,7 @@ def model_of(missing: int = 0) -> OpenSetRecognizer:
     rng = np.random.default_rng(3)
     rows = [(x, y) for y, at in (("left", 0.0), ("right", 9.0)) for x in around([at] * 4, 40, rng, NAMES)]
     model = OpenSetRecognizer(chains=1, batch_size=8, seed=5)
-    for number, (x, y) in enumerate(rows):
-        model.learn_one(x if number >= missing else {**x, "d": None}, y)
+    learn_all(model, [(x if number >= missing else {**x, "d": None}, y) for number, (x, y) in enumerate(rows)])
     model.freeze()
     model.counters.clear()
     return model
@@ -64,11 +63,13 @@ def test_the_share_is_that_of_the_training_set() -> None:
     ("x", "said"),
     [
         ({}, "none of the model's 4 features is there .*: expected 'a', 'b', 'c', 'd', found no field; name the"),
-        ({"A": 1, "B": 2}, "none of the model's 4 features .*, found 'A', 'B'; name the fields as in training"),
-        ({"a": None, "b": float("nan"), "A": 1}, "none of the model's 4 features .*, found 'A', 'a', 'b'; "),
+        (
+            {"a": None, "b": float("nan"), "A": 1},
+            "none of the model's 4 features .*, found 'A', 'a', 'b'; name ",
+        ),
         (
             {"a": 1.0, "x": 1},
-            "1 of the model's 4 features is there .* had nearly all: expected 'b', 'c', 'd' as well, ",
+            "1 of the model's 4 features is there .* had nearly all: expected 'b', 'c', 'd' as ",
         ),
         (dict.fromkeys(range(10**5), 1), "found 0, 1, 2, 3, 4 and 99995 more; "),
         ({"n" * 10**6: 1, 10**5000: 1}, r"found 'nnn.{10,40}nnn', an int too large to show; "),
@@ -78,16 +79,13 @@ def test_what_is_refused_is_told_with_the_names(trained: TrainedModel, x: dict, 
     with pytest.raises(InvalidInstance, match=said) as caught:
         check_features(trained, x)
     assert len(str(caught.value)) < 500
+    with pytest.raises(InvalidInstance, match="found 'A', 'note'"):
+        check_features(trained, dict.fromkeys(NAMES), found=("A", "note"))
 
 
 @pytest.mark.parametrize("x", [WHOLE, {"a": 1.0, "b": 2.0}, {"a": "high", "c": 3}, {**WHOLE, "e": 5.0}, [1.0], None])
 def test_what_is_like_training_or_for_others_to_refuse_passes(trained: TrainedModel, x: object) -> None:
     check_features(trained, x)  # type: ignore[arg-type]
-
-
-def test_what_was_found_can_be_said(trained: TrainedModel) -> None:
-    with pytest.raises(InvalidInstance, match="found 'A', 'note'"):
-        check_features(trained, dict.fromkeys(NAMES), found=("A", "note"))
 
 
 def test_in_python_they_are_taken_and_counted_and_told_of_once(
@@ -134,20 +132,9 @@ def test_a_frame_that_is_refused_counts_nothing(trained: TrainedModel) -> None:
     assert model.counters == {"bad_rows": 1}
 
 
-def test_where_training_lacked_values_one_feature_is_enough(caplog: pytest.LogCaptureFixture) -> None:
-    model = model_of(missing=40)
-    model.learn_one({"a": 1.0})
-    assert model.counters["unlike"] == 0
-    model.learn_one({"A": 1.0})
-    assert model.counters["unlike"] == 1
-    assert len(caplog.records) == 1
-
-
 def test_an_instance_that_ends_training_is_one_of_the_stream(trained: TrainedModel) -> None:
     model = OpenSetRecognizer(chains=1, seed=5)
-    for x in around([0.0] * 4, 20, np.random.default_rng(3), NAMES):
-        model.learn_one(x, "left")
-    model.learn_one({}, "left")
+    learn_all(model, [*((x, "left") for x in around([0.0] * 4, 20, np.random.default_rng(3), NAMES)), ({}, "left")])
     assert model.counters["unlike"] == 0, "training decides what the features are"
     model.learn_one({"a": 1.0})
     assert model.counters["unlike"] == 1

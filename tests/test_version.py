@@ -31,6 +31,8 @@ def test_the_version_stands_in_one_place() -> None:
 def test_the_changelog_begins_with_what_is_not_released_and_the_present_version() -> None:
     assert HEADINGS[0] == "[Unreleased]"
     assert HEADINGS[1].split(" ")[0] == f"[{__version__}]"
+    kinds = re.findall(r"^### (.*)$", CHANGELOG, re.MULTILINE)
+    assert {*kinds} <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
 def test_each_version_has_a_date_and_the_newest_comes_first() -> None:
@@ -47,8 +49,3 @@ def test_each_version_has_a_link() -> None:
     assert [*links] == versions
     assert links.pop("Unreleased") == f"{repository}/compare/v{__version__}...HEAD"
     assert links == {version: f"{repository}/releases/tag/v{version}" for version in versions[1:]}
-
-
-def test_the_kinds_of_changes_are_those_of_keep_a_changelog() -> None:
-    kinds = re.findall(r"^### (.*)$", CHANGELOG, re.MULTILINE)
-    assert {*kinds} <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

@@ -1,1 +1,1 @@
-"""Scripts that look at the library from outside: its outputs, its size, the way of a batch. Not installed."""
+"""Scripts that look at the library from outside: its outputs and its size. Not installed."""
