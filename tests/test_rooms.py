@@ -11,13 +11,13 @@ ROOT = Path(__file__).parents[1]
 
 LIBRARY: tuple[tuple[str, ...], ...] = (
     (
-        "errors showing limits config decision entries features kinds missing reading times_and_keys labels atomic "
+        "errors printable_text limits config decision entries features kinds missing reading times_and_keys labels atomic "
         "memory parallel version compiling one_writer",
     ),
     ("model",),
     ("trust",),
     ("discovery",),
-    ("coordinates members absent dependent trained training_set training_report unlike",),
+    ("coordinates members absent dependent trained training_set training_report schema_check",),
     ("evaluation",),
     ("stream",),
     ("archive",),
@@ -30,7 +30,7 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
     ("commands",),
     (
         "files",
-        "kafka.log kafka.places kafka.exits kafka.figures kafka.findings kafka.class_names",
+        "kafka.log kafka.places kafka.exits kafka.stats",
     ),
     ("kafka.settings",),
     ("kafka.backoff",),
@@ -39,7 +39,7 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
     ("kafka.command_topic", "kafka.source kafka.sink"),
     ("kafka.run",),
     ("kafka.ops", "kafka"),
-    ("page page.formatting page.glossary page.records",),
+    ("page page.formatting page.glossary page.input_records",),
     ("page.report",),
     ("page.plot",),
     ("page.live",),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr_connectors.kafka import Service, ServiceSettings
-from tests.doors.kafka import snapshot_policy as keeping
+from tests.doors.kafka import recovery as keeping
 from tests.kafka.decoders import SECONDS
 from tests.kafka.faults.trials import Site, Trial, Watch
 from tests.kafka.streams import check_exactly_once, instances

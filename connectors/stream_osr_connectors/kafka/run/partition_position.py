@@ -7,23 +7,23 @@ are a gap, behind which the partition goes on as the settings say.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
+from ..backoff import Running
 from ..client import ClientError, Committed, TopicFollower
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import ServiceStats
 from ..wire.boundaries import Boundary, LaterReleaseError, Progress
 from ..wire.messages import Received
-from .incarnations import Incarnations
 from .partition import Partition, begin
-from .snapshots import Snapshots
+from .snapshots import Incarnations, Snapshots
 
 
 class LostError(Exception):
@@ -295,27 +295,20 @@ def last_published(settings: ServiceSettings, place: Place, name: str) -> int | 
     -------
     None if they hold nothing of the partition, or cannot be read: the right READ on them is not needed otherwise.
     """
-    ends = time.monotonic() + MOST_SECONDS
-    found: list[int | None] = []
-    failed: list[str] = []
+    ends, found = time.monotonic() + MOST_SECONDS, list[int | None]()
 
     def look() -> None:
         topics = [settings.output, settings.dead_letters]
         if name != place.topic:  # dead letters of an earlier life of the topic look like those of this one
             topics = topics[:1]
-        try:
-            for topic in topics:
-                with closing(TopicFollower.of(settings, topic)) as follower:
-                    found.append(_last_in(follower, place, name, settings.group, ends))
-        except (ClientError, ConnectorError, TimeoutError) as error:
-            failed.append(str(error))
+        for topic in topics:
+            with closing(TopicFollower.of(settings, topic)) as follower:
+                found.append(_last_in(follower, place, name, settings.group, ends))
 
-    thread = threading.Thread(target=look, name="published", daemon=True)
-    thread.start()
-    thread.join(MOST_SECONDS)
-    if failed or thread.is_alive():
-        why = failed[0] if failed else f"they were not read within {MOST_SECONDS:g} s"
-        logger.info("%s: the outputs do not show how far it was decided: %s", place, why)
+    try:
+        Running(look, MOST_SECONDS, "published").wait()
+    except Exception as error:  # whatever it is, there are other records of how far it was decided
+        logger.info("%s: the outputs do not show how far it was decided: %s", place, error)
         return None
     return max((each for each in found if each is not None), default=None)
 
@@ -359,3 +352,80 @@ def offset_of(record: Received, place: Place, name: str, group: str) -> int | No
     text = (headers.get("ce_id") or b"").decode("utf-8", "replace")
     offset = text.removeprefix(f"{name}-{place.partition}-")
     return int(offset) if offset != text and offset.isdecimal() else None
+
+
+ASK_SECONDS = 2.0
+"""Interval between two requests for the committed offsets, once this worker has no records left."""
+
+READ_SECONDS = 2.0
+"""Time that reading the marks of transactions at the end of a partition may take."""
+
+
+class Bounds:
+    """The bounds of a run; without the setting `stop` there are none.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    figures
+        The positions of this worker's partitions.
+    """
+
+    def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
+        self._settings, self._stats = settings, stats
+        self._stops: Mapping[Place, int] = {}
+        self._asked = 0.0
+
+    def set(self, stops: Mapping[Place, int]) -> None:
+        """Set the offset before which each partition stops."""
+        self._stops = stops
+
+    def within(self, place: Place, records: list[Received]) -> list[Received]:
+        """Leave out the records behind the end of a partition; one that was added later has no others."""
+        if self._settings.stop is None:
+            return records
+        stop = self._stops.get(place, 0)
+        return [record for record in records if record.offset < stop]
+
+    def is_read(self, place: Place) -> bool:
+        """Tell whether the consumer has read a partition of this worker to its end."""
+        read = self._stats.partitions[place].read
+        return self._settings.stop is not None and read is not None and read >= self._stops.get(place, 0)
+
+    def are_reached(self, where: Callable[[Place], Committed]) -> bool:
+        """Tell whether the group has committed all partitions up to their ends; asked now and then, otherwise False.
+
+        Parameters
+        ----------
+        where
+            Returns what the brokers say about a partition.
+        """
+        now = time.monotonic()
+        if self._settings.stop is None or now - self._asked < ASK_SECONDS:
+            return False
+        self._asked = now
+        try:
+            return not any(self._is_left(place, stop, where(place)) for place, stop in self._stops.items())
+        except (ClientError, TimeoutError):
+            return False
+
+    def _is_left(self, place: Place, stop: int, committed: Committed) -> bool:
+        """Tell whether records lie between the committed offset and the end: marks of transactions are none."""
+        begin = committed.first if committed.begin is None else committed.begin
+        at = max(begin if committed.offset is None else committed.offset, committed.first)
+        if at >= stop:
+            return False
+        with closing(TopicFollower.of(self._settings, place.topic)) as follower:
+            follower.only(place, at)
+            ends = time.monotonic() + READ_SECONDS
+            while follower.position(place) < stop:
+                if _any_before(stop, follower.poll(0.1)):
+                    return True
+                if time.monotonic() > ends:
+                    raise TimeoutError(f"{place} was not read within {READ_SECONDS:g} s")
+        return False
+
+
+def _any_before(stop: int, records: Sequence[Received]) -> bool:
+    return any(record.offset < stop for record in records)

@@ -27,15 +27,13 @@ from ..wire.decoding import make_decoder
 from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import Decoder, Received
 from ..wire.subclasses import largest_summary
-from .bounds import Bounds
 from .job import Job, Loaded, NotLoadable, TransactionContent
-from .model_metrics_schedule import ModelMetricsSchedule
+from .model_metrics import ModelMetricsSchedule
 from .models import ModelFile
 from .partition import Cut, ready, replayed, step
-from .partition_position import Change, StartingPoint, last_published
+from .partition_position import Bounds, Change, StartingPoint, last_published
 from .publishing import PendingBatch, Publishing, account, begin_counts
-from .recovery import LaterModelError, Recovery
-from .snapshot_policy import Owned, SnapshotPolicy
+from .recovery import LaterModelError, Owned, Recovery, SnapshotPolicy
 from .snapshots import Snapshots, remove_orphans
 from .topic_monitor import Watch
 from .topics import TopicLimits, check_sizes
