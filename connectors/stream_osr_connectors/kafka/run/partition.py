@@ -292,7 +292,8 @@ def step(
     closed = None if isinstance(end, FailedEnd) else _close_in_memory(partition, about, begun, records, decode)
     if closed is None:
         end, left = FailedEnd(*end), len(asked)
-        closed = _refuse_all(partition, records)
+        error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
+        closed = _refuse(partition, [(received, Refusal("PROCESS", error)) for received in records])
     model, taken = closed
     waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
     decisions = [(waiting.popleft(), decision) for decision in model.drain()]
@@ -315,11 +316,13 @@ def _close_in_memory(
     return None
 
 
-def _refuse_all(partition: Partition, records: Sequence[Received]) -> tuple[OpenSetRecognizer, TakenRecords]:
-    error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
+def _refuse(
+    partition: Partition, refused: list[tuple[Received, Refusal]], skipped: int = 0
+) -> tuple[OpenSetRecognizer, TakenRecords]:
+    """Leave the recognizer as it was, but for the count of what is refused."""
     model = copy(partition.model)
-    model.count_refused(len(records))
-    return model, TakenRecords(refused=[(received, Refusal("PROCESS", error)) for received in records])
+    model.count_refused(len(refused))
+    return model, TakenRecords(refused=refused, skipped=skipped)
 
 
 def _close(
@@ -339,9 +342,7 @@ def _close(
     logger.error("%s failed; its records are dead letters", about, exc_info=error)
     lost = [*taken.waiting, *taken.labelled]
     refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
-    model = copy(partition.model)
-    model.count_refused(len(refused))
-    return model, TakenRecords(refused=refused, skipped=taken.skipped)
+    return _refuse(partition, refused, taken.skipped)
 
 
 def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
@@ -22,7 +22,7 @@ from ..settings import ServiceSettings
 from ..stats import ServiceStats
 from ..wire.boundaries import Boundary, LaterReleaseError, Progress
 from ..wire.messages import Received
-from .partition import Partition, begin
+from .partition import Partition
 from .snapshots import Incarnations, Snapshots
 
 
@@ -169,48 +169,14 @@ class PositionReader:
         The latter is the largest of the newest snapshot, the progress of this process, the boundary that is committed
         with the offset, and what the outputs hold.
         """
-        reached, exact = self._furthest(place, committed)
-        if reached is None:
+        others = self._published(place), self._boundary(place, committed)
+        known = [each for each in (self.reached(place), *others) if each is not None]
+        if not known:
             return Change("offsets", begin)
+        reached, exact = max(known), others != (None, None)
         if begin >= reached and committed.offset is not None and committed.offset < committed.first:
             return Change("retention", begin, lost=begin - reached, exact=exact)
         return Change("offsets", begin, max(0, begin - reached), max(0, reached - begin), exact)
-
-    def behind(
-        self, place: Place, found: StartingPoint, committed: Committed, anew: Callable[[int], StartingPoint]
-    ) -> StartingPoint:
-        """Go on behind the gap that lies between the committed offset and the first record, if there is one.
-
-        A state that goes on is a snapshot first: the records that lead to it are gone.
-
-        Parameters
-        ----------
-        place
-            The partition.
-        found
-            Its state at the committed offset.
-        committed
-            What the broker says.
-        anew
-            Begins the stream anew at an offset.
-
-        Raises
-        ------
-        ConnectorError
-            If the setting is ``fail``.
-        PersistenceError
-            If the snapshot cannot be written.
-        """
-        change, state, first = self.missed(place, committed), found.state, committed.first
-        if change is None:
-            return found
-        if self._settings.on_gap == "cold":
-            return anew(first)._replace(change=change._replace(delayed=len(state.waiting)))
-        at = Boundary(first, state.history.last.labels)
-        begun = begin(state.model, at, fresh=False, mark=self._lives[place.topic].mark)
-        carried = begun._replace(waiting=state.waiting)
-        self._snapshots.write(place, carried)
-        return StartingPoint(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
 
     def missed(self, place: Place, committed: Committed) -> Change | None:
         """Return the gap between the committed offset and the first record; None: there is none.
@@ -231,21 +197,11 @@ class PositionReader:
             )
         return Change("retention", first, lost=first - offset, why=gap)
 
-    def _furthest(self, place: Place, committed: Committed) -> tuple[int | None, bool]:
-        """Return the offset up to which records were decided, and whether it is exact."""
-        published = self._published(place)
-        known = [each for each in (self.reached(place), published) if each is not None]
-        boundary = self._boundary(place, committed)
-        if boundary is not None:
-            known.append(boundary)
-        return max(known, default=None), published is not None or boundary is not None
-
     def _boundary(self, place: Place, committed: Committed) -> int | None:
-        try:
+        with suppress(ConnectorError):
             progress = Progress.parse(committed.metadata)
-        except ConnectorError:
-            return None
-        return progress.history.last.offset if self._lives[place.topic].is_of_now(progress.lineage) else None
+            return progress.history.last.offset if self._lives[place.topic].is_of_now(progress.lineage) else None
+        return None
 
 
 class StartingPoint(NamedTuple):
@@ -319,19 +275,21 @@ def _last_in(follower: TopicFollower, place: Place, name: str, group: str, ends:
     size, until = BLOCK, end
     while until > first:
         begin = max(first, until - size)
-        follower.only(own, begin)
-        found: int | None = None
-        while follower.position(own) < until:
-            if time.monotonic() > ends:
-                raise TimeoutError(f"topic {own.topic} was not read within {MOST_SECONDS:g} s")
-            offsets = [
-                offset_of(record, place, name, group) for record in follower.poll(0.1) if record.offset < until
-            ]
-            found = max((each for each in (found, *offsets) if each is not None), default=None)
-        if found is not None:
-            return found + 1
+        read = _records(follower, own, begin, until, ends)
+        offsets = [offset for record in read if (offset := offset_of(record, place, name, group)) is not None]
+        if offsets:
+            return max(offsets) + 1
         until, size = begin, 4 * size
     return None
+
+
+def _records(follower: TopicFollower, place: Place, begin: int, until: int, ends: float) -> Iterator[Received]:
+    """Read the records of a partition from an offset up to another one, until a moment."""
+    follower.only(place, begin)
+    while follower.position(place) < until:
+        if time.monotonic() > ends:
+            raise TimeoutError(f"topic {place.topic} was not read in time")
+        yield from (record for record in follower.poll(0.1) if record.offset < until)
 
 
 def offset_of(record: Received, place: Place, name: str, group: str) -> int | None:
@@ -417,15 +375,5 @@ class Bounds:
         if at >= stop:
             return False
         with closing(TopicFollower.of(self._settings, place.topic)) as follower:
-            follower.only(place, at)
             ends = time.monotonic() + READ_SECONDS
-            while follower.position(place) < stop:
-                if _any_before(stop, follower.poll(0.1)):
-                    return True
-                if time.monotonic() > ends:
-                    raise TimeoutError(f"{place} was not read within {READ_SECONDS:g} s")
-        return False
-
-
-def _any_before(stop: int, records: Sequence[Received]) -> bool:
-    return any(record.offset < stop for record in records)
+            return any(True for _ in _records(follower, place, at, stop, ends))

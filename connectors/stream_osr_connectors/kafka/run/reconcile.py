@@ -145,16 +145,15 @@ class Reconciliation(Job):
         before, messages, begun = self._state, [], time.perf_counter()
         state, at = before
         left, self._left = self._left, []
-        for summary in left:
-            state, more = self._take_in(state, summary, f"{at}-{name_of(summary.local)}", -1)
-            messages += more
         records = [self._buffer.popleft() for _ in range(min(len(self._buffer), MOST_RECORDS))]
+        found = [(summary, f"{at}-{name_of(summary.local)}", -1) for summary in left]
         for received in records:
-            found = self._parse(received)
-            if found is not None:
-                state, more = self._take_in(state, found, str(received.offset), received.timestamp)
-                messages += more
+            if (summary := self._parse(received)) is not None:
+                found.append((summary, str(received.offset), received.timestamp))
             at = received.offset + 1
+        for each in found:
+            state, more = self._take_in(state, *each)
+            messages += more
         self._stats.observe("batch", time.perf_counter() - begun)
         self._state = state, at
         self._uncommitted += len(records)

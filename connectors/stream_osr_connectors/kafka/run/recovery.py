@@ -130,11 +130,12 @@ class Recovery:
             return True
         if progress.model == self._model.identity:
             return load and bool(self._go_on(self._model, place, progress, committed))
-        self._check_order(place, progress)
         self._check_change(place, progress)
         if self._settings.on_model_change == "carry":
             try:
-                self._check_carries(progress.model)
+                if progress.model not in self._carries:
+                    self._model.check_carries(self._kept(progress.model))
+                    self._carries.add(progress.model)
             except InvalidParameter as error:
                 raise ConnectorError(f"{place}: {error} (on_model_change: cold)") from None
             except PersistenceError as error:
@@ -168,10 +169,7 @@ class Recovery:
                 return self._anew(place, Boundary(self._standing.beginning(place, committed), labels))
             if progress.model == self._model.identity:
                 found = self._go_on(self._model, place, progress, committed, separated)
-                return self._standing.behind(
-                    place, found, committed, lambda at: self._anew(place, Boundary(at, labels))
-                )
-            self._check_order(place, progress)
+                return self._behind_gap(place, found, committed, labels)
             earlier = self._of_earlier(place, progress, committed)
             if earlier is not None:
                 return earlier
@@ -182,6 +180,29 @@ class Recovery:
             return self._anew(place, Boundary(change.begin, labels), change._replace(why=str(error)))
         begin = Boundary(self._standing.restart(place, committed), labels)
         return self._anew(place, begin, self._standing.missed(place, committed))
+
+    def _behind_gap(self, place: Place, found: StartingPoint, committed: Committed, labels: int) -> StartingPoint:
+        """Go on behind the gap that lies between the committed offset and the first record, if there is one.
+
+        A state that goes on is a snapshot first: the records that lead to it are gone.
+
+        Raises
+        ------
+        ConnectorError
+            If the setting is ``fail``.
+        PersistenceError
+            If the snapshot cannot be written.
+        """
+        change, state, first = self._standing.missed(place, committed), found.state, committed.first
+        if change is None:
+            return found
+        if self._settings.on_gap == "cold":
+            return self._anew(place, Boundary(first, labels), change._replace(delayed=len(state.waiting)))
+        at = Boundary(first, state.history.last.labels)
+        begun = begin(state.model, at, fresh=False, mark=self.lives[place.topic].mark)
+        carried = begun._replace(waiting=state.waiting)
+        self._snapshots.write(place, carried)
+        return StartingPoint(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
 
     def is_earlier(self, partition: Partition) -> bool:
         """Say whether a partition is still the earlier model's: at its end it is to be handed over."""
@@ -258,23 +279,24 @@ class Recovery:
         committed: Committed,
         partition: Partition | None = None,
     ) -> StartingPoint:
-        offset, first, end = committed.offset, committed.first, committed.end
-        history = progress.history
+        offset, history = committed.offset, progress.history
         if history.last.offset != offset:
             raise LostError(f"offset {offset} was committed with the micro-batches up to {history.last.offset}")
-        if offset > end:
-            raise LostError(f"offset {offset} was committed, and the partition ends at {end}")
+        if offset > committed.end:
+            raise LostError(f"offset {offset} was committed, and the partition ends at {committed.end}")
         if partition is not None and (partition.lineage, partition.history.last) == (progress.lineage, history.last):
             return StartingPoint(partition)
-        return self._from_snapshot(model, place, progress, first)
+        return self._from_snapshot(model, place, progress, committed.first)
 
-    def _check_order(self, place: Place, progress: Progress) -> None:
-        """Let a partition wait that a model has run which followed ours.
+    def _check_change(self, place: Place, progress: Progress) -> str:
+        """Say that another model has run a partition.
 
         Raises
         ------
         LaterModelError
-            If it is so.
+            If it followed ours: the partition waits.
+        ConnectorError
+            If the settings refuse that.
         """
         if self._journal.is_later(progress.model, than=self._model.identity):
             raise LaterModelError(
@@ -282,14 +304,6 @@ class Recovery:
                 "waits for the newer one (SIGHUP to its parent)"
             )
 
-    def _check_change(self, place: Place, progress: Progress) -> str:
-        """Say that another model has run a partition.
-
-        Raises
-        ------
-        ConnectorError
-            If the settings refuse that.
-        """
         text = (
             f"{place}: the group has run the model {progress.model}, and this one (with its settings) is "
             f"{self._model.identity}"
@@ -311,12 +325,6 @@ class Recovery:
             f"{place}: {error}{gone}; bring the snapshots back to {folder}, or set on_lost_state to cold: the stream "
             "then begins anew from the committed offset"
         )
-
-    def _check_carries(self, identity: str) -> None:
-        """Check once that the streams of an earlier model can go on under this one."""
-        if identity not in self._carries:
-            self._model.check_carries(self._kept(identity))
-            self._carries.add(identity)
 
     def _kept(self, identity: str) -> ModelFile:
         """Read an earlier model of the group, which all partitions share."""
@@ -452,17 +460,18 @@ class SnapshotPolicy:
         """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
         now = time.monotonic()
         live = {place: owned for place, owned in partitions.items() if not owned.replay}
-        full = [each for each, owned in live.items() if self._is_full(owned.state) and self._may_try(owned, now)]
-        for place in full:
-            self._try(place, live[place])
+        full = [
+            place
+            for place, owned in live.items()
+            if self._is_full(owned.state) and not (owned.failed and now - owned.written < RETRY_SECONDS)
+        ]
         due = [
             (owned.written, place)
             for place, owned in live.items()
             if now - owned.written >= self._settings.snapshot_interval
             and owned.state.history.last not in owned.snapshots[-1:]
         ]
-        if due and not full:
-            place = min(due)[1]
+        for place in full or [place for _, place in sorted(due)[:1]]:
             self._try(place, live[place])
 
     def leave(self, partitions: Mapping[Place, Owned]) -> None:
@@ -487,10 +496,6 @@ class SnapshotPolicy:
                 "micro-batches since no longer fit beside the committed offset; see the log for the reason"
             )
         return Offset(state.history.last.offset, text)
-
-    @staticmethod
-    def _may_try(owned: Owned, now: float) -> bool:
-        return not owned.failed or now - owned.written >= RETRY_SECONDS
 
     def is_crowded(self, place: Place, state: Partition) -> bool:
         """Return True, and say so, if the text beside the committed offset is three quarters full.

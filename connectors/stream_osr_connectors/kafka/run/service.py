@@ -17,7 +17,6 @@ from stream_osr.errors import ConnectorError
 from ..backoff import CLOSE_SECONDS, Backoff, Running
 from ..client import (
     ClientError,
-    Committed,
     ErrorKind,
     TransactionalProducer,
     quieten,
@@ -161,7 +160,7 @@ class Assignment:
             if time.monotonic() < its.again or not self._is_seen(place, its):
                 continue
             if why := self._watch.held_up(place):
-                self._wait(place, its, why, time.monotonic() + AGAIN_SECONDS)
+                self._wait(place, its, why)
                 continue
             self._load(place, its)
             if time.monotonic() > ends:
@@ -176,7 +175,7 @@ class Assignment:
                 if loaded.suspended:
                     self.suspend(place, loaded.why, where.offset or 0)
                 else:
-                    self._wait(place, its, loaded.why, time.monotonic() + AGAIN_SECONDS)
+                    self._wait(place, its, loaded.why)
                 return
             if loaded.commit is not None:
                 offsets = {place: loaded.commit}
@@ -184,8 +183,7 @@ class Assignment:
             self._reader.begin(place, loaded.begin)
         except (ClientError, InDoubtError) as error:
             self._job.let_go(place)
-            its.broker_pause.fail()
-            self._wait(place, its, str(error), its.broker_pause.until)
+            self._wait(place, its, str(error), its.broker_pause.fail())
             return
         self._job.begun(place)
         self._seldom.forget(str(place))
@@ -193,8 +191,8 @@ class Assignment:
         self._loaded[place] = time.monotonic()
         self._seldom.say(f"assigned {place}", f"assigned {place} at {loaded.begin}", logging.INFO)
 
-    def _wait(self, place: Place, its: Assigned, why: str, until: float) -> None:
-        its.why, its.again = why, until
+    def _wait(self, place: Place, its: Assigned, why: str, seconds: float = AGAIN_SECONDS) -> None:
+        its.why, its.again = why, time.monotonic() + seconds
         self._seldom.say(str(place), f"{place} cannot be loaded yet: {why}", logging.INFO)
 
     def _is_seen(self, place: Place, its: Assigned) -> bool:
@@ -296,13 +294,14 @@ class Loop:
         """Tell whether a bounded run has reached its end in all partitions of the group."""
         if self._settings.stop is None or self._doubtful is not None or not self._reader.is_member:
             return False
-        if self._loading.waiting or not self._telling.has_its_share or not self._job.finished(self._where):
+        if (
+            self._loading.waiting
+            or not self._telling.has_its_share
+            or not self._job.finished(lambda place: self._reader.client.where(place, self._settings.start_time))
+        ):
             return False
         logger.info("the end that the setting stop names is reached")
         return True
-
-    def _where(self, place: Place) -> Committed:
-        return self._reader.client.where(place, self._settings.start_time)
 
     def _is_open(self) -> bool:
         """Connect. The first time an answer is wanted; a process that has had one before is patient."""

@@ -139,11 +139,14 @@ class Snapshots(NamedTuple):
             check_content(content, _CONTENT, str(path))
             model = OpenSetRecognizer.from_stream_state(trained, content["model"], str(path))
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
-        except PersistenceError as error:
-            _say_damaged(path, str(error))
         except Exception as error:  # what is whole and yet not ours can raise anything
-            _say_damaged(path, f"{path} does not fit together ({type(error).__name__})")
-        return None
+            ours = isinstance(error, PersistenceError)
+            why = str(error) if ours else f"{path} does not fit together ({type(error).__name__})"
+            changed = 0  # a file that stays as it is has few lines
+            with suppress(OSError):
+                changed = path.stat().st_mtime_ns
+            _seldom.say(f"{path} {changed}", f"snapshot left aside: {why}")
+            return None
 
     def reached(self, topic: str, counts: Callable[[str], bool]) -> dict[Place, int]:
         """Say how far each partition of a topic had come at least, by its snapshots of lineages that count."""
@@ -168,15 +171,6 @@ def name_of(path: Path) -> SnapshotName | None:
         return None
     place, at = Place(name["topic"], int(name["partition"])), Boundary(int(name["offset"]), int(name["labels"]))
     return SnapshotName(place, name["lineage"], at)
-
-
-def _say_damaged(path: Path, why: str) -> None:
-    """Log a file that cannot be used; one that stays as it is has few lines."""
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError:
-        changed = 0
-    _seldom.say(f"{path} {changed}", f"snapshot left aside: {why}")
 
 
 def open_folder(settings: ServiceSettings) -> Path:
@@ -397,12 +391,13 @@ def find_orphans(
     others = False
     for path in sorted(folder.iterdir()):
         name = name_of(path)
-        if name is not None and (name.place.topic not in topics or _is_unknown(committed, name.place)):
+        where = None if name is None else committed.get(name.place)
+        if name is not None and (name.place.topic not in topics or (where is not None and where.offset is None)):
             # another service of this group, whose partitions we do not know; or offsets that were deleted
             others = True
         elif not _is_older(path, before):
             continue
-        elif name is not None and (name.place not in committed or name.lineage not in lineages):
+        elif name is not None and (where is None or name.lineage not in lineages):
             found.snapshots.append(path)
         elif (kept := _MODEL.fullmatch(path.name)) and kept["identity"] not in models:
             found.models.append(path)
@@ -435,13 +430,7 @@ def _remove(paths: Collection[Path]) -> int:
     return gone
 
 
-def _is_unknown(committed: Mapping[Place, Committed], place: Place) -> bool:
-    """Tell whether nothing is committed of a partition that there is."""
-    return place in committed and committed[place].offset is None
-
-
 def _is_older(path: Path, moment: float) -> bool:
-    try:
+    with suppress(OSError):
         return path.is_file() and path.stat().st_mtime < moment
-    except OSError:
-        return False
+    return False

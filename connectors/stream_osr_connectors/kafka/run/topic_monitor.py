@@ -6,6 +6,7 @@ transaction does not hide it; what changes from one look to the next is told in 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -134,7 +135,7 @@ class Watch:
                 raise NoRightError(
                     f"{role}: the user lacks the right {lacking} on the topic {name}, which the brokers' ACLs grant"
                 )
-            if (compacted := self._compaction(role, name, self.seen)) is not None:
+            if (compacted := compaction(role, name, self.seen.takes)) is not None:
                 raise ConnectorError(compacted)
         self.topic_ids = {topic: self.seen.topics[topic].id for topic in self.inputs}
 
@@ -235,13 +236,9 @@ class Watch:
         self._former.add(self.topic_ids[topic])
         self.topic_ids[topic] = topic_id
 
-    def end(self, place: Place) -> int | None:
-        """Return the end of a partition of an input; None: unknown now."""
-        return None if self._stale else self.seen.ends.get(place)
-
     def tell_ends(self, place: Place, partition: PartitionStats) -> None:
         """Note the ends of a partition of an input in its figures."""
-        partition.end = self.end(place)
+        partition.end = None if self._stale else self.seen.ends.get(place)
         partition.unstable = None if partition.end is None else self._unstable.records(place)
 
     def held_up(self, place: Place) -> str:
@@ -270,7 +267,7 @@ class Watch:
                 found.append(f"the user lacks the right {lacking} on the topic {name} ({role})")
             elif name in self._without_replicas:
                 found.append(too_few_replicas(name))
-            elif (compacted := self._compaction(role, name, self.seen)) is not None:
+            elif (compacted := compaction(role, name, self.seen.takes)) is not None:
                 found.append(compacted)
         return found + self._unstable.obstacles(list(self._stats.partitions))
 
@@ -291,11 +288,6 @@ class Watch:
             return "DESCRIBE"
         needed = self._rights.get(role, ("WRITE",))
         return next((right for right in needed if not topic.allows(right)), None)
-
-    @staticmethod
-    def _compaction(role: str, name: str, seen: TopicsSnapshot) -> str | None:
-        """Say that a topic is compacted that must not be."""
-        return compaction(role, name, seen.takes.get(name, TopicLimits()))
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
@@ -373,7 +365,7 @@ class Watch:
                 logger.error(text, role, lacks, name)
             elif lacked is not None and lacks is None and not topic.missing:
                 logger.info("%s: the user has the right %s on the topic %s again", role, lacked, name)
-            was_compacted, compacted = (self._compaction(role, name, seen) for seen in (before, now))
+            was_compacted, compacted = (compaction(role, name, seen.takes) for seen in (before, now))
             if compacted is not None and was_compacted is None:
                 logger.error("%s", compacted)
             elif was_compacted is not None and compacted is None:
@@ -408,7 +400,7 @@ class Blocked(NamedTuple):
     records: int
     since: float
     clock: float
-    asked_at: float = 0.0
+    asked_at: float = -math.inf
     producer: OpenTransaction | None = None
 
 
@@ -453,11 +445,7 @@ class Unstable:
             blocked = self._long(place)
             if blocked is None:
                 continue
-            if (
-                not asked
-                and blocked.producer is None
-                and (not blocked.asked_at or now - blocked.asked_at > ASK_SECONDS)
-            ):
+            if not asked and blocked.producer is None and now - blocked.asked_at > ASK_SECONDS:
                 producer, asked = None, True  # one partition in a look: the answers may take long
                 with suppress(ClientError):  # a right is missing, or a broker is away
                     producer = admin.open_transaction(place, blocked.stable)

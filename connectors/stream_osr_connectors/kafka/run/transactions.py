@@ -85,28 +85,6 @@ def check_topics(
             )
 
 
-def find_culprits(
-    messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], settings: ServiceSettings, send: Send
-) -> Sequence[RefusedMessage]:
-    """Find the messages that are refused without the others.
-
-    Parameters
-    ----------
-    messages
-        Of the transaction.
-    suspects
-        Those that were refused together.
-    settings
-        Of the service. Compressed messages of the same size may differ in what the brokers count.
-    send
-        Tries messages.
-    """
-    found: list[RefusedMessage] = []
-    if settings.compression == "none" and any(one.error.too_large for one in suspects):
-        found = _too_large(messages, suspects, send)
-    return found or _halved(messages, suspects, send)
-
-
 def _bare(message: Outgoing, dead_letters: str) -> Outgoing:
     """Leave out of a message what came with the record, except that there was a key."""
     headers, value, key = [], message.value, None if message.key is None else message.key[:16]
@@ -418,7 +396,11 @@ class Transactions:
         self._blocked = False
         if before:
             raise ClientError(ErrorKind.AGAIN, "a topic that refused every message takes messages again")
-        return find_culprits(messages, suspects, self._settings, send)
+        found: list[RefusedMessage] = []
+        # compressed messages of the same size may differ in what the brokers count
+        if self._settings.compression == "none" and any(one.error.too_large for one in suspects):
+            found = _too_large(messages, suspects, send)
+        return found or _halved(messages, suspects, send)
 
     def _refused(self, messages: Sequence[Outgoing]) -> Sequence[RefusedMessage]:
         """Send messages in a transaction that is never ended, and say which are refused for what they are."""
