@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
-from stream_osr.config import grouped
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted, learn_all, stream_part, training_part
@@ -23,7 +22,6 @@ from tests.doors.kafka import (
     ModelFile,
     Partition,
     PartitionOutput,
-    Place,
     Progress,
     Recovery,
     Snapshots,
@@ -33,8 +31,8 @@ from tests.doors.kafka import (
     step,
 )
 from tests.kafka.brokers import Broker
-from tests.kafka.streams import Stream, Worker, instances, small_model
-from tests.kafka.test_partition import DECODE, PLACE, advance, records
+from tests.kafka.streams import Stream, Worker, instances, learn, recognizer_of, small_model
+from tests.kafka.test_partition import DECODE, PLACE, advance, records, replay
 
 HELD_BACK = 20
 END = 200
@@ -122,10 +120,7 @@ def test_it_is_handed_over_at_the_end_wherever_the_snapshot_is(tmp_path: Path) -
         path.unlink()
     found = upgrade.found(recovery)
     assert found.replay == (Boundary(40), Boundary(120), Boundary(200))
-    back = found.state
-    for end in found.replay:
-        back, _ = step(back, PLACE, portion(back, end.offset - back.history.last.offset), (), end, DECODE)
-    state, again = recovery.hand_over(PLACE, back, 0)
+    state, again = recovery.hand_over(PLACE, replay(found, records(1000)), 0)
     assert again.decisions == told.decisions
     following = [portion(state, 64)]
     assert advance(state, following)[1] == advance(expected, following)[1]
@@ -139,7 +134,7 @@ def test_the_beginning_comes_back_by_replay(tmp_path: Path) -> None:
     later, _ = advance(state, [portion(state, 32)])
     found = upgrade.recovery("b").find(PLACE, upgrade.committed(recovery, later), 0)
     assert found.replay == (Boundary(END + 32),)
-    back, _ = step(found.state, PLACE, portion(found.state, 32), (), Boundary(END + 32), DECODE)
+    back = replay(found, records(1000))
     following = [portion(later, 64)]
     expected = advance(later, following)[1]
     assert advance(back, following)[1] == expected
@@ -286,18 +281,12 @@ def play(
     for fingerprint, its in groupby(values, key=lambda value: value["model"]):
         source = first if earlier is None else second
         assert source.trained.fingerprint == fingerprint
-        arguments = source.arguments
-        seed = seed_of(arguments["seed"], Place(stream.topic, number))
-        whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
-        model = OpenSetRecognizer.from_trained(source.trained, **grouped(**whole))
+        model = recognizer_of(stream, number, source)
         if earlier is not None:
             model.carry_over(earlier)
         for _, batch in groupby(its, key=lambda value: value["batch"]):
             for value in batch:
-                sent = stream.sent[number][value["offset"]]
-                x = json.loads(sent.value or b"{}")
-                t = (1_700_000_000_000 + value["offset"]) / 1000
-                model.learn_one(x, t=t, key=(sent.key or b"").decode())
+                learn(model, stream, number, value["offset"])
             model.close_batch()
         model.flush()
         decisions += model.drain()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
@@ -81,13 +81,6 @@ class Rights:
 
     def _acl(self, user: str, permission: ACLPermissionType) -> ACL:
         return ACL(f"User:{user}", "*", self._operation, permission, self._pattern)
-
-
-def set_configs(address: str, topic: str, **configs: str) -> None:
-    """Change settings of a topic; names have underscores in place of points."""
-    named = {name.replace("_", "."): value for name, value in configs.items()}
-    with administering(address) as client:
-        client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=named)])
 
 
 def replicate(address: str, topic: str, partitions: int, *nodes: int) -> None:
@@ -181,24 +174,21 @@ class Offsets:
 
     def move(self, number: int, offset: int) -> bool:
         """Commit another offset as Kafka's own tool does: without metadata. False: the broker has refused."""
-        place = TopicPartition(self._topic, number)
-        with administering(self._address) as client:
-            told = client.alter_group_offsets(self._group, {place: OffsetAndMetadata(offset, "", -1)})
-        return _succeeded(told[place])
+        return self._done(number, "alter_group_offsets", lambda place: {place: OffsetAndMetadata(offset, "", -1)})
 
     def reset(self, number: int, offset: int) -> bool:
         """Commit another offset as kafka-python does: with the metadata that were there."""
-        place = TopicPartition(self._topic, number)
-        with administering(self._address) as client:
-            told = client.reset_group_offsets(self._group, {place: offset})
-        return _succeeded(told[place])
+        return self._done(number, "reset_group_offsets", lambda place: {place: offset})
 
     def delete(self, number: int) -> bool:
         """Forget the offset."""
+        return self._done(number, "delete_group_offsets", lambda place: [place])
+
+    def _done(self, number: int, request: str, about: Callable[[TopicPartition], object]) -> bool:
         place = TopicPartition(self._topic, number)
         with administering(self._address) as client:
-            told = client.delete_group_offsets(self._group, [place])
-        return _succeeded(told[place])
+            told = getattr(client, request)(self._group, about(place))[place]
+        return (told["error"] if isinstance(told, dict) else told) is NoError
 
 
 def delete_group(address: str, group: str) -> None:
@@ -215,8 +205,3 @@ def delete_records(address: str, topic: str, number: int, offset: int) -> None:
     """Delete the records of a partition before an offset, as retention does."""
     with administering(address) as client:
         client.delete_records({TopicPartition(topic, number): offset})
-
-
-def _succeeded(told: object) -> bool:
-    error = told["error"] if isinstance(told, dict) else told
-    return error is NoError

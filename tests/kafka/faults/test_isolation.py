@@ -16,7 +16,7 @@ from tests.kafka.faults.doing import replicate
 from tests.kafka.faults.test_snapshots import await_newer, snapshots
 from tests.kafka.faults.trials import Site, Trial, until
 from tests.kafka.scraping import metrics, total
-from tests.kafka.streams import CONSUMER, Stream, Worker, check_exactly_once, instances
+from tests.kafka.streams import CONSUMER, Stream, Worker, instances
 
 PARTITIONS = 8
 LONGEST_WAIT = 2.0
@@ -63,7 +63,6 @@ def owned(worker: Worker) -> set[int]:
     return {int(labels["partition"]) for labels, _ in metrics(worker).get("stream_osr_replaying", ())}
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the state of one partition is lost, and its worker dies")
 def test_a_partition_without_a_state_is_suspended_alone(site: Site) -> None:
     """The worker that gets it goes on with all others, and with it when its snapshots are back."""
@@ -71,8 +70,7 @@ def test_a_partition_without_a_state_is_suspended_alone(site: Site) -> None:
     trial.begin(320)
     await_newer(trial)
     for _ in range(2):  # from the second snapshot on a partition cannot begin from nothing
-        trial.feed(320)
-        trial.settle()
+        trial.decide(320)
         await_newer(trial)
     first, second = trial.worker, trial.start("v")
     until(lambda: len(owned(first)) == len(owned(second)) == PARTITIONS // 2, 40, trial.tail)
@@ -116,12 +114,10 @@ def test_a_partition_without_a_state_is_suspended_alone(site: Site) -> None:
         path.rename(snapshots(trial, min(own))[0].parent / path.name)
     trial.settle(90)
     trial.await_ready()
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
     assert audit(trial.stream) == trial.fed
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a service with other settings is started in the group")
 def test_a_service_with_other_settings_ends_before_it_joins(site: Site) -> None:
     """The healthy one keeps its partitions."""
@@ -139,12 +135,11 @@ def test_a_service_with_other_settings_ends_before_it_joins(site: Site) -> None:
     del trial.stream.settings["seed"]
     assert trial.figure("rebalances_total") == 0
     assert not trial.lines("is another worker's now")
-    trial.feed(100)
-    trial.settle()
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.decide(100)
+    trial.end_exactly_once()
 
 
+@pytest.mark.alone
 @pytest.mark.fault("no broker leads a partition of the input or of an output")
 @pytest.mark.parametrize("suffix", ["", pytest.param(".decisions", marks=pytest.mark.long)])
 def test_a_partition_without_a_leader_holds_up_itself_alone(site: Site, suffix: str) -> None:
@@ -159,8 +154,7 @@ def test_a_partition_without_a_leader_holds_up_itself_alone(site: Site, suffix: 
         hold_up(trial, second, f"{trial.stream.topic}{suffix}", 0)
     finally:
         second.stop()
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
 
 
 def hold_up(trial: Trial, second: SecondBroker, topic: str, bad: int) -> None:

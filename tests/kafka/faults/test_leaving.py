@@ -7,9 +7,9 @@ import time
 import pytest
 
 from tests.kafka.faults.doing import members
-from tests.kafka.faults.trials import Site, Trial, Watch, until
+from tests.kafka.faults.trials import Site, Trial, Watch, assigned, until
 from tests.kafka.scraping import metrics, total
-from tests.kafka.streams import Worker, check_exactly_once
+from tests.kafka.streams import Worker
 
 WITHIN = 3.0
 """Seconds in which the other worker decides what comes to the partitions of the one that has stopped."""
@@ -28,11 +28,6 @@ def pair(site: Site, **settings: object) -> tuple[Trial, Worker, Worker]:
     return trial, *both
 
 
-def assigned(worker: Worker) -> float:
-    """Count the partitions of a worker."""
-    return total(metrics(worker), "stream_osr_assigned_partitions")
-
-
 def rebalances(worker: Worker) -> float:
     """Count the times that partitions went from a worker."""
     return total(metrics(worker), "stream_osr_rebalances_total")
@@ -49,7 +44,6 @@ def seconds_to_settle(trial: Trial, longest: float) -> float:
     return float("inf")
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a worker is stopped beside others")
 def test_the_other_worker_gets_the_partitions_at_once(site: Site) -> None:
     trial, one, two = pair(site)
@@ -61,11 +55,9 @@ def test_the_other_worker_gets_the_partitions_at_once(site: Site) -> None:
     assert time.monotonic() - begun < WITHIN
     assert members(site.broker.address, trial.stream.settings["group"]) == ["two"]
     trial.worker = two
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a worker is stopped beside others")
 def test_a_worker_that_keeps_its_place_comes_back_to_its_partitions(site: Site) -> None:
     trial, one, two = pair(site, on_stop="keep")
@@ -81,5 +73,4 @@ def test_a_worker_that_keeps_its_place_comes_back_to_its_partitions(site: Site) 
     assert not [line for line in two.lines()[said:] if "not ready" in line or "is another worker's" in line]
     trial.end()
     trial.worker = two
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
