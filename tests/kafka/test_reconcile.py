@@ -30,6 +30,7 @@ from tests.kafka.streams import (
     instances,
     records_of,
     small_model,
+    until,
 )
 
 PARTITIONS = 4
@@ -62,10 +63,7 @@ def committed(stream: Stream) -> int:
 
 def wait_until_done(stream: Stream) -> None:
     last = read(stream, "subclasses")[-1].offset
-    ends = time.monotonic() + 180
-    while committed(stream) <= last:
-        assert time.monotonic() < ends, f"committed {committed(stream)} of {last + 1}"
-        time.sleep(0.3)
+    until(lambda: committed(stream) > last, 180, lambda: f"committed {committed(stream)} of {last + 1}")
 
 
 def wait_for_transaction(worker: Worker, seconds: float) -> None:

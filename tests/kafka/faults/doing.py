@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka.admin import (
@@ -21,6 +21,7 @@ from kafka.errors import KafkaError, NoError, UnknownTopicOrPartitionError
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from tests.kafka.security import GUARDED_USER, OTHER_USER
+from tests.kafka.streams import until
 
 TOPIC_CONFIGS = {"retention.ms": "-1"}
 """The timestamps of the tests are old."""
@@ -90,13 +91,13 @@ def replicate(address: str, topic: str, partitions: int, *nodes: int) -> None:
             {TopicPartition(topic, number): list(nodes) for number in range(partitions)}
         )
         assert set(told.values()) == {None}, told
-        for _ in range(300):
+
+        def in_sync() -> bool:
             found = client.describe_topics([topic])[0]["partitions"]
             own = [each for each in found if each["partition_index"] < partitions]
-            if all(sorted(each["isr_nodes"]) == sorted(nodes) for each in own):
-                return
-            time.sleep(0.1)
-    raise AssertionError(f"the replicas of {topic} did not come into sync: {found}")
+            return all(sorted(each["isr_nodes"]) == sorted(nodes) for each in own)
+
+        until(in_sync, 30, lambda: f"the replicas of {topic} did not come into sync")
 
 
 def set_quota(address: str, client_id: str, bytes_per_second: float | None) -> None:
@@ -139,14 +140,13 @@ def add_partitions(address: str, topic: str, count: int) -> None:
     """Let a topic have more partitions."""
     with administering(address) as client:
         client.create_partitions({topic: count})
-        for _ in range(100):
-            try:
-                if len(client.describe_topics([topic])[0]["partitions"]) == count:
-                    return
-            except UnknownTopicOrPartitionError:
-                pass
-            time.sleep(0.05)
-    raise AssertionError(f"{topic} did not get {count} partitions")
+
+        def has_them() -> bool:
+            with suppress(UnknownTopicOrPartitionError):
+                return len(client.describe_topics([topic])[0]["partitions"]) == count
+            return False
+
+        until(has_them, 10, lambda: f"{topic} did not get {count} partitions")
 
 
 def members(address: str, group: str) -> list[str]:
@@ -193,12 +193,8 @@ class Offsets:
 
 def delete_group(address: str, group: str) -> None:
     """Delete a group that has no members, with all that it has committed; one that still has some is waited for."""
-    for _ in range(300):
-        with administering(address) as client:
-            if client.delete_groups([group])[group] == "OK":
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"group {group} could not be deleted")
+    with administering(address) as client:
+        until(lambda: client.delete_groups([group])[group] == "OK", 30, lambda: f"group {group} could not be deleted")
 
 
 def delete_records(address: str, topic: str, number: int, offset: int) -> None:

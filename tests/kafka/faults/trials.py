@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
 from tests.kafka.scraping import address, metrics, total
 from tests.kafka.security import GUARDED_USER, PASSWORD
-from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model
+from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model, until
 
 SHORT = {
     "transaction_deadline": 3.0,
@@ -298,15 +298,6 @@ class Watch:
                 if time.monotonic() > ends:
                     raise AssertionError(f"the broker does not tell what is committed: {error}") from None
                 time.sleep(0.2)
-
-
-def until(done: Callable[[], bool], seconds: float, told: Callable[[], str]) -> None:
-    """Wait for something; where it does not come, say what is there instead."""
-    ends = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > ends:
-            raise AssertionError(f"not within {seconds:g} s: {told()}")
-        time.sleep(0.2)
 
 
 def said_at(worker: Worker, path: str) -> tuple[int, str]:
