@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from .places import Place
-
 FIRST_SECONDS, LONGEST_SECONDS = 0.3, 5.0
 """Before something is tried again: doubled each time, up to the longer of them."""
 
@@ -40,29 +38,6 @@ class Backoff:
     def due(self) -> bool:
         """The next attempt may be made."""
         return time.monotonic() >= self.until
-
-
-class Grace:
-    """Time that a fault may last before it counts.
-
-    Parameters
-    ----------
-    seconds
-        That it may be so.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._since: dict[Place, float] = {}
-
-    def lasts(self, place: Place) -> bool:
-        """Say whether it may still be so."""
-        now = time.monotonic()
-        return now - self._since.setdefault(place, now) < self._seconds
-
-    def end(self, place: Place) -> None:
-        """Note that it is not so any more."""
-        self._since.pop(place, None)
 
 
 class Running:

@@ -29,7 +29,6 @@ from .models import ModelFile
 from .topic_monitor import Watch
 
 VERSION = "1"
-MOST_RECORDS = 100
 
 
 class ReconcileStep(NamedTuple):
@@ -65,6 +64,11 @@ class Reconciliation(Job):
         self._left: list[LocalSummary] = []
         self._runs: dict[str, str] = {}
         self._uncommitted = 0
+
+    @property
+    def most_read(self) -> int:
+        """Records that a poll may bring, and that a transaction takes in."""
+        return 100
 
     def check(self, watch: Watch) -> None:
         """Make sure that all summaries have one order."""
@@ -145,7 +149,7 @@ class Reconciliation(Job):
         before, messages, begun = self._state, [], time.perf_counter()
         state, at = before
         left, self._left = self._left, []
-        records = [self._buffer.popleft() for _ in range(min(len(self._buffer), MOST_RECORDS))]
+        records = [self._buffer.popleft() for _ in range(min(len(self._buffer), self.most_read))]
         found = [(summary, f"{at}-{name_of(summary.local)}", -1) for summary in left]
         for received in records:
             if (summary := self._parse(received)) is not None:

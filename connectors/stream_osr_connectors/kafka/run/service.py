@@ -32,7 +32,7 @@ from .job import Job, NotLoadable, TransactionContent
 from .models import CurrentModel, ModelFile
 from .progress_log import ProgressLog
 from .reading import POLL_SECONDS, Reader
-from .reconcile import MOST_RECORDS, Reconciliation
+from .reconcile import Reconciliation
 from .snapshots import open_folder
 from .streams import Streams
 from .topic_monitor import Watch
@@ -212,27 +212,25 @@ class Loop:
         Of the service.
     job
         What is done.
-    reader
-        What it reads.
-    transactions
-        How it publishes.
     watch
         What is seen of the topics meanwhile.
     stats
         Where it tells how it goes.
+    make_producer
+        Maker of that client.
     """
 
     def __init__(
         self,
         settings: ServiceSettings,
         job: Job,
-        reader: Reader,
-        transactions: Transactions,
         watch: Watch,
         stats: ServiceStats,
+        make_producer: Callable[[ServiceSettings], TransactionalProducer] = TransactionalProducer,
     ) -> None:
-        self._settings, self._job, self._reader = settings, job, reader
-        self._transactions, self._watch, self.stats = transactions, watch, stats
+        self._settings, self._job, self._watch, self.stats = settings, job, watch, stats
+        self._reader = reader = Reader(settings, watch.inputs, job.most_read, stats)
+        self._transactions = transactions = Transactions(make_producer, settings, stats)
         self._backoff = Backoff()
         self._loading = Assignment(job, reader, transactions, watch, stats, settings.start_time)
         self._seldom = Seldom()
@@ -504,10 +502,7 @@ class Service(Loop):
         folder = open_folder(settings)
         model = CurrentModel(settings, folder).model if model is None else model
         streams = Streams(settings, model, folder, stats)
-        reader = Reader(settings, settings.inputs, streams.most_read, stats)
-        transactions = Transactions(make_producer, settings, stats)
-        watch = Watch(settings, topics_of(settings), stats)
-        super().__init__(settings, streams, reader, transactions, watch, stats)
+        super().__init__(settings, streams, Watch(settings, topics_of(settings), stats), stats, make_producer)
 
 
 class Reconciler(Loop):
@@ -541,11 +536,6 @@ class Reconciler(Loop):
         own = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
         stats = ServiceStats() if stats is None else stats
         roles = {topic: "subclasses", settings.links: "links", settings.global_events: "global_events"}
-        super().__init__(
-            own,
-            Reconciliation(own, topic, ModelFile.load(settings) if model is None else model, stats),
-            Reader(own, [topic], MOST_RECORDS, stats),
-            Transactions(TransactionalProducer, own, stats),
-            Watch(own, roles, stats, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
-            stats,
-        )
+        job = Reconciliation(own, topic, ModelFile.load(settings) if model is None else model, stats)
+        watch = Watch(own, roles, stats, {"subclasses": ("READ",), "links": ("READ", "WRITE")})
+        super().__init__(own, job, watch, stats)

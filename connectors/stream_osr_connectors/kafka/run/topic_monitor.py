@@ -31,7 +31,7 @@ from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings, milliseconds
 from ..stats import PartitionStats, ServiceStats
-from .topics import READ_FROM, Rights, TopicLimits, compaction, takes_nothing, takes_of
+from .topics import READ_FROM, Rights, TopicLimits, compaction, takes_of
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
@@ -275,8 +275,9 @@ class Watch:
     def _without_replicas(self) -> list[str]:
         """Topics that the service writes and that take nothing, because too few of their replicas are in sync."""
         written = [name for name, role in self._topics.items() if "WRITE" in self._rights.get(role, ("WRITE",))]
-        seen = self.seen
-        return [name for name in written if name in seen.takes and takes_nothing(seen.topics[name], seen.takes[name])]
+        topics, takes = self.seen.topics, self.seen.takes
+        there = (name for name in written if name in takes)
+        return [n for n in there if 0 < topics[n].in_sync < min(takes[n].in_sync, topics[n].replicas)]
 
     @property
     def _stale(self) -> bool:

@@ -110,11 +110,6 @@ def _takes(configs: Mapping[str, str] | None, before: TopicLimits) -> TopicLimit
     return TopicLimits(largest, TimestampLimits.of(configs), in_sync, is_compacted(configs))
 
 
-def takes_nothing(topic: Topic, takes: TopicLimits) -> bool:
-    """Say whether a topic takes nothing now, because too few of its replicas are in sync."""
-    return 0 < topic.in_sync < min(takes.in_sync, topic.replicas)
-
-
 def is_compacted(configs: Mapping[str, str]) -> bool:
     """Say whether a topic with these settings is compacted."""
     return "compact" in configs.get("cleanup.policy", "")
