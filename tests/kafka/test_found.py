@@ -146,12 +146,6 @@ def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replay
     assert figures.partitions[OTHER].found is not None
 
 
-def test_a_new_process_says_of_a_partition_what_the_one_before_said(tmp_path) -> None:
-    model = run(fitted(chains=2, batch_size=32))
-    model.save(tmp_path / "model.osr")
-    assert find(OpenSetRecognizer.load(tmp_path / "model.osr"))[0] == find(model)[0]
-
-
 def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
     figures, model = ServiceStats(), fitted(chains=1, batch_size=32)
     begin_counts(figures, PLACE, model)
