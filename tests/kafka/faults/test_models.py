@@ -61,7 +61,7 @@ def test_the_model_is_replaced(site: Site) -> None:
     until(renewed, 60, trial.tail)
     trial.await_ready(60)
     trial.decide(200)
-    steps = [found[1] for line in trial.lines("w-") if (found := re.search(r"(w-\d (is stopped, to|started))", line))]
+    steps = [found[1] for line in trial.lines() if (found := re.search(r"(w-\d (is stopped, to|started))", line))]
     assert steps == [f"w-{n} {what}" for n in range(2) for what in ("is stopped, to", "started")], "one at a time"
     second = other.trained.fingerprint
     assert models(trial) == {number: [first, second] for number in range(PARTITIONS)}

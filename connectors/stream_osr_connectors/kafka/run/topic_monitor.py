@@ -275,7 +275,7 @@ class Watch:
     def _without_replicas(self) -> list[str]:
         """Topics that the service writes and that take nothing, because too few of their replicas are in sync."""
         written = [name for name, role in self._topics.items() if "WRITE" in self._rights.get(role, ("WRITE",))]
-        topics, takes = self.seen.topics, self.seen.takes
+        topics, _, takes = self.seen
         there = (name for name in written if name in takes)
         return [n for n in there if 0 < topics[n].in_sync < min(takes[n].in_sync, topics[n].replicas)]
 
