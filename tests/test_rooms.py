@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 LIBRARY: tuple[tuple[str, ...], ...] = (
     (
-        "errors printable_text limits config decision entries features kinds missing reading times_and_keys labels atomic "
-        "memory parallel version compiling one_writer",
+        "errors printable_text limits config decision entries features kinds missing reading times_and_keys labels "
+        "atomic memory parallel version compiling one_writer",
     ),
     ("model",),
     ("trust",),

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.config import grouped
+from stream_osr import SubclassEmerged
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
@@ -103,34 +102,6 @@ def test_refused_records_belong_to_the_batch(model: ModelFile) -> None:
     assert len(outcome.taken.labelled) == 1
     assert len(outcome.decisions) + len(after.waiting) == 37
     assert after.history.last == Boundary(40)
-
-
-def test_a_batch_that_fails_becomes_dead_letters(model: ModelFile, monkeypatch: Any, caplog: Any) -> None:
-    before, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), [records(40)])
-
-    def fail(self: OpenSetRecognizer) -> None:
-        raise FloatingPointError("by order of the test")
-
-    batch = records(40, begin=40)
-    batch[3] = batch[3]._replace(value=b"{")
-    with monkeypatch.context() as patch:
-        patch.setattr(OpenSetRecognizer, "close_batch", fail)
-        after, (outcome,) = advance(before, [batch])
-    assert [r.offset for r, _ in outcome.taken.refused] == list(range(40, 80))
-    assert {refusal.stage for _, refusal in outcome.taken.refused} == {"DECODE", "PROCESS"}
-    assert outcome.decisions == []
-    assert "micro-batch that ends at 80 failed" in caplog.text
-    on, (outcome,) = advance(after, [records(40, begin=80)])
-    assert len(outcome.decisions) == 40
-    assert len(on.waiting) == 20
-
-
-def test_an_on_missing_skip_is_counted(model: ModelFile) -> None:
-    skipping = OpenSetRecognizer.from_trained(model.trained, **grouped(**{**model.arguments, "on_missing": "skip"}))
-    batch = records(4)
-    batch[1] = batch[1]._replace(value=b'{"a": 1}')
-    _, (outcome,) = advance(begin(skipping, Boundary(0)), [batch])
-    assert (outcome.taken.skipped, outcome.taken.refused) == (1, [])
 
 
 # What people ask

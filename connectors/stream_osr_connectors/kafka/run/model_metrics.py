@@ -83,7 +83,7 @@ class ModelMetricsSchedule:
 
     Parameters
     ----------
-    figures
+    stats
         Where it is told.
     """
 

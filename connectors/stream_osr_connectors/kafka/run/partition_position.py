@@ -326,7 +326,7 @@ class Bounds:
     ----------
     settings
         Of the service.
-    figures
+    stats
         The positions of this worker's partitions.
     """
 

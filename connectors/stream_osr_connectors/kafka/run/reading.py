@@ -49,7 +49,7 @@ class Strikes:
     ----------
     settings
         Of the service.
-    figures
+    stats
         Where it counts.
     """
 
@@ -89,7 +89,7 @@ class Reader:
         Topics that it reads.
     most
         Records that a poll may bring.
-    figures
+    stats
         Where it counts consumers made and fetches that could not be unpacked.
 
     Attributes

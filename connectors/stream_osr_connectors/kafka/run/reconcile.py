@@ -51,7 +51,7 @@ class Reconciliation(Job):
         Of the summaries.
     model
         The trained model.
-    figures
+    stats
         Where it tells how it goes.
     """
 

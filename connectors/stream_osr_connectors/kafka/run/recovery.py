@@ -50,7 +50,7 @@ class Recovery:
     snapshots
         The folder of the snapshots.
     published
-        See :class:`.partition_position.Standing`.
+        See :class:`.partition_position.PositionReader`.
 
     Attributes
     ----------
@@ -446,7 +446,7 @@ class SnapshotPolicy:
         Where they go.
     recovery
         Knows what is committed beside an offset.
-    figures
+    stats
         Where it tells how it goes.
     """
 

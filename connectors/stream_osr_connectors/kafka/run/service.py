@@ -87,7 +87,7 @@ class Assignment:
         Commit the beginning of those that begin anew.
     watch
         The state of the topics.
-    figures
+    stats
         The figures of the worker.
     since
         Time at which a stream begins of which nothing is committed, in milliseconds since 1970; None: not by time.
@@ -481,7 +481,7 @@ class Service(Loop):
         The trained model; that of the settings if not given.
     make_producer
         Maker of that client.
-    figures
+    stats
         Where it tells how it goes; its own if not given.
 
     Raises
@@ -514,7 +514,7 @@ class Reconciler(Loop):
         Those of the service; its group is followed by ``-reconcile``.
     model
         The trained model; that of the settings if not given.
-    figures
+    stats
         Where it tells how it goes; its own if not given. Its records are summaries, its events global ones.
 
     Raises

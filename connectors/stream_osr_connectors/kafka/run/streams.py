@@ -62,7 +62,7 @@ class Streams(Job):
         The trained model.
     folder
         Of the group's snapshots.
-    figures
+    stats
         Where it tells how it goes.
     """
 

@@ -77,7 +77,7 @@ class Watch:
         Of the service.
     topics
         Roles of the topics, by name; those with the role of the first are read.
-    figures
+    stats
         Where it tells how things are.
     rights
         What we need to be allowed of each, where it is not ``WRITE``.

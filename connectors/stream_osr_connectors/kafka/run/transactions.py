@@ -168,7 +168,7 @@ class Rivalry:
         Of the service.
     name
         The transactional id.
-    figures
+    stats
         Where it counts.
     """
 
@@ -263,7 +263,7 @@ class Transactions:
     settings
         Of the service: how long a transaction may take, and after how long the brokers end one by themselves and
         refuse its producer as if another had our name.
-    figures
+    stats
         Where it counts how often another producer had our name.
     """
 
