@@ -164,7 +164,7 @@ def name_of(path: Path) -> SnapshotName | None:
     """Say what a snapshot is of, by its name; None: it is none.
 
     >>> name_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
-    Name(place=Place(topic='sensors', partition=3), lineage='77aa', at=Boundary(offset=256, labels=2))
+    SnapshotName(place=Place(topic='sensors', partition=3), lineage='77aa', at=Boundary(offset=256, labels=2))
     """
     name = _NAME.fullmatch(path.name)
     if name is None:
