@@ -30,7 +30,7 @@ CONNECTORS: tuple[tuple[str, ...], ...] = (
     ("commands",),
     (
         "files",
-        "kafka.log kafka.places kafka.exits kafka.stats kafka.model_metrics kafka.class_names",
+        "kafka.log kafka.places kafka.exits kafka.stats",
     ),
     ("kafka.settings",),
     ("kafka.backoff",),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from stream_osr_connectors.kafka import command_topic, exits, log
 from stream_osr_connectors.kafka.backoff import Backoff
-from stream_osr_connectors.kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
 from stream_osr_connectors.kafka.client import (
     ClientError,
     Committed,
@@ -45,7 +44,6 @@ from stream_osr_connectors.kafka.exits import (
     passes,
 )
 from stream_osr_connectors.kafka.log import CALM_SECONDS, FEW_LINES, LONGEST_SILENCE, Seldom, logger
-from stream_osr_connectors.kafka.model_metrics import ClassMetrics, ModelMetrics, find
 from stream_osr_connectors.kafka.ops import monitor
 from stream_osr_connectors.kafka.ops.command import _errors_logged, serve
 from stream_osr_connectors.kafka.ops.logs import JsonLines, begin_logging
@@ -53,12 +51,17 @@ from stream_osr_connectors.kafka.ops.metrics import Overview
 from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, StartOrder, Work, Workers, pause
 from stream_osr_connectors.kafka.places import Place
-from stream_osr_connectors.kafka.run import models, partition, snapshot_policy, snapshots
-from stream_osr_connectors.kafka.run.fencing import Rivalry, Strikes
-from stream_osr_connectors.kafka.run.model_metrics_schedule import ModelMetricsSchedule
+from stream_osr_connectors.kafka.run import models, partition, recovery, snapshots
+from stream_osr_connectors.kafka.run.model_metrics import (
+    LONGEST_NAME,
+    MOST_CLASSES,
+    ModelMetricsSchedule,
+    class_names,
+    find,
+)
 from stream_osr_connectors.kafka.run.models import CurrentModel, Journal, ModelFile, ModelName
 from stream_osr_connectors.kafka.run.partition import ATTEMPTS, Cut, Partition, begin, ready, replayed, seed_of, step
-from stream_osr_connectors.kafka.run.partition_position import Incarnations, StartingPoint
+from stream_osr_connectors.kafka.run.partition_position import StartingPoint
 from stream_osr_connectors.kafka.run.publishing import (
     PendingBatch,
     account,
@@ -66,11 +69,18 @@ from stream_osr_connectors.kafka.run.publishing import (
     count_decisions,
     count_events,
 )
-from stream_osr_connectors.kafka.run.recovery import LaterModelError, Recovery
-from stream_osr_connectors.kafka.run.snapshot_policy import Owned
-from stream_osr_connectors.kafka.run.snapshots import OLD_SECONDS, Snapshots, find_orphans, name_of, remove_orphans
+from stream_osr_connectors.kafka.run.reading import Strikes
+from stream_osr_connectors.kafka.run.recovery import LaterModelError, Owned, Recovery
+from stream_osr_connectors.kafka.run.snapshots import (
+    OLD_SECONDS,
+    Incarnations,
+    Snapshots,
+    find_orphans,
+    name_of,
+    remove_orphans,
+)
 from stream_osr_connectors.kafka.run.topics import TopicLimits, _found, takes_of
-from stream_osr_connectors.kafka.run.transactions import InDoubtError, Transactions, UnpublishableError
+from stream_osr_connectors.kafka.run.transactions import InDoubtError, Rivalry, Transactions, UnpublishableError
 from stream_osr_connectors.kafka.settings import unknown_variables
 from stream_osr_connectors.kafka.stats import (
     BOUNDS,
@@ -82,7 +92,9 @@ from stream_osr_connectors.kafka.stats import (
     REPEATED,
     SUMMED,
     UNKNOWN_OF,
+    ClassMetrics,
     Histogram,
+    ModelMetrics,
     PartitionRecall,
     PartitionStats,
     ServiceStats,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import yaml
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from stream_osr import OpenSetRecognizer
@@ -103,39 +103,20 @@ class Stream:
 
     def send(self, records: Iterable[tuple[int, Sent]], **client: Any) -> None:
         """Put records into partitions of the input."""
-        producer = KafkaProducer(bootstrap_servers=self.address, max_request_size=LARGEST, linger_ms=5, **client)
+        messages = []
         for partition, sent in records:
             key, value, headers, timestamp = sent
             time_ms = 1_700_000_000_000 + len(self.sent[partition]) if timestamp is None else timestamp
             self.sent[partition].append(sent)
-            if any(item is None for _, item in headers):
-                producer.flush(60)
-                self._send_null_headers(Outgoing(self.topic, partition, key, value, headers, time_ms))
-                continue
-            producer.send(
-                self.topic, key=key, value=value, headers=list(headers), partition=partition, timestamp_ms=time_ms
-            )
-        producer.flush(60)
-        producer.close()
-
-    def _send_null_headers(self, message: Outgoing) -> None:
-        """Send what kafka-python by itself does not."""
-        producer = PlainProducer.at(self.address, 30)
-        assert not producer.send([message]).refused
+            messages.append(Outgoing(self.topic, partition, key, value, list(headers), time_ms))
+        producer = PlainProducer.at(self.address, 60, max_request_size=LARGEST, linger_ms=5, **client)
+        assert not producer.send(messages).refused
         producer.close(1)
 
     def read(self, suffix: str) -> list[list[Any]]:
         """Read all committed records of an output, partition by partition."""
-        consumer = unpack_all(KafkaConsumer(bootstrap_servers=self.address, max_poll_records=5000, **CONSUMER))
-        places = [TopicPartition(f"{self.topic}.{suffix}", number) for number in range(self.partitions)]
-        consumer.assign(places)
-        ends = settled_ends(consumer, places, self.address)
-        read: dict[int, list[Any]] = {place.partition: [] for place in places}
-        while any(consumer.position(place) < ends[place] for place in places):
-            for place, records in consumer.poll(timeout_ms=200).items():
-                read[place.partition].extend(records)
-        consumer.close()
-        return [read[number] for number in range(self.partitions)]
+        records = records_of(self.address, f"{self.topic}.{suffix}")
+        return [[record for record in records if record.partition == number] for number in range(self.partitions)]
 
     def committed(self) -> list[int]:
         """Offsets that the group has committed; a client that gets no answer, a broker being killed, is replaced."""
@@ -152,13 +133,36 @@ class Stream:
 
     def wait(self, done: Callable[[], bool] | None = None, seconds: float = 60) -> None:
         """Wait until everything that was sent has been committed."""
-        ends = time.monotonic() + seconds
-        while True:
-            if done() if done is not None else self.committed() == [len(sent) for sent in self.sent]:
-                return
-            if time.monotonic() > ends:
-                raise TimeoutError(f"after {seconds} s committed {self.committed()} of {list(map(len, self.sent))}")
-            time.sleep(0.3)
+
+        def is_committed() -> bool:
+            return self.committed() == [len(sent) for sent in self.sent]
+
+        until(done or is_committed, seconds, lambda: f"committed {self.committed()} of {list(map(len, self.sent))}")
+
+
+def until(done: Callable[[], bool], seconds: float, told: Callable[[], str]) -> None:
+    """Wait for something; where it does not come, say what is there instead."""
+    ends = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > ends:
+            raise AssertionError(f"not within {seconds:g} s: {told()}")
+        time.sleep(0.2)
+
+
+def records_of(address: str, topic: str) -> list[Any]:
+    """All committed records of a topic."""
+    consumer = unpack_all(KafkaConsumer(bootstrap_servers=address, max_poll_records=5000, **CONSUMER))
+    try:
+        places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+        consumer.assign(places)
+        ends = settled_ends(consumer, places, address)
+        found: list[Any] = []
+        while any(consumer.position(place) < ends[place] for place in places):
+            for records in consumer.poll(timeout_ms=200).values():
+                found.extend(records)
+        return found
+    finally:
+        consumer.close()
 
 
 def settled_ends(consumer: Any, places: Sequence[TopicPartition], address: str) -> dict[TopicPartition, int]:
@@ -314,10 +318,8 @@ def recognizer_after(stream: Stream, number: int, offsets: Sequence[int], ends: 
     """Give the recognizer of a partition as it is after them."""
     arguments = stream.model.arguments
     seed = seed_of(arguments["seed"], Place(stream.topic, number))
-    model = OpenSetRecognizer.from_trained(
-        stream.model.trained, **grouped(**{**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None})
-    )
-    last = set(ends)
+    whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
+    model, last = OpenSetRecognizer.from_trained(stream.model.trained, **grouped(**whole)), set(ends)
     for offset in offsets:
         sent = stream.sent[number][offset]
         x = json.loads(sent.value or b"{}")

@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from numba.core.caching import CompileResultCacheImpl
 
+from tests.kafka.streams import until
+
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "examples" / "kafka" / "stream-osr.service"
 NAME = UNIT.name
@@ -105,10 +107,8 @@ class Systemd:
 
     def until(self, seconds: float = PATIENCE, **expected: str) -> None:
         """Wait until properties have values."""
-        ends = time.monotonic() + seconds
-        while (found := self.show(*expected)) != [*expected.values()]:
-            assert time.monotonic() < ends, f"{found}, not {expected}\n{self.said()}"
-            time.sleep(0.1)
+        wanted = [*expected.values()]
+        until(lambda: self.show(*expected) == wanted, seconds, lambda: f"not {expected}\n{self.said()}")
 
     def said(self) -> str:
         """The end of what the service has printed."""

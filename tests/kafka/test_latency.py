@@ -24,7 +24,7 @@ seconds = st.floats(0, 1e6) | st.sampled_from([0.0, *LATENCY_BOUNDS])
 def test_several_times_at_once_count_as_one_by_one(several: list[list[float]], bounds: tuple[float, ...]) -> None:
     at_once = one_by_one = Histogram.over(bounds)
     for each in several:
-        at_once = at_once.observed_all(np.array(each))
+        at_once = at_once.observed(np.array(each))
         for one in each:
             one_by_one = one_by_one.observed(one)
     assert (at_once.counts, at_once.bounds) == (one_by_one.counts, one_by_one.bounds)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from kafka import KafkaConsumer, TopicPartition
 from playwright.sync_api import Page
 
@@ -65,7 +64,6 @@ def ask(client: httpx.Client, **wish: Any) -> httpx.Response:
     return client.post("/api/ask", json=wish, headers={"Authorization": f"Bearer {TOKEN}"})
 
 
-@pytest.mark.beside
 def test_what_emerges_is_seen_named_and_taken_back(broker: Broker, tmp_path: Path) -> None:
     topic = "labels-" + tmp_path.name
     stream = Stream(broker.address, tmp_path, 2, small_model(), labels=topic, metrics_port=0)
@@ -134,7 +132,6 @@ def labels_of(stream: Stream, subclass: str, begin: int) -> set[str]:
     return {one["label"] for one in made if one["subclass_id"] == int(number) and one["offset"] >= begin}
 
 
-@pytest.mark.beside
 def test_five_keys_in_the_browser_name_what_emerged_and_one_takes_it_back(broker: Broker, tmp_path: Path) -> None:
     """From end to end: broker, service, page, Chromium. The next batch is labelled so, and after undo as before."""
     stream = Stream(broker.address, tmp_path, 2, small_model(), labels="names-" + tmp_path.name)

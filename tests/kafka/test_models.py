@@ -45,6 +45,8 @@ def test_a_worker_gets_the_model_as_the_parent_has_it(saved: Path) -> None:
     second = ModelFile.load(settings_of(saved, threads=2))
     second.keep(folder)
     assert first.identity == second.identity, "these may change under a running group"
+    for change in ({"seed": 6}, {"on_missing": "skip"}):
+        assert ModelFile.load(settings_of(saved, **change)).identity != first.identity
     assert [path.name for path in folder.iterdir()] == [f"{first.identity}.model"]
     for model in (first, second):
         given = ModelFile.named(folder, model.name)

@@ -9,8 +9,6 @@ from dataclasses import replace
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-
 from stream_osr.stream import MenuSize
 from tests.doors.kafka import BOUNDS, Monitor, Overview, PartitionRecall, PartitionStats, Place, ServiceStats
 from tests.doors.trust import ExpectedRecall
@@ -104,11 +102,13 @@ def test_an_end_that_is_not_known_is_no_lag_of_nought() -> None:
     assert "stream_osr_committed_offset" in samples
 
 
-def test_the_recall_of_a_partition() -> None:
+def test_the_recall_of_a_partition_and_whether_it_is_dependent() -> None:
     figures = live()
     figures.partitions[PLACE].menu = MenuSize(1, 2, 3, 4.0, 5.0, references=400)
     figures.partitions[PLACE].recall = PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    figures.partitions[OTHER] = PartitionStats(menu=MenuSize(1, 2, 3, 4.0, 5.0))
+    figures.partitions[PLACE].dependent = True
+    figures.partitions[OTHER] = PartitionStats(menu=MenuSize(1, 2, 3, 4.0, 5.0), dependent=False)
+    figures.partitions[Place("sensors", 5)] = PartitionStats()
     with port({"osr-0": figures}) as address:
         samples = scrape(address)
         assert ask(address, "/readyz") == (200, "every worker is ready\n")
@@ -117,18 +117,6 @@ def test_the_recall_of_a_partition() -> None:
     for name, value in {**expected, "promised_recall": 0.96, "recall_dropped": 0}.items():
         assert samples[f"stream_osr_{name}"] == [(three, value)], "partition 4 has no references: nothing is known"
     assert samples["stream_osr_references"] == [(three, 400), (four, 0)]
-
-
-def test_whether_a_partition_is_dependent() -> None:
-    figures = live()
-    figures.partitions[PLACE].dependent = True
-    figures.partitions[OTHER], figures.partitions[Place("sensors", 5)] = (
-        PartitionStats(dependent=False),
-        PartitionStats(),
-    )
-    with port({"osr-0": figures}) as address:
-        samples = scrape(address)
-    three, four = ({"worker": "osr-0", "topic": "sensors", "partition": number} for number in "34")
     assert samples["stream_osr_dependent"] == [(three, 1), (four, 0)], "partition 5 has no recognizer"
 
 
@@ -170,17 +158,6 @@ def test_histograms_are_what_the_summaries_were_and_have_buckets() -> None:
     assert samples[f"{name}_count"] == [({"worker": "osr-0"}, 4)]
     assert total(samples, f"{name}_sum") == 107.045
     assert total(samples, "stream_osr_snapshot_seconds_count") == 0
-
-
-def test_a_strict_reader_takes_it_too() -> None:
-    accept = "application/openmetrics-text; version=1.0.0"
-    with port({"osr-0": live(), "osr-1": ServiceStats()}) as address:
-        kind, text = get(address, "/metrics", accept)
-    assert kind.startswith("application/openmetrics-text")
-    kinds = {family.name: family.type for family in parse_openmetrics(text)}
-    assert kinds["stream_osr_model"] == "info"
-    assert kinds["stream_osr_batch_seconds"] == "histogram"
-    assert kinds["stream_osr_unaccounted_records"] == "counter"
 
 
 def live() -> ServiceStats:

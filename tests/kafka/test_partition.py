@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from copy import copy
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.config import grouped
+from stream_osr import SubclassEmerged
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
-from stream_osr_connectors.values import DecodeError
-from tests.blobs import around, fitted, stream_part
+from tests.blobs import fitted, stream_part
 from tests.doors.commands import parse_record
 from tests.doors.kafka import (
     Boundary,
@@ -27,9 +23,9 @@ from tests.doors.kafka import (
     Partition,
     PartitionOutput,
     Place,
-    Progress,
     Recovery,
     Snapshots,
+    StartingPoint,
     begin,
     seed_of,
     step,
@@ -108,34 +104,6 @@ def test_refused_records_belong_to_the_batch(model: ModelFile) -> None:
     assert after.history.last == Boundary(40)
 
 
-def test_a_batch_that_fails_becomes_dead_letters(model: ModelFile, monkeypatch: Any, caplog: Any) -> None:
-    before, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), [records(40)])
-
-    def fail(self: OpenSetRecognizer) -> None:
-        raise FloatingPointError("by order of the test")
-
-    batch = records(40, begin=40)
-    batch[3] = batch[3]._replace(value=b"{")
-    with monkeypatch.context() as patch:
-        patch.setattr(OpenSetRecognizer, "close_batch", fail)
-        after, (outcome,) = advance(before, [batch])
-    assert [r.offset for r, _ in outcome.taken.refused] == list(range(40, 80))
-    assert {refusal.stage for _, refusal in outcome.taken.refused} == {"DECODE", "PROCESS"}
-    assert outcome.decisions == []
-    assert "micro-batch that ends at 80 failed" in caplog.text
-    on, (outcome,) = advance(after, [records(40, begin=80)])
-    assert len(outcome.decisions) == 40
-    assert len(on.waiting) == 20
-
-
-def test_an_on_missing_skip_is_counted(model: ModelFile) -> None:
-    skipping = OpenSetRecognizer.from_trained(model.trained, **grouped(**{**model.arguments, "on_missing": "skip"}))
-    batch = records(4)
-    batch[1] = batch[1]._replace(value=b'{"a": 1}')
-    _, (outcome,) = advance(begin(skipping, Boundary(0)), [batch])
-    assert (outcome.taken.skipped, outcome.taken.refused) == (1, [])
-
-
 # What people ask
 
 
@@ -165,21 +133,6 @@ def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
     assert after.history.last == Boundary(192, 9)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(None, b"", b"{", b"[]", b"{}", b'{"key": "a"}', b'{"label": "a"}', b'{"subclass": "in/3:1"}'),
-        *(b'{"undo": true}', b'{"undo": "in/3:4"}', b'{"subclass": "in/3", "label": "a"}'),
-        *(b'{"subclass": "in:3", "label": "a"}', b'{"subclass": 3, "label": "a"}'),
-        b'{"subclass": "in/3:1", "label": "a", "run": 7}',
-        *(b'{"subclass": "/3:1", "label": "a"}', b'{"key": [1], "label": "a"}', b'{"key": "a", "label": {}}'),
-    ],
-)
-def test_what_cannot_be_asked(value: bytes | None) -> None:
-    with pytest.raises(DecodeError):
-        parse_record(value)
-
-
 # Coming back
 
 
@@ -189,6 +142,15 @@ def batches(sizes: list[int]) -> list[list[Message]]:
         out.append(everything[at : at + size])
         at += size
     return out
+
+
+def replay(found: StartingPoint, everything: list[Message]) -> Partition:
+    """Go through the micro-batches that were published before."""
+    back = found.state
+    for end in found.replay:
+        taken = [record for record in everything if back.history.last.offset <= record.offset < end.offset]
+        back, _ = step(back, PLACE, taken, (), end, DECODE)
+    return back
 
 
 @pytest.mark.parametrize("at", [0, 1, 3, 5])
@@ -206,10 +168,7 @@ def test_a_partition_comes_back_by_replay(
     text = recovery.progress(state).text()
     found = recovery.find(PLACE, Committed(104, text, 0, 200), 0)
     assert found.state.history.last.offset == sum(map(len, portions[:at]))
-    back = found.state
-    for end in found.replay:
-        taken = [r for portion in portions for r in portion if back.history.last.offset <= r.offset < end.offset]
-        back, _ = step(back, PLACE, taken, (), end, DECODE)
+    back = replay(found, [record for portion in portions for record in portion])
     assert (back.lineage, back.history.last) == (state.lineage, state.history.last)
     following = [records(64, begin=104, seed=9)]
     assert advance(back, following)[1] == advance(state, following)[1]
@@ -270,16 +229,8 @@ def test_a_state_that_is_lost(model: ModelFile, settings: ServiceSettings, snaps
         assert found.state.history.base.labels == 7
         assert committed.first <= found.state.history.last.offset <= committed.end
         assert message in str(found.change)
-
-
-def test_replays_need_the_records(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
-    recovery = Recovery(settings, model, snapshots)
-    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([32, 32]))
-    text = recovery.progress(state).text()
-    with pytest.raises(ConnectorError, match="no snapshot leads to offset 64, with records since 10"):
-        recovery.find(PLACE, Committed(64, text, 10, 100), 0)
     snapshots.write(PLACE, state)
-    assert recovery.find(PLACE, Committed(64, text, 64, 100), 0).replay == ()
+    assert recovery.find(PLACE, Committed(64, text, 64, 100), 0).replay == (), "which needs no records"
 
 
 def test_snapshots_of_another_run_are_not_used(
@@ -291,24 +242,6 @@ def test_snapshots_of_another_run_are_not_used(
     new, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([32, 32]))
     found = recovery.find(PLACE, Committed(64, recovery.progress(new).text(), 0, 64), 0)
     assert found.replay == (Boundary(32), Boundary(64))
-
-
-def test_another_model_is_never_mixed_in(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
-    state, _ = advance(begin(model.recognizer(PLACE), Boundary(0)), batches([64]))
-    model.keep(snapshots.folder)
-    text = Recovery(settings, model, snapshots).progress(state).text()
-    committed = Committed(64, text, 0, 100)
-    for changes in ({"seed": 6}, {"on_missing": "skip"}):
-        other = ModelFile.load(settings.model_copy(update=changes))
-        with pytest.raises(ConnectorError, match=r"has run the model .*, and this one"):
-            Recovery(settings, other, snapshots).find(PLACE, committed, 0)
-        cold = Recovery(settings.model_copy(update={"on_model_change": "cold"}), other, snapshots)
-        found = cold.find(PLACE, committed, 0)
-        assert (found.new, found.replay, cold.is_earlier(found.state)) == (False, (Boundary(64),), True)
-        begun, _ = cold.hand_over(PLACE, state, 0)
-        assert (begun.history.fresh, begun.history.last, cold.is_earlier(begun)) == (True, Boundary(64), False)
-    same = ModelFile.load(settings.model_copy(update={"threads": 2, "min_probability": 0.9}))
-    assert Recovery(settings, same, snapshots).find(PLACE, committed, 0).replay == (Boundary(64),)
 
 
 def test_a_partition_that_comes_straight_back_is_taken_as_it_was(
@@ -327,72 +260,26 @@ def test_a_partition_that_comes_straight_back_is_taken_as_it_was(
     assert recovery.find(PLACE, committed, 0).replay == (Boundary(64),)
 
 
-def test_where_a_new_group_begins(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
-    nothing = Committed(None, "", 10, 100)
-    assert Recovery(settings, model, snapshots).find(PLACE, nothing, 5).state.history.last == Boundary(10, 5)
-    late = settings.model_copy(update={"start": "latest"})
-    assert Recovery(late, model, snapshots).find(PLACE, nothing, 5).state.history.last == Boundary(100, 5)
-
-
-def test_a_fork_of_the_recognizer_shares_the_trained_part(model: ModelFile) -> None:
-    one = model.recognizer(PLACE)
-    assert copy(one).trained is one.trained is model.recognizer(Place("in", 4)).trained
-    assert Progress(model.identity, "aa", begin(one, Boundary(0)).history).text().split()[1] == model.identity
-
-
-# What is refused
-
-FOUR = ("a", "b", "c", "d")
-FEWER = b'{"a": 1.0, "B": 1.0, "C": 1.0, "D": 1.0}'
-READ_FOUR = JsonDecoder(JsonFields(label="y", features=FOUR), 1000)
-
-
-def of_four(folder: Path) -> ServiceSettings:
-    """A model of four features, none of which was ever missing in training."""
-    rng = np.random.default_rng(3)
-    model = OpenSetRecognizer(chains=1, seed=5, decision_delay=20)
-    for label, at in (("left", 0.0), ("right", 9.0)):
-        for x in around([at] * 4, 40, rng, FOUR):
-            model.learn_one(x, label)
-    model.freeze()
-    model.save(folder / "model.osr")
-    return ServiceSettings(model=folder / "model.osr", brokers="b", input="in", state=folder / "state")
-
-
-def batch_of_four(n: int, begin: int) -> list[Message]:
-    """With one that has a single feature, one that has none, one that is no JSON, and one that lacks a value."""
-    rows = around([0.0] * 4, n, np.random.default_rng(begin), FOUR)
-    values = [json.dumps(x).encode() for x in rows]
-    values[3], values[5], values[7], values[9] = FEWER, b'{"A": 1}', b"{", b'{"a": 1, "b": 1, "c": null, "d": 1}'
-    return [
-        Message("in", 3, begin + i, 1000 * (begin + i), b"k%d" % (begin + i), value, [])
-        for i, value in enumerate(values)
-    ]
-
-
-def test_what_was_refused_is_counted_the_same_in_a_replay(tmp_path: Path) -> None:
+def test_what_was_refused_is_counted_the_same_in_a_replay(
+    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots
+) -> None:
     """Through a snapshot, and from the beginning."""
-    settings = of_four(tmp_path)
-    model, snapshots = ModelFile.load(settings), Snapshots(tmp_path / "state", keep=2)
-    snapshots.open()
     recovery = Recovery(settings, model, snapshots)
-    batches = [batch_of_four(40, 0), batch_of_four(40, 40)]
-    state = begin(model.recognizer(PLACE), Boundary(0))
-    for batch in batches:
-        state, outcome = step(state, PLACE, batch, (), Boundary(batch[-1].offset + 1), READ_FOUR)
-        assert len(outcome.taken.refused) == 3
-        if batch is batches[0]:
-            after_one = state
-    assert state.model.counters["refused"] == 6
-    assert state.model.signals.data_quality == 8, "two lack a value"
-    assert state.model.counters["unlike"] == 0
-    text = recovery.progress(state).text()
+    everything = [
+        record._replace(value={3: b'{"A": 1}', 7: b"{", 9: b'{"a": 1, "b": null}'}.get(n % 40, record.value))
+        for n, record in enumerate(records(80))
+    ]
+    portions = [everything[:40], everything[40:]]
+    before = begin(model.recognizer(PLACE), Boundary(0))
+    after_one, _ = advance(before, portions[:1])
+    state, (outcome,) = advance(after_one, portions[1:])
+    assert len(outcome.taken.refused) == 2
+    assert state.model.counters["refused"] == 4
+    assert (state.model.signals.data_quality, state.model.counters["unlike"]) == (6, 0), "two lack a value"
     for snapshot in (None, after_one):
         if snapshot is not None:
             snapshots.write(PLACE, snapshot)
-        found = recovery.find(PLACE, Committed(80, text, 0, 80), 0)
-        back = found.state
-        for batch in batches[2 - len(found.replay) :]:
-            back, _ = step(back, PLACE, batch, (), Boundary(batch[-1].offset + 1), READ_FOUR)
+        found = recovery.find(PLACE, Committed(80, recovery.progress(state).text(), 0, 80), 0)
+        back = replay(found, everything)
         assert back.model.counters == state.model.counters
         assert back.model.signals == state.model.signals

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from typer.testing import CliRunner
 
 from stream_osr.discovery.reconcile import Local, ReconciledSubclasses, reconcile
@@ -20,6 +20,7 @@ from tests.doors.commands import Command
 from tests.doors.kafka import named as named_by
 from tests.doors.kafka import parse_summary
 from tests.kafka.brokers import Broker
+from tests.kafka.faults.doing import delete_records, make_topics
 from tests.kafka.scraping import metrics, status, total
 from tests.kafka.streams import (
     CONSUMER,
@@ -27,8 +28,9 @@ from tests.kafka.streams import (
     Worker,
     check_exactly_once,
     instances,
-    settled_ends,
+    records_of,
     small_model,
+    until,
 )
 
 PARTITIONS = 4
@@ -41,26 +43,13 @@ def reconciled_stream(broker: Broker, folder: Path) -> Stream:
     compacted = {"cleanup.policy": "compact"}
     deletable = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}  # a broker deletes nothing else on demand
     topics = {f"{topic}.subclasses": deletable, f"{topic}.links": compacted, f"{topic}.global-events": {}}
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
-    admin.create_topics(
-        {name: {"num_partitions": 1, "replication_factor": 1, "configs": c} for name, c in topics.items()},
-        wait_for_metadata=True,
-    )
-    admin.close()
+    make_topics(broker.address, 1, topics)
     return stream
 
 
 def read(stream: Stream, suffix: str) -> list[Any]:
     """All committed records of a topic of one partition."""
-    consumer = KafkaConsumer(bootstrap_servers=stream.address, **CONSUMER)
-    place = TopicPartition(f"{stream.topic}.{suffix}", 0)
-    consumer.assign([place])
-    end, records = settled_ends(consumer, [place], stream.address)[place], []
-    while consumer.position(place) < end:
-        for polled in consumer.poll(timeout_ms=200).values():
-            records.extend(polled)
-    consumer.close()
-    return records
+    return records_of(stream.address, f"{stream.topic}.{suffix}")
 
 
 def committed(stream: Stream) -> int:
@@ -74,10 +63,7 @@ def committed(stream: Stream) -> int:
 
 def wait_until_done(stream: Stream) -> None:
     last = read(stream, "subclasses")[-1].offset
-    ends = time.monotonic() + 180
-    while committed(stream) <= last:
-        assert time.monotonic() < ends, f"committed {committed(stream)} of {last + 1}"
-        time.sleep(0.3)
+    until(lambda: committed(stream) > last, 180, lambda: f"committed {committed(stream)} of {last + 1}")
 
 
 def wait_for_transaction(worker: Worker, seconds: float) -> None:
@@ -110,24 +96,6 @@ def stored(stream: Stream) -> dict[Local, int]:
             out[Local(place, value["run"], int(number))] = value["global"]
             assert record.key == value["subclass"].encode()
     return out
-
-
-def test_junk_among_the_links_is_left_with_a_line(broker: Broker, tmp_path: Path) -> None:
-    stream = reconciled_stream(broker, tmp_path)
-    junk = [b"", b"{", b"[]", b'{"subclass": 5}', b'{"global": "' + b"9" * 5000 + b'", "into": 1}', b"\xff"]
-    producer = KafkaProducer(bootstrap_servers=broker.address)
-    for number, value in enumerate(junk):
-        producer.send(f"{stream.topic}.links", key=b"junk%d" % number, value=value)
-    producer.close()
-    worker, reconciler = Worker(stream), Worker(stream, "r", "reconcile")
-    stream.send(instances(400, PARTITIONS))
-    stream.wait()
-    wait_until_done(stream)
-    assert worker.stop() == 0
-    assert reconciler.stop() == 0
-    left = [line for line in reconciler.lines() if f"{stream.topic}.links at " in line and "is left" in line]
-    assert len(left) == len(junk)
-    assert len(read(stream, "global-events")) > 0
 
 
 def test_one_class_in_four_partitions_is_told_once_over_kills(broker: Broker, tmp_path: Path) -> None:
@@ -171,9 +139,7 @@ def test_links_are_taken_at_their_word(broker: Broker, tmp_path: Path) -> None:
     assert reconciler.stop(120) == 0
     before, events = stored(stream), read(stream, "global-events")
     reconciler = Worker(stream, "r", "reconcile")
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
-    admin.delete_records({TopicPartition(f"{stream.topic}.subclasses", 0): committed(stream)})
-    admin.close()
+    delete_records(broker.address, f"{stream.topic}.subclasses", 0, committed(stream))
     worker = Worker(stream)
     stream.send(instances(1200, PARTITIONS, seed=1, begin=1200))
     stream.wait(seconds=180)
@@ -188,9 +154,7 @@ def test_links_are_taken_at_their_word(broker: Broker, tmp_path: Path) -> None:
 def test_a_global_id_names_the_subclass_of_every_partition(broker: Broker, tmp_path: Path) -> None:
     stream = reconciled_stream(broker, tmp_path)
     stream.settings |= {"labels": f"{stream.topic}.labels", "metrics_port": 0}
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
-    admin.create_topics({f"{stream.topic}.labels": {"num_partitions": 1}}, wait_for_metadata=True)
-    admin.close()
+    make_topics(broker.address, 1, {f"{stream.topic}.labels": {}})
     worker, reconciler = Worker(stream), Worker(stream, "r", "reconcile")
     stream.send(instances(400, PARTITIONS))
     stream.wait(seconds=180)
@@ -272,20 +236,30 @@ def named(stream: Stream) -> set[str]:
     return {event["subject"] for event in told if event["type"] == "SubclassPromoted"}
 
 
-def test_junk_and_other_models_are_left(broker: Broker, tmp_path: Path) -> None:
+def test_junk_and_other_models_are_left_with_a_line_each(broker: Broker, tmp_path: Path) -> None:
     stream = reconciled_stream(broker, tmp_path)
+    links = [b"", b"{", b"[]", b'{"subclass": 5}', b'{"global": "' + b"9" * 5000 + b'", "into": 1}', b"\xff"]
+    own = f"{stream.topic}/0:1".encode()
+    summaries = [(b"no place", b"{}"), (own, b'{"model": "another"}'), (own, b'["nothing"]')]
     producer = KafkaProducer(bootstrap_servers=broker.address)
-    topic = f"{stream.topic}.subclasses"
-    producer.send(topic, key=b"no place", value=b"{}")
-    producer.send(topic, key=f"{stream.topic}/0:1".encode(), value=b'{"model": "another"}')
-    producer.send(topic, key=f"{stream.topic}/0:1".encode(), value=b'["nothing"]')
-    producer.flush()
+    for number, value in enumerate(links):
+        producer.send(f"{stream.topic}.links", key=b"junk%d" % number, value=value)
+    for key, value in summaries:
+        producer.send(f"{stream.topic}.subclasses", key=key, value=value)
     producer.close()
     reconciler = Worker(stream, "r", "reconcile")
     wait_until_done(stream)
-    assert reconciler.stop(120) == 0
-    assert read(stream, "links") == []
-    assert sum("is left" in line for line in reconciler.lines()) == 3
+    assert [record.key for record in read(stream, "links")] == [b"junk%d" % number for number in range(len(links))]
+    worker = Worker(stream)
+    stream.send(instances(400, PARTITIONS))
+    stream.wait()
+    wait_until_done(stream)
+    assert worker.stop() == 0
+    assert reconciler.stop() == 0
+    for topic, junk in (("links", links), ("subclasses", summaries)):
+        left = [line for line in reconciler.lines() if f"{stream.topic}.{topic} at " in line and "is left" in line]
+        assert len(left) == len(junk)
+    assert len(read(stream, "global-events")) > 0
 
 
 def test_without_a_topic_it_says_what_to_set(broker: Broker, tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from tests.blobs import fitted
 from tests.doors.kafka import NO_BROKER
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import status
-from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
-from tests.kafka.test_workers import alive, processes
+from tests.kafka.streams import Stream, Worker, instances, small_model
 from tests.processes import run
 
 START = ["-W", "ignore", "-m", "stream_osr_connectors"]
@@ -43,33 +42,33 @@ def nowhere(folder: Path, **settings: object) -> list[str]:
     return [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
 
-def told(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(*START, *arguments, timeout=90)
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_without_a_broker_at_the_start_the_service_ends_with_its_code(tmp_path: Path, form: str) -> None:
-    ended = told("serve", *nowhere(tmp_path, workers=2, log_format=form, instance="osr"))
+    """And tells once of a variable that is no setting."""
+    environment = {**os.environ, "STREAM_OSR_GRUOP": "g"}
+    flags = nowhere(tmp_path, workers=2, log_format=form, instance="osr")
+    ended = run(*START, "serve", *flags, timeout=90, env=environment)
     assert ended.returncode == NO_BROKER
     assert "Traceback" not in ended.stderr
-    last = ended.stderr.splitlines()[-1]
-    assert "osr-" in last
-    assert "cannot go on (exit code 69); its last line says why" in last
+    lines = ended.stderr.splitlines()
+    assert "osr-" in lines[-1]
+    assert "cannot go on (exit code 69); its last line says why" in lines[-1]
+    assert any("no broker answered as PLAINTEXT" in line for line in lines)
+    (told,) = [line for line in lines if "STREAM_OSR_GRUOP" in line]
+    assert "did you mean STREAM_OSR_GROUP?" in told
     if form == "json":
-        assert json.loads(last)["level"] == "critical"
-    assert any("no broker answered as PLAINTEXT" in line for line in ended.stderr.splitlines())
+        assert [json.loads(line)["level"] for line in (told, lines[-1])] == ["warning", "critical"]
 
 
 def test_reconcile_ends_with_the_same_codes(tmp_path: Path) -> None:
-    ended = told("reconcile", *nowhere(tmp_path, subclasses="s"))
+    ended = run(*START, "reconcile", *nowhere(tmp_path, subclasses="s"), timeout=90)
     assert (ended.returncode, len(ended.stderr.splitlines())) == (NO_BROKER, 1)
 
 
 def test_a_wrong_model_is_found_before_any_worker_starts(tmp_path: Path) -> None:
-    ended = told("serve", *nowhere(tmp_path, workers=2, model=tmp_path / "none.osr"))
+    ended = run(*START, "serve", *nowhere(tmp_path, workers=2, model=tmp_path / "none.osr"), timeout=90)
     assert ended.returncode == 1
-    (line,) = ended.stderr.splitlines()
-    assert line == f"error: there is no file {tmp_path / 'none.osr'}; check the path"
+    assert ended.stderr == f"error: there is no file {tmp_path / 'none.osr'}; check the path\n"
 
 
 @pytest.mark.parametrize(("after", "workers"), [(0.0, 1), (0.0, 2), (0.5, 1), (1.0, 2), (2.0, 1), (3.5, 2), (5.0, 1)])
@@ -98,22 +97,6 @@ def hears(process: int, number: int) -> bool:
     return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
 
 
-def test_the_package_is_the_command_line() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "stream_osr_connectors", "--version"], capture_output=True, text=True, timeout=60
-    )
-    assert ended.returncode == 0
-    assert ended.stdout.startswith("stream-osr ")
-
-
-def test_a_variable_that_is_no_setting_is_told_of_once(tmp_path: Path) -> None:
-    environment = {**os.environ, "STREAM_OSR_GRUOP": "g"}
-    ended = run(*START, "serve", *nowhere(tmp_path), timeout=60, env=environment)
-    (line,) = [line for line in ended.stderr.splitlines() if "STREAM_OSR_GRUOP" in line]
-    assert "WARNING" in line
-    assert line.endswith("did you mean STREAM_OSR_GROUP?")
-
-
 # Against a broker
 
 
@@ -122,78 +105,8 @@ def service(broker: Broker, folder: Path, **settings: object) -> Stream:
     return Stream(broker.address, folder, PARTITIONS, small_model(), **given)
 
 
-def test_an_outage_does_not_end_a_service_that_has_got_through(broker: Broker, tmp_path: Path) -> None:
-    """A worker is killed while there is no broker: its place is tried again until there is one."""
-    stream = service(broker, tmp_path)
-    stream.send(instances(400, PARTITIONS))
-    parent = Worker(stream, "osr")
-    stream.wait()
-    broker.kill()
-    os.kill(processes(parent)["osr-1"], signal.SIGKILL)
-    parent.await_line("osr-1 ended with exit code 69")
-    assert parent.process.poll() is None
-    broker.start()
-    stream.send(instances(400, PARTITIONS, seed=1, begin=400))
-    stream.wait()
-    assert parent.stop() == 0
-    assert parent.lines()[-1].endswith(" INFO osr stopped")
-    check_exactly_once(stream)
-
-
-def test_a_changed_file_changes_nothing_until_sighup(broker: Broker, tmp_path: Path) -> None:
-    """Another file, SIGKILL of a worker: the old model comes back. SIGHUP: the new one, one worker at a time."""
-    stream = service(broker, tmp_path)
-    first, second = small_model(), next_model()
-    stream.send(instances(400, PARTITIONS))
-    parent = Worker(stream, "osr")
-    stream.wait()
-    second.save(tmp_path / "model.osr")
-    parent.await_line("has changed since it was loaded; SIGHUP loads it")
-    os.kill(processes(parent)["osr-0"], signal.SIGKILL)
-    parent.await_line("osr-0 ended with signal 9")
-    stream.send(instances(400, PARTITIONS, seed=1, begin=400))
-    stream.wait()
-    stream.wait(lambda: status(parent, "/readyz") == 200)
-    models = {value["model"] for part in decided(stream) for value in part}
-    assert models == {first.trained.fingerprint}
-    given = [found[1] for line in parent.lines() if (found := re.search(r"osr-0 started, .* model (\w+)", line))]
-    assert len(given) == 2
-    assert len(set(given)) == 1, "the one that was killed came back with the old model"
-
-    before = processes(parent)
-    parent.process.send_signal(signal.SIGHUP)
-    parent.await_line("osr-0 is stopped, to be given the model")
-    stream.send(instances(400, PARTITIONS, seed=2, begin=800))
-    parent.await_line("osr-1 is stopped, to be given the model")
-    stream.wait(lambda: processes(parent)["osr-1"] != before["osr-1"])
-    stream.wait()
-    stream.wait(lambda: status(parent, "/readyz") == 200)
-    stream.send(instances(200, PARTITIONS, seed=3, begin=1200))
-    stream.wait()
-    assert parent.stop() == 0
-    check_order(parent.lines())
-    for number, values in enumerate(decided(stream)):
-        assert [value["offset"] for value in values] == list(range(len(stream.sent[number])))
-        runs = [model for model, _ in groupby(value["model"] for value in values)]
-        assert runs == [first.trained.fingerprint, second.trained.fingerprint], "never back to the old one"
-        assert all(value["model"] == second.trained.fingerprint for value in values[300:])
-    assert not any(alive(process) for process in processes(parent).values())
-    assert sum("has changed since it was loaded" in line for line in parent.lines()) == 1
-
-
 def decided(stream: Stream) -> list[list[dict[str, Any]]]:
     return [[json.loads(record.value) for record in part] for part in stream.read("decisions")]
-
-
-def check_order(lines: list[str]) -> None:
-    """The second worker is stopped only when the first one is ready with its new model."""
-    steps = [found[0] for line in lines if (found := re.search(r"osr-\d (is stopped, to|started)", line))]
-    assert [step[:6] + step[6:].split()[0] for step in steps[-4:]] == [
-        "osr-0 is",
-        "osr-0 started",
-        "osr-1 is",
-        "osr-1 started",
-    ]
 
 
 def test_a_worker_of_the_old_model_leaves_a_partition_alone_that_is_the_new_ones(

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from .places import Place
-
 FIRST_SECONDS, LONGEST_SECONDS = 0.3, 5.0
 """Before something is tried again: doubled each time, up to the longer of them."""
 
@@ -42,36 +40,49 @@ class Backoff:
         return time.monotonic() >= self.until
 
 
-class Grace:
-    """Time that a fault may last before it counts.
+class Running:
+    """Work in a thread of its own, which is given up when its time is over.
 
-    Parameters
+    Attributes
     ----------
     seconds
-        That it may be so.
+        How long it took, once it has ended.
+    ended
+        When it ended, seconds since 1970.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._since: dict[Place, float] = {}
+    def __init__(self, work: Callable[[], object], deadline: float, name: str) -> None:
+        self.seconds = self.ended = 0.0
+        self._begun, self._deadline = time.monotonic(), deadline
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True, name=name)
+        self._thread.start()
 
-    def lasts(self, place: Place) -> bool:
-        """Say whether it may still be so."""
-        now = time.monotonic()
-        return now - self._since.setdefault(place, now) < self._seconds
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:  # it is raised where somebody waits for it
+            self._error = error
+        finally:
+            self.seconds, self.ended = time.monotonic() - self._begun, time.time()
 
-    def end(self, place: Place) -> None:
-        """Note that it is not so any more."""
-        self._since.pop(place, None)
+    def wait(self) -> None:
+        """Wait for its end, and raise its error.
+
+        Raises
+        ------
+        TimeoutError
+            If the deadline has passed.
+        """
+        self._thread.join(max(0.0, self._begun + self._deadline - time.monotonic()))
+        if self._thread.is_alive():
+            self.seconds = time.monotonic() - self._begun
+            raise TimeoutError("the deadline has passed")
+        if self._error is not None:
+            raise self._error
 
 
 def close(work: Callable[[], None], timeout: float) -> None:
     """Close something of which nothing more is expected, in a thread that may be left behind."""
-
-    def quietly() -> None:
-        with suppress(Exception):
-            work()
-
-    thread = threading.Thread(target=quietly, daemon=True, name="close")
-    thread.start()
-    thread.join(timeout)
+    with suppress(Exception):
+        Running(work, timeout, "close").wait()

@@ -81,7 +81,7 @@ class CommandTopic:
     ----------
     settings
         Name the topic.
-    figures
+    stats
         Where it counts records that are no commands.
 
     Attributes

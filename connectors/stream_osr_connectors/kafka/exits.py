@@ -102,7 +102,7 @@ def ends_service(code: int | None, was_open: bool, first: bool = True) -> bool:
 
     Examples
     --------
-    >>> ends_service(NO_BROKER, opened=False), ends_service(NO_BROKER, opened=True), ends_service(-9, opened=False)
+    >>> ends_service(NO_BROKER, False), ends_service(NO_BROKER, True), ends_service(-9, False)
     (True, False, False)
     """
     return code == REFUSED or (code == TAKEN and first) or (code in MAY_COME_BACK and not was_open)

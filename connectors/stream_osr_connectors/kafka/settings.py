@@ -288,8 +288,15 @@ class ServiceSettings(BaseSettings):
             for other, its in named[:place]:
                 if its == topic:
                     raise ValueError(f"{other} and {role} are the same topic, {topic}: give each its own")
-        for name in ("start", "stop"):
-            self._check_time(name)
+        for name, value, words in (("start", self.start, ("earliest", "latest")), ("stop", self.stop, ("end",))):
+            if value is None or value in words:
+                continue
+            try:
+                milliseconds(value)
+            except ValueError:
+                raise ValueError(
+                    f"{name} is {value!r}; expected {', '.join(words)} or a time such as 2026-11-25T08:00:00Z"
+                ) from None
         if (
             self.start_time is not None
             and self.stop not in (None, "end")
@@ -322,18 +329,6 @@ class ServiceSettings(BaseSettings):
         for name, value in needed.items():
             if value is None:
                 raise ValueError(f"sasl_mechanism is {self.sasl_mechanism}: give {name}, too")
-
-    def _check_time(self, name: str) -> None:
-        words = {"start": ("earliest", "latest"), "stop": ("end",)}[name]
-        value = getattr(self, name)
-        if value is None or value in words:
-            return
-        try:
-            milliseconds(value)
-        except ValueError:
-            raise ValueError(
-                f"{name} is {value!r}; expected {', '.join(words)} or a time such as 2026-11-25T08:00:00Z"
-            ) from None
 
     @property
     def inputs(self) -> tuple[str, ...]:

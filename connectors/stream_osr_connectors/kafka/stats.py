@@ -7,8 +7,8 @@ for all processes of a machine. What is not known is not there: nothing looks we
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -16,10 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.stream import MenuSize
+from stream_osr.discovery.new_classes import Estimate
+from stream_osr.discovery.summaries import Signals
+from stream_osr.stream import MenuSize, StageCounts
 from stream_osr.trust.recall import ExpectedRecall
 
-from .model_metrics import ModelMetrics
 from .places import Place
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -66,17 +67,11 @@ class Histogram(NamedTuple):
         """Make an empty one with other bounds."""
         return cls((0,) * (len(bounds) + 1), 0.0, bounds)
 
-    def observed(self, seconds: float) -> Histogram:
-        """Take in one more."""
-        at = bisect_left(self.bounds, seconds)
-        counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
-        return Histogram(counts, self.seconds + seconds, self.bounds)
-
-    def observed_all(self, seconds: np.ndarray) -> Histogram:
-        """Take in several at once."""
-        places = np.searchsorted(self.bounds, seconds)
+    def observed(self, seconds: float | np.ndarray) -> Histogram:
+        """Take in one more, or several at once."""
+        places = np.searchsorted(self.bounds, np.atleast_1d(seconds))
         counts = np.bincount(places, minlength=len(self.counts)) + self.counts
-        return Histogram(tuple(counts.tolist()), self.seconds + float(seconds.sum()), self.bounds)
+        return Histogram(tuple(counts.tolist()), self.seconds + float(np.sum(seconds)), self.bounds)
 
     def cumulative(self) -> list[int]:
         """Count up to the end of each bucket, as Prometheus does; the last is the count of all.
@@ -110,6 +105,48 @@ class PartitionRecall(NamedTuple):
 
 
 NO_RECALL = PartitionRecall()
+
+
+class ClassMetrics(NamedTuple):
+    """Statistics of a known class, or of all that share a name.
+
+    Attributes
+    ----------
+    recall
+        Recall to be expected; None: no reference of it was asked yet, or there are none.
+    rank
+        Mean density rank of its latest instances; None: none came.
+    """
+
+    recall: ExpectedRecall | None
+    rank: float | None
+
+
+class ModelMetrics(NamedTuple):
+    """Statistics of the model as of a micro-batch.
+
+    Attributes
+    ----------
+    signals
+        The counts of what goes on beside the known.
+    stages
+        How many emerging subclasses are at which stage.
+    new
+        Estimated number of new classes, with its interval.
+    usual
+        Share of the stream that is usually called unknown; None: nothing was decided yet, or nobody follows it.
+    known_classes
+        How many there are.
+    classes
+        Of each known class, by its name among the metrics.
+    """
+
+    signals: Signals
+    stages: StageCounts
+    new: Estimate
+    usual: float | None
+    known_classes: int
+    classes: Mapping[str, ClassMetrics]
 
 
 @dataclass(slots=True)
@@ -265,7 +302,7 @@ class ServiceStats:
             Moment of the commit, seconds since 1970.
         """
         seconds = at - timestamps / 1000
-        self.times["latency"] = self.histogram("latency").observed_all(seconds[(timestamps >= 0) & (seconds >= 0)])
+        self.times["latency"] = self.histogram("latency").observed(seconds[(timestamps >= 0) & (seconds >= 0)])
 
     def histogram(self, name: str) -> Histogram:
         """Give the histogram of one of the times."""

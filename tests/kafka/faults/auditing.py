@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from tests.kafka.streams import CONSUMER, Stream, settled_ends
+from tests.kafka.streams import CONSUMER, Stream, records_of
 
 Place = tuple[int, int]
 """Partition and offset of a record of the input."""
@@ -76,31 +76,10 @@ def truth(stream: Stream, found: Mapping[Place, int], gone: Iterable[Place] = ()
     gone
         Records of which a deletion of an output may have taken what was said of them.
     """
-    consumer = KafkaConsumer(bootstrap_servers=stream.address, **CONSUMER)
-    try:
-        places = [TopicPartition(stream.topic, n) for n in sorted(consumer.partitions_for_topic(stream.topic) or ())]
-        ends = consumer.end_offsets(places)
-    finally:
-        consumer.close()
-    everything = {(place.partition, offset) for place in places for offset in range(ends[place])} - set(gone)
+    ends = _bounds(stream.address, stream.topic)[1]
+    everything = {(number, offset) for number, end in ends.items() for offset in range(end)} - set(gone)
     lost = sum(found.get(each, 0) == 0 for each in everything)
     return {"lost": lost, "repeated": sum(max(0, found.get(each, 0) - 1) for each in everything)}
-
-
-def records_of(address: str, topic: str) -> list[Any]:
-    """All committed records of a topic."""
-    consumer = KafkaConsumer(bootstrap_servers=address, max_poll_records=5000, **CONSUMER)
-    try:
-        places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-        consumer.assign(places)
-        ends = settled_ends(consumer, places, address)
-        found: list[Any] = []
-        while any(consumer.position(place) < ends[place] for place in places):
-            for records in consumer.poll(timeout_ms=200).values():
-                found.extend(records)
-        return found
-    finally:
-        consumer.close()
 
 
 def decisions(stream: Stream, name: str | None = None) -> list[tuple[Place, dict[str, Any]]]:
@@ -124,15 +103,21 @@ def _dead(stream: Stream) -> Counter[Place]:
 
 def _held(address: str, topic: str, below: Mapping[int, int] | None) -> Counter[Place]:
     """The records that the input holds: none of them is deleted or belongs to a transaction."""
+    first, ends = _bounds(address, topic)
+    if below is not None:
+        ends = {number: min(end, below.get(number, 0)) for number, end in ends.items()}
+    return Counter((number, offset) for number, end in ends.items() for offset in range(first[number], end))
+
+
+def _bounds(address: str, topic: str) -> list[dict[int, int]]:
+    """The first offsets of the partitions of a topic, and their ends."""
     consumer = KafkaConsumer(bootstrap_servers=address, **CONSUMER)
     try:
         places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-        first, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
+        bounds = consumer.beginning_offsets(places), consumer.end_offsets(places)
+        return [{place.partition: offset for place, offset in each.items()} for each in bounds]
     finally:
         consumer.close()
-    if below is not None:
-        ends = {place: min(end, below.get(place.partition, 0)) for place, end in ends.items()}
-    return Counter((place.partition, offset) for place in places for offset in range(first[place], ends[place]))
 
 
 def _shown(places: Counter[Place]) -> str:

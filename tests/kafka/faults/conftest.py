@@ -20,13 +20,18 @@ AT_ONCE = 7
 HERE = Path(__file__).parent
 
 
+def is_beside(item: pytest.Item) -> bool:
+    """Tell whether a test runs beside others."""
+    return "site" in getattr(item, "fixturenames", ()) and item.get_closest_marker("alone") is None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put those that leave the broker alone first, so that all that run at once are of that kind."""
     own = [item for item in items if HERE in item.path.parents]
     if own:
         at = items.index(own[0])
         others = [item for item in items if item not in own]
-        own.sort(key=lambda item: item.get_closest_marker("beside") is None)
+        own.sort(key=lambda item: not is_beside(item))
         items[:] = [*others[:at], *own, *others[at:]]
 
 
@@ -65,11 +70,7 @@ def crowd(
     request: pytest.FixtureRequest, started: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Crowd]:
     """All tests of this run that leave the broker alone, under way."""
-    items = [
-        item
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.get_closest_marker("beside") is not None
-    ]
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and is_beside(item)]
     started.start()
     crowd = Crowd(items, started, tmp_path_factory.mktemp("faults"))
     yield crowd
@@ -79,7 +80,7 @@ def crowd(
 @pytest.fixture
 def site(request: pytest.FixtureRequest, crowd: Crowd, started: Broker, tmp_path: Path) -> Iterator[Site]:
     """A place for a test: alone with the broker, or beside others."""
-    if request.node.get_closest_marker("beside") is not None:
+    if is_beside(request.node):
         yield Site(started, tmp_path)
         return
     crowd.wait()
@@ -94,7 +95,7 @@ def site(request: pytest.FixtureRequest, crowd: Crowd, started: Broker, tmp_path
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Take the outcome of a test that has run beside others."""
-    if pyfuncitem.get_closest_marker("beside") is None:
+    if not is_beside(pyfuncitem):
         return None
     pyfuncitem.funcargs["crowd"].outcome(pyfuncitem)
     return True

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka.admin import (
@@ -21,6 +21,7 @@ from kafka.errors import KafkaError, NoError, UnknownTopicOrPartitionError
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from tests.kafka.security import GUARDED_USER, OTHER_USER
+from tests.kafka.streams import until
 
 TOPIC_CONFIGS = {"retention.ms": "-1"}
 """The timestamps of the tests are old."""
@@ -83,13 +84,6 @@ class Rights:
         return ACL(f"User:{user}", "*", self._operation, permission, self._pattern)
 
 
-def set_configs(address: str, topic: str, **configs: str) -> None:
-    """Change settings of a topic; names have underscores in place of points."""
-    named = {name.replace("_", "."): value for name, value in configs.items()}
-    with administering(address) as client:
-        client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=named)])
-
-
 def replicate(address: str, topic: str, partitions: int, *nodes: int) -> None:
     """Have the first partitions of a topic on these brokers, and wait until all of them are in sync."""
     with administering(address) as client:
@@ -97,13 +91,13 @@ def replicate(address: str, topic: str, partitions: int, *nodes: int) -> None:
             {TopicPartition(topic, number): list(nodes) for number in range(partitions)}
         )
         assert set(told.values()) == {None}, told
-        for _ in range(300):
+
+        def in_sync() -> bool:
             found = client.describe_topics([topic])[0]["partitions"]
             own = [each for each in found if each["partition_index"] < partitions]
-            if all(sorted(each["isr_nodes"]) == sorted(nodes) for each in own):
-                return
-            time.sleep(0.1)
-    raise AssertionError(f"the replicas of {topic} did not come into sync: {found}")
+            return all(sorted(each["isr_nodes"]) == sorted(nodes) for each in own)
+
+        until(in_sync, 30, lambda: f"the replicas of {topic} did not come into sync")
 
 
 def set_quota(address: str, client_id: str, bytes_per_second: float | None) -> None:
@@ -146,14 +140,13 @@ def add_partitions(address: str, topic: str, count: int) -> None:
     """Let a topic have more partitions."""
     with administering(address) as client:
         client.create_partitions({topic: count})
-        for _ in range(100):
-            try:
-                if len(client.describe_topics([topic])[0]["partitions"]) == count:
-                    return
-            except UnknownTopicOrPartitionError:
-                pass
-            time.sleep(0.05)
-    raise AssertionError(f"{topic} did not get {count} partitions")
+
+        def has_them() -> bool:
+            with suppress(UnknownTopicOrPartitionError):
+                return len(client.describe_topics([topic])[0]["partitions"]) == count
+            return False
+
+        until(has_them, 10, lambda: f"{topic} did not get {count} partitions")
 
 
 def members(address: str, group: str) -> list[str]:
@@ -181,42 +174,30 @@ class Offsets:
 
     def move(self, number: int, offset: int) -> bool:
         """Commit another offset as Kafka's own tool does: without metadata. False: the broker has refused."""
-        place = TopicPartition(self._topic, number)
-        with administering(self._address) as client:
-            told = client.alter_group_offsets(self._group, {place: OffsetAndMetadata(offset, "", -1)})
-        return _succeeded(told[place])
+        return self._done(number, "alter_group_offsets", lambda place: {place: OffsetAndMetadata(offset, "", -1)})
 
     def reset(self, number: int, offset: int) -> bool:
         """Commit another offset as kafka-python does: with the metadata that were there."""
-        place = TopicPartition(self._topic, number)
-        with administering(self._address) as client:
-            told = client.reset_group_offsets(self._group, {place: offset})
-        return _succeeded(told[place])
+        return self._done(number, "reset_group_offsets", lambda place: {place: offset})
 
     def delete(self, number: int) -> bool:
         """Forget the offset."""
+        return self._done(number, "delete_group_offsets", lambda place: [place])
+
+    def _done(self, number: int, request: str, about: Callable[[TopicPartition], object]) -> bool:
         place = TopicPartition(self._topic, number)
         with administering(self._address) as client:
-            told = client.delete_group_offsets(self._group, [place])
-        return _succeeded(told[place])
+            told = getattr(client, request)(self._group, about(place))[place]
+        return (told["error"] if isinstance(told, dict) else told) is NoError
 
 
 def delete_group(address: str, group: str) -> None:
     """Delete a group that has no members, with all that it has committed; one that still has some is waited for."""
-    for _ in range(300):
-        with administering(address) as client:
-            if client.delete_groups([group])[group] == "OK":
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"group {group} could not be deleted")
+    with administering(address) as client:
+        until(lambda: client.delete_groups([group])[group] == "OK", 30, lambda: f"group {group} could not be deleted")
 
 
 def delete_records(address: str, topic: str, number: int, offset: int) -> None:
     """Delete the records of a partition before an offset, as retention does."""
     with administering(address) as client:
         client.delete_records({TopicPartition(topic, number): offset})
-
-
-def _succeeded(told: object) -> bool:
-    error = told["error"] if isinstance(told, dict) else told
-    return error is NoError

@@ -11,9 +11,7 @@ import pytest
 from tests.kafka.faults.auditing import audit, records_of
 from tests.kafka.faults.doing import Offsets, delete_group, delete_records
 from tests.kafka.faults.test_snapshots import await_newer, snapshots
-from tests.kafka.faults.trials import Site, Trial, until
-from tests.kafka.scraping import metrics, total
-from tests.kafka.streams import Worker
+from tests.kafka.faults.trials import Site, Trial, assigned, until
 
 DONE, GONE = 100, 160
 """Records that are decided, and the offset before which the input deletes its records."""
@@ -24,8 +22,7 @@ def crashed(site: Site, **settings: object) -> tuple[Trial, Offsets]:
     trial = Trial(site, 1, on_lost_state="cold", snapshot_interval=5.0, **settings)
     trial.begin(DONE)
     await_newer(trial)
-    trial.feed(DONE)
-    trial.settle()
+    trial.decide(DONE)
     trial.count()
     trial.worker.kill()
     offsets = Offsets(site.broker.address, trial.stream.settings["group"], trial.stream.topic)
@@ -33,7 +30,6 @@ def crashed(site: Site, **settings: object) -> tuple[Trial, Offsets]:
     return trial, offsets
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the group's offsets are set back after a crash")
 def test_offsets_are_set_back_after_a_crash(site: Site) -> None:
     """The snapshots are behind what was decided; the outputs tell how far that was."""
@@ -48,7 +44,6 @@ def test_offsets_are_set_back_after_a_crash(site: Site) -> None:
     audit(trial.stream, again=[(0, offset) for offset in range(30, done)])
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the group is deleted while its worker is frozen")
 def test_the_group_is_deleted(site: Site) -> None:
     """The worker goes on by itself, and counts all that it decides again."""
@@ -76,7 +71,6 @@ def emptied(site: Site, **settings: object) -> Trial:
     return trial
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the input deletes records before they are read")
 @pytest.mark.parametrize("on_gap", ["carry", pytest.param("cold", marks=pytest.mark.long)])
 def test_the_input_deletes_unread_records(site: Site, on_gap: str) -> None:
@@ -96,7 +90,6 @@ def test_the_input_deletes_unread_records(site: Site, on_gap: str) -> None:
     audit(trial.stream)
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the input deletes records before they are read, and on_gap is fail")
 def test_a_gap_suspends_the_partition(site: Site) -> None:
     """The message names the setting that helps, and does not ask for snapshots."""
@@ -113,7 +106,6 @@ def test_a_gap_suspends_the_partition(site: Site) -> None:
     audit(trial.stream)
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the input deletes unread records, and the snapshots are lost")
 def test_state_and_records_are_lost(site: Site) -> None:
     trial = emptied(site)
@@ -129,7 +121,6 @@ def test_state_and_records_are_lost(site: Site) -> None:
     audit(trial.stream)
 
 
-@pytest.mark.beside
 @pytest.mark.fault("two machines of a group have folders of their own")
 def test_machines_with_folders_of_their_own(site: Site) -> None:
     """With ``on_lost_state: cold`` nothing is decided twice, and no line says that something may be."""
@@ -145,24 +136,17 @@ def test_machines_with_folders_of_their_own(site: Site) -> None:
             time.sleep(0.5)
         trial.settle()
         workers[turn % 2].kill()
-        trial.feed(80)
-        trial.settle()
+        trial.decide(80)
         trial.stream.settings["state"] = state if turn % 2 == 0 else f"{state}-of-the-other"
         workers[turn % 2] = trial.start("w" if turn % 2 == 0 else "v")
     until(lambda: all(assigned(each) == 2 for each in workers), 40, trial.tail)
-    trial.feed(80)
-    trial.settle()
+    trial.decide(80)
     for worker in workers:
         trial.worker = worker
         said = [line for line in worker.lines() if re.search("decided again|not decided|never be decided", line)]
         assert not [line for line in said if "no record is lost or decided again" not in line], trial.tail()
         trial.end()
     assert audit(trial.stream) == trial.fed
-
-
-def assigned(worker: Worker) -> float:
-    """Partitions of a worker."""
-    return total(metrics(worker), "stream_osr_assigned_partitions")
 
 
 def subclasses(trial: Trial) -> set[str]:

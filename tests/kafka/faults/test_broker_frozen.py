@@ -8,9 +8,9 @@ import time
 import pytest
 
 from tests.kafka.faults.trials import Site, Trial, kill, until
-from tests.kafka.streams import check_exactly_once
 
 
+@pytest.mark.alone
 @pytest.mark.fault("the broker is frozen")
 @pytest.mark.fault("a worker dies while the broker is frozen")
 @pytest.mark.fault("SIGTERM while the broker is frozen")
@@ -56,9 +56,7 @@ def test_the_broker_is_frozen(site: Site, seconds: float) -> None:
     print(f"went on {time.monotonic() - begun:.1f} s after the broker")
     for trial in trials:
         assert len(trial.lines("WARNING")) < 60, "it says so over and over"
-        trial.end()
-        check_exactly_once(trial.stream)
+        trial.end_exactly_once()
     assert code == 0, ended.tail()
     ended.begin()
-    ended.end()
-    check_exactly_once(ended.stream)
+    ended.end_exactly_once()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from stream_osr_connectors.kafka import Service, ServiceSettings, load_settings
+from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.kafka import Offset, Place, TransactionalProducer
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
-from tests.kafka.faults.trials import Site
+from tests.kafka.faults.trials import Site, running
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
 
 STAGES = ("before the sends", "after the sends", "after the offsets")
@@ -71,30 +71,7 @@ class Outages:
         return Watched(settings)
 
 
-@contextmanager
-def running(stream: Stream, **makers: Any) -> Iterator[Service]:
-    """A service in a thread of this process, stopped cleanly in the end."""
-    service = Service(load_settings(stream.config()), **makers)
-    told = threading.Event()
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            service.run(told.is_set)
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield service
-    finally:
-        told.set()
-        thread.join(60)
-    assert not thread.is_alive()
-    assert not failed, failed
-
-
+@pytest.mark.alone
 @pytest.mark.fault("the broker is killed in the middle of a transaction")
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_outages_inside_a_transaction(site: Site, times: int) -> None:

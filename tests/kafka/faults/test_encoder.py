@@ -9,7 +9,6 @@ from tests.kafka.faults.auditing import audit
 from tests.kafka.faults.trials import Site, Trial, until
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the encoder of the settings fails for a decision")
 @pytest.mark.fault("the encoder of the settings fails for everything")
 def test_the_encoder_fails(site: Site) -> None:
@@ -20,14 +19,12 @@ def test_the_encoder_fails(site: Site) -> None:
     assert trial.figure("dead_letters_total") == trial.figure("encoder_failures_total") == 10
     assert len(trial.lines("cannot encode the decision", "stage ENCODE", "ValueError in encode, encoders.py")) == 1
     broken.touch()
-    trial.feed(100)
-    trial.settle()
+    trial.decide(100)
     trial.await_not_ready("the encoder tests.kafka.encoders:failing fails for every decision")
     assert trial.is_healthy()
     assert trial.figure("dead_letters_total") == 110
     broken.unlink()
-    trial.feed(100)
-    trial.settle()
+    trial.decide(100)
     trial.await_ready()
     until(lambda: trial.figure("dead_letters_total") == 120, 10, trial.tail)
     assert trial.figure("decisions_total") == 180

@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.errors import KafkaError
 
-from stream_osr_connectors.kafka import Service, ServiceSettings, load_settings
 from tests.doors.kafka import TAKEN, TransactionalProducer, exit_code
 from tests.kafka.faults.auditing import audit
-from tests.kafka.faults.trials import SHORT, Site, Trial, until
-from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
+from tests.kafka.faults.trials import ServiceThread, Site, Trial, until
+from tests.kafka.streams import check_exactly_once
 
 
-class Run:
-    """A service in a thread of this process, and how it ended."""
-
-    def __init__(
-        self, stream: Stream, make_producer: Callable[[ServiceSettings], TransactionalProducer], instance: str = "w"
-    ) -> None:
-        self.stream, self.error = stream, None
-        self._told = threading.Event()
-        settings = load_settings(stream.config(), ["--instance", instance])
-        self.service = Service(settings, make_producer=make_producer)
-        self.thread = threading.Thread(target=self._work)
-        self.thread.start()
-
-    error: Exception | None
-
-    def _work(self) -> None:
-        try:
-            self.service.run(self._told.is_set)
-        except Exception as error:
-            self.error = error
-
-    def stop(self) -> None:
-        """End it as SIGTERM does."""
-        self._told.set()
-        self.thread.join(60)
-        assert not self.thread.is_alive()
-
-
-def stream_in(site: Site, name: str, **settings: str) -> Stream:
-    """A stream with the settings of the matrix."""
-    folder: Path = site.folder / name
-    folder.mkdir()
-    short = {key: value for key, value in SHORT.items() if key != "metrics_port"}
-    return Stream(site.broker.address, folder, 2, small_model(), **{**short, "state": str(folder), **settings})
-
-
-def feed(stream: Stream, number: int) -> None:
-    """Put some more into the input."""
-    stream.send(instances(4, 2, seed=number, begin=1000 + 10 * number))
-
-
-@pytest.mark.beside
 @pytest.mark.fault("the group and the instance of two services give the same text when a hyphen joins them")
 def test_two_services_of_one_joined_name(site: Site) -> None:
     """Group ``g`` with instance ``a-b``, and group ``g-a`` with instance ``b``."""
@@ -78,11 +32,9 @@ def test_two_services_of_one_joined_name(site: Site) -> None:
         trial.settle(20)
         trial.await_ready()
         assert trial.figure("transactions_fenced_total") == 0
-        trial.end()
-        check_exactly_once(trial.stream)
+        trial.end_exactly_once()
 
 
-@pytest.mark.beside
 @pytest.mark.fault("another service uses the transactional id of a worker")
 def test_two_services_of_one_transactional_id(site: Site) -> None:
     """Of two groups, so that no group tells them; the younger one ends and the older one goes on."""
@@ -92,20 +44,19 @@ def test_two_services_of_one_transactional_id(site: Site) -> None:
         name = staticmethod(lambda settings: shared)
 
     shared = name
-    older_stream, younger_stream = stream_in(site, "older"), stream_in(site, "younger")
-    older = Run(older_stream, Shared)
-    for number in range(20):
-        feed(older_stream, number)
+    trials = [Trial(site, name=name) for name in ("older", "younger")]
+    older_stream, younger_stream = (trial.stream for trial in trials)
+    older = ServiceThread(older_stream, make_producer=Shared)
+    for _ in range(20):
+        trials[0].feed(4)
         time.sleep(0.4)
     older_stream.wait(seconds=20)
-    younger = Run(younger_stream, Shared)
-    begun, number = time.monotonic(), 100
+    younger = ServiceThread(younger_stream, make_producer=Shared)
+    begun = time.monotonic()
 
     def over() -> bool:
-        nonlocal number
-        number += 1
-        for stream in (older_stream, younger_stream):
-            feed(stream, number)
+        for trial in trials:
+            trial.feed(4)
         time.sleep(0.3)
         return not (older.thread.is_alive() and younger.thread.is_alive())
 
@@ -116,7 +67,7 @@ def test_two_services_of_one_transactional_id(site: Site) -> None:
         assert younger.error is not None
         assert exit_code(younger.error) == TAKEN
         assert "another producer uses the transactional id" in str(younger.error)
-        feed(older_stream, 999)
+        trials[0].feed(4)
         older_stream.wait(seconds=30)
     finally:
         older.stop()
@@ -127,7 +78,6 @@ def test_two_services_of_one_transactional_id(site: Site) -> None:
     audit(younger_stream, below=dict(enumerate(younger_stream.committed())))
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a program that is no service uses the transactional id of a worker for a while")
 def test_a_foreign_producer(site: Site) -> None:
     """The worker says which id it is, and goes on."""
@@ -163,7 +113,6 @@ def test_a_foreign_producer(site: Site) -> None:
     trial.goes_on()
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a worker that had another `instance` has left a transaction open")
 def test_a_transaction_of_another_instance(site: Site) -> None:
     """Its id was another one, so that nobody ends it before its time: the new worker waits for that."""
@@ -186,8 +135,7 @@ def test_a_transaction_of_another_instance(site: Site) -> None:
     left._sender.force_close()
     trial.start()
     trial.await_not_ready("they left a transaction open")
-    trial.feed(20)
-    trial.settle()
+    trial.decide(20)
     trial.await_ready()
     assert trial.figure("transactions_fenced_total") == 0
     trial.end()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.kafka.faults.doing import members
-from tests.kafka.faults.trials import Site, Trial, Watch, until
+from tests.kafka.faults.trials import Site, Trial, assigned, until
 from tests.kafka.scraping import metrics, total
-from tests.kafka.streams import Worker, check_exactly_once
+from tests.kafka.streams import Worker
 
 WITHIN = 3.0
 """Seconds in which the other worker decides what comes to the partitions of the one that has stopped."""
@@ -28,51 +26,30 @@ def pair(site: Site, **settings: object) -> tuple[Trial, Worker, Worker]:
     return trial, *both
 
 
-def assigned(worker: Worker) -> float:
-    """Count the partitions of a worker."""
-    return total(metrics(worker), "stream_osr_assigned_partitions")
-
-
 def rebalances(worker: Worker) -> float:
     """Count the times that partitions went from a worker."""
     return total(metrics(worker), "stream_osr_rebalances_total")
 
 
-def seconds_to_settle(trial: Trial, longest: float) -> float:
-    """Measure how long it takes until everything that was sent is committed; infinite: too long."""
-    begun = time.monotonic()
-    with Watch(trial.stream) as watch:
-        while time.monotonic() - begun < longest:
-            if watch.committed() == [len(sent) for sent in trial.stream.sent]:
-                return time.monotonic() - begun
-            time.sleep(0.05)
-    return float("inf")
-
-
-@pytest.mark.beside
 @pytest.mark.fault("a worker is stopped beside others")
 def test_the_other_worker_gets_the_partitions_at_once(site: Site) -> None:
     trial, one, two = pair(site)
     assert one.stop() == 0
-    begun = time.monotonic()
     trial.feed(20)
-    seconds_to_settle(trial, 30)
-    print(f"decided {time.monotonic() - begun:.1f} s after the end of the other")
-    assert time.monotonic() - begun < WITHIN
+    trial.settle(WITHIN)
     assert members(site.broker.address, trial.stream.settings["group"]) == ["two"]
     trial.worker = two
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a worker is stopped beside others")
 def test_a_worker_that_keeps_its_place_comes_back_to_its_partitions(site: Site) -> None:
     trial, one, two = pair(site, on_stop="keep")
     before, said = rebalances(two), len(two.lines())
     assert one.stop() == 0
     trial.feed(20)
-    assert seconds_to_settle(trial, WITHIN) == float("inf"), "its partitions went elsewhere"
+    with pytest.raises(AssertionError, match="not within 3 s"):
+        trial.settle(WITHIN)  # then its partitions went elsewhere
     again = trial.start("one")
     trial.settle()
     trial.await_ready()
@@ -81,5 +58,4 @@ def test_a_worker_that_keeps_its_place_comes_back_to_its_partitions(site: Site) 
     assert not [line for line in two.lines()[said:] if "not ready" in line or "is another worker's" in line]
     trial.end()
     trial.worker = two
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()

@@ -8,13 +8,12 @@ import time
 import pytest
 
 from tests.kafka.faults.trials import Site, Trial, until
-from tests.kafka.streams import check_exactly_once, instances
+from tests.kafka.streams import instances
 
 USUAL = 20
 """Records a second."""
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a burst of a hundred times the usual rate")
 @pytest.mark.parametrize("seconds", [1, pytest.param(60, marks=pytest.mark.long)])
 def test_a_burst(site: Site, seconds: int) -> None:
@@ -27,14 +26,11 @@ def test_a_burst(site: Site, seconds: int) -> None:
     assert trial.is_healthy()
     trial.settle(60 + 2 * seconds)
     trial.await_ready()
-    trial.feed(USUAL)
-    trial.settle()
+    trial.decide(USUAL)
     until(lambda: trial.figure("lag_records") == 0, 10, trial.tail)
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
 
 
-@pytest.mark.beside
 @pytest.mark.fault("SIGTERM in the first seconds")
 @pytest.mark.parametrize(
     ("workers", "seconds"),
@@ -58,6 +54,5 @@ def test_told_to_stop_in_the_first_seconds(site: Site, workers: int, seconds: tu
         assert not any("Traceback" in line for line in trial.worker.lines()), trial.tail()
         trial.check_committed()
     trial.begin(100)
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
     assert codes == dict.fromkeys(seconds, 0)

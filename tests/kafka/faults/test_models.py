@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,6 @@ def models(trial: Trial) -> dict[int, list[str]]:
     return found
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the file of the model is replaced, and a worker dies")
 @pytest.mark.fault("SIGHUP, after the file of the model was replaced")
 def test_the_model_is_replaced(site: Site) -> None:
@@ -42,12 +42,10 @@ def test_the_model_is_replaced(site: Site) -> None:
     victim = workers_of(trial)["w-0"]
     kill(trial, "w-0")
     until(lambda: workers_of(trial)["w-0"] != victim, 20, trial.tail)
-    trial.feed(200)
-    trial.settle()
+    trial.decide(200)
     trial.await_ready()
     until(lambda: shares(trial) == {"w-0": 2, "w-1": 2}, 40, trial.tail)
-    trial.feed(200)
-    trial.settle()
+    trial.decide(200)
     assert models(trial) == {number: [first] for number in range(PARTITIONS)}
     said = [line for line in trial.worker.lines()[before:] if str(path) in line and " DEBUG " not in line]
     assert len(said) == 1, "the file is another one now: said once, not by each worker\n" + trial.tail()
@@ -62,8 +60,9 @@ def test_the_model_is_replaced(site: Site) -> None:
 
     until(renewed, 60, trial.tail)
     trial.await_ready(60)
-    trial.feed(200)
-    trial.settle()
+    trial.decide(200)
+    steps = [found[1] for line in trial.lines() if (found := re.search(r"(w-\d (is stopped, to|started))", line))]
+    assert steps == [f"w-{n} {what}" for n in range(2) for what in ("is stopped, to", "started")], "one at a time"
     second = other.trained.fingerprint
     assert models(trial) == {number: [first, second] for number in range(PARTITIONS)}
     assert not trial.lines("is another worker's now"), "a worker that comes back at once keeps its partitions"

@@ -23,7 +23,6 @@ def stopped(site: Site, **settings: object) -> tuple[Trial, Offsets]:
     return trial, offsets
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the group's offsets are set back")
 @pytest.mark.fault("the group's offsets are set forward")
 @pytest.mark.parametrize(
@@ -52,7 +51,6 @@ def test_offsets_are_moved(site: Site, tool: str, by: int) -> None:
     audit(trial.stream, **{"again" if by < 0 else "left_out": moved})
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the group's offsets are deleted")
 def test_offsets_are_deleted(site: Site) -> None:
     """A group that knows nothing begins where ``start`` says; what was decided before is named."""

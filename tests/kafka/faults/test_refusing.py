@@ -15,7 +15,6 @@ from tests.processes import run
 COMPACTED, DELETED = {"cleanup.policy": "compact"}, {"cleanup.policy": "delete"}
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a topic takes no decision at all")
 @pytest.mark.parametrize("cause", ["max.message.bytes", "cleanup.policy"])
 def test_a_topic_takes_no_decision(site: Site, cause: str) -> None:
@@ -42,7 +41,6 @@ def test_a_topic_takes_no_decision(site: Site, cause: str) -> None:
         check_exactly_once(trial.stream)
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the topic of decisions, events or dead letters is compacted")
 @pytest.mark.parametrize(
     "output", ["decisions", *(pytest.param(o, marks=pytest.mark.long) for o in ("events", "dlq"))]
@@ -67,13 +65,10 @@ def test_an_output_is_compacted(site: Site, output: str) -> None:
     trial.await_line(topic, "cleanup.policy")
     configure(site.broker.address, topic, DELETED)
     trial.await_ready()
-    trial.feed(60)
-    trial.settle()
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.decide(60)
+    trial.end_exactly_once()
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a few decisions are larger than their topic takes")
 def test_decisions_that_are_too_large_are_found_at_once(site: Site) -> None:
     """Somebody has lowered the limit of the topic; each of them is a dead letter, all others are published."""
@@ -86,8 +81,7 @@ def test_decisions_that_are_too_large_are_found_at_once(site: Site) -> None:
     until(lambda: trial.figure("dead_letters_total") == 1, 30, trial.tail)
     alone = time.monotonic() - begun
     trial.feed(200)
-    trial.feed(40, long=True)
-    trial.settle()
+    trial.decide(40, long=True)
     assert trial.figure("dead_letters_total") == 41
     among = time.monotonic() - begun - alone
     print(f"one alone: {alone:.1f} s; 40 among 240: {among:.1f} s")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.faults.trials import Site, Trial, until
-from tests.kafka.streams import check_exactly_once
 
 ROOM = 4096
 """Bytes that a file may have when the disk is full; the log is read before."""
@@ -26,7 +25,6 @@ def await_newer(trial: Trial) -> None:
     until(lambda: all(any(end in s.name for s in snapshots(trial, n)) for n, end in enumerate(ends)), 20, trial.tail)
 
 
-@pytest.mark.beside
 @pytest.mark.fault("no room for snapshots")
 def test_no_room_for_snapshots(site: Site) -> None:
     """It decides on and says what cannot be written; when there is room again there are snapshots again."""
@@ -38,26 +36,21 @@ def test_no_room_for_snapshots(site: Site) -> None:
     resource.prlimit(process, resource.RLIMIT_FSIZE, (trial.worker.log.stat().st_size + ROOM, before[1]))
     there = [snapshots(trial, number) for number in range(2)]
     assert there[0][0].stat().st_size > trial.worker.log.stat().st_size + ROOM, "it would have room"
-    trial.feed(200)
-    trial.settle()
+    trial.decide(200)
     line = trial.await_line("ERROR", "snapshot", trial.stream.topic)
     assert "too large" in line
-    trial.feed(100)
-    trial.settle()
+    trial.decide(100)
     assert trial.ready()[0] == 200, "decisions reach the broker"
     until(lambda: trial.figure("snapshot_age_seconds") > 2, 10, trial.tail)
     assert [snapshots(trial, number) for number in range(2)] == there, "half of one is none"
     resource.prlimit(process, resource.RLIMIT_FSIZE, before)
-    trial.feed(100)
-    trial.settle()
+    trial.decide(100)
     await_newer(trial)
     trial.worker.kill()
     trial.begin(100)
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a snapshot is damaged or cut short")
 @pytest.mark.fault("every snapshot is damaged")
 def test_snapshots_are_damaged(site: Site) -> None:
@@ -65,8 +58,7 @@ def test_snapshots_are_damaged(site: Site) -> None:
     trial = Trial(site, snapshot_interval=1.0)
     trial.begin(200)
     for _ in range(2):
-        trial.feed(200)
-        trial.settle()
+        trial.decide(200)
         await_newer(trial)
     trial.end()
     flipped, cut = snapshots(trial, 0)[-1], snapshots(trial, 1)[-1]
@@ -76,8 +68,7 @@ def test_snapshots_are_damaged(site: Site) -> None:
     for damaged in (flipped, cut):
         assert trial.lines("WARNING", damaged.name)
     assert trial.lines(f"{trial.stream.topic}/0", "live")
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
     for number in range(2):
         for each in snapshots(trial, number):
             each.write_bytes(each.read_bytes()[:-100])

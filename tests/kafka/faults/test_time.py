@@ -28,7 +28,6 @@ time.sleep = lambda seconds: select.select([], [], [], seconds) and None
 """libfaketime 0.9.10 refuses the call by which Python sleeps: until a moment of the clock that is not faked."""
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a record from tomorrow, one from 1970")
 def test_records_from_another_time(site: Site) -> None:
     """The outputs are as the broker makes them: they take nothing from tomorrow and keep nothing of 1970."""
@@ -71,7 +70,6 @@ def test_records_from_another_time(site: Site) -> None:
     assert replaced == {(suffix, timestamp): 2 for suffix in ("decisions", "dlq") for timestamp in odd.values()}
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the clock is set back")
 def test_the_clock_is_set_back(site: Site) -> None:
     """By an hour, in the middle of a stream; the clock that counts from the start of the machine goes on."""
@@ -96,8 +94,7 @@ def test_the_clock_is_set_back(site: Site) -> None:
     first = trial.worker.lines()[0]
     for offset in ("-3600", "-7200", "+0"):
         clock.write_text(f"{offset}\n")
-        trial.feed(100, poison=True)
-        trial.settle()
+        trial.decide(100, poison=True)
         assert trial.ready()[0] == 200
         assert trial.is_healthy()
         assert 0 <= trial.figure("progress_age_seconds") < 30
@@ -105,5 +102,4 @@ def test_the_clock_is_set_back(site: Site) -> None:
         if offset == "-7200":
             earlier = [line for line in trial.worker.lines() if line < first]
             assert earlier, "its clock was not set back"
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()

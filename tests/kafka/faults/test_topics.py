@@ -10,7 +10,7 @@ from tests.kafka.faults.auditing import audit, decisions
 from tests.kafka.faults.doing import TOPIC_CONFIGS, add_partitions, delete_topic, make_topics
 from tests.kafka.faults.trials import POISON, Site, Trial, all_places
 from tests.kafka.scraping import metrics
-from tests.kafka.streams import Sent, check_exactly_once, instances
+from tests.kafka.streams import Sent, instances
 
 
 def forget(trial: Trial) -> None:
@@ -18,7 +18,6 @@ def forget(trial: Trial) -> None:
     trial.stream.sent = [[] for _ in range(trial.stream.partitions)]
 
 
-@pytest.mark.beside
 @pytest.mark.fault("the input is deleted and made again")
 @pytest.mark.parametrize("lost", ["cold", "fail"])
 def test_the_input_is_deleted_and_made_again(site: Site, lost: str) -> None:
@@ -52,12 +51,17 @@ def test_the_input_is_deleted_and_made_again(site: Site, lost: str) -> None:
     assert decisions(trial.stream) == before, "an id that was used before"
 
 
-@pytest.mark.beside
 @pytest.mark.fault("an output is deleted and made again")
 @pytest.mark.parametrize(
-    "output", ["decisions", *(pytest.param(each, marks=pytest.mark.long) for each in ("events", "dlq"))]
+    ("output", "at_once"),
+    [
+        ("decisions", False),
+        ("decisions", True),
+        *(pytest.param(each, False, marks=pytest.mark.long) for each in ("events", "dlq")),
+    ],
 )
-def test_an_output_is_deleted_and_made_again(site: Site, output: str) -> None:
+def test_an_output_is_deleted_and_made_again(site: Site, output: str, at_once: bool) -> None:
+    """If that is done at once, nothing tells but the topic's identity."""
     trial = Trial(site)
     topic = f"{trial.stream.topic}.{output}"
     trial.feed(16, poison=True)
@@ -65,36 +69,19 @@ def test_an_output_is_deleted_and_made_again(site: Site, output: str) -> None:
     done = [len(sent) for sent in trial.stream.sent]
     trial.mark()
     delete_topic(site.broker.address, topic)
+    if at_once:
+        make_topics(site.broker.address, 2, {topic: TOPIC_CONFIGS})
     for _ in range(3):
         trial.feed(100, poison=True)
-    trial.await_not_ready(topic)
-    trial.await_line(topic)
-    trial.check_accounts()
-    make_topics(site.broker.address, 2, {topic: TOPIC_CONFIGS})
+    if not at_once:
+        trial.await_not_ready(topic)
+        trial.check_accounts()
+        make_topics(site.broker.address, 2, {topic: TOPIC_CONFIGS})
+    trial.await_line(topic, "was deleted")
     trial.finish()
     audit(trial.stream, gone=all_places(trial.stream, [range(end) for end in done]))
 
 
-@pytest.mark.beside
-@pytest.mark.fault("an output is deleted and made again")
-def test_an_output_is_deleted_and_made_again_at_once(site: Site) -> None:
-    """Nothing tells but the topic's identity; a stream is under way."""
-    trial = Trial(site)
-    topic = f"{trial.stream.topic}.decisions"
-    trial.begin()
-    done = [len(sent) for sent in trial.stream.sent]
-    trial.mark()
-    delete_topic(site.broker.address, topic)
-    make_topics(site.broker.address, 2, {topic: TOPIC_CONFIGS})
-    trial.feed(400, poison=True)
-    trial.settle()
-    trial.await_ready()
-    trial.await_line(topic)
-    trial.end()
-    audit(trial.stream, gone=all_places(trial.stream, [range(end) for end in done]))
-
-
-@pytest.mark.beside
 @pytest.mark.fault("the input gets another partition")
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_the_input_gets_another_partition(site: Site, start: str) -> None:
@@ -102,8 +89,7 @@ def test_the_input_gets_another_partition(site: Site, start: str) -> None:
     trial = Trial(site, start=start)
     trial.start()
     trial.await_ready()
-    trial.feed(100)
-    trial.settle()
+    trial.decide(100)
     trial.mark()
     add_partitions(site.broker.address, trial.stream.topic, 3)
     trial.stream.partitions = 3
@@ -116,7 +102,6 @@ def test_the_input_gets_another_partition(site: Site, start: str) -> None:
     assert audit(trial.stream) == 252
 
 
-@pytest.mark.beside
 @pytest.mark.fault("every field of the records has another name")
 def test_every_field_has_another_name(site: Site) -> None:
     """A feed that was renamed upstream is no novelty."""
@@ -131,10 +116,8 @@ def test_every_field_has_another_name(site: Site) -> None:
     assert trial.figure("decisions_total") == 200
     assert trial.figure("subclasses") == known
     assert trial.figure("events_total") == events
-    trial.feed(60)
-    trial.settle()
+    trial.decide(60)
     assert trial.ready()[0] == 200
-    trial.end()
-    check_exactly_once(trial.stream)
+    trial.end_exactly_once()
     dead = [dict(record.headers) for part in trial.stream.read("dlq") for record in part]
     assert {each["__connect.errors.stage"] for each in dead} == {b"VALIDATE"}

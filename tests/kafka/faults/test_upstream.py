@@ -11,14 +11,12 @@ from kafka import KafkaProducer
 
 from stream_osr_connectors.kafka import Service
 from tests.doors.kafka import Overview, logger
-from tests.kafka.faults.test_broker_killed import running
-from tests.kafka.faults.trials import Site, until
+from tests.kafka.faults.trials import Site, running, until
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
 
 BEHIND = 300
 
 
-@pytest.mark.beside
 @pytest.mark.fault("a transaction upstream stays open")
 def test_a_transaction_upstream_stays_open(site: Site) -> None:
     stream = Stream(site.broker.address, site.folder, 2, small_model())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -17,11 +18,12 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.kafka import Service, load_settings
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
 from tests.kafka.scraping import address, metrics, total
 from tests.kafka.security import GUARDED_USER, PASSWORD
-from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model
+from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model, until
 
 SHORT = {
     "transaction_deadline": 3.0,
@@ -112,6 +114,11 @@ class Trial:
         self.fed += n
         self.stream.send(records)
 
+    def decide(self, n: int = 60, **kinds: bool) -> None:
+        """Put records into the input, and wait until they are committed."""
+        self.feed(n, **kinds)
+        self.settle()
+
     # The service.
 
     def start(self, instance: str = "w", *, anew: bool = False, **environment: str) -> Worker:
@@ -142,8 +149,14 @@ class Trial:
 
     def goes_on(self) -> None:
         """Check that it goes on by itself, and that nothing is lost or doubled."""
-        self.finish()
+        self.settle()
+        self.await_ready()
+        self.end_exactly_once()
         audit(self.stream)
+
+    def end_exactly_once(self) -> None:
+        """Stop it, and check that every record has one decision or one dead letter, of the right bits."""
+        self.end()
         check_exactly_once(self.stream)
 
     def count(self) -> None:
@@ -226,6 +239,40 @@ class Trial:
         audit(self.stream, below=dict(enumerate(committed)))
 
 
+class ServiceThread:
+    """A service in a thread of this process, and how it ended."""
+
+    def __init__(self, stream: Stream, **makers: Any) -> None:
+        self.service = Service(load_settings(stream.config(), ["--instance", "w"]), **makers)
+        self.error: BaseException | None = None
+        self._told = threading.Event()
+        self.thread = threading.Thread(target=self._work)
+        self.thread.start()
+
+    def _work(self) -> None:
+        try:
+            self.service.run(self._told.is_set)
+        except BaseException as error:
+            self.error = error
+
+    def stop(self) -> None:
+        """End it as SIGTERM does."""
+        self._told.set()
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+@contextmanager
+def running(stream: Stream, **makers: Any) -> Iterator[Service]:
+    """A service in a thread of this process, stopped cleanly in the end."""
+    run = ServiceThread(stream, **makers)
+    try:
+        yield run.service
+    finally:
+        run.stop()
+    assert run.error is None, run.error
+
+
 class Watch:
     """Asks how far a group is, with one client for many times."""
 
@@ -253,15 +300,6 @@ class Watch:
                 time.sleep(0.2)
 
 
-def until(done: Callable[[], bool], seconds: float, told: Callable[[], str]) -> None:
-    """Wait for something; where it does not come, say what is there instead."""
-    ends = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > ends:
-            raise AssertionError(f"not within {seconds:g} s: {told()}")
-        time.sleep(0.2)
-
-
 def said_at(worker: Worker, path: str) -> tuple[int, str]:
     """Status of an answer, and its text; 0: nobody answers."""
     try:
@@ -272,6 +310,11 @@ def said_at(worker: Worker, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
     except (URLError, OSError) as error:
         return 0, str(error)
+
+
+def assigned(worker: Worker) -> float:
+    """Count the partitions of a worker."""
+    return total(metrics(worker), "stream_osr_assigned_partitions")
 
 
 def workers_of(trial: Trial) -> dict[str, int]:

@@ -61,6 +61,10 @@ class Loaded(NamedTuple):
 class Job(Protocol):
     """Work on the records that are read."""
 
+    @property
+    def most_read(self) -> int:
+        """Records that a poll may bring."""
+
     def check(self, watch: Watch) -> None:
         """Make sure, at the start, that everything is there."""
 

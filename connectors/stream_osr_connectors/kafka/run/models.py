@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -322,17 +323,14 @@ class CurrentModel:
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     """Tell a file by what changes with it; None: there is none now."""
-    try:
+    with suppress(OSError):
         found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return found.st_mtime_ns, found.st_size, found.st_ino
+    return None
 
 
 def _digest(path: Path) -> str | None:
     """Tell a file by its content; None: it cannot be read now."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
+    with suppress(OSError), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    return None

@@ -292,8 +292,9 @@ def step(
     closed = None if isinstance(end, FailedEnd) else _close_in_memory(partition, about, begun, records, decode)
     if closed is None:
         end, left = FailedEnd(*end), len(asked)
-        closed = _refuse_all(partition, records)
-    model, taken = closed
+        error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
+        closed = _refuse(partition, [(received, Refusal("PROCESS", error)) for received in records])
+    model, taken, _ = closed
     waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
     decisions = [(waiting.popleft(), decision) for decision in model.drain()]
     following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
@@ -304,7 +305,7 @@ def step(
 
 def _close_in_memory(
     partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
-) -> tuple[OpenSetRecognizer, TakenRecords] | None:
+) -> Closed | None:
     """Take the records in, with several attempts if memory is wanting; ``None``: it was wanting each time."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -315,33 +316,31 @@ def _close_in_memory(
     return None
 
 
-def _refuse_all(partition: Partition, records: Sequence[Received]) -> tuple[OpenSetRecognizer, TakenRecords]:
-    error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
+def _refuse(partition: Partition, refused: list[tuple[Received, Refusal]], skipped: int = 0) -> Closed:
+    """Leave the recognizer as it was, but for the count of what is refused."""
     model = copy(partition.model)
-    model.count_refused(len(records))
-    return model, TakenRecords(refused=[(received, Refusal("PROCESS", error)) for received in records])
+    model.count_refused(len(refused))
+    return Closed(model, TakenRecords(refused=refused, skipped=skipped))
 
 
 def _close(
     partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
-) -> tuple[OpenSetRecognizer, TakenRecords]:
+) -> Closed:
     """Take the records in; those by which the micro-batch fails as a whole are refused, or else all of them."""
     closed = close(begun, records, decode)
     if closed.error is None:
-        return closed.model, closed.taken
+        return closed
     taken, error = closed.taken, closed.error
     closed, culprits = close_without_culprits(begun, records, decode, closed)
     if closed.error is None:
         closed.model.count_refused(len(culprits))
         offsets = ", ".join(str(received.offset) for received, _ in culprits)
         logger.error("%s failed; dead letters are the records by which it does: %s", about, offsets, exc_info=error)
-        return closed.model, replace(closed.taken, refused=_in_order(closed.taken.refused + culprits))
+        return closed._replace(taken=replace(closed.taken, refused=_in_order(closed.taken.refused + culprits)))
     logger.error("%s failed; its records are dead letters", about, exc_info=error)
     lost = [*taken.waiting, *taken.labelled]
     refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
-    model = copy(partition.model)
-    model.count_refused(len(refused))
-    return model, TakenRecords(refused=refused, skipped=taken.skipped)
+    return _refuse(partition, refused, taken.skipped)
 
 
 def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:

@@ -7,23 +7,23 @@ are a gap, behind which the partition goes on as the settings say.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
+from ..backoff import Running
 from ..client import ClientError, Committed, TopicFollower
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
+from ..stats import ServiceStats
 from ..wire.boundaries import Boundary, LaterReleaseError, Progress
 from ..wire.messages import Received
-from .incarnations import Incarnations
-from .partition import Partition, begin
-from .snapshots import Snapshots
+from .partition import Partition
+from .snapshots import Incarnations, Snapshots
 
 
 class LostError(Exception):
@@ -169,48 +169,14 @@ class PositionReader:
         The latter is the largest of the newest snapshot, the progress of this process, the boundary that is committed
         with the offset, and what the outputs hold.
         """
-        reached, exact = self._furthest(place, committed)
-        if reached is None:
+        others = self._published(place), self._boundary(place, committed)
+        known = [each for each in (self.reached(place), *others) if each is not None]
+        if not known:
             return Change("offsets", begin)
+        reached, exact = max(known), others != (None, None)
         if begin >= reached and committed.offset is not None and committed.offset < committed.first:
             return Change("retention", begin, lost=begin - reached, exact=exact)
         return Change("offsets", begin, max(0, begin - reached), max(0, reached - begin), exact)
-
-    def behind(
-        self, place: Place, found: StartingPoint, committed: Committed, anew: Callable[[int], StartingPoint]
-    ) -> StartingPoint:
-        """Go on behind the gap that lies between the committed offset and the first record, if there is one.
-
-        A state that goes on is a snapshot first: the records that lead to it are gone.
-
-        Parameters
-        ----------
-        place
-            The partition.
-        found
-            Its state at the committed offset.
-        committed
-            What the broker says.
-        anew
-            Begins the stream anew at an offset.
-
-        Raises
-        ------
-        ConnectorError
-            If the setting is ``fail``.
-        PersistenceError
-            If the snapshot cannot be written.
-        """
-        change, state, first = self.missed(place, committed), found.state, committed.first
-        if change is None:
-            return found
-        if self._settings.on_gap == "cold":
-            return anew(first)._replace(change=change._replace(delayed=len(state.waiting)))
-        at = Boundary(first, state.history.last.labels)
-        begun = begin(state.model, at, fresh=False, mark=self._lives[place.topic].mark)
-        carried = begun._replace(waiting=state.waiting)
-        self._snapshots.write(place, carried)
-        return StartingPoint(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
 
     def missed(self, place: Place, committed: Committed) -> Change | None:
         """Return the gap between the committed offset and the first record; None: there is none.
@@ -231,21 +197,11 @@ class PositionReader:
             )
         return Change("retention", first, lost=first - offset, why=gap)
 
-    def _furthest(self, place: Place, committed: Committed) -> tuple[int | None, bool]:
-        """Return the offset up to which records were decided, and whether it is exact."""
-        published = self._published(place)
-        known = [each for each in (self.reached(place), published) if each is not None]
-        boundary = self._boundary(place, committed)
-        if boundary is not None:
-            known.append(boundary)
-        return max(known, default=None), published is not None or boundary is not None
-
     def _boundary(self, place: Place, committed: Committed) -> int | None:
-        try:
+        with suppress(ConnectorError):
             progress = Progress.parse(committed.metadata)
-        except ConnectorError:
-            return None
-        return progress.history.last.offset if self._lives[place.topic].is_of_now(progress.lineage) else None
+            return progress.history.last.offset if self._lives[place.topic].is_of_now(progress.lineage) else None
+        return None
 
 
 class StartingPoint(NamedTuple):
@@ -295,27 +251,20 @@ def last_published(settings: ServiceSettings, place: Place, name: str) -> int | 
     -------
     None if they hold nothing of the partition, or cannot be read: the right READ on them is not needed otherwise.
     """
-    ends = time.monotonic() + MOST_SECONDS
-    found: list[int | None] = []
-    failed: list[str] = []
+    ends, found = time.monotonic() + MOST_SECONDS, list[int | None]()
 
     def look() -> None:
         topics = [settings.output, settings.dead_letters]
         if name != place.topic:  # dead letters of an earlier life of the topic look like those of this one
             topics = topics[:1]
-        try:
-            for topic in topics:
-                with closing(TopicFollower.of(settings, topic)) as follower:
-                    found.append(_last_in(follower, place, name, settings.group, ends))
-        except (ClientError, ConnectorError, TimeoutError) as error:
-            failed.append(str(error))
+        for topic in topics:
+            with closing(TopicFollower.of(settings, topic)) as follower:
+                found.append(_last_in(follower, place, name, settings.group, ends))
 
-    thread = threading.Thread(target=look, name="published", daemon=True)
-    thread.start()
-    thread.join(MOST_SECONDS)
-    if failed or thread.is_alive():
-        why = failed[0] if failed else f"they were not read within {MOST_SECONDS:g} s"
-        logger.info("%s: the outputs do not show how far it was decided: %s", place, why)
+    try:
+        Running(look, MOST_SECONDS, "published").wait()
+    except Exception as error:  # whatever it is, there are other records of how far it was decided
+        logger.info("%s: the outputs do not show how far it was decided: %s", place, error)
         return None
     return max((each for each in found if each is not None), default=None)
 
@@ -326,19 +275,21 @@ def _last_in(follower: TopicFollower, place: Place, name: str, group: str, ends:
     size, until = BLOCK, end
     while until > first:
         begin = max(first, until - size)
-        follower.only(own, begin)
-        found: int | None = None
-        while follower.position(own) < until:
-            if time.monotonic() > ends:
-                raise TimeoutError(f"topic {own.topic} was not read within {MOST_SECONDS:g} s")
-            offsets = [
-                offset_of(record, place, name, group) for record in follower.poll(0.1) if record.offset < until
-            ]
-            found = max((each for each in (found, *offsets) if each is not None), default=None)
-        if found is not None:
-            return found + 1
+        read = _records(follower, own, begin, until, ends)
+        offsets = [offset for record in read if (offset := offset_of(record, place, name, group)) is not None]
+        if offsets:
+            return max(offsets) + 1
         until, size = begin, 4 * size
     return None
+
+
+def _records(follower: TopicFollower, place: Place, begin: int, until: int, ends: float) -> Iterator[Received]:
+    """Read the records of a partition from an offset up to another one, until a moment."""
+    follower.only(place, begin)
+    while follower.position(place) < until:
+        if time.monotonic() > ends:
+            raise TimeoutError(f"topic {place.topic} was not read in time")
+        yield from (record for record in follower.poll(0.1) if record.offset < until)
 
 
 def offset_of(record: Received, place: Place, name: str, group: str) -> int | None:
@@ -359,3 +310,70 @@ def offset_of(record: Received, place: Place, name: str, group: str) -> int | No
     text = (headers.get("ce_id") or b"").decode("utf-8", "replace")
     offset = text.removeprefix(f"{name}-{place.partition}-")
     return int(offset) if offset != text and offset.isdecimal() else None
+
+
+ASK_SECONDS = 2.0
+"""Interval between two requests for the committed offsets, once this worker has no records left."""
+
+READ_SECONDS = 2.0
+"""Time that reading the marks of transactions at the end of a partition may take."""
+
+
+class Bounds:
+    """The bounds of a run; without the setting `stop` there are none.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    stats
+        The positions of this worker's partitions.
+    """
+
+    def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
+        self._settings, self._stats = settings, stats
+        self._stops: Mapping[Place, int] = {}
+        self._asked = 0.0
+
+    def set(self, stops: Mapping[Place, int]) -> None:
+        """Set the offset before which each partition stops."""
+        self._stops = stops
+
+    def within(self, place: Place, records: list[Received]) -> list[Received]:
+        """Leave out the records behind the end of a partition; one that was added later has no others."""
+        if self._settings.stop is None:
+            return records
+        stop = self._stops.get(place, 0)
+        return [record for record in records if record.offset < stop]
+
+    def is_read(self, place: Place) -> bool:
+        """Tell whether the consumer has read a partition of this worker to its end."""
+        read = self._stats.partitions[place].read
+        return self._settings.stop is not None and read is not None and read >= self._stops.get(place, 0)
+
+    def are_reached(self, where: Callable[[Place], Committed]) -> bool:
+        """Tell whether the group has committed all partitions up to their ends; asked now and then, otherwise False.
+
+        Parameters
+        ----------
+        where
+            Returns what the brokers say about a partition.
+        """
+        now = time.monotonic()
+        if self._settings.stop is None or now - self._asked < ASK_SECONDS:
+            return False
+        self._asked = now
+        try:
+            return not any(self._is_left(place, stop, where(place)) for place, stop in self._stops.items())
+        except (ClientError, TimeoutError):
+            return False
+
+    def _is_left(self, place: Place, stop: int, committed: Committed) -> bool:
+        """Tell whether records lie between the committed offset and the end: marks of transactions are none."""
+        begin = committed.first if committed.begin is None else committed.begin
+        at = max(begin if committed.offset is None else committed.offset, committed.first)
+        if at >= stop:
+            return False
+        with closing(TopicFollower.of(self._settings, place.topic)) as follower:
+            ends = time.monotonic() + READ_SECONDS
+            return any(True for _ in _records(follower, place, at, stop, ends))

@@ -30,7 +30,7 @@ class ProgressLog:
     ----------
     job, reader, watch
         What is told of.
-    figures
+    stats
         Where it is told.
     max_wait
         Seconds that a record may wait for others; None: for as long as it takes.

@@ -17,7 +17,6 @@ from stream_osr.discovery.signal_table import EVENT_TABLE, kind_of
 from stream_osr.errors import ConnectorError
 from stream_osr.stream.summaries import to_say
 
-from ..class_names import OTHER, class_names
 from ..client import ClientError, RefusedMessage
 from ..log import logger
 from ..places import Place
@@ -27,6 +26,7 @@ from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import EncodedKind, Message, Outgoing, PartitionOutput, Received, RecordOrigin, Refusal
 from ..wire.subclasses import Stamp, summary
 from ..wire.timestamps import HEADER, NO_TIME, clamped
+from .model_metrics import OTHER, class_names
 from .partition import Partition
 from .topics import TopicLimits
 

@@ -17,12 +17,12 @@ from stream_osr.errors import ConnectorError
 
 from ..backoff import CLOSE_SECONDS, Backoff, close
 from ..client import ClientError, ErrorKind, GroupConsumer, remedy_of
+from ..exits import TakenError
 from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..stats import ServiceStats
 from ..wire.messages import Received
-from .fencing import Strikes
 
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 30.0
@@ -42,6 +42,42 @@ class PausedPartition(NamedTuple):
     until: float
 
 
+class Strikes:
+    """Tells another process of our name from a request of our own that came late: it fences us again and again.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    stats
+        Where it counts.
+    """
+
+    SECONDS = 20.0
+    """Twice within this time, and there is another."""
+
+    def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
+        self._settings, self._stats = settings, stats
+        self._last = -math.inf
+
+    def strike(self) -> None:
+        """Note that the broker has preferred another to us.
+
+        Raises
+        ------
+        TakenError
+            If it has done so a short time ago.
+        """
+        self._stats.add("transactions_fenced")
+        now = time.monotonic()
+        again, self._last = now - self._last < self.SECONDS, now
+        if again:
+            raise TakenError(
+                f"another worker of group {self._settings.group} has the name {self._settings.instance}; "
+                "give each its own instance"
+            )
+
+
 class Reader:
     """The consumer of a topic.
 
@@ -53,7 +89,7 @@ class Reader:
         Topics that it reads.
     most
         Records that a poll may bring.
-    figures
+    stats
         Where it counts consumers made and fetches that could not be unpacked.
 
     Attributes

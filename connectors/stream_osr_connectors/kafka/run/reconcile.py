@@ -29,7 +29,6 @@ from .models import ModelFile
 from .topic_monitor import Watch
 
 VERSION = "1"
-MOST_RECORDS = 100
 
 
 class ReconcileStep(NamedTuple):
@@ -52,7 +51,7 @@ class Reconciliation(Job):
         Of the summaries.
     model
         The trained model.
-    figures
+    stats
         Where it tells how it goes.
     """
 
@@ -65,6 +64,11 @@ class Reconciliation(Job):
         self._left: list[LocalSummary] = []
         self._runs: dict[str, str] = {}
         self._uncommitted = 0
+
+    @property
+    def most_read(self) -> int:
+        """Records that a poll may bring, and that a transaction takes in."""
+        return 100
 
     def check(self, watch: Watch) -> None:
         """Make sure that all summaries have one order."""
@@ -145,16 +149,15 @@ class Reconciliation(Job):
         before, messages, begun = self._state, [], time.perf_counter()
         state, at = before
         left, self._left = self._left, []
-        for summary in left:
-            state, more = self._take_in(state, summary, f"{at}-{name_of(summary.local)}", -1)
-            messages += more
-        records = [self._buffer.popleft() for _ in range(min(len(self._buffer), MOST_RECORDS))]
+        records = [self._buffer.popleft() for _ in range(min(len(self._buffer), self.most_read))]
+        found = [(summary, f"{at}-{name_of(summary.local)}", -1) for summary in left]
         for received in records:
-            found = self._parse(received)
-            if found is not None:
-                state, more = self._take_in(state, found, str(received.offset), received.timestamp)
-                messages += more
+            if (summary := self._parse(received)) is not None:
+                found.append((summary, str(received.offset), received.timestamp))
             at = received.offset + 1
+        for each in found:
+            state, more = self._take_in(state, *each)
+            messages += more
         self._stats.observe("batch", time.perf_counter() - begun)
         self._state = state, at
         self._uncommitted += len(records)

@@ -2,27 +2,32 @@
 
 Under another model than the one that the group has run, a partition comes back as it was, by the earlier model, and
 is handed over where the earlier one ends. Where the input no longer holds the records after the committed offset, the
-state goes on behind the gap (`on_gap`).
+state goes on behind the gap (`on_gap`). Snapshots are written now and then, before the text beside the committed
+offset is full, and at the end.
 """
 
 from __future__ import annotations
 
+import logging
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
-from ..client import Committed
+from ..client import Committed, Offset
 from ..exits import StartAgainError
 from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
-from ..wire.boundaries import Boundary, Progress
-from ..wire.messages import PartitionOutput
-from .incarnations import Incarnations
+from ..stats import ServiceStats
+from ..wire.boundaries import MOST_CHARACTERS, Boundary, Progress
+from ..wire.messages import PartitionOutput, Received
 from .models import Journal, ModelFile
 from .partition import Partition, begin, beginning, ended
 from .partition_position import Change, LostError, PositionReader, StartingPoint
-from .snapshots import Snapshots
+from .snapshots import Incarnations, Snapshots
 
 
 class LaterModelError(StartAgainError):
@@ -45,7 +50,7 @@ class Recovery:
     snapshots
         The folder of the snapshots.
     published
-        See :class:`.partition_position.Standing`.
+        See :class:`.partition_position.PositionReader`.
 
     Attributes
     ----------
@@ -125,11 +130,12 @@ class Recovery:
             return True
         if progress.model == self._model.identity:
             return load and bool(self._go_on(self._model, place, progress, committed))
-        self._check_order(place, progress)
         self._check_change(place, progress)
         if self._settings.on_model_change == "carry":
             try:
-                self._check_carries(progress.model)
+                if progress.model not in self._carries:
+                    self._model.check_carries(self._kept(progress.model))
+                    self._carries.add(progress.model)
             except InvalidParameter as error:
                 raise ConnectorError(f"{place}: {error} (on_model_change: cold)") from None
             except PersistenceError as error:
@@ -163,10 +169,7 @@ class Recovery:
                 return self._anew(place, Boundary(self._standing.beginning(place, committed), labels))
             if progress.model == self._model.identity:
                 found = self._go_on(self._model, place, progress, committed, separated)
-                return self._standing.behind(
-                    place, found, committed, lambda at: self._anew(place, Boundary(at, labels))
-                )
-            self._check_order(place, progress)
+                return self._behind_gap(place, found, committed, labels)
             earlier = self._of_earlier(place, progress, committed)
             if earlier is not None:
                 return earlier
@@ -177,6 +180,29 @@ class Recovery:
             return self._anew(place, Boundary(change.begin, labels), change._replace(why=str(error)))
         begin = Boundary(self._standing.restart(place, committed), labels)
         return self._anew(place, begin, self._standing.missed(place, committed))
+
+    def _behind_gap(self, place: Place, found: StartingPoint, committed: Committed, labels: int) -> StartingPoint:
+        """Go on behind the gap that lies between the committed offset and the first record, if there is one.
+
+        A state that goes on is a snapshot first: the records that lead to it are gone.
+
+        Raises
+        ------
+        ConnectorError
+            If the setting is ``fail``.
+        PersistenceError
+            If the snapshot cannot be written.
+        """
+        change, state, first = self._standing.missed(place, committed), found.state, committed.first
+        if change is None:
+            return found
+        if self._settings.on_gap == "cold":
+            return self._anew(place, Boundary(first, labels), change._replace(delayed=len(state.waiting)))
+        at = Boundary(first, state.history.last.labels)
+        begun = begin(state.model, at, fresh=False, mark=self.lives[place.topic].mark)
+        carried = begun._replace(waiting=state.waiting)
+        self._snapshots.write(place, carried)
+        return StartingPoint(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
 
     def is_earlier(self, partition: Partition) -> bool:
         """Say whether a partition is still the earlier model's: at its end it is to be handed over."""
@@ -253,23 +279,24 @@ class Recovery:
         committed: Committed,
         partition: Partition | None = None,
     ) -> StartingPoint:
-        offset, first, end = committed.offset, committed.first, committed.end
-        history = progress.history
+        offset, history = committed.offset, progress.history
         if history.last.offset != offset:
             raise LostError(f"offset {offset} was committed with the micro-batches up to {history.last.offset}")
-        if offset > end:
-            raise LostError(f"offset {offset} was committed, and the partition ends at {end}")
+        if offset > committed.end:
+            raise LostError(f"offset {offset} was committed, and the partition ends at {committed.end}")
         if partition is not None and (partition.lineage, partition.history.last) == (progress.lineage, history.last):
             return StartingPoint(partition)
-        return self._from_snapshot(model, place, progress, first)
+        return self._from_snapshot(model, place, progress, committed.first)
 
-    def _check_order(self, place: Place, progress: Progress) -> None:
-        """Let a partition wait that a model has run which followed ours.
+    def _check_change(self, place: Place, progress: Progress) -> str:
+        """Say that another model has run a partition.
 
         Raises
         ------
         LaterModelError
-            If it is so.
+            If it followed ours: the partition waits.
+        ConnectorError
+            If the settings refuse that.
         """
         if self._journal.is_later(progress.model, than=self._model.identity):
             raise LaterModelError(
@@ -277,14 +304,6 @@ class Recovery:
                 "waits for the newer one (SIGHUP to its parent)"
             )
 
-    def _check_change(self, place: Place, progress: Progress) -> str:
-        """Say that another model has run a partition.
-
-        Raises
-        ------
-        ConnectorError
-            If the settings refuse that.
-        """
         text = (
             f"{place}: the group has run the model {progress.model}, and this one (with its settings) is "
             f"{self._model.identity}"
@@ -306,12 +325,6 @@ class Recovery:
             f"{place}: {error}{gone}; bring the snapshots back to {folder}, or set on_lost_state to cold: the stream "
             "then begins anew from the committed offset"
         )
-
-    def _check_carries(self, identity: str) -> None:
-        """Check once that the streams of an earlier model can go on under this one."""
-        if identity not in self._carries:
-            self._model.check_carries(self._kept(identity))
-            self._carries.add(identity)
 
     def _kept(self, identity: str) -> ModelFile:
         """Read an earlier model of the group, which all partitions share."""
@@ -369,3 +382,166 @@ class Recovery:
     def _anew(self, place: Place, start: Boundary, change: Change | None = None) -> StartingPoint:
         model = self._model.recognizer(place)
         return StartingPoint(begin(model, start, mark=self.lives[place.topic].mark), new=True, change=change)
+
+
+RETRY_SECONDS = 10.0
+"""Before a snapshot that could not be written is tried again, where the way on depends on it."""
+
+FEW_STEPS = 100
+"""Their text always fits."""
+
+
+@dataclass(slots=True)
+class Owned:
+    """A partition of this worker.
+
+    Attributes
+    ----------
+    state
+        As far as micro-batches have been closed.
+    buffer
+        Records that wait for theirs.
+    since
+        When the first of them came.
+    replay
+        Boundaries up to which everything has been published before.
+    snapshots
+        Boundaries of the latest snapshots, the newest last.
+    written
+        When the newest was written.
+    uncommitted
+        Records of micro-batches that are closed and not committed.
+    failed
+        The latest snapshot could not be written.
+    trouble, again
+        Why it does not go on, and when that is tried again.
+    crowded
+        Micro-batches close only when they are full: see :meth:`SnapshotPolicy.is_crowded`.
+    begun
+        Its beginning is committed.
+    """
+
+    state: Partition
+    replay: deque[Boundary]
+    snapshots: list[Boundary]
+    written: float
+    buffer: deque[Received] = field(default_factory=deque)
+    since: float = 0.0
+    uncommitted: int = 0
+    failed: bool = False
+    trouble: str = ""
+    again: float = 0.0
+    crowded: bool = False
+    begun: bool = True
+
+
+class SnapshotPolicy:
+    """Writes snapshots of the partitions of a worker, always as they are committed.
+
+    Parameters
+    ----------
+    settings
+        What the operator has set.
+    snapshots
+        Where they go.
+    recovery
+        Knows what is committed beside an offset.
+    stats
+        Where it tells how it goes.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, snapshots: Snapshots, recovery: Recovery, stats: ServiceStats
+    ) -> None:
+        self._settings, self._snapshots, self._recovery, self._stats = settings, snapshots, recovery, stats
+        self._seldom = Seldom()
+
+    def keep(self, partitions: Mapping[Place, Owned]) -> None:
+        """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
+        now = time.monotonic()
+        live = {place: owned for place, owned in partitions.items() if not owned.replay}
+        full = [
+            place
+            for place, owned in live.items()
+            if self._is_full(owned.state) and not (owned.failed and now - owned.written < RETRY_SECONDS)
+        ]
+        due = [
+            (owned.written, place)
+            for place, owned in live.items()
+            if now - owned.written >= self._settings.snapshot_interval
+            and owned.state.history.last not in owned.snapshots[-1:]
+        ]
+        for place in full or [place for _, place in sorted(due)[:1]]:
+            self._try(place, live[place])
+
+    def leave(self, partitions: Mapping[Place, Owned]) -> None:
+        """Write them all, so that the next start has nothing to replay; half of the time for stopping is for that."""
+        ends = time.monotonic() + self._settings.stop_timeout / 2
+        for place, owned in sorted(partitions.items()):
+            if time.monotonic() < ends and not owned.replay:
+                self._try(place, owned)
+
+    def offset(self, place: Place, state: Partition) -> Offset:
+        """Make what is committed of a partition.
+
+        Raises
+        ------
+        ConnectorError
+            If it does not fit any more beside the offset.
+        """
+        text = self._recovery.progress(state).text()
+        if len(text) > MOST_CHARACTERS:
+            raise ConnectorError(
+                f"{place}: no snapshot could be written for so long that the ends of the "
+                "micro-batches since no longer fit beside the committed offset; see the log for the reason"
+            )
+        return Offset(state.history.last.offset, text)
+
+    def is_crowded(self, place: Place, state: Partition) -> bool:
+        """Return True, and say so, if the text beside the committed offset is three quarters full.
+
+        Then micro-batches close only when they are full: equal steps take no room. Marks of transactions in the input
+        make the steps unequal; the text then fills up more slowly.
+        """
+        crowded = self._is_full(state, 0.75)
+        if crowded:
+            self._seldom.say(
+                f"crowded {place}",
+                f"{place}: no snapshot could be written for so long that micro-batches close only when full; "
+                "max_wait counts again when a snapshot is written",
+                logging.ERROR,
+            )
+        return crowded
+
+    def _is_full(self, state: Partition, share: float = 0.5) -> bool:
+        """Say whether the boundaries take more than a share of the room that they have."""
+        steps = len(state.history.steps)
+        return steps >= FEW_STEPS and len(self._recovery.progress(state).text()) > share * MOST_CHARACTERS
+
+    def _try(self, place: Place, owned: Owned) -> None:
+        try:
+            self._write(place, owned)
+        except PersistenceError as error:
+            owned.written, owned.failed = time.monotonic(), True
+            self._seldom.say(str(place), f"no snapshot of {place}: {error}", logging.ERROR)
+        else:
+            owned.failed = False
+            self._seldom.forget(str(place))
+
+    def _write(self, place: Place, owned: Owned) -> None:
+        """Write a partition as it was committed; boundaries before the snapshot before are not needed any more."""
+        at = owned.state.history.last
+        if at in owned.snapshots[-1:]:
+            return
+        begun = time.perf_counter()
+        self._snapshots.write(place, owned.state)
+        owned.snapshots.append(at)
+        del owned.snapshots[:-2]
+        history = owned.state.history
+        owned.state = owned.state._replace(history=history.since(owned.snapshots[0]))
+        if self._is_full(owned.state):
+            owned.state = owned.state._replace(history=history.since(at))
+        owned.written = time.monotonic()
+        self._stats.observe("snapshot", time.perf_counter() - begun)
+        if place in self._stats.partitions:
+            self._stats.partitions[place].snapshot = owned.written

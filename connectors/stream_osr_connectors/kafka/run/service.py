@@ -1,21 +1,22 @@
 """The loop of a worker: read, prepare, publish with the offsets in one transaction, again.
 
 What is done with what is read is a :class:`.job.Job`: the service's own, or that of the reconciliation. A job
-moves forward by values; a transaction that fails is undone, and the committed offsets tell what is true.
+moves forward by values; a transaction that fails is undone, and the committed offsets tell what is true. Partitions
+that the group assigns are loaded one by one; one that cannot be loaded is suspended.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from stream_osr.errors import ConnectorError
 
-from ..backoff import CLOSE_SECONDS, Backoff
+from ..backoff import CLOSE_SECONDS, Backoff, Running
 from ..client import (
     ClientError,
-    Committed,
     ErrorKind,
     TransactionalProducer,
     quieten,
@@ -26,18 +27,180 @@ from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings
-from ..stats import STARTING, ServiceStats
-from .assignment import Assignment
-from .job import Job, TransactionContent
+from ..stats import STARTING, PartitionStats, ServiceStats
+from .job import Job, NotLoadable, TransactionContent
 from .models import CurrentModel, ModelFile
 from .progress_log import ProgressLog
 from .reading import POLL_SECONDS, Reader
-from .reconcile import MOST_RECORDS, Reconciliation
+from .reconcile import Reconciliation
 from .snapshots import open_folder
 from .streams import Streams
 from .topic_monitor import Watch
 from .topics import topics_of
-from .transactions import InDoubtError, Running, Transactions, UnpublishableError
+from .transactions import InDoubtError, Transactions, UnpublishableError
+
+AGAIN_SECONDS = 1.0
+"""Pause before a partition that waits for something is tried again."""
+
+TURN_SECONDS = 0.5
+"""Time after which loading leaves the loop to the partitions that are loaded."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+"""Pause before a suspended partition is tried again: doubled each time."""
+
+
+@dataclass(slots=True)
+class Assigned:
+    """A partition that is assigned and not loaded.
+
+    Attributes
+    ----------
+    since
+        When it was assigned.
+    why
+        What it waits for; empty: its turn.
+    suspended
+        It cannot be loaded or continued without a change from outside.
+    again
+        When it is tried again.
+    broker_pause
+        Pauses while the brokers fail.
+    """
+
+    since: float
+    why: str = ""
+    suspended: bool = False
+    again: float = 0.0
+    broker_pause: Backoff = field(default_factory=Backoff)
+
+
+class Assignment:
+    """Loads partitions, each by itself: one that cannot be loaded delays no other.
+
+    Parameters
+    ----------
+    job
+        The partitions' owner.
+    reader
+        The consumer of the input.
+    transactions
+        Commit the beginning of those that begin anew.
+    watch
+        The state of the topics.
+    stats
+        The figures of the worker.
+    since
+        Time at which a stream begins of which nothing is committed, in milliseconds since 1970; None: not by time.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        reader: Reader,
+        transactions: Transactions,
+        watch: Watch,
+        stats: ServiceStats,
+        since: int | None = None,
+    ) -> None:
+        self._job, self._reader, self._transactions, self._watch = job, reader, transactions, watch
+        self._stats, self._since = stats, since
+        self._assigned: dict[Place, Assigned] = {}
+        self._pauses: dict[Place, Backoff] = {}
+        self._loaded: dict[Place, float] = {}
+        self._seldom = Seldom()
+
+    @property
+    def waiting(self) -> Mapping[Place, str]:
+        """Partitions that are not loaded, and why."""
+        return {
+            place: f"is suspended: {its.why}" if its.suspended else f"is not loaded{its.why and ': '}{its.why}"
+            for place, its in self._assigned.items()
+        }
+
+    def forget(self, *places: Place) -> None:
+        """Drop partitions that are loaded, or another worker's now."""
+        for place in places:
+            self._assigned.pop(place, None)
+            partition_stats = self._stats.partitions.get(place)
+            if partition_stats is not None and partition_stats.suspended and place not in self._job.owned:
+                self._stats.partitions.pop(place)
+
+    def suspend(self, place: Place, why: str, position: int = 0) -> None:
+        """Stop a partition that cannot go on, and try it again later; all others go on.
+
+        Parameters
+        ----------
+        place
+            The partition, which the job has let go.
+        why
+            The reason.
+        position
+            Offset after its last committed record.
+        """
+        its = self._assigned.setdefault(place, Assigned(time.monotonic()))
+        its.why, its.suspended = why.removeprefix(f"{place}: "), True
+        pause = self._pauses.setdefault(place, Backoff(FIRST_PAUSE, LONGEST_PAUSE))
+        if time.monotonic() - self._loaded.get(place, time.monotonic()) > LONGEST_PAUSE:
+            pause.succeed()  # it went on for a while
+        seconds = pause.fail()
+        its.again = pause.until
+        self._stats.partitions[place] = PartitionStats(position, suspended=True)
+        self._seldom.say(
+            str(place),
+            f"{place} is suspended, other partitions go on: {its.why}. The next attempt is in {seconds:.0f} s",
+            logging.ERROR,
+        )
+
+    def load(self) -> None:
+        """Load partitions that can be loaded now, and leave the rest to the next turns."""
+        assigned, ends = self._reader.assigned, time.monotonic() + TURN_SECONDS
+        self.forget(*self._assigned.keys() - assigned)
+        for place in sorted(assigned - set(self._job.owned)):
+            its = self._assigned.setdefault(place, Assigned(time.monotonic()))
+            if time.monotonic() < its.again or not self._is_seen(place, its):
+                continue
+            if why := self._watch.held_up(place):
+                self._wait(place, its, why)
+                continue
+            self._load(place, its)
+            if time.monotonic() > ends:
+                return
+
+    def _load(self, place: Place, its: Assigned) -> None:
+        try:
+            self._transactions.open()  # what a failed one has begun hides what is committed until it is ended
+            where = self._reader.client.where(place, self._since)
+            loaded = self._job.load(place, where)
+            if isinstance(loaded, NotLoadable):
+                if loaded.suspended:
+                    self.suspend(place, loaded.why, where.offset or 0)
+                else:
+                    self._wait(place, its, loaded.why)
+                return
+            if loaded.commit is not None:
+                offsets = {place: loaded.commit}
+                self._transactions.finish(self._transactions.begin([], offsets, self._reader.client.membership))
+            self._reader.begin(place, loaded.begin)
+        except (ClientError, InDoubtError) as error:
+            self._job.let_go(place)
+            self._wait(place, its, str(error), its.broker_pause.fail())
+            return
+        self._job.begun(place)
+        self._seldom.forget(str(place))
+        del self._assigned[place]
+        self._loaded[place] = time.monotonic()
+        self._seldom.say(f"assigned {place}", f"assigned {place} at {loaded.begin}", logging.INFO)
+
+    def _wait(self, place: Place, its: Assigned, why: str, seconds: float = AGAIN_SECONDS) -> None:
+        its.why, its.again = why, time.monotonic() + seconds
+        self._seldom.say(str(place), f"{place} cannot be loaded yet: {why}", logging.INFO)
+
+    def _is_seen(self, place: Place, its: Assigned) -> bool:
+        """Tell whether the input was seen since the partition was assigned, and is the topic that it was."""
+        topic = place.topic
+        return self._watch.has_looked_since(its.since) and not (
+            self._watch.is_broken(topic) or self._watch.renewed(topic, self._reader.topic_id(topic))
+        )
 
 
 class Loop:
@@ -49,27 +212,25 @@ class Loop:
         Of the service.
     job
         What is done.
-    reader
-        What it reads.
-    transactions
-        How it publishes.
     watch
         What is seen of the topics meanwhile.
     stats
         Where it tells how it goes.
+    make_producer
+        Maker of that client.
     """
 
     def __init__(
         self,
         settings: ServiceSettings,
         job: Job,
-        reader: Reader,
-        transactions: Transactions,
         watch: Watch,
         stats: ServiceStats,
+        make_producer: Callable[[ServiceSettings], TransactionalProducer] = TransactionalProducer,
     ) -> None:
-        self._settings, self._job, self._reader = settings, job, reader
-        self._transactions, self._watch, self.stats = transactions, watch, stats
+        self._settings, self._job, self._watch, self.stats = settings, job, watch, stats
+        self._reader = reader = Reader(settings, watch.inputs, job.most_read, stats)
+        self._transactions = transactions = Transactions(make_producer, settings, stats)
         self._backoff = Backoff()
         self._loading = Assignment(job, reader, transactions, watch, stats, settings.start_time)
         self._seldom = Seldom()
@@ -131,13 +292,14 @@ class Loop:
         """Tell whether a bounded run has reached its end in all partitions of the group."""
         if self._settings.stop is None or self._doubtful is not None or not self._reader.is_member:
             return False
-        if self._loading.waiting or not self._telling.has_its_share or not self._job.finished(self._where):
+        if (
+            self._loading.waiting
+            or not self._telling.has_its_share
+            or not self._job.finished(lambda place: self._reader.client.where(place, self._settings.start_time))
+        ):
             return False
         logger.info("the end that the setting stop names is reached")
         return True
-
-    def _where(self, place: Place) -> Committed:
-        return self._reader.client.where(place, self._settings.start_time)
 
     def _is_open(self) -> bool:
         """Connect. The first time an answer is wanted; a process that has had one before is patient."""
@@ -319,7 +481,7 @@ class Service(Loop):
         The trained model; that of the settings if not given.
     make_producer
         Maker of that client.
-    figures
+    stats
         Where it tells how it goes; its own if not given.
 
     Raises
@@ -340,10 +502,7 @@ class Service(Loop):
         folder = open_folder(settings)
         model = CurrentModel(settings, folder).model if model is None else model
         streams = Streams(settings, model, folder, stats)
-        reader = Reader(settings, settings.inputs, streams.most_read, stats)
-        transactions = Transactions(make_producer, settings, stats)
-        watch = Watch(settings, topics_of(settings), stats)
-        super().__init__(settings, streams, reader, transactions, watch, stats)
+        super().__init__(settings, streams, Watch(settings, topics_of(settings), stats), stats, make_producer)
 
 
 class Reconciler(Loop):
@@ -355,7 +514,7 @@ class Reconciler(Loop):
         Those of the service; its group is followed by ``-reconcile``.
     model
         The trained model; that of the settings if not given.
-    figures
+    stats
         Where it tells how it goes; its own if not given. Its records are summaries, its events global ones.
 
     Raises
@@ -377,11 +536,6 @@ class Reconciler(Loop):
         own = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
         stats = ServiceStats() if stats is None else stats
         roles = {topic: "subclasses", settings.links: "links", settings.global_events: "global_events"}
-        super().__init__(
-            own,
-            Reconciliation(own, topic, ModelFile.load(settings) if model is None else model, stats),
-            Reader(own, [topic], MOST_RECORDS, stats),
-            Transactions(TransactionalProducer, own, stats),
-            Watch(own, roles, stats, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
-            stats,
-        )
+        job = Reconciliation(own, topic, ModelFile.load(settings) if model is None else model, stats)
+        watch = Watch(own, roles, stats, {"subclasses": ("READ",), "links": ("READ", "WRITE")})
+        super().__init__(own, job, watch, stats)

@@ -2,10 +2,15 @@
 
 ``TOPIC-PARTITION-OFFSET-LABELS-LINEAGE.osr``; they hold the stream's part of the recognizer, with the fingerprint of
 the trained part, and the records whose decisions are still held back.
+
+Beside them stands the identity of each input topic. A topic that is deleted and made again has the same name and the
+same offsets, and other records. When another id is found, what the group has committed and its snapshots are of the
+topic before; ids of what is published count on, so that none is used twice.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -16,6 +21,7 @@ from typing import Any, NamedTuple
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive import check_content, read_archive, write_archive
 from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_of, whole
+from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..client import Committed
@@ -133,11 +139,14 @@ class Snapshots(NamedTuple):
             check_content(content, _CONTENT, str(path))
             model = OpenSetRecognizer.from_stream_state(trained, content["model"], str(path))
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
-        except PersistenceError as error:
-            _say_damaged(path, str(error))
         except Exception as error:  # what is whole and yet not ours can raise anything
-            _say_damaged(path, f"{path} does not fit together ({type(error).__name__})")
-        return None
+            ours = isinstance(error, PersistenceError)
+            why = str(error) if ours else f"{path} does not fit together ({type(error).__name__})"
+            changed = 0  # a file that stays as it is has few lines
+            with suppress(OSError):
+                changed = path.stat().st_mtime_ns
+            _seldom.say(f"{path} {changed}", f"snapshot left aside: {why}")
+            return None
 
     def reached(self, topic: str, counts: Callable[[str], bool]) -> dict[Place, int]:
         """Say how far each partition of a topic had come at least, by its snapshots of lineages that count."""
@@ -155,22 +164,13 @@ def name_of(path: Path) -> SnapshotName | None:
     """Say what a snapshot is of, by its name; None: it is none.
 
     >>> name_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
-    Name(place=Place(topic='sensors', partition=3), lineage='77aa', at=Boundary(offset=256, labels=2))
+    SnapshotName(place=Place(topic='sensors', partition=3), lineage='77aa', at=Boundary(offset=256, labels=2))
     """
     name = _NAME.fullmatch(path.name)
     if name is None:
         return None
     place, at = Place(name["topic"], int(name["partition"])), Boundary(int(name["offset"]), int(name["labels"]))
     return SnapshotName(place, name["lineage"], at)
-
-
-def _say_damaged(path: Path, why: str) -> None:
-    """Log a file that cannot be used; one that stays as it is has few lines."""
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError:
-        changed = 0
-    _seldom.say(f"{path} {changed}", f"snapshot left aside: {why}")
 
 
 def open_folder(settings: ServiceSettings) -> Path:
@@ -207,6 +207,131 @@ def _text(value: bytes | None) -> str | None:
 
 def _bytes(value: str | None) -> bytes | None:
     return None if value is None else value.encode("latin-1")
+
+
+_LINEAGE = re.compile(r"[0-9a-f]{8}(?P<incarnation>[0-9a-f]*)")
+
+
+class Incarnations:
+    """The lives of an input topic, as a group knows them.
+
+    Parameters
+    ----------
+    folder
+        Of the group's snapshots, which all its workers see.
+    topic
+        The input.
+
+    Attributes
+    ----------
+    now
+        How often it was made again.
+    partitions
+        How many it had when this life was first seen; 0: not known.
+    """
+
+    def __init__(self, folder: Path, topic: str) -> None:
+        self._path, self._topic = folder / f"{topic}.topic", topic
+        self.now = self.partitions = 0
+        self._ids: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """Name the input in ids: by itself in its first life, with the number of the life after that."""
+        return f"{self._topic}+{self.now}" if self.now else self._topic
+
+    def take(self, topic_id: str, partitions: int) -> bool:
+        """Take the topic as it is; say whether it is another one than the one that is written down.
+
+        An id that was written down before that one is no news: a broker that is behind has told it.
+
+        Raises
+        ------
+        PersistenceError
+            If that cannot be read.
+        """
+        found = self._read()
+        known: list[str] = [] if found is None else found["ids"]
+        if not topic_id or topic_id in known:
+            self.partitions = partitions if found is None else int(found["partitions"])
+            self._ids, renewed = known, False
+        else:
+            self.partitions, self._ids, renewed = partitions, [*known, topic_id], bool(known)
+        self.now = max(0, len(self._ids) - 1)
+        return renewed
+
+    def keep(self) -> None:
+        """Write it down, for the next start and the other workers.
+
+        Raises
+        ------
+        PersistenceError
+            If it cannot be written.
+        """
+        content = {"ids": self._ids, "partitions": self.partitions}
+        if not self._ids or content == self._read():
+            return
+        try:
+            write_whole(self._path, lambda file: file.write(json.dumps(content).encode()))
+        except OSError as error:
+            raise PersistenceError(f"cannot write {self._path}: {error.strerror}") from None
+
+    def tell(self, decided: Mapping[Place, int], on_lost_state: str) -> None:
+        """Say what is gone with the topic before; by the settings, that may be the end.
+
+        Parameters
+        ----------
+        decided
+            How far each partition of the one before was decided, as far as is known.
+        on_lost_state
+            As the operator has set it.
+
+        Raises
+        ------
+        ConnectorError
+            If it is ``fail``.
+        """
+        far = ", ".join(f"{offset} of partition {place.partition}" for place, offset in sorted(decided.items()))
+        text = (
+            f"input: topic {self._topic} was deleted and made again; of the one before, records were decided up to "
+            f"{far or 'an offset that is not known'}, and what came after is gone"
+        )
+        if on_lost_state == "fail":
+            raise ConnectorError(
+                f"{text}; set on_lost_state to cold to begin anew with this one, or take another group"
+            )
+        logger.warning("%s; the stream begins anew, and ids go on as %s-...", text, self.name)
+
+    @property
+    def mark(self) -> str:
+        """Suffix of the names of runs of micro-batches, one for each life of the topic."""
+        return f"{self.now:x}" if self.now else ""
+
+    def is_of_now(self, lineage: str) -> bool:
+        """Say whether a run of micro-batches began in this life."""
+        return _life_of(lineage) == self.now
+
+    def is_before(self, lineage: str) -> bool:
+        """Say whether a run of micro-batches began in the life before this one."""
+        return _life_of(lineage) == self.now - 1
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(self._path.read_text())
+            return found if {"ids", "partitions"} <= found.keys() else None
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, AttributeError) as error:
+            raise PersistenceError(
+                f"cannot read {self._path}, which says which topic {self._topic} it was ({error}); bring it back, or "
+                "remove it if the topic was never made again"
+            ) from None
+
+
+def _life_of(lineage: str) -> int | None:
+    """Read the mark of a run of micro-batches; None: it is no name of one."""
+    found = _LINEAGE.fullmatch(lineage)
+    return None if found is None else int(found["incarnation"] or "0", 16)
 
 
 OLD_SECONDS = 3600.0
@@ -266,12 +391,13 @@ def find_orphans(
     others = False
     for path in sorted(folder.iterdir()):
         name = name_of(path)
-        if name is not None and (name.place.topic not in topics or _is_unknown(committed, name.place)):
+        where = None if name is None else committed.get(name.place)
+        if name is not None and (name.place.topic not in topics or (where is not None and where.offset is None)):
             # another service of this group, whose partitions we do not know; or offsets that were deleted
             others = True
         elif not _is_older(path, before):
             continue
-        elif name is not None and (name.place not in committed or name.lineage not in lineages):
+        elif name is not None and (where is None or name.lineage not in lineages):
             found.snapshots.append(path)
         elif (kept := _MODEL.fullmatch(path.name)) and kept["identity"] not in models:
             found.models.append(path)
@@ -304,13 +430,7 @@ def _remove(paths: Collection[Path]) -> int:
     return gone
 
 
-def _is_unknown(committed: Mapping[Place, Committed], place: Place) -> bool:
-    """Tell whether nothing is committed of a partition that there is."""
-    return place in committed and committed[place].offset is None
-
-
 def _is_older(path: Path, moment: float) -> bool:
-    try:
+    with suppress(OSError):
         return path.is_file() and path.stat().st_mtime < moment
-    except OSError:
-        return False
+    return False

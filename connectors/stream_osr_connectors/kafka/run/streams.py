@@ -14,7 +14,7 @@ from typing import Literal
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
-from ..backoff import CLOSE_SECONDS, Grace, close
+from ..backoff import CLOSE_SECONDS, close
 from ..client import Committed, Offset, RefusedMessage
 from ..command_topic import CommandTopic
 from ..exits import StartAgainError
@@ -27,15 +27,13 @@ from ..wire.decoding import make_decoder
 from ..wire.encoding import Encoding, Publisher
 from ..wire.messages import Decoder, Received
 from ..wire.subclasses import largest_summary
-from .bounds import Bounds
 from .job import Job, Loaded, NotLoadable, TransactionContent
-from .model_metrics_schedule import ModelMetricsSchedule
+from .model_metrics import ModelMetricsSchedule
 from .models import ModelFile
 from .partition import Cut, ready, replayed, step
-from .partition_position import Change, StartingPoint, last_published
+from .partition_position import Bounds, Change, StartingPoint, last_published
 from .publishing import PendingBatch, Publishing, account, begin_counts
-from .recovery import LaterModelError, Recovery
-from .snapshot_policy import Owned, SnapshotPolicy
+from .recovery import LaterModelError, Owned, Recovery, SnapshotPolicy
 from .snapshots import Snapshots, remove_orphans
 from .topic_monitor import Watch
 from .topics import TopicLimits, check_sizes
@@ -64,7 +62,7 @@ class Streams(Job):
         The trained model.
     folder
         Of the group's snapshots.
-    figures
+    stats
         Where it tells how it goes.
     """
 
@@ -87,7 +85,7 @@ class Streams(Job):
         self._held_up: dict[Place, str] = {}
         self._bounds = Bounds(settings, stats)
         self._seldom = Seldom()
-        self._behind = Grace(BEHIND_SECONDS)
+        self._behind: dict[Place, float] = {}  # since when partitions end before what was committed
         self._publishing: Publishing  # both from the check on
         self._watch: Watch
 
@@ -142,7 +140,7 @@ class Streams(Job):
 
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
         """Bring a partition back to where the broker says that it is."""
-        if (where.offset or 0) > where.end and self._behind.lasts(place):  # its leader may be new
+        if (where.offset or 0) > where.end and self._may_lag(place):  # its leader may be new
             return NotLoadable(f"offset {where.offset} was committed, and it ends at {where.end}")
         try:
             found = self._recovery.find(place, where, self._commands.end)
@@ -151,12 +149,16 @@ class Streams(Job):
         except (ConnectorError, PersistenceError) as error:
             return NotLoadable(str(error), suspended=True)
         asked = found.replay[-1].labels if found.replay else 0
-        if asked > self._commands.end and self._behind.lasts(place):
+        if asked > self._commands.end and self._may_lag(place):
             return NotLoadable(f"the topic of labels was read up to {self._commands.end}, and a replay needs {asked}")
-        self._behind.end(place)
+        self._behind.pop(place, None)
         self._own(place, found)
         last = found.state.history.last
         return Loaded(last.offset, self._keeper.offset(place, found.state) if found.new else None)
+
+    def _may_lag(self, place: Place) -> bool:
+        now = time.monotonic()
+        return now - self._behind.setdefault(place, now) < BEHIND_SECONDS
 
     def begun(self, place: Place) -> None:
         """Log and count what the beginning of a partition does to records, once it is committed."""
@@ -173,7 +175,7 @@ class Streams(Job):
 
     def let_go(self, place: Place) -> None:
         """Drop a partition; it may come back untouched."""
-        self._behind.end(place)
+        self._behind.pop(place, None)
         self._finder.forget(place)
         owned = self._owned.pop(place, None)
         if owned is not None:

@@ -6,6 +6,7 @@ transaction does not hide it; what changes from one look to the next is told in 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -30,7 +31,7 @@ from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings, milliseconds
 from ..stats import PartitionStats, ServiceStats
-from .topics import READ_FROM, Rights, TopicLimits, compaction, takes_nothing, takes_of
+from .topics import READ_FROM, Rights, TopicLimits, compaction, takes_of
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
@@ -76,7 +77,7 @@ class Watch:
         Of the service.
     topics
         Roles of the topics, by name; those with the role of the first are read.
-    figures
+    stats
         Where it tells how things are.
     rights
         What we need to be allowed of each, where it is not ``WRITE``.
@@ -134,7 +135,7 @@ class Watch:
                 raise NoRightError(
                     f"{role}: the user lacks the right {lacking} on the topic {name}, which the brokers' ACLs grant"
                 )
-            if (compacted := self._compaction(role, name, self.seen)) is not None:
+            if (compacted := compaction(role, name, self.seen.takes)) is not None:
                 raise ConnectorError(compacted)
         self.topic_ids = {topic: self.seen.topics[topic].id for topic in self.inputs}
 
@@ -235,13 +236,9 @@ class Watch:
         self._former.add(self.topic_ids[topic])
         self.topic_ids[topic] = topic_id
 
-    def end(self, place: Place) -> int | None:
-        """Return the end of a partition of an input; None: unknown now."""
-        return None if self._stale else self.seen.ends.get(place)
-
     def tell_ends(self, place: Place, partition: PartitionStats) -> None:
         """Note the ends of a partition of an input in its figures."""
-        partition.end = self.end(place)
+        partition.end = None if self._stale else self.seen.ends.get(place)
         partition.unstable = None if partition.end is None else self._unstable.records(place)
 
     def held_up(self, place: Place) -> str:
@@ -270,7 +267,7 @@ class Watch:
                 found.append(f"the user lacks the right {lacking} on the topic {name} ({role})")
             elif name in self._without_replicas:
                 found.append(too_few_replicas(name))
-            elif (compacted := self._compaction(role, name, self.seen)) is not None:
+            elif (compacted := compaction(role, name, self.seen.takes)) is not None:
                 found.append(compacted)
         return found + self._unstable.obstacles(list(self._stats.partitions))
 
@@ -278,8 +275,9 @@ class Watch:
     def _without_replicas(self) -> list[str]:
         """Topics that the service writes and that take nothing, because too few of their replicas are in sync."""
         written = [name for name, role in self._topics.items() if "WRITE" in self._rights.get(role, ("WRITE",))]
-        seen = self.seen
-        return [name for name in written if name in seen.takes and takes_nothing(seen.topics[name], seen.takes[name])]
+        topics, _, takes = self.seen
+        there = (name for name in written if name in takes)
+        return [n for n in there if 0 < topics[n].in_sync < min(takes[n].in_sync, topics[n].replicas)]
 
     @property
     def _stale(self) -> bool:
@@ -291,11 +289,6 @@ class Watch:
             return "DESCRIBE"
         needed = self._rights.get(role, ("WRITE",))
         return next((right for right in needed if not topic.allows(right)), None)
-
-    @staticmethod
-    def _compaction(role: str, name: str, seen: TopicsSnapshot) -> str | None:
-        """Say that a topic is compacted that must not be."""
-        return compaction(role, name, seen.takes.get(name, TopicLimits()))
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
@@ -373,7 +366,7 @@ class Watch:
                 logger.error(text, role, lacks, name)
             elif lacked is not None and lacks is None and not topic.missing:
                 logger.info("%s: the user has the right %s on the topic %s again", role, lacked, name)
-            was_compacted, compacted = (self._compaction(role, name, seen) for seen in (before, now))
+            was_compacted, compacted = (compaction(role, name, seen.takes) for seen in (before, now))
             if compacted is not None and was_compacted is None:
                 logger.error("%s", compacted)
             elif was_compacted is not None and compacted is None:
@@ -408,7 +401,7 @@ class Blocked(NamedTuple):
     records: int
     since: float
     clock: float
-    asked_at: float = 0.0
+    asked_at: float = -math.inf
     producer: OpenTransaction | None = None
 
 
@@ -453,11 +446,7 @@ class Unstable:
             blocked = self._long(place)
             if blocked is None:
                 continue
-            if (
-                not asked
-                and blocked.producer is None
-                and (not blocked.asked_at or now - blocked.asked_at > ASK_SECONDS)
-            ):
+            if not asked and blocked.producer is None and now - blocked.asked_at > ASK_SECONDS:
                 producer, asked = None, True  # one partition in a look: the answers may take long
                 with suppress(ClientError):  # a right is missing, or a broker is away
                     producer = admin.open_transaction(place, blocked.stable)

@@ -68,10 +68,8 @@ def topics_of(settings: ServiceSettings) -> dict[str, str]:
 def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
     """Roles of the topics of the service, and of the reconciliation if its workers publish summaries, by name."""
     roles = dict.fromkeys(settings.inputs, "input")
-    roles |= {topic: role for role, topic in settings.topics.items() if role != "input" and topic is not None}
-    if settings.subclasses is None:
-        return {topic: role for topic, role in roles.items() if role not in RECONCILED}
-    return roles
+    left_out = ("input",) if settings.subclasses is not None else ("input", *RECONCILED)
+    return roles | {t: role for role, t in settings.topics.items() if role not in left_out and t is not None}
 
 
 def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, TopicLimits]) -> dict[str, TopicLimits]:
@@ -112,19 +110,14 @@ def _takes(configs: Mapping[str, str] | None, before: TopicLimits) -> TopicLimit
     return TopicLimits(largest, TimestampLimits.of(configs), in_sync, is_compacted(configs))
 
 
-def takes_nothing(topic: Topic, takes: TopicLimits) -> bool:
-    """Say whether a topic takes nothing now, because too few of its replicas are in sync."""
-    return 0 < topic.in_sync < min(takes.in_sync, topic.replicas)
-
-
 def is_compacted(configs: Mapping[str, str]) -> bool:
     """Say whether a topic with these settings is compacted."""
     return "compact" in configs.get("cleanup.policy", "")
 
 
-def compaction(role: str, name: str, takes: TopicLimits) -> str | None:
-    """Say that a topic is compacted that must not be; None: it is as it should be."""
-    if not takes.compacted or role not in NOT_COMPACTED:
+def compaction(role: str, name: str, takes: Mapping[str, TopicLimits]) -> str | None:
+    """Say that a topic is compacted that must not be; None: it is as it should be, or not known."""
+    if name not in takes or not takes[name].compacted or role not in NOT_COMPACTED:
         return None
     return (
         f"{role}: topic {name} is compacted and loses all but the latest record of each key; "
@@ -268,10 +261,10 @@ def _missing(
             f"topic {missing[0]} does not exist: give --partitions with the number that it shall have. It bounds the "
             "number of workers that share the work, and must not change later"
         )
-    inputs = [found[topic] for topic in settings.inputs if topic in found]
-    if inputs:
-        partitions = max([*(its.partitions for its in inputs), *([partitions or 1] if missing else [])])
-        largest = max(its.number("max.message.bytes") for its in inputs)
+    given = _largest_input(settings, found)
+    if given is not None:
+        partitions = max(given.partitions, (partitions or 1) if missing else 0)
+        largest = given.number("max.message.bytes")
     safe = {"min.insync.replicas": "2"} if wanted.replicas is not None and wanted.replicas >= 3 else {}
     late = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(DAY)}
     letters = {"max.message.bytes": str(largest + SPARE_BYTES), "retention.ms": str(DEAD_LETTER_DAYS * DAY)}

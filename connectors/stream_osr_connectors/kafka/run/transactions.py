@@ -13,15 +13,16 @@ at fault.
 
 from __future__ import annotations
 
-import threading
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from stream_osr.errors import ConnectorError
 
-from ..backoff import close
+from ..backoff import Running, close
 from ..client import (
     ClientError,
     ErrorKind,
@@ -34,13 +35,12 @@ from ..client import (
     remedy_of,
     transactional_id,
 )
-from ..exits import StartAgainError
+from ..exits import StartAgainError, TakenError
 from ..log import logger
 from ..settings import ServiceSettings
 from ..stats import ServiceStats
 from ..wire.messages import Outgoing
 from ..wire.timestamps import NO_TIME
-from .fencing import Rivalry
 from .topics import LEAST_BYTES
 
 MOST_TRIES = 64
@@ -83,28 +83,6 @@ def check_topics(
                 ErrorKind.RIGHT,
                 f"topic {topic} refuses even the smallest message, of {size} bytes: {error}; {remedy}",
             )
-
-
-def find_culprits(
-    messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], settings: ServiceSettings, send: Send
-) -> Sequence[RefusedMessage]:
-    """Find the messages that are refused without the others.
-
-    Parameters
-    ----------
-    messages
-        Of the transaction.
-    suspects
-        Those that were refused together.
-    settings
-        Of the service. Compressed messages of the same size may differ in what the brokers count.
-    send
-        Tries messages.
-    """
-    found: list[RefusedMessage] = []
-    if settings.compression == "none" and any(one.error.too_large for one in suspects):
-        found = _too_large(messages, suspects, send)
-    return found or _halved(messages, suspects, send)
 
 
 def _bare(message: Outgoing, dead_letters: str) -> Outgoing:
@@ -176,47 +154,103 @@ class UnpublishableError(Exception):
         self.refused = refused
 
 
-class Running:
-    """A transaction under way.
+class Rivalry:
+    """Decides whether another producer uses our transactional id, and whether this process has to end for it.
 
-    Attributes
+    Two producers with one id fence each other in turn: each is fenced only after the other has opened a producer
+    anew. So a process that ends when it is fenced leaves the other one undisturbed, and of two exactly one ends. The
+    younger one is to end: a process that had the id for less than a minute before its first fencing ends after fewer
+    fencings and a shorter time than one that had it for longer.
+
+    Parameters
     ----------
-    seconds
-        How long it took, once it has ended.
-    ended
-        When it ended, seconds since 1970.
+    settings
+        Of the service.
+    name
+        The transactional id.
+    stats
+        Where it counts.
     """
 
-    def __init__(self, work: Callable[[], None], deadline: float) -> None:
-        self.seconds = self.ended = 0.0
-        self._begun = time.monotonic()
-        self._ends = self._begun + deadline
-        self._done = threading.Event()
-        self._error: BaseException | None = None
-        threading.Thread(target=self._run, args=(work,), daemon=True, name="transaction").start()
+    YOUNG_SECONDS = 60.0
+    """A process that was first fenced within this time after its first producer is the younger one."""
 
-    def _run(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # it is raised where somebody waits for it
-            self._error = error
-        finally:
-            self.seconds, self.ended = time.monotonic() - self._begun, time.time()
-            self._done.set()
+    YOUNG_FENCINGS, OLD_FENCINGS = 3, 6
+    YOUNG_PATIENCE, OLD_PATIENCE = 20.0, 120.0
+    """Least number of fencings, and least seconds from the first of them, before the process ends. The group needs
+    10 s to decide about two members of one name; a young process adds the time that it had the id."""
 
-    def wait(self) -> None:
-        """Wait for its end.
+    QUIET_SECONDS = 15.0
+    """When an old process has committed for so long without a fencing, the other one has gone."""
+
+    FORGET_SECONDS = 600.0
+    """Fencings that are further apart do not belong together."""
+
+    def __init__(self, settings: ServiceSettings, name: str, stats: ServiceStats) -> None:
+        self._settings, self._name, self._stats = settings, name, stats
+        self._opened = math.inf
+        self._excused = False
+        self.settle()
+
+    def open(self) -> None:
+        """Take note of a new producer."""
+        self._opened = min(self._opened, time.monotonic())
+
+    def settle(self) -> None:
+        """Count from the beginning: the group decides, or the other one has gone."""
+        self._fencings, self._begun, self._latest, self._committing = 0, 0.0, -math.inf, math.inf
+
+    def commit(self) -> None:
+        """Take note of a transaction that was committed."""
+        self._excused = False
+        self._committing = min(self._committing, time.monotonic())
+        if self._is_old and time.monotonic() - self._committing >= self.QUIET_SECONDS:
+            self.settle()
+
+    def judge(self, kind: ErrorKind, seconds: float) -> str:
+        """Take note of a transaction that failed after so many seconds; return what is to be said of a rival.
+
+        A single fencing says nothing. After another failure a late request of the producer that is given up may
+        fence the next one.
 
         Raises
         ------
-        TimeoutError
-            If the deadline has passed.
+        TakenError
+            If another producer uses the id, and this process is the one to end.
         """
-        if not self._done.wait(max(0.0, self._ends - time.monotonic())):
-            self.seconds = time.monotonic() - self._begun
-            raise TimeoutError(explain("the deadline has passed"))
-        if self._error is not None:
-            raise self._error
+        by_timeout = seconds >= self._settings.transaction_timeout  # the brokers fence it, too
+        if kind in (ErrorKind.TAKEN, ErrorKind.FENCED) and not by_timeout:
+            self._stats.add("transactions_fenced")
+        if kind is ErrorKind.TAKEN:  # the group decides which of two members of one name goes on
+            self.settle()
+            return ""
+        other = kind is not ErrorKind.FENCED or by_timeout
+        if other or self._excused:
+            self._excused = other
+            return ""
+        now = time.monotonic()
+        if now - self._latest > self.FORGET_SECONDS:
+            self.settle()
+            self._begun = now
+        self._fencings, self._latest, self._committing = self._fencings + 1, now, math.inf
+        if self._fencings < 2:
+            return ""
+        seconds = now - self._begun
+        said = (
+            f"another producer uses the transactional id {self._name}: it has fenced this worker {self._fencings} "
+            f"times in {seconds:.0f} s, and the group {self._settings.group} has no other member "
+            f"{self._settings.instance}. Give each service its own group and instance, and other programs other "
+            "transactional ids"
+        )
+        least = self.OLD_FENCINGS if self._is_old else self.YOUNG_FENCINGS
+        timeout = self.OLD_PATIENCE if self._is_old else self.YOUNG_PATIENCE + max(0.0, self._begun - self._opened)
+        if self._fencings >= least and seconds >= timeout:
+            raise TakenError(f"{said}. This worker ends; the other producer goes on")
+        return said
+
+    @property
+    def _is_old(self) -> bool:
+        return self._begun - self._opened >= self.YOUNG_SECONDS
 
 
 class Transactions:
@@ -229,7 +263,7 @@ class Transactions:
     settings
         Of the service: how long a transaction may take, and after how long the brokers end one by themselves and
         refuse its producer as if another had our name.
-    figures
+    stats
         Where it counts how often another producer had our name.
     """
 
@@ -261,7 +295,7 @@ class Transactions:
             producer.open()
 
         made: list[TransactionalProducer] = []
-        self._finish(Running(work, self._settings.transaction_deadline), made)
+        self._finish(Running(work, self._settings.transaction_deadline, "transaction"), made)
         self._producer = made[0]
         self._rivalry.open()
 
@@ -280,7 +314,7 @@ class Transactions:
             producer.commit()
             logger.debug("transaction committed")
 
-        return Running(work, self._settings.transaction_deadline)
+        return Running(work, self._settings.transaction_deadline, "transaction")
 
     def finish(self, running: Running) -> None:
         """Wait until a transaction is committed.
@@ -310,7 +344,7 @@ class Transactions:
             if isinstance(error, TimeoutError):
                 self.stuck += 1
             for producer in producers:
-                close(lambda producer=producer: producer.close(1.0), 2.0)  # type: ignore[misc]
+                close(partial(producer.close, 1.0), 2.0)
             if isinstance(error, UnpublishableError):
                 raise
             if self.stuck > MOST_STUCK:
@@ -322,7 +356,7 @@ class Transactions:
             if kind is ErrorKind.FATAL and isinstance(error, ClientError):
                 raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
             said = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
-            raise InDoubtError(rival or said) from error
+            raise InDoubtError(rival or (explain(said) if isinstance(error, TimeoutError) else said)) from error
 
     def culprits(
         self, messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], turn: Callable[[], None]
@@ -362,7 +396,11 @@ class Transactions:
         self._blocked = False
         if before:
             raise ClientError(ErrorKind.AGAIN, "a topic that refused every message takes messages again")
-        return find_culprits(messages, suspects, self._settings, send)
+        found: list[RefusedMessage] = []
+        # compressed messages of the same size may differ in what the brokers count
+        if self._settings.compression == "none" and any(one.error.too_large for one in suspects):
+            found = _too_large(messages, suspects, send)
+        return found or _halved(messages, suspects, send)
 
     def _refused(self, messages: Sequence[Outgoing]) -> Sequence[RefusedMessage]:
         """Send messages in a transaction that is never ended, and say which are refused for what they are."""
@@ -377,7 +415,7 @@ class Transactions:
             _raise_unless_records(refused)
 
         refused: list[RefusedMessage] = []
-        self._finish(Running(work, self._settings.transaction_deadline), [producer])
+        self._finish(Running(work, self._settings.transaction_deadline, "transaction"), [producer])
         return [one for one in refused if one.error.kind is ErrorKind.RECORD]
 
     def close(self, timeout: float) -> None:
