@@ -31,12 +31,6 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
     assert least <= run["final Err"] <= least + 0.1
 
 
-def test_unknown_setting_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        main(["minas"])
-    assert "expected some of streamndr" in capsys.readouterr().err
-
-
 def decision(label: int) -> Decision:
     blank = dict.fromkeys(Decision._fields)
     return Decision(**{**blank, "label": label})
@@ -50,11 +44,6 @@ def test_instances_taken_for_known_are_a_cluster_for_each_class():
     assert named[0] == named[1]
     assert named[2] == named[5]
     assert len(set(named)) == 4
-
-
-def test_majorities_are_of_subclasses_alone():
-    cluster, truth = np.array([7, 7, 7, 8, -2, -1]), np.array([3, 3, 4, 4, 4, 4])
-    assert grouping.majorities(cluster, truth) == {7: 3, 8: 4}
 
 
 def test_grouping_of_a_real_set(tmp_path, capsys):
@@ -111,9 +100,3 @@ def test_only_the_rows_of_a_class_change_and_only_late():
         else:
             middle = X[moves].mean(axis=0)
             np.testing.assert_allclose(out[late] - middle, change.size * (X[late] - middle))
-
-
-def test_unknown_data_set_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        main(["grouping", "--datasets", "IRIS"])
-    assert "expected some of LETTER" in capsys.readouterr().err

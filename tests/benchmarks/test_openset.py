@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
 import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
-from benchmarks.openset import methods, results, tables
-from benchmarks.openset.__main__ import _chosen, app
-from benchmarks.openset.cells import Cell, answers, measure, plan, units
+from benchmarks.openset import methods, results
+from benchmarks.openset.__main__ import app
+from benchmarks.openset.cells import Cell, answers, plan
 from benchmarks.openset.methods import comparators, stream
-from benchmarks.openset.sets import FIVE, SETTINGS, problem
+from benchmarks.openset.sets import SETTINGS, problem
 from tests.data import need_data
 
 
@@ -81,19 +79,6 @@ def test_a_failed_cell_is_recorded_and_the_others_go_on(tiny_data, monkeypatch):
     assert len(results.done(records.values())) == 2
 
 
-def test_training_that_fails_fails_its_cells_only(tiny_data, monkeypatch):
-    monkeypatch.setattr(stream.Stream, "fit", lambda *arguments: 1 / 0)
-    records = list(measure(plan(["PENDIGITS"], ["closed", "high"], [methods.OURS], [64], [0])))
-    assert [record["status"] for record in records] == ["failed", "failed"]
-    assert records[0]["error"].startswith("ZeroDivisionError")
-
-
-def test_a_data_set_that_is_not_there_is_said_before_anything_is_measured(tiny_data):
-    output, records = measured(tiny_data, "--datasets", "PENDIGITS,USPS", code=1)
-    assert "USPS not found" in output
-    assert not records
-
-
 def test_a_torn_line_is_measured_again_and_does_not_spoil_the_next(tmp_path):
     path = tmp_path / "results.jsonl"
     one, two = (Cell("PENDIGITS", 5, methods.OURS, 64, seed) for seed in (0, 1))
@@ -115,12 +100,6 @@ def test_the_plan_leaves_out_what_a_method_has_no_use_for():
     assert {(c.batch_size, c.decision_delay) for c in cells if c.method == "OSNN"} == {(None, 0)}
     assert {c.n_unknown for c in cells if c.dataset == "SHUTTLE"} == {4}
     assert all(Cell.from_record(json.loads(json.dumps(c.as_record()))) == c for c in cells)
-
-
-def test_cells_that_share_a_training_are_one_unit():
-    cells = plan(["PENDIGITS"], ["closed", "high"], [methods.OURS, "W-SVM", "P_I-SVM"], [64, "full"], [0, 1])
-    assert sorted(len(unit) for unit in units(cells)) == [4, 4, 4, 4]
-    assert sorted(cell for unit in units(cells) for cell in map(repr, unit)) == sorted(map(repr, cells))
 
 
 def test_every_openness_has_the_same_training_part(tiny_data):
@@ -224,13 +203,6 @@ def test_a_share_of_the_test_part_is_a_part_of_it_in_its_order():
     assert [(cell.dataset, cell.n_unknown, cell.method) for cell in cells] == [("COIL20", 6, methods.OURS)]
 
 
-def test_curves_have_six_levels_and_the_papers_three_are_among_them():
-    for name in FIVE:
-        curve, named = SETTINGS[name].curve, set(SETTINGS[name].n_unknown.values())
-        assert len(curve) == len(set(curve)) == 6
-        assert named <= set(curve)
-
-
 def test_answers_number_the_unknown_classes_beyond_the_known(tiny_data):
     tested = problem("PENDIGITS", 3, 0)
     numbers = answers(tested)
@@ -245,108 +217,3 @@ def test_baselines_do_what_they_are_called(tiny_data, name):
     (record,) = records.values()
     assert record["unknown_recall"] == (name == "always unknown")
     assert record["known_recall"] > {"always unknown": -1, "always known": 0.15, "closed set": 0.9}[name]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--datasets", "IRIS"], "'iris' is none of LETTER"),
-        (["--methods", "magic"], "'magic' is none of"),
-        (["--seeds", "one"], "'one' is no int"),
-        (["--batch-size", "big"], "'big' is no int"),
-    ],
-)
-def test_what_cannot_be_asked_for_is_said(tmp_path, arguments, message):
-    result = CliRunner().invoke(app, [*arguments, "--json", str(tmp_path / "r.jsonl")], env={"COLUMNS": "200"})
-    assert result.exit_code == 2
-    assert message in " ".join(result.output.replace("│", " ").split())
-
-
-def record_of(method=methods.OURS, size=64, n_unknown=5, seed=0, f=0.9, epsilon=None, name="PENDIGITS", **more):
-    cell = Cell(name, n_unknown, method, size, seed, epsilon=epsilon)
-    return {**cell.as_record(), "status": "done", "micro_f": f, "us_per_instance": 5.0, "train_seconds": 1.0, **more}
-
-
-def small_results():
-    curve = {"size": [5, 5], "predicted": [0.1, 0.9], "observed": [0.0, 1.0]}
-    discovery = {
-        "known": [{"label": 4, "size": 60, "subclasses": [[0, 0.75], [2, 0.25]]}],
-        "emerging": [[7, 30, True], [8, 2, False]],
-        "delta": 1,
-        "unknown_share": 0.25,
-        "made_of": {"7": [9, 0.5]},
-    }
-    records = []
-    for seed, n_unknown in ((s, n) for s in (0, 1) for n in (0, 3, 5)):
-        f = 0.9 + 0.02 * seed
-        for size in (16, 64, "full"):
-            told = {"ece": 0.1, "reliability": curve, "discovery": discovery, "n_test": 100}
-            records.append(record_of(size=size, n_unknown=n_unknown, seed=seed, f=f, **told))
-        records.append(record_of("OSNN", None, n_unknown, seed, f - 0.3))
-        records.append(record_of("CD-OSR", "full", n_unknown, seed, f - 0.1))
-        for epsilon in (0.0, 0.1):
-            records.append(record_of(n_unknown=n_unknown, seed=seed, f=f - epsilon, epsilon=epsilon))
-    return records
-
-
-def test_tables_hold_mean_and_deviation_with_ours_first():
-    text = tables.markdown(small_results())
-    micro_f = text[text.index("## Micro-F") :].splitlines()
-    assert micro_f[2] == "| method | PENDIGITS closed | PENDIGITS medium | PENDIGITS high |"
-    assert micro_f[4] == "| **stream-osr, batch 16** | .910 ± .014 | .910 ± .014 | .910 ± .014 |"
-    assert [line.split("|")[1].strip() for line in micro_f[5:9]] == [
-        "**stream-osr, batch 64**", "**stream-osr, full batch**", "CD-OSR", "OSNN",
-    ]  # fmt: skip
-    assert "epsilon 0.1" not in text
-    one_short = [r for r in small_results() if (r["method"], r["seed"]) != ("OSNN", 1)]
-    assert "| OSNN | .600 (n = 1) |" in tables.markdown(one_short)
-
-
-def test_the_discovery_table_names_groups_numbers_and_shares():
-    text = tables.discovery_table(small_results()[0])
-    assert [line.split() for line in text.splitlines()[2:6]] == [
-        ["class", "4", "2", "S0", "75.00", "S2", "25.00"],
-        ["test", "part", "3"],
-        ["known", "2", "75.00"],
-        ["new", "1", "25.00"],
-    ]
-    assert "S7 30.00 (9 50 %)" in text
-    assert "1 more subclasses without support; the paper's Delta: 1" in text
-
-
-@pytest.mark.parametrize("width", [60, 80, 300])
-def test_tables_are_printed_whatever_the_width(width):
-    console = Console(width=width, record=True, file=StringIO())
-    tables.show(small_results(), console)
-    assert ".910" in console.export_text()
-
-
-def test_figures_are_written(tmp_path):
-    pytest.importorskip("matplotlib")
-    from benchmarks.openset.figures import draw_all
-
-    paths = draw_all(small_results(), tmp_path / "figures")
-    assert {path.name for path in paths} == {"openness_PENDIGITS.png", "reliability.png"}
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
-    assert all(path.stat().st_size > 10_000 for path in paths)
-
-
-def test_labels_are_moved_apart_and_stay_in_order():
-    pytest.importorskip("matplotlib")
-    from benchmarks.openset.figures import _apart
-
-    places = _apart(np.array([0.5, 0.5, 0.5, 0.9, 0.99]), 0.1, 0.0, 1.0)
-    assert (np.diff(places) >= 0.1 - 1e-12).all()
-    assert places[-1] <= 1.0 + 1e-12
-    assert places[1] == pytest.approx(0.5)
-
-
-def test_the_known_classes_of_shuttle_are_its_most_frequent_ones():
-    labels, counts = np.unique(need_data("SHUTTLE").y, return_counts=True)
-    assert set(SETTINGS["SHUTTLE"].known) == set(labels[np.argsort(-counts)[:3]].tolist())
-
-
-def test_the_name_of_a_file_stands_for_all_of_its_methods():
-    names = tuple(methods.ENTRIES)
-    chosen = _chosen("ECSMiner,CD-OSR, full grid,MINAS", names, "--methods", methods.GROUPS)
-    assert chosen == ["ECSMiner", "ECSMiner with feedback", "CD-OSR, full grid", "MINAS"]

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.discovery import partitions
-from benchmarks.discovery.partitions import Heard, ends_in, global_clusters, in_turn, join_all, listen, named
+from benchmarks.discovery.partitions import Heard, global_clusters, in_turn, join_all, listen, named
 from benchmarks.discovery.streams import Problem, prepare, recognizer
-from stream_osr import SubclassMerged
 from tests.data import need_data
 
 TOLD = {"size": 9, "batch": 0, "seq": 0, "model": ""}
@@ -23,11 +22,6 @@ def coil() -> Problem:
 @pytest.fixture(scope="module")
 def several(coil) -> list[Heard]:
     return [listen(recognizer(coil, n, batch_size=len(coil.X) + 1), coil.X[n::2]) for n in range(2)]
-
-
-def test_merges_are_followed_to_the_end():
-    events = [SubclassMerged(subclass_id=was, into=now, **TOLD) for was, now in ((9, 7), (8, 7), (7, 3))]
-    assert ends_in(events) == {9: 3, 8: 3, 7: 3}
 
 
 def test_every_instance_has_a_cluster_and_links_only_join_them(coil, several):
