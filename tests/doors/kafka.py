@@ -49,7 +49,7 @@ from stream_osr_connectors.kafka.model_metrics import ClassMetrics, ModelMetrics
 from stream_osr_connectors.kafka.ops import monitor
 from stream_osr_connectors.kafka.ops.command import _errors_logged, serve
 from stream_osr_connectors.kafka.ops.logs import JsonLines, begin_logging
-from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.metrics import METRICS, Overview
 from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, StartOrder, Work, Workers, pause
 from stream_osr_connectors.kafka.places import Place
