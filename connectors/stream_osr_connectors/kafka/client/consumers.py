@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -246,14 +246,12 @@ class GroupConsumer:
         with translated(self._needs):
             first = self._client.beginning_offsets([own], timeout_ms=milliseconds)[own]
             end = self._client.end_offsets([own], timeout_ms=milliseconds)[own]
-            begin = None if committed is not None or since is None else self._since(own, since, end)
+            begin = None
+            if committed is None and since is not None:
+                found = self._client.offsets_for_times({own: since}, timeout_ms=milliseconds)[own]
+                begin = end if found is None else int(found.offset)
         offset, metadata = (None, "") if committed is None else committed
         return Committed(offset, metadata, first, end, begin)
-
-    def _since(self, place: TopicPartition, since: int, end: int) -> int:
-        """Return the offset of the first record at or after a time, or the end."""
-        found = self._client.offsets_for_times({place: since}, timeout_ms=int(1000 * ANSWER_SECONDS))[place]
-        return end if found is None else int(found.offset)
 
     def committed(self, place: Place) -> Offset | None:
         """Ask what is committed of a partition, whosever it is; None: nothing."""
@@ -455,8 +453,7 @@ def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> I
     ClientError
         If the brokers do not answer, or nothing comes for half a minute.
     """
-    follower = TopicFollower.of(settings, topic)
-    try:
+    with closing(TopicFollower.of(settings, topic)) as follower:
         first, ends = follower.bounds()
         ends = ends if end is None else dict.fromkeys(ends, end)
         follower.seek(first)
@@ -468,5 +465,3 @@ def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> I
                     yield record
             if time.monotonic() - heard > SILENCE_SECONDS:
                 raise client_error(KafkaTimeoutError(f"nothing came from {topic} for {SILENCE_SECONDS:g} s"))
-    finally:
-        follower.close()
