@@ -187,7 +187,7 @@ def kind_of(error: BaseException) -> ErrorKind:
     """Look up what an exception asks for.
 
     >>> kind_of(errors.TopicAuthorizationFailedError()), kind_of(errors.KafkaTimeoutError())
-    (<Kind.RIGHT: 'right'>, <Kind.AGAIN: 'again'>)
+    (<ErrorKind.RIGHT: 'right'>, <ErrorKind.AGAIN: 'again'>)
     """
     return next((KINDS[each] for each in type(error).__mro__ if each in KINDS), ErrorKind.AGAIN)
 
