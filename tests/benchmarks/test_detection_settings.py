@@ -22,15 +22,6 @@ def coil() -> Problem:
     return prepare("COIL20", 100)
 
 
-def test_nothing_that_was_trained_on_comes_again(coil):
-    trained = {row.tobytes() for row in coil.X_train}
-    assert len(trained) == len(coil.X_train)
-    assert not trained & {row.tobytes() for row in coil.X}
-    assert set(coil.y_train.tolist()) == set(coil.trained.labels)
-    assert set(coil.y.tolist()) == {*coil.trained.labels, *coil.unknown}
-    assert len(coil.unknown) == 10
-
-
 def test_closed_streams_are_reorderings_of_the_known_test_part(coil):
     streams = [closed.stream(coil, number) for number in range(3)]
     for X, y in streams:

@@ -7,31 +7,10 @@ import pytest
 from benchmarks.paper import runs, tables
 
 
-def found(sizes, known_met, n_test=1000):
-    return {
-        "n_test": n_test,
-        "micro_f": 0.9,
-        "known_instances": 0.3,
-        "discovery": {
-            "known": [{"label": j, "size": 60, "subclasses": [[j, 1.0]]} for j in range(5)],
-            "known_met": known_met,
-            "emerging": [[k, size, True] for k, size in enumerate(sizes)],
-            "unknown_share": 0.7,
-        },
-    }
-
-
 def test_the_papers_own_counts_give_the_estimate_that_it_prints():
     for printed, delta in ((runs.PRINTED["USPS"], 4), (runs.PRINTED["PENDIGITS"], 4)):
         assert tables.estimate(printed.new_subclasses, printed.known_subclasses, 5) == delta
         assert sum(printed.subclasses) == printed.known_subclasses
-
-
-def test_the_rule_of_size_decides_what_is_counted():
-    cells = tables.discovered("PENDIGITS", {("PENDIGITS", "CD-OSR", 0): found([300, 20, 5, 1, 0], 5)}).splitlines()[3]
-    assert [cell.strip() for cell in cells.strip("|").split("|")] == [
-        "CD-OSR (1 seeds)", "1/1/1/1/1", "5", "4, 4", "4, 4", "2, 2", "30.0%", "30.0%", "0.900",
-    ]  # fmt: skip
 
 
 def test_a_table_is_measured_with_the_papers_classes(tiny_data):

@@ -64,14 +64,6 @@ def test_more_unknown_classes_change_nothing_but_what_they_add(problem):
         np.testing.assert_array_equal(parts.X_test, widest.X_test[stays])
 
 
-def test_same_seed_same_split_and_another_seed_another():
-    X, y = numbered([20] * 6)
-    first, again, other = (split(X, y, 3, 2, seed) for seed in (4, 4, 5))
-    for one, two in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one, two)
-    assert first.known != other.known or row_numbers(first.X_train) != row_numbers(other.X_train)
-
-
 def test_instances_are_chosen_and_ordered_at_random():
     # Sorted by class, as some of the files are: order must not leak into the split.
     X = np.arange(400)[:, None]
@@ -100,6 +92,7 @@ def test_labels_come_back_as_pythons_own():
         ({"train_share": 0.1}, "leaves none to train on"),
         ({"y": [0, 1]}, "y of shape"),
         ({"X": np.zeros(16)}, "X is of shape"),
+        *(({"known": known}, "expected 2 different classes") for known in ([1], [1, 1], [1, 9])),
     ],
 )
 def test_impossible_splits_are_refused_with_the_reason(changes, message):
@@ -139,10 +132,3 @@ def test_given_classes_are_the_known_ones():
     one = split(X, y, 2, 1, seed=3, known=[3, 1])
     assert one.unknown == part.unknown[:1]
     np.testing.assert_array_equal(one.X_train, part.X_train)
-
-
-@pytest.mark.parametrize("known", [[1], [1, 1], [1, 9]])
-def test_given_classes_must_be_as_many_classes_of_the_data(known):
-    X, y = numbered([6, 7, 8])
-    with pytest.raises(InvalidParameter, match="expected 2 different classes"):
-        split(X, y, 2, 1, seed=0, known=known)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from scipy.stats import multivariate_t
 from benchmarks.openset.methods import ENTRIES, UNKNOWN, Setup
 from benchmarks.openset.methods.brand import Terms
 from benchmarks.openset.methods.echo import change
-from benchmarks.openset.tuned import Said, Simulation, Tuned
+from benchmarks.openset.tuned import Simulation
 
 RIVALS = (
     "MINAS",
@@ -94,26 +93,6 @@ def test_simulated_classes_are_numbered_from_0_and_the_unknown_ones_beyond(blobs
     assert set(of.answers) == {0, 1, 2, 3}
     assert of.judge(np.where(of.answers < 2, of.answers, UNKNOWN)) == (1.0, 1.0)
     assert of.judge(np.full(len(of.answers), UNKNOWN)) == (0.0, 0.0)
-
-
-def test_the_best_setting_and_cut_are_taken_and_one_that_fails_is_not(blobs):
-    class Fixed(Tuned):
-        grid: ClassVar = {"at": (0, 1, 2)}
-        cuts: ClassVar = (0.2, 0.5)
-
-        def _train(self, X, group, **setting):
-            if setting["at"] == 2:
-                raise ValueError
-            return setting["at"], np.stack([X[group == j].mean(axis=0) for j in np.unique(group)])
-
-        def _say(self, model, X, batch_size, answers):
-            distance = np.linalg.norm(X[:, None] - model[1], axis=2)
-            score = (distance.min(axis=1) > 3) * 0.4 if model[0] else np.ones(len(X))
-            return Said(None, score, distance.argmin(axis=1))
-
-    method = Fixed(SETUP)
-    method.fit(blobs[0], blobs[1], range(4))
-    assert (method.chosen["at"], method.chosen["cut"]) == (1, 0.2)
 
 
 def test_a_term_of_the_mixture_is_the_student_t_of_its_instances():

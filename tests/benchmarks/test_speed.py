@@ -7,19 +7,11 @@ import json
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import stream_osr.evaluation
-from benchmarks import before, growth, peers, speed, streams, written
-from benchmarks.paper.protocol import Split
+from benchmarks import before, speed, streams, written
 from tests.data import need_data
-
-QUICK = {**streams.ONE_CHAIN, "training_sweeps": 2}
-train = growth.train
-
-
-# The streams, and the script that runs in an earlier tree.
 
 
 def test_a_short_stream_has_figures():
@@ -93,9 +85,6 @@ def test_two_trees_are_measured_in_turn(repository, tmp_path, monkeypatch):
     assert (repository / "stream_osr" / "__init__.py").read_text() == "COST = 2.0\n"
 
 
-# The tables.
-
-
 def test_step_is_measured_against_the_floor(monkeypatch):
     need_data("LETTER")
     monkeypatch.setattr(speed, "STEPS", {"LETTER-64": speed.STEPS["LETTER-64"]})
@@ -106,60 +95,6 @@ def test_step_is_measured_against_the_floor(monkeypatch):
     assert min(floor, step, plain, window) > 0
     assert floors == pytest.approx(step / floor, rel=0.1)
     assert floors_of_window == pytest.approx(window / floor, rel=0.1)
-
-
-# Growth.
-
-
-def test_growth_is_measured_told_and_drawn(monkeypatch, tmp_path, capsys):
-    X, y = blobs()
-    monkeypatch.setattr(growth, "letter", lambda: Split(X, y, X, y, (), ()))
-    for name, value in {"CLASSES": (2, 3), "DIMENSIONS": (2, 3), "MODELS": {"quick": {}, "again": {}}}.items():
-        monkeypatch.setattr(growth, name, value)
-    monkeypatch.setattr(growth, "train", lambda X, y, **given: train(X, y, **(given | QUICK)))
-    monkeypatch.setattr(growth, "throughput", lambda processes, _: float(processes))
-    growth.main(instances=20 * 64, stream=64, figure=tmp_path / "growth.png", into_page=False)
-    text = capsys.readouterr().out
-    assert "| 1,280 |" in text
-    assert text.count("flat: the last quarter") == 2
-    assert text.count("grows with the power") == 4
-    assert (tmp_path / "growth.png").stat().st_size > 1000
-
-
-# The peers.
-
-
-def blobs() -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    y = np.arange(600) % 3
-    return 6.0 * np.eye(4)[y] + rng.normal(size=(600, 4)), y
-
-
-def mixed() -> peers.Problem:
-    """Three classes that train, and as many instances of one far away."""
-    X, y = blobs()
-    rows, truth = blobs()
-    new = np.arange(600) % 2 == 1
-    return peers.Problem(X, y, np.where(new[:, None], rows - 12.0, rows), np.where(new, peers.UNKNOWN, truth))
-
-
-@pytest.mark.parametrize("name", peers.CONTENDERS)
-def test_every_peer_takes_the_stream(name, monkeypatch):
-    if name.startswith("MINAS"):
-        pytest.importorskip("streamndr")
-    contender = peers.CONTENDERS[name]
-    cells = peers.measure(contender, mixed())
-    assert min(cells[:2]) > 0
-    if len(cells) > 2:
-        right, of_known, of_unknown = cells[2:5]
-        assert right == pytest.approx((of_known + of_unknown) / 2)
-        assert of_known > 0.6
-    if name.startswith(("stream-osr", "random forest", "OSNN")):
-        assert right > 0.9
-        assert cells[5] > 0.9
-
-
-# The page.
 
 
 def test_page_has_a_place_for_every_table(tmp_path):

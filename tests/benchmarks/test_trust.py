@@ -16,22 +16,6 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import expected_calibration_error
 
 
-@pytest.fixture
-def tiny_data(tmp_path, monkeypatch):
-    """DIGITS with ten blobs for digits, 120 instances of each."""
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(10), 120)
-    X = rng.normal(scale=6.0, size=(10, 4))[y] + rng.normal(size=(len(y), 4))
-    (tmp_path / "breadth").mkdir()
-    np.savez(tmp_path / "breadth" / "DIGITS.npz", X=X, y=y.astype(str))
-    monkeypatch.setenv("STREAM_OSR_DATA", str(tmp_path))
-    return tmp_path
-
-
-def rows(X: np.ndarray) -> set[bytes]:
-    return {row.tobytes() for row in X}
-
-
 def same(a, b) -> bool:
     return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("X_train", "y_train", "X", "y"))
 
@@ -54,17 +38,6 @@ def test_a_closed_stream_is_that_of_its_seed_and_holds_nothing_new(stream):
         counts = np.unique(given.y_train, return_counts=True)[1]
         assert counts.tolist() == ([int(name)] * 8 if family == "gaussians" else [50] * 4)
         assert given.X.shape[1] == (10 if family == "gaussians" else int(name))
-
-
-@pytest.mark.parametrize(("name", "training"), [("100-in-all", 100), ("100-a-class", 700), ("20-a-class", 140)])
-def test_digits_are_asked_once_and_trained_on_apart(tiny_data, name, training):
-    given = closed_streams.problem(f"digits/{name}", 0)
-    assert len(given.X_train) == training
-    assert len(rows(given.X)) == len(given.X) == 7 * 120 - training
-    assert rows(given.X).isdisjoint(rows(given.X_train))
-    assert set(given.y.tolist()) == set("0123456")
-    if name != "100-in-all":
-        assert set(np.unique(given.y_train, return_counts=True)[1]) == {training // 7}
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])

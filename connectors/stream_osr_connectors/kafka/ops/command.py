@@ -104,7 +104,7 @@ def reconcile(config: Path | None, flags: Sequence[str]) -> None:
 
 
 def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[TopicCheck]:
-    """Look after the topics of a service; see :class:`.topics.Wanted`."""
+    """Look after the topics of a service; see :class:`.topics.WantedTopics`."""
     quieten()
     return look_after(load_settings(config, flags, model=Path()), None if wanted is None else WantedTopics(**wanted))
 
