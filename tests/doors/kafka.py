@@ -20,7 +20,6 @@ from stream_osr_connectors.kafka.client import (
     explained,
     quieten,
 )
-from stream_osr_connectors.kafka.client.consumers import unpack_all
 from stream_osr_connectors.kafka.client.errors import KINDS, client_error, kind_of, translated
 from stream_osr_connectors.kafka.client.interface import SendResult
 from stream_osr_connectors.kafka.client.options import connection

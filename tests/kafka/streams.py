@@ -21,7 +21,7 @@ from kafka.errors import KafkaTimeoutError
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 from tests.blobs import fitted, stream_part
-from tests.doors.kafka import Outgoing, Place, PlainProducer, seed_of, unpack_all
+from tests.doors.kafka import Outgoing, Place, PlainProducer, seed_of
 from tests.processes import Process
 
 CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
@@ -126,7 +126,7 @@ class Stream:
 
     def read(self, suffix: str) -> list[list[Any]]:
         """Read all committed records of an output, partition by partition."""
-        consumer = unpack_all(KafkaConsumer(bootstrap_servers=self.address, max_poll_records=5000, **CONSUMER))
+        consumer = KafkaConsumer(bootstrap_servers=self.address, max_poll_records=5000, **CONSUMER)
         places = [TopicPartition(f"{self.topic}.{suffix}", number) for number in range(self.partitions)]
         consumer.assign(places)
         ends = settled_ends(consumer, places, self.address)

@@ -2,7 +2,8 @@
 
 kafka-python takes the names of headers for UTF-8 while it unpacks a batch, which brokers do not check, and after an
 error in there a consumer is of no use any more. So the client's own unpacking is overridden in two places, and no
-more: names that are no text keep their bytes, and an error is told without ending the consumer.
+more: names that are no text keep their bytes (as a :class:`stream_osr_connectors.kafka.wire.messages.RawName`), and
+an error is told without ending the consumer.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import FencedInstanceIdError, KafkaTimeoutError, UnsupportedCodecError
+from kafka.record import memory_records
 from kafka.record.default_records import DefaultRecordBatch
 
 from stream_osr_connectors.kafka.exits import NoTopicError
@@ -60,30 +62,21 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python carries 
             return super()._read_msg()
 
 
-class _Batches:
-    """Batches of one fetch."""
-
-    def __init__(self, records: Any) -> None:
-        self._records = records
-
-    def next_batch(self) -> Any:
-        batch = self._records.next_batch()
-        return _Batch(batch._buffer) if isinstance(batch, DefaultRecordBatch) else batch
+memory_records.DefaultRecordBatch = _Batch
 
 
 class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
-    """Records of one fetch of one partition."""
+    """Records of one fetch of one partition.
 
-    def __init__(self, *report: Any, unreadable: TellUnreadable | None, **named: Any) -> None:
+    ``unreadable`` is called in `poll`, in its thread, when the next record of a partition cannot be read. The
+    consumer stays usable, and tries again at once unless the partition is paused.
+    """
+
+    def __init__(self, *report: Any, unreadable: TellUnreadable, **named: Any) -> None:
         self._unreadable = unreadable
         super().__init__(*report, **named)
 
-    def _unpack_records(self, place: TopicPartition, records: Any, *deserializers: Any) -> Any:
-        return super()._unpack_records(place, _Batches(records), *deserializers)
-
     def take(self, n: int | None = None) -> Any:
-        if self._unreadable is None:
-            return super().take(n)
         try:
             return super().take(n)
         except MemoryError:
@@ -92,24 +85,6 @@ class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python 
             self.drain()
             self._unreadable(self.topic_partition, self.next_fetch_offset, error)
             return []
-
-
-def unpack_all(consumer: KafkaConsumer, unreadable: TellUnreadable | None = None) -> KafkaConsumer:
-    """Make a consumer take names of headers as they are.
-
-    Those that are no text become a :class:`stream_osr_connectors.kafka.wire.messages.RawName`.
-
-    Parameters
-    ----------
-    consumer
-        A new one, which has not read yet.
-    unreadable
-        Called in `poll`, in its thread, when the next record of a partition cannot be read; the consumer stays
-        usable, and tries again at once unless the partition is paused. None: `poll` raises, and the consumer is to
-        be closed.
-    """
-    consumer._fetcher.PartitionRecords = partial(_Records, unreadable=unreadable)
-    return consumer
 
 
 ANSWER_SECONDS = 2.0
@@ -167,7 +142,8 @@ class GroupConsumer:
                 heartbeat_interval_ms=min(1000, session // 5),
                 max_poll_records=most,
             )
-            self._client: KafkaConsumer = unpack_all(client, self._hold)
+            self._client: KafkaConsumer = client
+            client._fetcher.PartitionRecords = partial(_Records, unreadable=self._hold)
             self._fenced = _tell_of_fencing(client)
             _end_joins(client)
             with closed_on_error(client):
@@ -381,7 +357,7 @@ class TopicFollower:
 
     def __init__(self, topic: str, brokers: str, **options: Any) -> None:
         with translated(READ):
-            self._client: KafkaConsumer = unpack_all(made(KafkaConsumer, **options, group_id=None))
+            self._client: KafkaConsumer = made(KafkaConsumer, **options, group_id=None)
             with closed_on_error(self._client):
                 numbers = self._client.partitions_for_topic(topic)
         if not numbers:
