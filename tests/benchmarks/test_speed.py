@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import subprocess
 from pathlib import Path
@@ -105,3 +106,8 @@ def test_page_has_a_place_for_every_table(tmp_path):
         assert json.dumps(name) in page.read_text()
     page.write_text((written.RECORDS / "before.md").read_text())
     written.write("before", "now", page)
+
+
+def test_benchmarks_that_nothing_else_runs_can_be_imported():
+    for name in ("growth", "peers", "discovery.ageing"):
+        importlib.import_module(f"benchmarks.{name}")
