@@ -24,14 +24,10 @@ EXAMPLES = "/examples"
 SETTINGS = yaml.safe_load((ROOT / "examples" / "kafka" / "service.yaml").read_text())
 
 
-def validator() -> jsonschema.Draft202012Validator:
+def test_it_is_one_by_the_schema() -> None:
     schema = json.loads(Path(__file__).with_name("compose.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
-
-
-def test_it_is_one_by_the_schema() -> None:
-    validator().validate(COMPOSE)
+    jsonschema.Draft202012Validator(schema).validate(COMPOSE)
 
 
 def test_services_and_volumes_that_it_names_are_there() -> None:
