@@ -7,7 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-from benchmarks.breadth.__main__ import OURS, measure, page
+from benchmarks.breadth.__main__ import measure
 from benchmarks.breadth.recipes import RECIPES
 from benchmarks.paper.datasets import data_directory
 from benchmarks.tabular import BLOCKS, TABLES, divide
@@ -43,12 +43,3 @@ def test_every_table_divides():
         data, part = need_data(name), divide(name, 0)
         assert len(part.X_train) + len(part.X_test) == len(data.y)
         assert set(part.y_train) == set(part.known) < set(part.y_test)
-
-
-def test_page_compares_with_the_best_recipe():
-    need_data("WINE")
-    records = [measure("WINE", 0, method) for method in (OURS, "forest, nearest neighbours", "forest, its own doubt")]
-    assert records[0]["micro_f"] > 0.9
-    text = page(records)
-    assert f"| {records[0]['micro_f']:.3f} | {records[1]['micro_f']:.3f} (nearest neighbours) |" in text
-    assert "Micro-F: above the best recipe on 1 of 1" in text

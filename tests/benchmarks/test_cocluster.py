@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.paper.cocluster import UNKNOWN, _spread, cocluster
+from benchmarks.paper.cocluster import UNKNOWN, cocluster
 from benchmarks.paper.protocol import split
 from stream_osr.errors import InvalidParameter
 from tests.data import need_data
@@ -43,13 +43,6 @@ def test_a_subclass_below_epsilon_belongs_to_no_class():
             train, group, test, np.random.default_rng(2), nu=6.0, scale=0.5, epsilon=epsilon, start="classwise"
         )
         assert (found.label == expected).mean() > 0.9
-
-
-def test_the_random_start_spreads_each_group_evenly():
-    group = np.repeat([0, 1], [7, 10])
-    dish = _spread(group, 3, np.random.default_rng(0))
-    assert np.bincount(dish[group == 0]).tolist() == [3, 2, 2]
-    assert np.bincount(dish[group == 1]).tolist() == [4, 3, 3]
 
 
 @pytest.mark.parametrize("numbers", [0, 2])

@@ -53,13 +53,6 @@ def test_experiments_of_the_paper_fit_the_sets():
         assert datasets.PCA_DIMENSIONS.get(name, 16) <= X.shape[1]
 
 
-def test_directory_is_taken_from_the_environment(directory):
-    np.savez(directory / "LETTER.npz", X=np.array([[1, 2], [3, 4]], dtype=np.uint8), y=np.array(["A", "B"]))
-    X, y = datasets.load("LETTER")
-    np.testing.assert_array_equal(X, [[1.0, 2.0], [3.0, 4.0]])
-    assert y.tolist() == ["A", "B"]
-
-
 def test_directory_is_beside_the_checkout_otherwise(monkeypatch, pytestconfig):
     expected = pytestconfig.rootpath.resolve().parent / "shared" / "data"
     monkeypatch.delenv("STREAM_OSR_DATA", raising=False)
@@ -102,13 +95,6 @@ def test_damaged_file_is_refused(directory, content):
         datasets.load("COIL20")
 
 
-def test_single_array_is_refused(directory):
-    with (directory / "COIL20.npz").open("wb") as file:
-        np.save(file, np.zeros((2, 2)))
-    with pytest.raises(ConnectorError, match="cannot be read"):
-        datasets.load("COIL20")
-
-
 def test_usps_without_its_division_is_refused_unless_all_is_asked_for(directory):
     np.savez(directory / "USPS.npz", X=np.zeros((3, 2)), y=np.zeros(3))
     with pytest.raises(ConnectorError, match="n_train"):
@@ -119,15 +105,3 @@ def test_usps_without_its_division_is_refused_unless_all_is_asked_for(directory)
 def test_unknown_name_lists_the_known_ones():
     with pytest.raises(InvalidParameter, match="LETTER, PENDIGITS, USPS"):
         datasets.load("letter")
-
-
-@pytest.mark.usefixtures("directory")
-@pytest.mark.parametrize(("ci", "outcome"), [(None, "Skipped"), ("false", "Skipped"), ("true", "Failed")], ids=str)
-def test_missing_data_skip_a_test_but_fail_it_under_continuous_integration(monkeypatch, ci, outcome):
-    if ci is None:
-        monkeypatch.delenv("CI", raising=False)
-    else:
-        monkeypatch.setenv("CI", ci)
-    expected = {"Skipped": pytest.skip.Exception, "Failed": pytest.fail.Exception}[outcome]
-    with pytest.raises(expected, match=r"LETTER not found at .*; set STREAM_OSR_DATA"):
-        need_data("LETTER")

@@ -22,15 +22,6 @@ def coil() -> Problem:
     return prepare("COIL20", 100)
 
 
-def test_nothing_that_was_trained_on_comes_again(coil):
-    trained = {row.tobytes() for row in coil.X_train}
-    assert len(trained) == len(coil.X_train)
-    assert not trained & {row.tobytes() for row in coil.X}
-    assert set(coil.y_train.tolist()) == set(coil.trained.labels)
-    assert set(coil.y.tolist()) == {*coil.trained.labels, *coil.unknown}
-    assert len(coil.unknown) == 10
-
-
 def test_closed_streams_are_reorderings_of_the_known_test_part(coil):
     streams = [closed.stream(coil, number) for number in range(3)]
     for X, y in streams:
@@ -48,18 +39,6 @@ def test_open_streams_have_every_row_once_and_begin_with_the_protocols_order(coi
     assert sorted(map(bytes, X)) == sorted(map(bytes, coil.X))
     assert Counter(y.tolist()) == Counter(coil.y.tolist())
     assert not np.array_equal(X, coil.X)
-
-
-def test_what_is_heard_of_a_stream_in_two_parts_is_what_was_decided(coil):
-    X, y = opened.stream(coil, 1)
-    model = recognizer(coil, 1, batch_size=closed.BATCH)
-    whole = listen(recognizer(coil, 1, batch_size=closed.BATCH), X, y)
-    half = 8 * closed.BATCH
-    parts = [listen(model, X[:half], y[:half]), listen(model, X[half:], y[half:])]
-    assert [d for part in parts for d in part.decisions] == whole.decisions
-    assert [e for part in parts for e in part.events] == whole.events
-    first = parts[1].times.detections
-    assert min(one.first for one in first.values()) >= half  # positions go on
 
 
 def test_detection_is_counted_in_instances_of_the_class(coil):
@@ -108,21 +87,3 @@ def test_settings_print_and_write_figures(tmp_path, capsys, monkeypatch):
         assert all(n is None or 1 <= n <= 72 for n in run["late"].values())
     assert "closed, seeds 100 to 100" in printed
     assert "open, seeds 100 to 100" in printed
-
-
-def test_tables_say_what_the_figures_say():
-    base = {"dataset": "COIL20", "instances": 290}
-    told = closed.table([{**base, "false": 0}, {**base, "false": 3}]).splitlines()
-    assert told[1].split() == ["COIL20", "2", "290", "1.500", "0.500", "3"]
-    runs = [
-        {**base, "late": {"a": 10, "b": None}, "emerged": 4, "false": 0},
-        {**base, "late": {"a": 31, "b": 30}, "emerged": 2, "false": 1},
-    ]
-    told = opened.table(runs).splitlines()
-    assert told[1].split() == ["COIL20", "4", "30.5", "inf", "0.500", "0.750", "3.0", "0.50"]
-
-
-def test_data_set_of_another_setting_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        main(["streamndr", "--datasets", "COIL20"])
-    assert "no data set 'COIL20' there" in capsys.readouterr().err

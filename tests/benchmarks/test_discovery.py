@@ -3,14 +3,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-import numpy as np
 import pytest
 
-from benchmarks.discovery import drift, grouping, streamndr
+from benchmarks.discovery import drift, streamndr
 from benchmarks.discovery.__main__ import main
-from stream_osr import Decision, OpenSetRecognizer
 from tests.data import need_data
-from tests.doors.model import whiten
 
 
 def test_stream_is_that_of_the_read_me():
@@ -29,32 +26,6 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
     # MNew, FNew and what is left, confusion of the known, make up Err
     least = (run["final MNew"] * 1318 + run["final FNew"] * 3682) / 5000
     assert least <= run["final Err"] <= least + 0.1
-
-
-def test_unknown_setting_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        main(["minas"])
-    assert "expected some of streamndr" in capsys.readouterr().err
-
-
-def decision(label: int) -> Decision:
-    blank = dict.fromkeys(Decision._fields)
-    return Decision(**{**blank, "label": label})
-
-
-def test_instances_taken_for_known_are_a_cluster_for_each_class():
-    decided = [decision(label) for label in (-1, -1, 0, 1, -1, 0)]
-    cluster = grouping.clusters(decided, [7, 8, 7, 7, -1, -1], (0, 1))
-    assert cluster.tolist() == [7, 8, -2, -3, -1, -2]
-    named = grouping.regroup(cluster, {7: 0, 8: 0})
-    assert named[0] == named[1]
-    assert named[2] == named[5]
-    assert len(set(named)) == 4
-
-
-def test_majorities_are_of_subclasses_alone():
-    cluster, truth = np.array([7, 7, 7, 8, -2, -1]), np.array([3, 3, 4, 4, 4, 4])
-    assert grouping.majorities(cluster, truth) == {7: 3, 8: 4}
 
 
 def test_grouping_of_a_real_set(tmp_path, capsys):
@@ -89,31 +60,3 @@ def test_drift_of_a_real_set(monkeypatch):
     table = drift.table(figures).splitlines()
     assert len(table) == 2 + len(figures)
     assert "1 of 1" in next(line for line in table if line.startswith("shift 3 "))
-
-
-def test_only_the_rows_of_a_class_change_and_only_late():
-    rng = np.random.default_rng(0)
-    X, moves = rng.normal(size=(100, 3)), np.arange(100) % 2 == 0
-    model = OpenSetRecognizer(chains=1)
-    for x in X.tolist():
-        model.learn_one(dict(enumerate(x)), 0)
-    model.freeze()
-    late = moves & (np.arange(100) >= 50)
-    for change in drift.CHANGES:
-        out = drift.changed(X, moves, change, model.trained, rng)
-        np.testing.assert_array_equal(out[~late], X[~late])
-        went = whiten(model.trained.whitening, out[late]) - whiten(model.trained.whitening, X[late])
-        length = np.linalg.norm(went, axis=1)
-        assert length[-1] > 0.1
-        if change.kind == "shift":
-            assert length[-1] == pytest.approx(change.size)
-            assert length[0] == pytest.approx(0.0 if change.gradual else change.size, abs=1e-12)
-        else:
-            middle = X[moves].mean(axis=0)
-            np.testing.assert_allclose(out[late] - middle, change.size * (X[late] - middle))
-
-
-def test_unknown_data_set_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        main(["grouping", "--datasets", "IRIS"])
-    assert "expected some of LETTER" in capsys.readouterr().err

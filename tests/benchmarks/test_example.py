@@ -18,10 +18,3 @@ def test_the_protocol_of_the_paper_runs() -> None:
     found = re.search(r"micro-F\D+(\d?\.\d+)", done.stdout)
     assert found is not None, done.stdout
     assert float(found[1]) > 0.97
-
-
-def test_a_set_that_is_not_there_is_told() -> None:
-    command = [sys.executable, "-m", "benchmarks.paper.example", "NONE"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ")

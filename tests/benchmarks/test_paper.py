@@ -4,37 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.openset.cells import Cell
-from benchmarks.openset.sets import SETTINGS
 from benchmarks.paper import runs, tables
-from benchmarks.paper.__main__ import main
-
-
-def found(sizes, known_met, n_test=1000):
-    return {
-        "n_test": n_test,
-        "micro_f": 0.9,
-        "known_instances": 0.3,
-        "discovery": {
-            "known": [{"label": j, "size": 60, "subclasses": [[j, 1.0]]} for j in range(5)],
-            "known_met": known_met,
-            "emerging": [[k, size, True] for k, size in enumerate(sizes)],
-            "unknown_share": 0.7,
-        },
-    }
 
 
 def test_the_papers_own_counts_give_the_estimate_that_it_prints():
     for printed, delta in ((runs.PRINTED["USPS"], 4), (runs.PRINTED["PENDIGITS"], 4)):
         assert tables.estimate(printed.new_subclasses, printed.known_subclasses, 5) == delta
         assert sum(printed.subclasses) == printed.known_subclasses
-
-
-def test_the_rule_of_size_decides_what_is_counted():
-    cells = tables.discovered("PENDIGITS", {("PENDIGITS", "CD-OSR", 0): found([300, 20, 5, 1, 0], 5)}).splitlines()[3]
-    assert [cell.strip() for cell in cells.strip("|").split("|")] == [
-        "CD-OSR (1 seeds)", "1/1/1/1/1", "5", "4, 4", "4, 4", "2, 2", "30.0%", "30.0%", "0.900",
-    ]  # fmt: skip
 
 
 def test_a_table_is_measured_with_the_papers_classes(tiny_data):
@@ -51,25 +27,3 @@ def test_a_table_is_measured_with_the_papers_classes(tiny_data):
     text = tables.discovered("PENDIGITS", records)
     assert text.splitlines()[2].startswith("| the paper | 7/5/11/15/5 | 43 | 32, 4 |")
     assert len(text.splitlines()) == 5
-
-
-def test_figures_are_drawn_from_results_alone(tmp_path, capsys):
-    from benchmarks.openset import results
-
-    path = tmp_path / "results.jsonl"
-    by_epsilon = {"0": 0.7, "0.01": 0.8, "0.1": 0.75}
-    chosen = {"nu_above_dimension": 5, "scale": 0.1, "points": 35}
-    for name in ("USPS", "COIL20"):
-        for seed in (0, 1):
-            for level, share in (("closed", 1.0), ("medium", 1.0), ("high", 1.0), ("medium", 0.2)):
-                n = SETTINGS[name].n_unknown[level]
-                for method, size in (("CD-OSR class-wise", "full"), ("CD-OSR", "full"), ("stream-osr", 64)):
-                    cell = Cell(name, n, method, size, seed, test_share=share)
-                    more = {"by_epsilon": by_epsilon, "chosen": chosen} if size == "full" else {}
-                    results.append(path, {**cell.as_record(), "status": "done", "micro_f": 0.8 + 0.02 * seed, **more})
-    main(1, True, path, tmp_path / "none.jsonl", None, tmp_path / "figures")
-    drawn = {each.name for each in (tmp_path / "figures").iterdir()}
-    assert drawn == {
-        "figure_10_USPS.png", "figure_12_COIL20.png", "figure_14.png",
-    }  # fmt: skip
-    assert "| USPS | CD-OSR | 2 | 5 (5) | 0.1 |" in capsys.readouterr().out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,8 +13,7 @@ from scipy.stats import multivariate_t
 from benchmarks.openset.methods import ENTRIES, UNKNOWN, Setup
 from benchmarks.openset.methods.brand import Terms
 from benchmarks.openset.methods.echo import change
-from benchmarks.openset.methods.sencforest import Tree, threshold
-from benchmarks.openset.tuned import Said, Simulation, Tuned
+from benchmarks.openset.tuned import Simulation
 
 RIVALS = (
     "MINAS",
@@ -97,43 +95,6 @@ def test_simulated_classes_are_numbered_from_0_and_the_unknown_ones_beyond(blobs
     assert of.judge(np.full(len(of.answers), UNKNOWN)) == (0.0, 0.0)
 
 
-def test_the_best_setting_and_cut_are_taken_and_one_that_fails_is_not(blobs):
-    class Fixed(Tuned):
-        grid: ClassVar = {"at": (0, 1, 2)}
-        cuts: ClassVar = (0.2, 0.5)
-
-        def _train(self, X, group, **setting):
-            if setting["at"] == 2:
-                raise ValueError
-            return setting["at"], np.stack([X[group == j].mean(axis=0) for j in np.unique(group)])
-
-        def _say(self, model, X, batch_size, answers):
-            distance = np.linalg.norm(X[:, None] - model[1], axis=2)
-            score = (distance.min(axis=1) > 3) * 0.4 if model[0] else np.ones(len(X))
-            return Said(None, score, distance.argmin(axis=1))
-
-    method = Fixed(SETUP)
-    method.fit(blobs[0], blobs[1], range(4))
-    assert (method.chosen["at"], method.chosen["cut"]) == (1, 0.2)
-
-
-def test_a_threshold_parts_depths_where_both_sides_spread_alike():
-    assert threshold(np.array([1, 2, 2, 9, 10, 10])) == 9.0
-    assert threshold(np.array([4, 4])) == 4.0
-
-
-def test_a_tree_finds_each_instance_in_the_leaf_that_holds_it_after_learning_too():
-    rng = np.random.default_rng(1)
-    tree = Tree(rng.normal(size=(60, 2)), np.zeros(60, dtype=int), 4, rng)
-    tree.learn(rng.normal(size=(40, 2)) + 3.0, 1)
-    leaves = tree.leaves_of(tree.X)
-    for leaf, rows in tree.members.items():
-        assert (leaves[rows] == leaf).all()
-        assert len(rows) <= 4
-    assert sum(map(len, tree.members.values())) == 100
-    assert (tree.votes(tree.X, 2) != 2).mean() > 0.9  # a ball holds its own, but for rounding
-
-
 def test_a_term_of_the_mixture_is_the_student_t_of_its_instances():
     # the predictive of a normal-inverse-Wishart posterior, worked out from all instances at once
     rng = np.random.default_rng(2)
@@ -153,13 +114,6 @@ def test_a_term_of_the_mixture_is_the_student_t_of_its_instances():
     for x in own:
         terms.put(0, x, -1)
     np.testing.assert_array_equal(terms.mean[0], mean)
-
-
-def test_rivals_are_handed_what_is_theirs_and_those_that_are_told_labels_say_so():
-    kinds = {name: ENTRIES[name].kind for name in RIVALS}
-    assert kinds["Dirichlet process mixture"] == kinds["Brand-like"] == "whole"
-    assert kinds["MINAS"] == kinds["SENCForest"] == "in order"
-    assert [name for name in RIVALS if ENTRIES[name].asks] == ["ECSMiner with feedback", "ECHO"]
 
 
 def test_a_change_of_confidences_is_found_where_it_is_and_only_if_there_is_one():

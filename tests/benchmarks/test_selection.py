@@ -51,14 +51,6 @@ def test_values_that_are_given_stay():
     assert select(X, group, given.model_copy(update={"scale": 0.2})).scale == 0.2
 
 
-@pytest.mark.parametrize("changes", [{"unknown": "new"}, {"unknown": 0}, {"decision_delay": 40}], ids=str)
-def test_how_the_stream_will_be_told_does_not_matter(changes):
-    X, group = classes(3)
-    chosen = select(X, group, PARAMETERS.model_copy(update=changes))
-    expected = select(X, group)
-    assert (chosen.nu, chosen.scale) == (expected.nu, expected.scale)
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_two_classes_do_not_suffice(count):
     X, group = classes(count)
@@ -79,12 +71,3 @@ def test_flags_are_no_dimensions_when_selecting_either(n):
     assert trained.report.two_valued_features == ("f3", "f4", "f5")
     assert trained.report.dimensions == 3
     assert chosen.nu in (5.0, 18.0)
-
-
-def test_degrees_of_freedom_are_those_of_the_space_that_is_trained_in():
-    rng = np.random.default_rng(0)
-    X = np.hstack([classes(3, 10)[0], rng.normal(size=(30, 20))])
-    names = tuple(f"f{a:02d}" for a in range(23))
-    chosen = select_by_validation(Features(names), X, classes(3, 10)[1], PARAMETERS, **GRID)
-    assert chosen.nu is not None
-    assert 1.0 <= chosen.nu < 23.0

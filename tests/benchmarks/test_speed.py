@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-import typer
 
 import stream_osr.evaluation
-from benchmarks import before, growth, peers, speed, streams, written
-from benchmarks.before import Tree
-from benchmarks.paper.protocol import Split
+from benchmarks import before, speed, streams, written
 from tests.data import need_data
-
-QUICK = {**streams.ONE_CHAIN, "training_sweeps": 2}
-train = growth.train
-
-
-# The streams, and the script that runs in an earlier tree.
 
 
 def test_a_short_stream_has_figures():
@@ -96,19 +86,6 @@ def test_two_trees_are_measured_in_turn(repository, tmp_path, monkeypatch):
     assert (repository / "stream_osr" / "__init__.py").read_text() == "COST = 2.0\n"
 
 
-def test_ratios_are_of_neighbours():
-    runs = [({"us": 10.0}, {"us": 5.0}), ({"us": 40.0}, {"us": 10.0}), ({"us": 20.0}, {"us": 8.0})]
-    assert before.ratios("a row", "us", runs) == ["a row", 20.0, 8.0, 0.4, 0.25, 0.5]
-
-
-def test_a_failure_in_a_tree_is_told(tmp_path):
-    with pytest.raises(subprocess.CalledProcessError):
-        Tree(tmp_path, tmp_path).python("-c", "raise SystemExit(3)")
-
-
-# The tables.
-
-
 def test_step_is_measured_against_the_floor(monkeypatch):
     need_data("LETTER")
     monkeypatch.setattr(speed, "STEPS", {"LETTER-64": speed.STEPS["LETTER-64"]})
@@ -121,167 +98,6 @@ def test_step_is_measured_against_the_floor(monkeypatch):
     assert floors_of_window == pytest.approx(window / floor, rel=0.1)
 
 
-def test_streams_are_told_beside_what_a_prediction_takes(monkeypatch):
-    def measure(name: str, instances: int | None, repeats: int) -> dict[str, object]:
-        us = 10.0 if "one chain" in name else 30.0
-        figures = dict.fromkeys(["processor_us", "wall_us", "floor_us", "floors", "ask_us"], us)
-        return {"row": name, "instances": instances, **figures}
-
-    monkeypatch.setattr(streams, "measure", measure)
-    text = speed.measure_streams(64, 1)
-    assert text.count("\n| LETTER") == len(streams.ROWS) - 1
-    assert text.endswith("takes 3.00 times that of one chain.")
-
-
-def test_new_processes_are_timed_with_nothing_compiled_and_again(monkeypatch, tmp_path):
-    asked = []
-
-    def python(tree: Tree, *arguments: str) -> before.Ran:
-        asked.append((tree.folder, arguments[:3]))
-        assert tree.folder.is_dir()
-        return before.Ran("", 2.0, 3.0)
-
-    def training(path: Path, repeats: int):
-        path.write_bytes(b"")
-        yield from [(50.0, 60.0), (4.0, 5.0)]
-
-    monkeypatch.setattr(Tree, "python", python)
-    monkeypatch.setattr(speed, "training", training)
-    rows = speed.measure_beginnings(None, 1).splitlines()[2:]
-    assert [row.split(" | ")[1:] for row in rows] == [["2.00", "3.00 |"]] * 4 + [
-        ["4.00", "5.00 |"],
-        ["2.00", "3.00 |"],
-    ]
-    commands = [command for _, command in asked[:4]]
-    assert commands == [before.WARMUP] * 2 + [before.DEMO] * 2
-    assert asked[1][0] != asked[2][0]  # the demonstration finds nothing compiled either
-
-
-def test_unknown_table_is_refused():
-    with pytest.raises(typer.BadParameter, match="streams, step, beginnings"):
-        speed.main(only="steps", instances=None, repeats=1, into_page=False)
-
-
-# Growth.
-
-
-def test_flat_and_not():
-    assert growth.ageing([(float(x), 100.0 if x > 2 else 20.0) for x in range(20)]) == (
-        "flat: the last quarter costs 1.00 of the second"
-    )
-    assert growth.ageing([(float(x), 10.0 + x) for x in range(20)]).startswith("not flat: ")
-
-
-def test_power_of_growth():
-    points = [(float(x), 3.0 * x**2) for x in (1, 2, 4)]
-    assert growth.power(points) == "grows with the power 2.00, at the end 2.00"
-
-
-def test_growth_is_measured_told_and_drawn(monkeypatch, tmp_path, capsys):
-    X, y = blobs()
-    monkeypatch.setattr(growth, "letter", lambda: Split(X, y, X, y, (), ()))
-    for name, value in {"CLASSES": (2, 3), "DIMENSIONS": (2, 3), "MODELS": {"quick": {}, "again": {}}}.items():
-        monkeypatch.setattr(growth, name, value)
-    monkeypatch.setattr(growth, "train", lambda X, y, **given: train(X, y, **(given | QUICK)))
-    monkeypatch.setattr(growth, "throughput", lambda processes, _: float(processes))
-    growth.main(instances=20 * 64, stream=64, figure=tmp_path / "growth.png", into_page=False)
-    text = capsys.readouterr().out
-    assert "| 1,280 |" in text
-    assert text.count("flat: the last quarter") == 2
-    assert text.count("grows with the power") == 4
-    assert (tmp_path / "growth.png").stat().st_size > 1000
-
-
-def test_no_instance_of_the_long_stream_comes_twice(monkeypatch):
-    need_data("LETTER")
-    seen = []
-    monkeypatch.setattr(growth, "run", lambda _, frame: (seen.append(frame.to_numpy()), (1.0,))[1])
-    monkeypatch.setattr(growth, "train", lambda *_: train(*blobs(), **QUICK))
-    points = growth.over_time(60_000)
-    rows = np.concatenate(seen)
-    assert len(points) == growth.CHUNKS
-    assert points[-1][0] == len(rows) == len(np.unique(rows, axis=0)) == 60_000
-
-
-# The peers.
-
-
-def blobs() -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    y = np.arange(600) % 3
-    return 6.0 * np.eye(4)[y] + rng.normal(size=(600, 4)), y
-
-
-def mixed() -> peers.Problem:
-    """Three classes that train, and as many instances of one far away."""
-    X, y = blobs()
-    rows, truth = blobs()
-    new = np.arange(600) % 2 == 1
-    return peers.Problem(X, y, np.where(new[:, None], rows - 12.0, rows), np.where(new, peers.UNKNOWN, truth))
-
-
-@pytest.mark.parametrize("name", peers.CONTENDERS)
-def test_every_peer_takes_the_stream(name, monkeypatch):
-    if name.startswith("MINAS"):
-        pytest.importorskip("streamndr")
-    contender = peers.CONTENDERS[name]
-    cells = peers.measure(contender, mixed())
-    assert min(cells[:2]) > 0
-    if len(cells) > 2:
-        right, of_known, of_unknown = cells[2:5]
-        assert right == pytest.approx((of_known + of_unknown) / 2)
-        assert of_known > 0.6
-    if name.startswith(("stream-osr", "random forest", "OSNN")):
-        assert right > 0.9
-        assert cells[5] > 0.9
-
-
-def test_outlier_factor_is_refitted(monkeypatch):
-    monkeypatch.setattr(peers, "REFIT", 100)
-    fits = []
-
-    class Factor(peers.LocalOutlierFactor):
-        def fit(self, X):
-            fits.append(len(X))
-            return super().fit(X)
-
-    monkeypatch.setattr(peers, "LocalOutlierFactor", Factor)
-    given = mixed()
-    peers.stream(peers.forest(given.X, given.y), given.rows)
-    assert len(fits) == 1 + 600 // 128
-    assert fits[0] == 600
-    assert all(600 < size < 700 for size in fits[1:])  # half of 128 are far away
-
-
-def test_rightness():
-    truth, called = np.array([0, 0, 1, 1, -1]), np.array([0, 1, 1, -1, 2])
-    assert peers.rightness(called, truth) == pytest.approx([0.6, 0.75, 0.0, 0.4])
-
-
-# The page.
-
-
-def test_figures_are_shown_in_few_digits():
-    assert [written.shown(each) for each in (0.4567, -0.5, 10.0, 12.34, 306.2, "LETTER", 1000)] == [
-        *(".46", "-.50", "10.0", "12.3", "306", "LETTER", "1000")
-    ]
-    assert written.table(["a", "b"], [["one", 0.5]]) == "| a | b |\n| --- | --- |\n| one | .50 |"
-
-
-def test_what_was_measured_stands_between_the_markers(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("above\n<!-- peers -->\nold\n<!-- end of peers -->\nbelow\n")
-    for text in ("new", "newer"):
-        written.write("peers", text, page)
-    first, *middle, last = page.read_text().split("\n\n")
-    assert (first, last) == ("above\n<!-- peers -->", "<!-- end of peers -->\nbelow\n")
-    assert middle[0] == "newer"
-    assert f"Python {sys.version.split()[0]}" in middle[1]
-    assert "old" not in page.read_text()
-    with pytest.raises(ValueError, match="<!-- growth -->"):
-        written.write("growth", "new", page)
-
-
 def test_page_has_a_place_for_every_table(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(written.PAGE.read_text())
@@ -290,3 +106,8 @@ def test_page_has_a_place_for_every_table(tmp_path):
         assert json.dumps(name) in page.read_text()
     page.write_text((written.RECORDS / "before.md").read_text())
     written.write("before", "now", page)
+
+
+def test_benchmarks_that_nothing_else_runs_can_be_imported():
+    for name in ("growth", "peers", "discovery.ageing"):
+        importlib.import_module(f"benchmarks.{name}")

@@ -50,40 +50,6 @@ def test_the_five_sets_have_a_row_an_openness_with_paired_differences():
     assert less_best.startswith("+.198\\* (")
 
 
-def test_what_was_measured_with_few_seeds_says_so_and_is_no_best():
-    few = [r for r in small() if r["method"] != "OSNN" or r["seed"] < 3]
-    assert summary.five_sets(few).count("OSNN") == 0
-    some = [r for r in small() if r["method"] != "OSNN" or r["seed"] < 8]
-    assert "(n = 8) (OSNN)" in summary.five_sets(some)
-
-
-def test_scores_are_compared_where_less_is_better_too():
-    found = [{**r, "auroc": 0.9, "oscr": 0.9, "fpr95": 0.01 if r["method"] == OURS else 0.05} for r in small()]
-    lines = summary.scores(found).splitlines()
-    assert len(lines) == 2 + len(FIVE)
-    assert "| .010 | .050 (OSNN) | -.040\\* (-.040 to -.040) |" in lines[2]
-
-
-def test_the_readme_has_a_row_a_set():
-    lines = summary.front(small()).splitlines()
-    assert len(lines) == 2 + len(FIVE)
-    assert lines[2].startswith("| LETTER | .909 / .808 / .711 | .909 / .808 / .711 |")
-
-
-def test_an_ablation_is_what_is_lost_without_a_part():
-    lines = summary.ablation(small()).splitlines()
-    assert len(lines) == 4
-    assert lines[3].startswith("| no window | -.011\\* (-.012 to -.010)")
-    assert lines[3].endswith("| -.011 |")
-
-
-def test_a_table_says_what_it_was_measured_on():
-    text = summary.told(small())
-    assert "Seeds 0 to 9" in text
-    assert "abc1234" in text
-    assert "0123456789ab" in text
-
-
 def test_other_seeds_are_left_out(tmp_path):
     path = tmp_path / "results.jsonl"
     for each in (record(OURS, 0, 0.9, size=64), record(OURS, 100, 0.9, size=64)):

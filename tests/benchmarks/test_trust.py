@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from benchmarks.trust import breadth, closed, closed_streams, overlap, running
-from benchmarks.trust.__main__ import main, seeds_of
+from benchmarks.trust import closed_streams, overlap, running
+from benchmarks.trust.__main__ import main
 from benchmarks.trust.criteria import criteria
-from benchmarks.trust.running import PARTS, Run, plan, read
-from benchmarks.trust.statistics import differences, gather, get
+from benchmarks.trust.running import Run, read
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import expected_calibration_error
-
-
-@pytest.fixture
-def tiny_data(tmp_path, monkeypatch):
-    """DIGITS with ten blobs for digits, 120 instances of each."""
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(10), 120)
-    X = rng.normal(scale=6.0, size=(10, 4))[y] + rng.normal(size=(len(y), 4))
-    (tmp_path / "breadth").mkdir()
-    np.savez(tmp_path / "breadth" / "DIGITS.npz", X=X, y=y.astype(str))
-    monkeypatch.setenv("STREAM_OSR_DATA", str(tmp_path))
-    return tmp_path
-
-
-def rows(X: np.ndarray) -> set[bytes]:
-    return {row.tobytes() for row in X}
 
 
 def same(a, b) -> bool:
@@ -58,29 +40,6 @@ def test_a_closed_stream_is_that_of_its_seed_and_holds_nothing_new(stream):
         assert given.X.shape[1] == (10 if family == "gaussians" else int(name))
 
 
-@pytest.mark.parametrize(("name", "training"), [("100-in-all", 100), ("100-a-class", 700), ("20-a-class", 140)])
-def test_digits_are_asked_once_and_trained_on_apart(tiny_data, name, training):
-    given = closed_streams.problem(f"digits/{name}", 0)
-    assert len(given.X_train) == training
-    assert len(rows(given.X)) == len(given.X) == 7 * 120 - training
-    assert rows(given.X).isdisjoint(rows(given.X_train))
-    assert set(given.y.tolist()) == set("0123456")
-    if name != "100-in-all":
-        assert set(np.unique(given.y_train, return_counts=True)[1]) == {training // 7}
-
-
-def test_half_of_the_classes_are_known_and_the_known_part_is_their_test_part(tiny_data):
-    given = breadth.problem("DIGITS", 2)
-    known = set(given.y_train.tolist())
-    order = np.random.default_rng([2, 1]).permutation(np.array(list("0123456789")))
-    assert known == set(order[:5].tolist())
-    assert (len(given.X_train), len(given.X)) == (5 * 72, 5 * 48 + 5 * 120)
-    assert rows(given.X).isdisjoint(rows(given.X_train))
-    part = closed_streams.problem("breadth/DIGITS", 2)
-    np.testing.assert_array_equal(part.X, given.X[np.isin(given.y, list(known))])
-    assert part.arguments == {"batch_size": 64}
-
-
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 def test_overlap_is_the_mass_that_two_classes_share(share):
     at = np.linspace(-12, 12, 100_001)
@@ -95,18 +54,6 @@ def test_a_new_class_comes_after_a_third_and_the_true_probability_is_calibrated(
     assert not new[:begins].any()
     assert new[begins:].mean() == pytest.approx(0.25, abs=0.02)
     assert expected_calibration_error(bayes, new) < 0.01
-
-
-def test_windows_are_a_tenth_within_limits():
-    assert [closed.window_of(n) for n in (42, 2000, 50_000)] == [100, 200, 1000]
-
-
-def test_runs_are_named_by_stream_family_or_name():
-    assert [run.stream for run in plan(["closed"], [0], ["river/SEA0"])] == ["river/SEA0"]
-    assert len(plan(["closed"], [0, 1], ["river"])) == 18
-    wine = plan(PARTS, [0], ["WINE"])
-    assert [(run.part, run.stream) for run in wine] == [("closed", "breadth/WINE"), ("breadth", "WINE")]
-    assert seeds_of("0-1,100") == [0, 1, 100]
 
 
 class Expected(NamedTuple):
@@ -141,17 +88,6 @@ def test_what_is_measured_is_kept_and_tables_are_printed(tmp_path, monkeypatch, 
         assert text in printed
 
 
-def test_a_failed_run_is_told_and_measured_again(tmp_path, monkeypatch):
-    path = tmp_path / "runs.jsonl"
-    monkeypatch.setenv("STREAM_OSR_DATA", str(tmp_path))
-    asked = ["--json", str(path), "--parts", "breadth", "--only", "WINE", "--seeds", "0"]
-    assert main(asked) == main(asked) == 1
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [record["status"] for record in records] == ["failed", "failed"]
-    assert "WINE.npz not found" in records[0]["error"]
-    assert not read(path)
-
-
 def record(stream: str, seed: int, **figures) -> tuple[Run, dict]:
     usual = {"n_train": 2000, "n": 1000, "promised": 0.98, "frozen": 0.97, "right": 0.97, "right_last": 0.97}
     usual |= {"unknown": 0.01, "unknown_last": 0.01, "announced": 0, "windows": [], "seconds": 1.0}
@@ -184,10 +120,3 @@ def test_the_live_figure_is_judged_by_windows():
     few = record("gaussians/5", 0, n_train=40, windows=[near] * 9 + [far])
     assert verdicts([few])[6:] == [True]
     assert verdicts([record("gaussians/5", 0, n_train=40, windows=[near] * 8 + [far])])[6:] == [False]
-
-
-def test_differences_are_paired_by_seed():
-    now = gather(dict([record("river/SEA0", 0, right=0.9), record("river/SEA0", 1, right=0.5)]), "closed")
-    was = gather(dict([record("river/SEA0", 1, right=0.4), record("river/SEA0", 2, right=0.0)]), "closed")
-    found = differences(now["river/SEA0"], was["river/SEA0"], get("right"))
-    assert (found.mean, found.n) == (pytest.approx(0.1), 1)

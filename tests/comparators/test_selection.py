@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 
 from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select, select_family
-from benchmarks.openset.comparators.check import PUBLISHED, Parts, assess, figures, neighbours
+from benchmarks.openset.comparators.check import PUBLISHED, figures
 from benchmarks.openset.comparators.margin_classifier import MachinePool
-from benchmarks.openset.comparators.one_vs_set import OneVsSet
 from benchmarks.openset.comparators.pi_svm import PISVM
-from benchmarks.openset.comparators.selection import choose_parameters
 from benchmarks.openset.comparators.w_svm import WSVM
-from benchmarks.paper.datasets import KNOWN_CLASSES
 from benchmarks.paper.protocol import validation_split
-from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import OpenSetReport
 from tests.data import need_data
 
@@ -23,11 +19,6 @@ def four_gaussians(n: int = 30) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     centres = [[0.0, 0.0], [8.0, 0.0], [0.0, 8.0], [8.0, 8.0]]
     return np.concatenate([rng.normal(c, 1.0, (n, 2)) for c in centres]), np.repeat(np.arange(4), n)
-
-
-def test_every_method_has_figures_on_record():
-    assert set(PUBLISHED) == set(METHODS)
-    assert all(set(row) == set(KNOWN_CLASSES) for row in PUBLISHED.values())
 
 
 def test_micro_f_is_that_of_the_report():
@@ -94,17 +85,6 @@ def test_a_family_gets_what_each_member_gets():
         assert alone.score_unknown(X) == pytest.approx(model.score_unknown(X))
 
 
-def test_a_refitted_model_scales_as_the_selection_did():
-    X, y = four_gaussians()
-    parts = validation_split(X, y, 0)
-    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, X)
-    chosen = choose_parameters("P_I-SVM", parts, pool)
-    model = select("P_I-SVM", X, y, seed=0)
-    assert {key: model.get_params()[key] for key in chosen} == chosen
-    low, high = X.min(axis=0), X.max(axis=0)
-    assert model.scaling_.centre.tolist() == ((low + high) / 2).tolist()
-
-
 def wide_and_narrow(wide: int, narrow: int, telling: str) -> tuple[np.ndarray, np.ndarray]:
     """Eight classes on a cube, told apart by three wide or by three narrow features; all others are noise."""
     rng = np.random.default_rng(3)
@@ -141,53 +121,6 @@ def test_the_scaling_chosen_is_the_better_one(method, problem, better, worse):
     assert scaling == better
     assert (scaling, f) == found({"scaling": better})
     assert f > found({"scaling": worse})[1] + 0.05
-
-
-def test_scalings_that_do_the_same_leave_the_first():
-    X, y = four_gaussians()
-    X = (X - X.min(axis=0)) / (X.max(axis=0) - X.min(axis=0)) * 2 - 1
-    for model in select_family(["W-OSVM", "P_I-SVM"], X, y, 0).values():
-        assert model.get_params()["scaling"] == "each"
-
-
-def test_1_vs_set_is_at_the_defaults_of_libsvm():
-    X, y = four_gaussians()
-    X = X @ np.random.default_rng(1).normal(size=(2, 5))
-    model = select("1-vs-Set rbf", X, y, seed=0)
-    assert {key: model.get_params()[key] for key in ("C", "gamma", "scaling", "near_pressure")} == {
-        "C": 1.0,
-        "gamma": "auto",
-        "scaling": "each",
-        "near_pressure": 0.0,
-    }
-    by_hand = OneVsSet(C=1.0, gamma=1 / 5).fit(X, y)
-    assert model.score_unknown(X).tolist() == by_hand.score_unknown(X).tolist()
-    assert model.score_unknown([[1e3] * 5]) > 0  # bounded margins
-
-
-def test_what_is_held_is_not_searched_and_passed_over_where_a_method_lacks_it():
-    X, y = four_gaussians(20)
-    models = select_family(
-        ["W-OSVM", "1-vs-Set rbf"], X, y, 0, {"scaling": "none", "gamma": 0.25, "risk_weight": 10.0}
-    )
-    for model in models.values():
-        assert model.get_params()["gamma"] == 0.25
-        assert model.scaling_(X).tolist() == X.tolist()
-    assert models["1-vs-Set rbf"].get_params()["risk_weight"] == 10.0
-
-
-def test_what_validates_near_the_best_has_the_best_among_it():
-    X, y = four_gaussians()
-    parts = Parts(X, y, X, y, [np.ones(len(y), dtype=bool)] * 3)
-    n, found = neighbours("W-OSVM", parts, 0, 0.0, {})
-    assert n >= len(found) >= 1
-    assert assess(select("W-OSVM", X, y, 0), parts)[2] in found
-    assert neighbours("W-OSVM", parts, 0, 1.0, {})[0] == 24  # two scalings, twelve widths
-
-
-def test_an_unheard_of_method_is_named():
-    with pytest.raises(InvalidParameter, match="no method 'SVM': expected one of 1-vs-Set linear"):
-        select("SVM", *four_gaussians(), seed=0)
 
 
 @pytest.mark.parametrize("method", ["OSNN", "EVM", "QDA + chi2"])

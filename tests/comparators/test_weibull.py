@@ -20,23 +20,6 @@ def test_the_fit_is_that_of_scipy(shape, scale):
     assert found.scale == pytest.approx(expected_scale, rel=1e-3)
 
 
-def test_the_fit_is_no_less_likely_than_scipys():
-    samples = weibull_min.rvs(1.7, scale=4.0, size=40, random_state=5)
-    shape, _, scale = weibull_min.fit(samples, floc=0)
-    found = fit_weibull(samples)
-    ours = weibull_min.logpdf(samples, found.shape, scale=found.scale).sum()
-    assert ours >= weibull_min.logpdf(samples, shape, scale=scale).sum() - 1e-9
-
-
-def test_rows_are_fitted_each_on_its_own():
-    samples = np.random.default_rng(1).weibull(2.0, size=(4, 25))
-    together = fit_weibull(samples)
-    for i, row in enumerate(samples):
-        alone = fit_weibull(row)
-        assert together.shape[i] == pytest.approx(alone.shape, rel=1e-6)
-        assert together.scale[i] == pytest.approx(alone.scale, rel=1e-6)
-
-
 def test_equal_samples_give_a_step():
     found = fit_weibull(np.full(10, 3.0))
     assert found.scale == pytest.approx(3.0)

@@ -19,7 +19,6 @@ from stream_osr_connectors.kafka.client import (
     explained,
     quieten,
 )
-from stream_osr_connectors.kafka.client.consumers import unpack_all
 from stream_osr_connectors.kafka.client.errors import KINDS, client_error, kind_of, translated
 from stream_osr_connectors.kafka.client.interface import SendResult
 from stream_osr_connectors.kafka.client.options import connection
@@ -47,7 +46,7 @@ from stream_osr_connectors.kafka.log import CALM_SECONDS, FEW_LINES, LONGEST_SIL
 from stream_osr_connectors.kafka.ops import monitor
 from stream_osr_connectors.kafka.ops.command import _errors_logged, serve
 from stream_osr_connectors.kafka.ops.logs import JsonLines, begin_logging
-from stream_osr_connectors.kafka.ops.metrics import Overview
+from stream_osr_connectors.kafka.ops.metrics import METRICS, Overview
 from stream_osr_connectors.kafka.ops.monitor import Monitor
 from stream_osr_connectors.kafka.ops.workers import FIRST_DELAY, LONGEST_DELAY, StartOrder, Work, Workers, pause
 from stream_osr_connectors.kafka.places import Place

@@ -21,7 +21,7 @@ from kafka.errors import KafkaTimeoutError
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
 from tests.blobs import fitted, stream_part
-from tests.doors.kafka import Outgoing, Place, PlainProducer, seed_of, unpack_all
+from tests.doors.kafka import Outgoing, Place, PlainProducer, seed_of
 from tests.processes import Process
 
 CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.doors.kafka import NO_BROKER
 from tests.kafka.brokers import Broker
@@ -19,26 +18,11 @@ LEAST_INSIDE = 10
 
 
 def test_kills_leave_no_trace(broker: Broker, tmp_path: Path) -> None:
-    crash(broker, tmp_path, size=12_000, kills=22, seed=1)
-
-
-@pytest.mark.long
-def test_kills_leave_no_trace_in_a_long_stream(broker: Broker, tmp_path: Path) -> None:
-    crash(broker, tmp_path, size=200_000, kills=30, seed=2)
-
-
-def crash(broker: Broker, folder: Path, *, size: int, kills: int, seed: int) -> None:
-    """Feed a stream in portions and kill something in the middle of each."""
+    """A stream is fed in portions, and something is killed in the middle of each."""
+    size, kills, seed = 12_000, 22, 1
     rng = np.random.default_rng(seed)
-    stream = Stream(
-        broker.address,
-        folder,
-        PARTITIONS,
-        small_model(),
-        commit_batches=4,
-        snapshot_interval=3.0,
-        transaction_deadline=5.0,
-    )
+    often = {"commit_batches": 4, "snapshot_interval": 3.0, "transaction_deadline": 5.0}
+    stream = Stream(broker.address, tmp_path, PARTITIONS, small_model(), **often)
     portion = size // kills
     workers = {name: Worker(stream, name) for name in ("one", "two")}
     inside, dead = [], 0

@@ -19,6 +19,7 @@ from tests.doors.kafka import (
     DRIFTED,
     KNOWN_OF,
     LOST,
+    METRICS,
     OF_TYPE,
     REPEATED,
     SUMMED,
@@ -51,25 +52,9 @@ def exposed() -> dict[str, set[str]]:
     figures.partitions[Place("in", 0)] = PartitionStats(
         end=1, unstable=0, snapshot=0.0, menu=MenuSize(1, 2, 3, 4.0, 5.0), recall=recall, dependent=False, found=found
     )
-    for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
-        figures.add(name, Place("in", 0))
-    for name in (
-        "encoder_failures",
-        "unreadable",
-        "features_missing",
-        "features_expected",
-        "timestamps_replaced",
-        "unaccounted_records",
-        "commands_left",
-        "unknown_rate_jumps",
-        "data_faults",
-        LOST + "retention",
-        REPEATED + "offsets",
-        SUMMED + "SubclassGrew",
-        OF_TYPE + "SubclassGrew",
-        KNOWN_OF + "sky",
-        DRIFTED + "sky",
-    ):
+    of_kinds = [LOST + "retention", REPEATED + "offsets", KNOWN_OF + "sky", DRIFTED + "sky"]
+    of_kinds += ["known", SUMMED + "SubclassGrew", OF_TYPE + "SubclassGrew"]
+    for name in [*(row.name for row in METRICS), *of_kinds]:
         figures.add(name, Place("in", 0))
     monitor = Monitor("127.0.0.1", 0, Overview(lambda: {"w": figures}, 1.0))
     try:

@@ -12,29 +12,14 @@ import pytest
 from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.kafka import (
-    AGAIN,
     FIRST_DELAY,
-    HUNG,
     LONGEST_DELAY,
-    NO_BROKER,
-    NO_RIGHT,
-    NO_TOPIC,
-    REFUSED,
-    TAKEN,
-    EndedError,
     LaterModelError,
     ModelName,
-    NoBrokerError,
-    NoRightError,
-    NoTopicError,
     ServiceStats,
-    StartAgainError,
     StartOrder,
-    TakenError,
     _errors_logged,
-    ends_service,
-    exit_code,
-    passes,
+    exits,
     pause,
 )
 
@@ -46,13 +31,13 @@ MODEL = ModelName("m", 32, 0.0, None)
     ("code", "first", "later"),
     [
         (0, False, False),
-        (REFUSED, True, True),
-        (NO_BROKER, True, False),
-        (HUNG, False, False),
-        (TAKEN, True, True),
-        (AGAIN, False, False),
-        (NO_TOPIC, True, False),
-        (NO_RIGHT, True, False),
+        (exits.REFUSED, True, True),
+        (exits.NO_BROKER, True, False),
+        (exits.HUNG, False, False),
+        (exits.TAKEN, True, True),
+        (exits.AGAIN, False, False),
+        (exits.NO_TOPIC, True, False),
+        (exits.NO_RIGHT, True, False),
         (-signal.SIGKILL, False, False),
         (-signal.SIGSEGV, False, False),
         (-signal.SIGTERM, False, False),
@@ -61,36 +46,36 @@ MODEL = ModelName("m", 32, 0.0, None)
     ],
 )
 def test_what_ends_the_service(code: int | None, first: bool, later: bool) -> None:
-    assert ends_service(code, was_open=False) == first
-    assert ends_service(code, was_open=True) == later
+    assert exits.ends_service(code, was_open=False) == first
+    assert exits.ends_service(code, was_open=True) == later
 
 
 def test_which_of_two_services_of_one_name_ends_only_the_first_workers_settle() -> None:
-    assert not ends_service(TAKEN, was_open=True, first=False)
-    assert ends_service(REFUSED, was_open=True, first=False)
+    assert not exits.ends_service(exits.TAKEN, was_open=True, first=False)
+    assert exits.ends_service(exits.REFUSED, was_open=True, first=False)
 
 
 @pytest.mark.parametrize(
     ("error", "code", "forgiven"),
     [
-        (ConnectorError("x"), REFUSED, False),
-        (PersistenceError("x"), REFUSED, False),
-        (ValueError("x"), REFUSED, False),
-        (NoBrokerError("x"), NO_BROKER, True),
-        (TakenError("x"), TAKEN, False),
-        (StartAgainError("x"), AGAIN, True),
-        (LaterModelError("x"), AGAIN, True),
-        (NoTopicError("x"), NO_TOPIC, True),
-        (NoRightError("x"), NO_RIGHT, False),
-        (EndedError("x", 77), NO_RIGHT, False),
+        (ConnectorError("x"), exits.REFUSED, False),
+        (PersistenceError("x"), exits.REFUSED, False),
+        (ValueError("x"), exits.REFUSED, False),
+        (exits.NoBrokerError("x"), exits.NO_BROKER, True),
+        (exits.TakenError("x"), exits.TAKEN, False),
+        (exits.StartAgainError("x"), exits.AGAIN, True),
+        (LaterModelError("x"), exits.AGAIN, True),
+        (exits.NoTopicError("x"), exits.NO_TOPIC, True),
+        (exits.NoRightError("x"), exits.NO_RIGHT, False),
+        (exits.EndedError("x", 77), exits.NO_RIGHT, False),
     ],
 )
 def test_each_error_has_its_code(error: Exception, code: int, forgiven: bool) -> None:
-    assert exit_code(error) == code
-    assert passes(error) == forgiven, "when the process was told to stop"
+    assert exits.exit_code(error) == code
+    assert exits.passes(error) == forgiven, "when the process was told to stop"
 
 
-@pytest.mark.parametrize("kind", [NoBrokerError, NoTopicError, NoRightError])
+@pytest.mark.parametrize("kind", [exits.NoBrokerError, exits.NoTopicError, exits.NoRightError])
 def test_what_may_come_back_is_told_of_less_and_less_often(
     kind: type[ConnectorError], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,8 +91,8 @@ def test_what_may_come_back_is_told_of_less_and_less_often(
     ("kind", "first", "told"),
     [
         (ConnectorError, False, True),
-        (TakenError, True, True),
-        (TakenError, False, False),
+        (exits.TakenError, True, True),
+        (exits.TakenError, False, False),
         (LaterModelError, True, False),
     ],
 )

@@ -11,14 +11,6 @@ from stream_osr.stream import MenuSize
 from tests.doors.kafka import BOUNDS, Histogram, PartitionStats, Place, ServiceStats
 
 
-def test_a_worker_that_has_said_nothing_is_neither_ready_nor_getting_on() -> None:
-    figures = ServiceStats()
-    assert figures.obstacles == ("starting",)
-    assert not figures.ready
-    assert not figures.opened_at
-    assert figures.progress is None
-
-
 def test_one_that_has_ended_keeps_its_counts_and_nothing_else() -> None:
     figures = live()
     left = figures.ended("its process ended with signal 9")

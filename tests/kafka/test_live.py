@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from kafka import KafkaConsumer, TopicPartition
-from playwright.sync_api import Page
+import pytest
 
 from tests.kafka.brokers import Broker
-from tests.kafka.streams import CONSUMER, Stream, Worker, instances, small_model
+from tests.kafka.streams import Stream, Worker, instances, small_model
 from tests.kafka.test_labels import Labels
-from tests.live.told import shown, sign_in
 from tests.processes import COMMAND, Process
-from tests.report.browser import open_browser
 
 TOKEN = "annas-own-token-16"
 
@@ -64,6 +61,7 @@ def ask(client: httpx.Client, **wish: Any) -> httpx.Response:
     return client.post("/api/ask", json=wish, headers={"Authorization": f"Bearer {TOKEN}"})
 
 
+@pytest.mark.beside
 def test_what_emerges_is_seen_named_and_taken_back(broker: Broker, tmp_path: Path) -> None:
     topic = "labels-" + tmp_path.name
     stream = Stream(broker.address, tmp_path, 2, small_model(), labels=topic, metrics_port=0)
@@ -77,7 +75,7 @@ def test_what_emerges_is_seen_named_and_taken_back(broker: Broker, tmp_path: Pat
         ids = {event["subject"] for event in emerged if event["type"] == "SubclassEmerged"}
         begun = time.monotonic()
         state = until(client, lambda state: {card["id"] for card in state["inbox"]} >= ids)
-        print(f"seen {time.monotonic() - begun:.2f} s after the events were read")
+        assert time.monotonic() - begun < 5.0, "soon after the events can be read"
         assert len(ids) >= 2
         state = until(client, lambda state: state["stream"]["decided"] == 400)
         state = until(client, lambda state: all(card["examples"]["core"] for card in state["inbox"]))
@@ -106,63 +104,4 @@ def test_what_emerges_is_seen_named_and_taken_back(broker: Broker, tmp_path: Pat
         assert ask(client, action="undo", n=act["n"]).status_code == 200
         until(client, lambda state: {each["id"]: each["status"] for each in state["inbox"]}[card["id"]] == "emerging")
         assert until(client, lambda state: len(state["history"]) == 2)["history"][1]["undone"]
-    assert worker.stop() == 0
-
-
-def lags(stream: Stream, page: Page, n: int, seconds: float = 120) -> list[float]:
-    """Seconds from when somebody else reads that something emerged until a card of the page shows it; of so many."""
-    consumer = KafkaConsumer(bootstrap_servers=stream.address, **CONSUMER)
-    consumer.assign([TopicPartition(f"{stream.topic}.events", number) for number in range(stream.partitions)])
-    told, seen, ends = list[float](), list[float](), time.monotonic() + seconds
-    while len(seen) < n:
-        assert time.monotonic() < ends, f"{len(told)} told, {len(seen)} seen"
-        for records in consumer.poll(timeout_ms=20).values():
-            types = [json.loads(record.value)["type"] for record in records]
-            told += [time.monotonic()] * types.count("SubclassEmerged")
-        seen += [time.monotonic()] * (page.locator("#inbox article").count() - len(seen))
-    consumer.close()
-    return [max(0.0, at - was) for was, at in zip(told, seen, strict=False)]
-
-
-def labels_of(stream: Stream, subclass: str, begin: int) -> set[str]:
-    """What the instances of a subclass are called, from an offset on."""
-    place, _, number = subclass.rpartition(":")
-    records = stream.read("decisions")[int(place.rpartition("/")[2])]
-    made = [json.loads(record.value) for record in records]
-    return {one["label"] for one in made if one["subclass_id"] == int(number) and one["offset"] >= begin}
-
-
-def test_five_keys_in_the_browser_name_what_emerged_and_one_takes_it_back(broker: Broker, tmp_path: Path) -> None:
-    """From end to end: broker, service, page, Chromium. The next batch is labelled so, and after undo as before."""
-    stream = Stream(broker.address, tmp_path, 2, small_model(), labels="names-" + tmp_path.name)
-    Labels(stream)
-    worker = Worker(stream)
-    with (
-        watched(stream, "--allow-commands") as client,
-        open_browser() as browser,
-        shown(browser, str(client.base_url)) as (page, said),
-    ):
-        sign_in(page, TOKEN)
-        page.locator("h1", has_text="Nothing new").wait_for(timeout=30_000)
-        worker.await_line("topics: ")
-        stream.send(instances(400, 2))
-        took = lags(stream, page, 2)
-        print(f"on the page {', '.join(f'{each:.2f}' for each in took)} s after the event")
-        assert min(took) < 2.0
-        stream.wait()
-        headline = page.locator("h1").inner_text()
-        for key in ("n", "f", "o", "x", "Enter"):
-            page.keyboard.press(key)
-        named = until(client, lambda state: [each["id"] for each in state["inbox"] if each["label"] == "fox"])
-        [subclass] = [each["id"] for each in named["inbox"] if each["label"] == "fox"]
-        page.locator("h1", has_text=headline).wait_for(state="detached", timeout=30_000)
-        stream.send(instances(100, 2, 1, begin=400))
-        stream.wait()
-        assert labels_of(stream, subclass, 200) == {"fox"}
-        page.keyboard.press("u")
-        page.locator("h1", has_text=headline).wait_for(timeout=30_000)
-        stream.send(instances(100, 2, 2, begin=500))
-        stream.wait()
-        assert labels_of(stream, subclass, 250) == {"unknown"}
-        assert said == []
     assert worker.stop() == 0

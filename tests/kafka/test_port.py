@@ -125,14 +125,6 @@ def test_headers_alone_are_given_to_who_asks_for_them(monitor: Monitor) -> None:
     assert b"Content-Length: 22\r\n" in head
 
 
-def test_a_request_in_pieces_is_answered(monitor: Monitor) -> None:
-    with connected(monitor) as client:
-        for byte in b"GET /healthz HTTP/1.1\r\nAccept: */*\r\n\r\n":
-            client.send(bytes([byte]))
-            time.sleep(0.002)
-        assert received(client).endswith(b"every loop turns\n")
-
-
 def test_what_is_said_of_health_steers_no_terminal() -> None:
     figures = live()
     figures.obstacles = ("topic \x1b[2J\u202e\nis gone",)

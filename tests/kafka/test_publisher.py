@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import Decision
-from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
-from tests.doors.kafka import Message, Outgoing, PartitionOutput, Place, RecordOrigin, Refusal, TakenRecords
+from tests.doors.kafka import Outgoing, PartitionOutput, Place, RecordOrigin, TakenRecords
 from tests.kafka.publishers import publisher
 
 PLACE = Place("in", 3)
@@ -87,21 +84,6 @@ def test_a_batch_of_decisions_is_encoded_as_each_from_scratch(
     assert [tuple(each) for each in made] == [tuple(each) for each in expected]
 
 
-@pytest.mark.parametrize("names", [("left", "right", "unknown"), (0, 1, -1), (True, False, "unknown")])
-def test_decisions_of_a_model_whatever_its_labels_are(names: tuple[Any, ...]) -> None:
-    model = fitted(batch_size=32, chains=1)
-    for number, (x, _) in enumerate(stream_part(64)):
-        model.learn_one(x, key=f"k{number}", t=float(number))
-    decided = [
-        (
-            RecordOrigin(n, 1_700_000_000_000 + 400 * n, b"k", ()),
-            decision._replace(probabilities=dict(zip(names, decision.probabilities.values(), strict=True))),
-        )
-        for n, decision in enumerate(model.drain())
-    ]
-    assert PUBLISHER.decisions(PLACE, decided) == [slowly(3, *pair) for pair in decided]
-
-
 def test_a_topic_that_was_made_again_has_ids_of_its_own() -> None:
     """Everything else names the topic as it is."""
     model = fitted(batch_size=32, chains=1)
@@ -118,11 +100,3 @@ def test_a_topic_that_was_made_again_has_ids_of_its_own() -> None:
             rest = [[header for header in each.headers if header[0] != "ce_id"] for each in (first, second)]
             assert rest[0] == rest[1]
             assert first._replace(headers=()) == second._replace(headers=())
-
-
-def test_messages_say_which_record_they_are_about() -> None:
-    letters = PUBLISHER.dead_letters(
-        [(Message("in", 3, n, 5, None, b"x", []), Refusal("DECODE", DecodeError("why"))) for n in (7, 9)]
-    )
-    assert [letter.offset for letter in letters] == [7, 9]
-    assert PUBLISHER.dead_letters([]) == PUBLISHER.decisions(PLACE, []) == []

@@ -28,33 +28,31 @@ def secured(broker: Broker, folder: Path, mechanism: str = "SCRAM-SHA-512", **se
     if mechanism == "OAUTHBEARER":
         (folder / "token").write_text(token())
         login = {"sasl_token_file": str(folder / "token")}
-    return Stream(
-        broker.address,
-        folder,
-        2,
-        small_model(),
-        **{
-            "brokers": broker.security.address,
-            "security_protocol": "SASL_SSL",
-            "sasl_mechanism": mechanism,
-            "tls_ca": str(broker.security.authority),
-            **login,
-            **settings,
-        },
-    )
+    given = {"security_protocol": "SASL_SSL", "sasl_mechanism": mechanism, **login, **settings}
+    return listened(broker, folder, broker.security.address, **given)
+
+
+def listened(broker: Broker, folder: Path, address: str, **settings: Any) -> Stream:
+    """A stream whose service talks to one of the listeners, and knows its authority unless told otherwise."""
+    given = {"brokers": address, "tls_ca": str(broker.security.authority), **settings}
+    return Stream(broker.address, folder, 2, small_model(), **given)
+
+
+def works(stream: Stream, secret: str) -> None:
+    """Decide everything once, and never tell the secret."""
+    stream.send(instances(200, 2))
+    worker = Worker(stream)
+    stream.wait()
+    assert worker.stop() == 0
+    check_exactly_once(stream)
+    assert secret not in worker.log.read_text()
 
 
 def test_scram_over_tls(broker: Broker, tmp_path: Path) -> None:
     add_user(broker.address)
     secret = tmp_path / "password"
     secret.write_text(PASSWORD + "\n")
-    stream = secured(broker, tmp_path, sasl_password=None, sasl_password_file=str(secret), labels=None)
-    stream.send(instances(200, 2))
-    worker = Worker(stream)
-    stream.wait()
-    assert worker.stop() == 0
-    check_exactly_once(stream)
-    assert PASSWORD not in worker.log.read_text()
+    works(secured(broker, tmp_path, sasl_password=None, sasl_password_file=str(secret), labels=None), PASSWORD)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"])
@@ -66,13 +64,7 @@ def test_other_ways_to_log_in(broker: Broker, tmp_path: Path, mechanism: str) ->
 
 
 def test_a_certificate_of_ours_with_an_encrypted_key(broker: Broker, tmp_path: Path) -> None:
-    stream = certified(broker, tmp_path)
-    stream.send(instances(200, 2))
-    worker = Worker(stream)
-    stream.wait()
-    assert worker.stop() == 0
-    check_exactly_once(stream)
-    assert KEY_PASSWORD not in worker.log.read_text()
+    works(certified(broker, tmp_path), KEY_PASSWORD)
 
 
 def test_a_certificate_that_is_missing_or_wrong_is_one_line(broker: Broker, tmp_path: Path) -> None:
@@ -101,19 +93,7 @@ def certified(broker: Broker, folder: Path, **settings: Any) -> Stream:
     """A stream whose service talks to the listener that asks for a certificate."""
     own = broker.security
     named = {"tls_certificate": str(own.certificate), "tls_key": str(own.key), "tls_key_password": KEY_PASSWORD}
-    return Stream(
-        broker.address,
-        folder,
-        2,
-        small_model(),
-        **{
-            "brokers": own.certified,
-            "security_protocol": "SSL",
-            "tls_ca": str(own.authority),
-            **named,
-            **settings,
-        },
-    )
+    return listened(broker, folder, own.certified, **{"security_protocol": "SSL", **named, **settings})
 
 
 def test_a_wrong_password_is_one_line(broker: Broker, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_flags_and_environment_alone_are_enough(monkeypatch: Any) -> None:
     [
         ({"input": None}, "setting input: "),
         ({"batch_size": 0}, "setting batch_size: .*greater than or equal to 1"),
-        ({"batchsize": 3}, "setting batchsize: there is no such setting"),
+        ({"batchsize": 3}, r"setting batchsize: there is no such setting.* did you mean batch_size\?"),
         ({"output": "in"}, "output and input are the same topic|input and output are the same topic"),
         ({"transaction_deadline": 40.0}, "transaction_timeout is 30 s and transaction_deadline 40 s"),
         ({"label": "y", "features": ["y"]}, "gives the answer away"),
@@ -111,13 +111,6 @@ def test_a_password_can_lie_in_a_file(tmp_path: Path) -> None:
 def test_flags_that_are_none(flag: str, message: str) -> None:
     with pytest.raises(InvalidParameter, match=message):
         load_settings(None, [flag, "3"], **NEEDED)
-
-
-def test_a_name_in_the_file_that_is_none(tmp_path: Path) -> None:
-    config = tmp_path / "service.yaml"
-    config.write_text("model: m.osr\nbrokers: b:1\ninput: in\ncomit_batches: 3\n")
-    with pytest.raises(InvalidParameter, match=r"setting comit_batches: .* did you mean commit_batches\?"):
-        load_settings(config)
 
 
 def test_variables_that_are_none_are_told_of() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -39,11 +40,6 @@ def test_what_the_topic_would_refuse_or_delete_is_sent_as_of_now(timestamp: int)
     assert list(before.headers) == [("trace", b"1"), ("none", None)], "the message itself does not change"
 
 
-@pytest.mark.parametrize("timestamp", [None, NOW, NOW - 6 * DAY, NOW + HOUR // 2])
-def test_all_other_messages_are_sent_as_they_are(timestamp: int | None) -> None:
-    assert clamped(message(timestamp), USUAL, NOW) == message(timestamp)
-
-
 @pytest.mark.parametrize(
     "configs",
     [
@@ -56,19 +52,13 @@ def test_all_other_messages_are_sent_as_they_are(timestamp: int | None) -> None:
 )
 def test_topics_that_take_and_keep_everything(configs: dict[str, str | None]) -> None:
     assert TimestampLimits.of(configs) == TimestampLimits(None, None, None)
-    for timestamp in (0, NOW, 1 << 62):
-        assert clamped(message(timestamp), TimestampLimits.of(configs), NOW) == message(timestamp)
 
 
 def test_bounds_of_older_brokers_and_of_both_policies() -> None:
-    assert TimestampLimits.of({"message.timestamp.difference.max.ms": str(HOUR)})[:2] == (
-        HOUR - 60_000,
-        HOUR - 60_000,
-    )
+    either = TimestampLimits.of({"message.timestamp.difference.max.ms": str(HOUR)})
+    assert either[:2] == (HOUR - 60_000, HOUR - 60_000)
     assert TimestampLimits.of({"cleanup.policy": "compact,delete", "retention.ms": str(DAY)}).keeps_ms == DAY - 60_000
-    assert TimestampLimits.of({"retention.ms": "1000"}).keeps_ms == 500, (
-        "the margin leaves something of a narrow bound"
-    )
+    assert TimestampLimits.of({"retention.ms": "1000"}).keeps_ms == 500, "the margin leaves something"
     narrow = {"message.timestamp.difference.max.ms": str(DAY), "message.timestamp.before.max.ms": str(HOUR)}
     assert TimestampLimits.of(narrow).before_ms == HOUR - 60_000
 
@@ -82,11 +72,9 @@ def test_whatever_comes_is_within_the_limits(timestamp: int | None, limits: Time
     after = clamped(message(timestamp), limits, now)
     again = clamped(after, limits, now)
     assert again == after, "once is enough"
-    if timestamp is None:
-        assert after.timestamp is None
-        return
-    assert after.timestamp is not None
-    for bound in (limits.before_ms, limits.keeps_ms):
-        assert bound is None or after.timestamp >= now - bound
-    assert limits.after_ms is None or after.timestamp <= now + limits.after_ms
-    assert dict(after.headers).get(HEADER) == (None if after.timestamp == timestamp else str(timestamp).encode())
+    oldest = max((now - bound for bound in (limits.before_ms, limits.keeps_ms) if bound is not None), default=0)
+    newest = math.inf if limits.after_ms is None else now + limits.after_ms
+    if timestamp is None or oldest <= timestamp <= newest:
+        assert after == message(timestamp)
+    else:
+        assert (after.timestamp, dict(after.headers)[HEADER]) == (now, str(timestamp).encode())

@@ -1,6 +1,6 @@
 """The Kafka client: what the service needs of one, and kafka-python behind it.
 
-All that knows which client it is lies in this folder; :mod:`.seam` is what comes out of it.
+All that knows which client it is lies in this folder; :mod:`.interface` is what comes out of it.
 """
 
 from __future__ import annotations

@@ -7,17 +7,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, TopicPartition, errors
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    NoError,
-    NotCoordinatorError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
 
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
@@ -29,7 +20,11 @@ from .options import connection, made
 COORDINATOR_SECONDS = 15.0
 """How long the coordinator of a group may take to be there: brokers make its topic when the first group asks."""
 
-COORDINATOR_ERRORS = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
+COORDINATOR_ERRORS = (
+    errors.CoordinatorNotAvailableError,
+    errors.CoordinatorLoadInProgressError,
+    errors.NotCoordinatorError,
+)
 
 DESCRIBE = Needs("DESCRIBE")
 
@@ -144,12 +139,12 @@ class TopicAdmin:
 
 
 def _topic(found: Mapping[str, Any]) -> Topic:
-    error = for_code(found["error_code"])
-    if error is UnknownTopicOrPartitionError:
+    error = errors.for_code(found["error_code"])
+    if error is errors.UnknownTopicOrPartitionError:
         return Topic(missing=True)
-    if error is TopicAuthorizationFailedError:
+    if error is errors.TopicAuthorizationFailedError:
         return Topic(refused=True)
-    if error is not NoError:
+    if error is not errors.NoError:
         raise client_error(error(found["name"]), DESCRIBE)
     told_of = found.get("authorized_operations")
     rights = frozenset(told_of) if told_of else None

@@ -2,7 +2,8 @@
 
 kafka-python takes the names of headers for UTF-8 while it unpacks a batch, which brokers do not check, and after an
 error in there a consumer is of no use any more. So the client's own unpacking is overridden in two places, and no
-more: names that are no text keep their bytes, and an error is told without ending the consumer.
+more: names that are no text keep their bytes (as a :class:`stream_osr_connectors.kafka.wire.messages.RawName`), and
+an error is told without ending the consumer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -18,6 +19,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import FencedInstanceIdError, KafkaTimeoutError, UnsupportedCodecError
+from kafka.record import memory_records
 from kafka.record.default_records import DefaultRecordBatch
 
 from stream_osr_connectors.kafka.exits import NoTopicError
@@ -60,30 +62,21 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python carries 
             return super()._read_msg()
 
 
-class _Batches:
-    """Batches of one fetch."""
-
-    def __init__(self, records: Any) -> None:
-        self._records = records
-
-    def next_batch(self) -> Any:
-        batch = self._records.next_batch()
-        return _Batch(batch._buffer) if isinstance(batch, DefaultRecordBatch) else batch
+memory_records.DefaultRecordBatch = _Batch
 
 
 class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
-    """Records of one fetch of one partition."""
+    """Records of one fetch of one partition.
 
-    def __init__(self, *report: Any, unreadable: TellUnreadable | None, **named: Any) -> None:
+    ``unreadable`` is called in `poll`, in its thread, when the next record of a partition cannot be read. The
+    consumer stays usable, and tries again at once unless the partition is paused.
+    """
+
+    def __init__(self, *report: Any, unreadable: TellUnreadable, **named: Any) -> None:
         self._unreadable = unreadable
         super().__init__(*report, **named)
 
-    def _unpack_records(self, place: TopicPartition, records: Any, *deserializers: Any) -> Any:
-        return super()._unpack_records(place, _Batches(records), *deserializers)
-
     def take(self, n: int | None = None) -> Any:
-        if self._unreadable is None:
-            return super().take(n)
         try:
             return super().take(n)
         except MemoryError:
@@ -92,24 +85,6 @@ class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python 
             self.drain()
             self._unreadable(self.topic_partition, self.next_fetch_offset, error)
             return []
-
-
-def unpack_all(consumer: KafkaConsumer, unreadable: TellUnreadable | None = None) -> KafkaConsumer:
-    """Make a consumer take names of headers as they are.
-
-    Those that are no text become a :class:`stream_osr_connectors.kafka.wire.messages.RawName`.
-
-    Parameters
-    ----------
-    consumer
-        A new one, which has not read yet.
-    unreadable
-        Called in `poll`, in its thread, when the next record of a partition cannot be read; the consumer stays
-        usable, and tries again at once unless the partition is paused. None: `poll` raises, and the consumer is to
-        be closed.
-    """
-    consumer._fetcher.PartitionRecords = partial(_Records, unreadable=unreadable)
-    return consumer
 
 
 ANSWER_SECONDS = 2.0
@@ -167,7 +142,8 @@ class GroupConsumer:
                 heartbeat_interval_ms=min(1000, session // 5),
                 max_poll_records=most,
             )
-            self._client: KafkaConsumer = unpack_all(client, self._hold)
+            self._client: KafkaConsumer = client
+            client._fetcher.PartitionRecords = partial(_Records, unreadable=self._hold)
             self._fenced = _tell_of_fencing(client)
             _end_joins(client)
             with closed_on_error(client):
@@ -246,14 +222,12 @@ class GroupConsumer:
         with translated(self._needs):
             first = self._client.beginning_offsets([own], timeout_ms=milliseconds)[own]
             end = self._client.end_offsets([own], timeout_ms=milliseconds)[own]
-            begin = None if committed is not None or since is None else self._since(own, since, end)
+            begin = None
+            if committed is None and since is not None:
+                found = self._client.offsets_for_times({own: since}, timeout_ms=milliseconds)[own]
+                begin = end if found is None else int(found.offset)
         offset, metadata = (None, "") if committed is None else committed
         return Committed(offset, metadata, first, end, begin)
-
-    def _since(self, place: TopicPartition, since: int, end: int) -> int:
-        """Return the offset of the first record at or after a time, or the end."""
-        found = self._client.offsets_for_times({place: since}, timeout_ms=int(1000 * ANSWER_SECONDS))[place]
-        return end if found is None else int(found.offset)
 
     def committed(self, place: Place) -> Offset | None:
         """Ask what is committed of a partition, whosever it is; None: nothing."""
@@ -383,7 +357,7 @@ class TopicFollower:
 
     def __init__(self, topic: str, brokers: str, **options: Any) -> None:
         with translated(READ):
-            self._client: KafkaConsumer = unpack_all(made(KafkaConsumer, **options, group_id=None))
+            self._client: KafkaConsumer = made(KafkaConsumer, **options, group_id=None)
             with closed_on_error(self._client):
                 numbers = self._client.partitions_for_topic(topic)
         if not numbers:
@@ -455,8 +429,7 @@ def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> I
     ClientError
         If the brokers do not answer, or nothing comes for half a minute.
     """
-    follower = TopicFollower.of(settings, topic)
-    try:
+    with closing(TopicFollower.of(settings, topic)) as follower:
         first, ends = follower.bounds()
         ends = ends if end is None else dict.fromkeys(ends, end)
         follower.seek(first)
@@ -468,5 +441,3 @@ def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> I
                     yield record
             if time.monotonic() - heard > SILENCE_SECONDS:
                 raise client_error(KafkaTimeoutError(f"nothing came from {topic} for {SILENCE_SECONDS:g} s"))
-    finally:
-        follower.close()

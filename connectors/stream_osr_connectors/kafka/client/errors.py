@@ -19,16 +19,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition, errors
-from kafka.errors import (
-    AuthorizationError,
-    KafkaConnectionError,
-    KafkaTimeoutError,
-    NodeNotReadyError,
-    NotEnoughReplicasAfterAppendError,
-    NotEnoughReplicasError,
-    SaslAuthenticationFailedError,
-    UnsupportedSaslMechanismError,
-)
 from kafka.protocol.sasl import SaslAuthenticateRequest
 
 from stream_osr.errors import ConnectorError, StreamOSRError
@@ -44,12 +34,12 @@ FRESH_SECONDS = 10.0
 LONGEST_SECONDS = 30.0
 """How much longer a delay by a quota explains failures: the quota may have been raised meanwhile."""
 
-REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
+REFUSALS = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError)
 
-LATE = (KafkaTimeoutError, KafkaConnectionError, NodeNotReadyError, TimeoutError, *REFUSALS)
+LATE = (errors.KafkaTimeoutError, errors.KafkaConnectionError, errors.NodeNotReadyError, TimeoutError, *REFUSALS)
 """Errors behind which there may be another cause."""
 
-TOO_FEW = {each.__name__ for each in (NotEnoughReplicasError, NotEnoughReplicasAfterAppendError)}
+TOO_FEW = {each.__name__ for each in (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)}
 
 
 class Causes(logging.Handler):
@@ -136,7 +126,7 @@ def _is_refusal(connection: Any, error: Any) -> bool:
     """Say whether a login has failed: the broker says so, or hangs up during it, which is the same without words."""
     if isinstance(error, REFUSALS):
         return True
-    hung_up = isinstance(error, KafkaConnectionError) and "socket disconnected" in str(error)
+    hung_up = isinstance(error, errors.KafkaConnectionError) and "socket disconnected" in str(error)
     waiting = getattr(getattr(connection, "parser", None), "in_flight_requests", ())
     return hung_up and any(header.request_api_key == SaslAuthenticateRequest.API_KEY for header in waiting)
 
@@ -197,7 +187,7 @@ def kind_of(error: BaseException) -> ErrorKind:
     """Look up what an exception asks for.
 
     >>> kind_of(errors.TopicAuthorizationFailedError()), kind_of(errors.KafkaTimeoutError())
-    (<Kind.RIGHT: 'right'>, <Kind.AGAIN: 'again'>)
+    (<ErrorKind.RIGHT: 'right'>, <ErrorKind.AGAIN: 'again'>)
     """
     return next((KINDS[each] for each in type(error).__mro__ if each in KINDS), ErrorKind.AGAIN)
 
@@ -257,15 +247,13 @@ def _lacked(error: errors.AuthorizationError, needs: Needs) -> str:
     """Name the right that an error is about, and what it is a right on."""
     found = error.args[0] if error.args else ""
     names = ", ".join(sorted(map(str, found))) if isinstance(found, set | frozenset | list | tuple) else str(found)
-    if isinstance(error, errors.TopicAuthorizationFailedError):
-        lacked = f"the right {needs.right or 'READ or WRITE'} on the topic {names or needs.topic}"
-    elif isinstance(error, errors.GroupAuthorizationFailedError):
-        lacked = f"the right READ on the group {names}"
-    elif isinstance(error, errors.TransactionalIdAuthorizationFailedError):
-        lacked = f"the right WRITE on the transactional id {needs.transactional_id}"
-    else:
-        lacked = f"a right on the cluster {names}"
-    return lacked.rstrip()
+    texts: dict[type, str] = {
+        errors.TopicAuthorizationFailedError: f"{needs.right or 'READ or WRITE'} on the topic {names or needs.topic}",
+        errors.GroupAuthorizationFailedError: f"READ on the group {names}",
+        errors.TransactionalIdAuthorizationFailedError: f"WRITE on the transactional id {needs.transactional_id}",
+    }
+    text = texts.get(type(error))
+    return (f"a right on the cluster {names}" if text is None else f"the right {text}").rstrip()
 
 
 ALERT_SECONDS = 1.0
@@ -307,9 +295,9 @@ def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
     place, cause = f"cannot connect to {settings.brokers}", error.__cause__
     if isinstance(cause, StreamOSRError):  # a file that the settings name
         return ConnectorError(str(cause))
-    if isinstance(cause, AuthorizationError):
+    if isinstance(cause, errors.AuthorizationError):
         return NoRightError(f"{place}: {error}")
-    late = isinstance(cause, KafkaTimeoutError | TimeoutError)
+    late = isinstance(cause, errors.KafkaTimeoutError | TimeoutError)
     problem = _tls_problem(settings) if late and settings.uses_tls else None
     if problem is not None:
         return ConnectorError(f"{place}: {problem}")

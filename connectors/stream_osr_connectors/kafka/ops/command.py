@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
@@ -20,7 +21,7 @@ from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.terminal import protect_terminal
 
 from ..client import quieten
-from ..exits import AGAIN, REFUSED, ends_service, exit_code, passes
+from ..exits import AGAIN, ends_service, exit_code, passes
 from ..log import logger
 from ..run.models import CurrentModel, ModelFile
 from ..run.service import Reconciler, Service
@@ -88,7 +89,7 @@ def serve(config: Path | None, flags: Sequence[str]) -> None:
         two are lines of it, and the process ends.
     """
     settings = load_settings(config, flags)
-    _begin(settings, _work_alone if settings.workers == 1 else _work_together)
+    _begin(settings, _work_watched if settings.workers == 1 else _work_together)
 
 
 def reconcile(config: Path | None, flags: Sequence[str]) -> None:
@@ -99,11 +100,11 @@ def reconcile(config: Path | None, flags: Sequence[str]) -> None:
     StreamOSRError
         As :func:`serve`.
     """
-    _begin(load_settings(config, flags), _reconcile)
+    _begin(load_settings(config, flags), partial(_work_watched, make=Reconciler))
 
 
 def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[TopicCheck]:
-    """Look after the topics of a service; see :class:`.topics.Wanted`."""
+    """Look after the topics of a service; see :class:`.topics.WantedTopics`."""
     quieten()
     return look_after(load_settings(config, flags, model=Path()), None if wanted is None else WantedTopics(**wanted))
 
@@ -118,17 +119,9 @@ def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, ProcessSi
     logger.info("stopped")
 
 
-def _work_alone(settings: ServiceSettings, signals: ProcessSignals) -> None:
-    current = CurrentModel(settings, open_folder(settings))
-    _work_watched(settings, signals, current, Service)
-
-
-def _reconcile(settings: ServiceSettings, signals: ProcessSignals) -> None:
-    _work_watched(settings, signals, CurrentModel(settings, None), Reconciler)
-
-
-def _work_watched(settings: ServiceSettings, signals: ProcessSignals, current: CurrentModel, make: Make) -> None:
+def _work_watched(settings: ServiceSettings, signals: ProcessSignals, make: Make = Service) -> None:
     """Work in this process, with a port, until told to stop; with another model the loop ends and begins again."""
+    current = CurrentModel(settings, open_folder(settings) if make is Service else None)
     stats = ServiceStats()
     with _port(settings, Overview(lambda: {settings.instance: stats}, settings.watchdog)):
         while not signals.stop.is_set():
@@ -201,19 +194,13 @@ def _errors_logged(stats: ServiceStats | None = None, order: StartOrder | None =
     """Turn whatever ends the process into a line of the log, and end it."""
     try:
         yield
-    except StreamOSRError as error:
-        code = exit_code(error)
-        logger.log(_last_level(code, order), "%s", error)
+    except Exception as error:
+        defect = not isinstance(error, StreamOSRError)
+        code = AGAIN if defect and stats is not None and stats.opened_at else exit_code(error)
+        # the parent of a worker knows how often such lines may be logged
+        due = (
+            order is None or ends_service(code, was_open=True, first=order.first) or time.monotonic() >= order.silent
+        )
+        text = "the service has a defect" if defect else error
+        logger.log(logging.CRITICAL if due else logging.DEBUG, "%s", text, exc_info=defect)
         sys.exit(code)
-    except Exception:
-        code = AGAIN if stats is not None and stats.opened_at else REFUSED
-        logger.log(_last_level(code, order), "the service has a defect", exc_info=True)
-        sys.exit(code)
-
-
-def _last_level(code: int, order: StartOrder | None) -> int:
-    """Choose the level of a worker's last line: its parent knows how often such lines may be logged."""
-    reported = (
-        order is None or ends_service(code, was_open=True, first=order.first) or time.monotonic() >= order.silent
-    )
-    return logging.CRITICAL if reported else logging.DEBUG

@@ -47,12 +47,9 @@ class JsonLines(OneLine):
 
 def begin_logging(settings: ServiceSettings) -> None:
     """Log to standard error, as the settings say; warnings, too."""
-    handler = logging.StreamHandler(sys.stderr)
-    if settings.log_format == "json":
-        handler.setFormatter(JsonLines(settings.instance))
-    else:
-        name = settings.instance.replace("%", "%%")
-        handler.setFormatter(OneLine(f"%(asctime)s %(levelname)s {name} %(message)s", traces=True))
+    handler, name = logging.StreamHandler(sys.stderr), settings.instance.replace("%", "%%")
+    text = OneLine(f"%(asctime)s %(levelname)s {name} %(message)s", traces=True)
+    handler.setFormatter(JsonLines(settings.instance) if settings.log_format == "json" else text)
     logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
     logging.captureWarnings(capture=True)
     quieten()

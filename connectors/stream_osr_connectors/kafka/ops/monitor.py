@@ -13,7 +13,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -45,8 +44,8 @@ _Answer = tuple[HTTPStatus, str, bytes]
 """Status, type of the content, content."""
 
 
-class Monitor:
-    """The port for operators, in threads of its own.
+class Monitor(ThreadingMixIn, TCPServer):
+    """The port for operators, in threads of its own, with a deadline for each connection and a bound on their number.
 
     Parameters
     ----------
@@ -61,28 +60,37 @@ class Monitor:
         If it cannot listen there.
     """
 
+    allow_reuse_address = daemon_threads = True
+    block_on_close = False
+    request_queue_size = 2 * MOST_CONNECTIONS
+
     def __init__(self, host: str, port: int, overview: Overview) -> None:
         self._overview, self._seldom = overview, Seldom()
         self._registry = CollectorRegistry()
         self._registry.register(overview)
+        self._deadlines: dict[socket.socket, float] = {}  # of the connections, in the order of coming
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._server = _Server(host, port, self._answer, self._fail)
+            super().__init__((host, port), _Request)
         except OSError as error:
             why = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
             raise ConnectorError(
                 f"metrics_port: cannot listen at {host}:{port} ({why}); give another port or metrics_host, "
                 "or leave it out"
             ) from None
-        self.address = f"{f'[{host}]' if ':' in host else host}:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(LOOK_SECONDS,), name="monitor", daemon=True).start()
+        self.address = f"{f'[{host}]' if ':' in host else host}:{self.server_address[1]}"
+        threading.Thread(target=self.serve_forever, args=(LOOK_SECONDS,), name="monitor", daemon=True).start()
         logger.info("metrics at http://%s/metrics", self.address)
 
     def close(self) -> None:
         """Stop listening, and let go whoever is there."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
+        for request in list(self._deadlines):
+            self._let_go(request)
 
-    def _answer(self, path: str, accept: str) -> _Answer:
+    def answer(self, path: str, accept: str) -> _Answer:
+        """Answer a request."""
         if path == "/metrics":
             encode, kind = choose_encoder(accept)
             return HTTPStatus.OK, kind, encode(self._registry)
@@ -92,24 +100,9 @@ class Monitor:
             return _health(self._overview.ready())
         return HTTPStatus.NOT_FOUND, "text/plain", b"/metrics, /healthz, /readyz\n"
 
-    def _fail(self, error: BaseException) -> None:
+    def failed(self, error: BaseException) -> None:
+        """Log a defect of ours, now and then."""
         self._seldom.say("error", f"the metrics port cannot answer: {type(error).__name__}: {error}", logging.ERROR)
-
-
-class _Server(ThreadingMixIn, TCPServer):
-    """The server, with a deadline for each connection and a bound on their number."""
-
-    allow_reuse_address = daemon_threads = True
-    block_on_close = False
-    request_queue_size = 2 * MOST_CONNECTIONS
-
-    def __init__(
-        self, host: str, port: int, answer: Callable[[str, str], _Answer], failed: Callable[[BaseException], None]
-    ) -> None:
-        self.answer, self.failed = answer, failed
-        self._deadlines: dict[socket.socket, float] = {}  # of the connections, in the order of coming
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__((host, port), _Request)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread; where there are too many, the oldest connection goes."""
@@ -129,12 +122,6 @@ class _Server(ThreadingMixIn, TCPServer):
         self._deadlines.pop(request, None)
         super().shutdown_request(request)
 
-    def server_close(self) -> None:
-        """Stop listening, and let go whoever is there."""
-        super().server_close()
-        for request in list(self._deadlines):
-            self._let_go(request)
-
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Leave clients alone that hang up."""
         error = sys.exception()
@@ -151,7 +138,7 @@ class _Server(ThreadingMixIn, TCPServer):
 class _Request(BaseHTTPRequestHandler):
     """One request, with one answer."""
 
-    server: _Server
+    server: Monitor
     server_version, sys_version = "stream-osr", ""
     default_request_version = "HTTP/1.0"  # an answer without headers is for nobody
 

@@ -64,7 +64,7 @@ class History(NamedTuple):
     >>> list(history.after(Boundary(356)))
     [Boundary(offset=612, labels=0), Boundary(offset=630, labels=2)]
     >>> history.since(Boundary(612)).steps
-    (Step(offsets=18, labels=2, times=1, failed=False),)
+    (BoundarySteps(offsets=18, labels=2, times=1, failed=False),)
     """
 
     base: Boundary

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple, get_args
@@ -27,7 +27,6 @@ from .messages import (
     Encoded,
     EncodedKind,
     Encoder,
-    Headers,
     Outgoing,
     PartitionOutput,
     Received,
@@ -255,7 +254,12 @@ class Encoding:
         assert self._encoder is not None, "JSON is not encoded again"
         try:
             found = _checked(self._encoder(kind, orjson.loads(message.value or b"")))
-            out = message._replace(value=found.value, headers=list(_headers(message.headers, found)))
+            own = [("content-type", found.content_type.encode())]
+            own += [("ce_dataschema", found.dataschema.encode())] if found.dataschema else []
+            headers = [
+                each for header in message.headers for each in (own if header[0] == "content-type" else [header])
+            ]
+            out = message._replace(value=found.value, headers=headers)
         except Exception as error:
             self._failures[kind] += 1
             self._latest[kind] = raised_at(error)
@@ -297,14 +301,3 @@ def _checked(found: object) -> Encoded:
         text = ", ".join(type(part).__name__ for part in parts)
         raise EncodeError(f"the encoder returned ({text}); expected was Encoded(value: bytes, content_type: str)")
     return Encoded(*parts)
-
-
-def _headers(headers: Headers, found: Encoded) -> Iterator[tuple[str, bytes | None]]:
-    """Replace the content type, and add the schema behind it."""
-    for name, value in headers:
-        if name != "content-type":
-            yield name, value
-            continue
-        yield name, found.content_type.encode()
-        if found.dataschema:
-            yield "ce_dataschema", found.dataschema.encode()

@@ -48,10 +48,10 @@ class TimestampLimits(NamedTuple):
 
         Examples
         --------
-        >>> Limits.of({"message.timestamp.after.max.ms": "3600000", "retention.ms": "604800000"})
-        Limits(before_ms=None, after_ms=3540000, keeps_ms=604740000)
-        >>> Limits.of({"cleanup.policy": "compact", "retention.ms": "604800000"})
-        Limits(before_ms=None, after_ms=None, keeps_ms=None)
+        >>> TimestampLimits.of({"message.timestamp.after.max.ms": "3600000", "retention.ms": "604800000"})
+        TimestampLimits(before_ms=None, after_ms=3540000, keeps_ms=604740000)
+        >>> TimestampLimits.of({"cleanup.policy": "compact", "retention.ms": "604800000"})
+        TimestampLimits(before_ms=None, after_ms=None, keeps_ms=None)
         """
         if configs.get("message.timestamp.type") == "LogAppendTime":
             return cls()
@@ -85,9 +85,9 @@ def clamped(message: Outgoing, limits: TimestampLimits, now_ms: int) -> Outgoing
     Examples
     --------
     >>> late = Outgoing("out", 0, None, b"{}", [], 0)
-    >>> clamped(late, Limits(keeps_ms=1000), 1_700_000_000_000)[4:6]
+    >>> clamped(late, TimestampLimits(keeps_ms=1000), 1_700_000_000_000)[4:6]
     ([('stream-osr.timestamp', b'0')], 1700000000000)
-    >>> clamped(late, Limits(), 1_700_000_000_000) == late
+    >>> clamped(late, TimestampLimits(), 1_700_000_000_000) == late
     True
     """
     oldest, newest = limits.between(now_ms)
