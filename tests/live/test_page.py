@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from tests.live.told import Told, act, candidate, example, shown, sign_in, state, telling
-from tests.report.browser import open_browser
 from tests.report.test_browser import cover, luminance
 
 WIDE, NARROW = 1280, 380
@@ -50,12 +49,6 @@ TEXTS = """() => {
 """Each text that is seen: what it says, its colour, what is under it, how much of it shows."""
 
 BOXES = "all => all.map(e => e.getBoundingClientRect()).map(b => [b.left, b.top, b.right, b.bottom])"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 def ordinary() -> dict[str, Any]:

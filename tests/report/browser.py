@@ -6,9 +6,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 MISSING = "no Chromium to look at the page with: `make browser` installs one, or set CHROMIUM to its path"
 
@@ -33,3 +34,35 @@ def open_browser() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+class Opened(NamedTuple):
+    """A page, what it said to the console, and what it asked for."""
+
+    page: Page
+    said: list[str]
+    asked: list[str]
+
+
+@contextmanager
+def opened_page(
+    browser: Browser, address: str, drawn: str, *, scheme: Any = "light", width: int = 1280
+) -> Iterator[Opened]:
+    """Open a page, and wait until it is drawn."""
+    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    page.wait_for_selector(drawn, timeout=30_000)
+    yield Opened(page, said, asked)
+    page.close()

@@ -25,14 +25,6 @@ def test_everything_becomes_one_page(files):
     assert len(page) < 2_000_000
 
 
-def test_decisions_alone_become_a_page(files):
-    done = report(files, "decisions.jsonl", "-o", "part.html")
-    assert done.returncode == 0, done.stderr
-    page = (files / "part.html").read_text()
-    assert 'data-figure="arrivals"' in page
-    assert 'data-figure="plane-known"' not in page
-
-
 def test_mistakes_are_told_in_a_line(files, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     for arguments, said in (
@@ -40,11 +32,6 @@ def test_mistakes_are_told_in_a_line(files, tmp_path):
         (("decisions.jsonl", "-o", "decisions.jsonl"), "is one of the files that are read"),
         (("decisions.jsonl", "-o", "no/such/folder.html"), "cannot write no/such/folder.html"),
         ((tmp_path / "empty.jsonl",), "there is nothing to report"),
-        (("truth.jsonl",), "neither a decision nor an event"),
-        (
-            ("decisions.jsonl", "events.jsonl", "-i", "truth.jsonl", "--key", "name"),
-            "none of the 600 records of --input has the key",
-        ),
         (("decisions.jsonl", "events.jsonl", "-i", "none.csv"), "none.csv"),
         (("model.osr", "--truth", "truth.jsonl", "--label", "species"), "--truth is for decisions"),
     ):

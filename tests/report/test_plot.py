@@ -17,8 +17,11 @@ import vl_convert
 from stream_osr import ModelOptions, OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidParameter, MissingExtra, NotTrained
 from stream_osr_connectors.page.plot import Figures
+from stream_osr_connectors.page.report import report_page
 from tests.doors.page import LIGHT
 from tests.report.conftest import Run
+
+PAGE = "stream_osr_connectors.page"
 
 
 def drawn(chart: Any) -> str:
@@ -135,7 +138,7 @@ def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyP
     for name in [
         n
         for n in sys.modules
-        if n.startswith(("altair", "stream_osr_connectors.page.report.charts", "stream_osr_connectors.page.plot"))
+        if n.startswith(("altair", f"{PAGE}.report.charts", f"{PAGE}.report.page", f"{PAGE}.plot"))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "altair", None)
@@ -143,5 +146,7 @@ def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyP
     assert dict(inspect.getmembers(run.model))["plot"] is not None
     with pytest.raises(MissingExtra, match=r"figures need altair; pip install 'stream-osr\[plot\]'"):
         run.model.plot.plane()
+    with pytest.raises(MissingExtra, match=r"needs altair; pip install 'stream-osr\[plot\]'"):
+        report_page(events=run.events)
     monkeypatch.undo()
     importlib.import_module("stream_osr_connectors.page.plot")
