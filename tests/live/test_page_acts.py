@@ -108,6 +108,9 @@ def test_a_wrong_token_is_refused_and_told_and_the_right_one_goes_on_with_what_w
     press(page, "Enter")
     page.locator("#token-wrong", has_text="no such token").wait_for()
     assert told.asked == []
+    page.locator("#token-typed").fill("no such token")
+    press(page, "Enter")
+    page.locator("#token-wrong", has_text="no blanks").wait_for()
     page.locator("#token-typed").fill("a-token")
     press(page, "Enter")
     page.wait_for_selector("#said:not([hidden])")
