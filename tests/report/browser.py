@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import pytest
@@ -66,3 +68,16 @@ def opened_page(
     page.wait_for_selector(drawn, timeout=30_000)
     yield Opened(page, said, asked)
     page.close()
+
+
+def covering(boxes: list[list[float]]) -> bool:
+    """Whether one of them covers a part of another."""
+    pairs = combinations(boxes, 2)
+    return any(a[0] < b[2] - 1 and b[0] < a[2] - 1 and a[1] < b[3] - 1 and b[1] < a[3] - 1 for a, b in pairs)
+
+
+def luminance(colour: str) -> float:
+    """Brightness of a colour as CSS writes it (WCAG 2)."""
+    parts = [int(c) / 255 for c in re.findall(r"\d+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

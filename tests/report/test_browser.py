@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.page.report import report_page
 from tests.blobs import around
 from tests.doors.page import naming
-from tests.report.browser import Opened, opened_page
+from tests.report.browser import Opened, covering, luminance, opened_page
 from tests.report.conftest import as_written
 
 WIDE, NARROW = 1280, 380
@@ -42,12 +41,6 @@ def opened(request, browser, path) -> Iterator[Opened]:
 
 def boxes(page: Page, figure: str, marks: str) -> list[list[float]]:
     return page.locator(f"[data-figure={figure}]").evaluate(BOXES.replace("SELECTOR", marks))
-
-
-def covering(boxes: list[list[float]]) -> bool:
-    """Whether one of them covers a part of another."""
-    pairs = combinations(boxes, 2)
-    return any(a[0] < b[2] - 1 and b[0] < a[2] - 1 and a[1] < b[3] - 1 and b[1] < a[3] - 1 for a, b in pairs)
 
 
 def test_it_is_silent_asks_nobody_and_runs_nothing_of_the_data(opened, path):
@@ -115,12 +108,6 @@ def test_labels_of_the_rows_and_features_do_not_cover_each_other_or_leave_the_dr
         assert len(texts) > 3
         assert all(text[0] >= frame[0] - 1 and text[2] <= frame[2] + 1 for text in texts), name
         assert not covering(texts), name
-
-
-def luminance(colour: str) -> float:
-    parts = [int(c) / 255 for c in re.findall(r"\d+", colour)[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def contrast(one: str, other: str) -> float:
