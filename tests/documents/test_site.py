@@ -122,10 +122,8 @@ def test_links_lead_where_the_hooks_say() -> None:
 
 
 MODULE = '''
-"""There is :func:`it`, and no :meth:`other`."""
-
 def it() -> int:
-    """Count.
+    """Count, as :func:`it` does, and not as :meth:`other`.
 
     Returns
     -------
@@ -142,10 +140,10 @@ def it() -> int:
 def test_docstrings_say_the_same_in_other_terms(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "sample.py").write_text(MODULE)
     places, extensions = [tmp_path, ROOT, ROOT / "connectors"], griffe.load_extensions(Docstrings)
-    package = griffe.load("sample", search_paths=places, extensions=extensions)
-    assert '<autoref identifier="sample.it" optional>`it`</autoref>' in package.docstring.value
-    assert caplog.text.count("sample names other, and there is no such thing") == 1
-    _, returned, references = package["it"].docstring.parse("numpy")
+    counted = griffe.load("sample", search_paths=places, extensions=extensions)["it"].docstring
+    assert '<autoref identifier="sample.it" optional>`it`</autoref>' in counted.value
+    assert caplog.text.count("sample.it names other, and there is no such thing") == 1
+    _, returned, references = counted.parse("numpy")
     assert [str(each.annotation) for each in returned.value] == ["int"]
     assert references.value.description == "[1] Somebody, a title that goes on."
 

@@ -123,9 +123,9 @@ def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
     recall = None
     if expected is not None:
         promised = model.trained.report.known_recall
-        recall = {"value": expected.recall, "low": expected.low, "high": expected.high}
-        recall["promised"] = number_of(promised)
-    facts = {
+        found_recall = {"value": expected.recall, "low": expected.low, "high": expected.high}
+        recall = {**found_recall, "promised": number_of(promised)}
+    facts: dict[str, Any] = {
         "recall": recall,
         "dependent": signals.dependent,
         "recalls": recalls(model),

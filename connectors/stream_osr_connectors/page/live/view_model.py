@@ -213,7 +213,9 @@ def inbox(state: State, view: Mapping[str, Any], named: Mapping[str, tuple[str, 
     size_of = sizes_in(state, view)
 
     groups, settled = group_candidates(state, view, named)
-    cards = [*((some, status_of(some), None) for some in groups), *(([one], *said) for one, *said in settled)]
+    cards: list[tuple[Sequence[SubclassSummary], str, str | None]] = []
+    cards += [(some, status_of(some), None) for some in groups]
+    cards += [([summary], status, label) for summary, status, label in settled]
     return [
         card(some, [size_of(summary) for summary in some], state.decided, length, status, label)
         for some, status, label in cards[:MOST_CARDS]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
@@ -39,6 +39,10 @@ PAGE = 50
 """Instances of a subclass that are given at once."""
 MOST_BLOCKS = 64
 """Blocks that are read for them."""
+
+
+BlockNumbers: TypeAlias = dict[tuple[int, int, int, int | None], set[int]]
+"""Numbers of instances by the block that they are in: its track, number and place, and the place after it."""
 
 
 class PageState(NamedTuple):
@@ -264,7 +268,7 @@ class Watcher:
         """Find a decision by its number."""
         with self.lock:
             blocks = self._blocks_of([n])
-        return next(self._again(blocks), None)
+        return next(self._read_again(blocks), None)
 
     def remembered(self, id: str) -> list[FoundDecision]:
         """Find a sample of the instances of a class or a subclass, and its latest one."""
@@ -272,11 +276,11 @@ class Watcher:
             some = self.state.find_all(id)
             last = [summary.last for summary in some if summary.last is not None]
             blocks = self._blocks_of({*chain.from_iterable(summary.kept for summary in some), *last})
-        return list(self._again(blocks))
+        return list(self._read_again(blocks))
 
-    def _blocks_of(self, some: Iterable[int]) -> dict[tuple[int, int, int, int | None], set[int]]:
+    def _blocks_of(self, some: Iterable[int]) -> BlockNumbers:
         """Find the blocks that instances are in, and their numbers there."""
-        out: dict[tuple[int, int, int, int | None], set[int]] = {}
+        out: BlockNumbers = {}
         for n in some:
             number, track = divmod(n, len(self.state.tracks))
             blocks = self.state.tracks[track].blocks
@@ -284,10 +288,10 @@ class Watcher:
                 out.setdefault((track, *blocks.span(block)), set()).add(number)
         return out
 
-    def _again(self, blocks: Mapping[tuple[int, int, int, int | None], set[int]]) -> Iterator[FoundDecision]:
+    def _read_again(self, blocks: BlockNumbers) -> Iterator[FoundDecision]:
         """Read instances of blocks again, in the order of the stream."""
-        for (track, *place), numbers in sorted(blocks.items(), key=lambda each: each[0][:3]):
-            for found in self.feed.block(track, *place, only=numbers):
+        for (track, number, place, after), numbers in sorted(blocks.items(), key=lambda each: each[0][:3]):
+            for found in self.feed.block(track, number, place, after, only=numbers):
                 yield FoundDecision(found.n * len(self.feed.prefixes) + track, found.decision)
 
 
