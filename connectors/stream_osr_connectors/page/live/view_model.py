@@ -211,7 +211,6 @@ def inbox(state: State, view: Mapping[str, Any], named: Mapping[str, tuple[str, 
     """
     length = min(len(state.bins.times), MOST_BINS)
     size_of = sizes_in(state, view)
-
     groups, settled = group_candidates(state, view, named)
     cards: list[tuple[Sequence[SubclassSummary], str, str | None]] = []
     cards += [(some, status_of(some), None) for some in groups]
