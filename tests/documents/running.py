@@ -20,6 +20,7 @@ from tests.documents.reading import ROOT, Block, blocks, in_checkout
 
 OF_THE_CHECKOUT = ("examples", "docs", "connectors", "benchmarks", "tests", "stream_osr", "tools", "Makefile")
 STAYS_ELSEWHERE = re.compile(r"(?:^|[;&|{]|\bthen\b|\bdo\b)\s*(?:cd|pushd)\b", re.MULTILINE)
+BASH = ("bash", "-euo", "pipefail", "-c")
 PATIENCE = 120.0
 """Seconds that a command may take to print what the page shows of it, or to end when it is told to."""
 
@@ -44,12 +45,11 @@ class Session:
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.printed = ""
         self.running: list[tuple[Block, subprocess.Popen[bytes], Path]] = []
-        self.env = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "STREAM_OSR_DATA": str(data_directory().resolve()),
-            "COLUMNS": "100",
-        }
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        data = str(data_directory().resolve())
+        env = {**os.environ, "PATH": path, "STREAM_OSR_DATA": data, "COLUMNS": "100"}
+        ends = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+        self.place: dict[str, Any] = {"cwd": folder, "env": env, **ends}
 
     def run(self, page: str) -> int:
         """Run all blocks of a page; returns how many were run.
@@ -97,15 +97,7 @@ class Session:
     def _command(self, block: Block) -> None:
         if moves(block.text):
             raise Failed(f"{self.name}:{block.line}: cd would last for the reader's next block; put it in ( )")
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block.text],
-            cwd=self.folder,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        done = subprocess.run([*BASH, block.text], **self.place, stdout=subprocess.PIPE, text=True)
         self.printed = done.stdout
         if done.returncode:
             raise Failed(f"{self.name}:{block.line}: exit code {done.returncode}\n{block.text}\n{done.stdout}")
@@ -128,15 +120,7 @@ class Session:
     def _begin(self, block: Block) -> None:
         log = self.folder / f".meanwhile-{len(self.running)}"
         with log.open("wb") as file:
-            begun = subprocess.Popen(
-                ["bash", "-euo", "pipefail", "-c", block.text],
-                cwd=self.folder,
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            begun = subprocess.Popen([*BASH, block.text], **self.place, stdout=file, start_new_session=True)
         self.running.append((block, begun, log))
         self.printed = f"\0{log}"
 

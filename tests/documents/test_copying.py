@@ -13,7 +13,6 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.documents.reading import ROOT, blocks
-from tests.documents.test_site import built
 from tests.report.browser import open_browser
 
 pytestmark = pytest.mark.xdist_group("site")
@@ -29,8 +28,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    site = built(tmp_path_factory.mktemp("site"), ROOT / "mkdocs.yml")
+def address(site: Path) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"

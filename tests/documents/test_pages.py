@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from tests.documents import running
 from tests.documents.brokers import usual_broker
 from tests.documents.reading import PAGES, ROOT, blocks, needs_broker
 from tests.documents.running import Failed, Session
@@ -33,12 +31,9 @@ def test_a_page_does_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with (
-        usual_broker(page.read_text(), request.config, monkeypatch)
-        if needs_broker(page.read_text())
-        else nullcontext()
-    ):
-        Session(name_of(page), tmp_path).run(page.read_text())
+    text = page.read_text()
+    with usual_broker(text, request.config, monkeypatch) if needs_broker(text) else nullcontext():
+        Session(name_of(page), tmp_path).run(text)
 
 
 def test_what_is_not_run_is_listed() -> None:
@@ -63,19 +58,3 @@ def test_a_page_that_is_wrong_fails(page: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Failed):
         Session("page", tmp_path).run(page)
-
-
-def test_a_page_that_is_right_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = (
-        '```csv title="a.csv"\nx\n1\n```\n\n<!-- meanwhile -->\n```bash\necho up; sleep 60\n```\n\n'
-        "```text\nup\n```\n\n```bash\n(cd . && cat a.csv)\n```\n\n```text\nx\n1\n```\n\n"
-        "<!-- meanwhile -->\n```bash\ntrap 'echo down; exit' INT; echo on; sleep 60\n```\n\n```text\non\n```\n\n"
-        "<!-- after Ctrl-C -->\n```text\ndown\n```\n\n"
-        "```python\nx = 2\nprint(x)\n```\n\n```text\n2\n```\n\n```python\n>>> x + 1\n3\n```\n"
-    )
-    assert Session("page", tmp_path).run(page) == 5
-
-
-def test_a_page_leaves_its_reader_where_they_are() -> None:
-    assert doctest.testmod(running).failed == 0

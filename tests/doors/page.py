@@ -5,7 +5,9 @@ from stream_osr_connectors.page.live.access import KnownHosts, Tokens
 from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
 from stream_osr_connectors.page.live.class_summary import KEPT, MOST_BINS
 from stream_osr_connectors.page.live.examples import ExampleChooser, Images
-from stream_osr_connectors.page.live.feeds import FeedTruncated, FileFeed, InputRows, Tail, is_written
+from stream_osr_connectors.page.live.feeds import FileFeed
+from stream_osr_connectors.page.live.file_tail import FeedTruncated, Tail, is_written
+from stream_osr_connectors.page.live.input_rows import InputRows
 from stream_osr_connectors.page.live.page_host import configure, listen
 from stream_osr_connectors.page.live.server import MOST_BODY, MOST_CLIENTS, make_app
 from stream_osr_connectors.page.live.service_feed import ServiceFeed

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import socket
 from typing import Any, NamedTuple
 
 import httpx
 import uvicorn
+from starlette.types import ASGIApp
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import open_sink, open_source
@@ -80,6 +82,20 @@ class Page(NamedTuple):
 
 
 @contextmanager
+def serving(app: ASGIApp, listening: socket) -> Iterator[str]:
+    """Serve an application in a thread; its address."""
+    server = uvicorn.Server(configure(app))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listening.close()
+
+
+@contextmanager
 def served(
     folder: Path, *, tokens: str | None = TOKENS, images: Images | None = None, speed: float | None = None
 ) -> Iterator[Page]:
@@ -90,19 +106,11 @@ def served(
     inside, acts = CheckpointView(checkpoint), FileActs(checkpoint, allowed=tokens is not None)
     watcher = Watcher(feed, inside, acts, ExampleChooser(feed, images))
     listening = listen("127.0.0.1", 0)
-    port = listening.getsockname()[1]
-    known = None if tokens is None else Tokens(tokens)
-    server = uvicorn.Server(configure(make_app(watcher, KnownHosts("127.0.0.1", port), known, images)))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    address = f"http://127.0.0.1:{port}"
-    try:
-        with httpx.Client(base_url=address, timeout=30, trust_env=False) as client:
-            page = Page(address, client, watcher)
-            page.client.get("/healthz")
-            yield page
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        inside.stop()
-        listening.close()
+    doors = KnownHosts("127.0.0.1", listening.getsockname()[1])
+    app = make_app(watcher, doors, None if tokens is None else Tokens(tokens), images)
+    with serving(app, listening) as address, httpx.Client(base_url=address, timeout=30, trust_env=False) as client:
+        client.get("/healthz")
+        try:
+            yield Page(address, client, watcher)
+        finally:
+            inside.stop()

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from tests.live.told import Told, act, candidate, example, shown, sign_in, state, telling
-from tests.report.browser import open_browser
-from tests.report.test_browser import cover, luminance
+from tests.report.browser import covering, luminance
 
 WIDE, NARROW = 1280, 380
 
@@ -52,25 +51,11 @@ TEXTS = """() => {
 BOXES = "all => all.map(e => e.getBoundingClientRect()).map(b => [b.left, b.top, b.right, b.bottom])"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
-
-
 def ordinary() -> dict[str, Any]:
-    found = state(
-        [
-            candidate("11"),
-            candidate("14", "path", status="recurred"),
-            candidate("17", status="dormant"),
-            candidate("19", status="named", label="fox"),
-        ]
-    )
-    return found | {
-        "history": [act(2, undoable=True, subclasses=["19"], reason="seen"), act(1, undone=True)],
-        "notes": ["a note"],
-    }
+    waiting = [candidate("11"), candidate("14", "path", status="recurred"), candidate("17", status="dormant")]
+    history = [act(2, undoable=True, subclasses=["19"], reason="seen"), act(1, undone=True)]
+    found = state([*waiting, candidate("19", status="named", label="fox")])
+    return found | {"history": history, "notes": ["a note"]}
 
 
 def hostile() -> dict[str, Any]:
@@ -121,6 +106,9 @@ def test_it_is_silent_and_does_not_scroll_sideways(opened):
     page, said = opened
     assert said == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    seen = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert seen < 0.05 if dark else seen > 0.7
 
 
 def test_every_text_stands_out_from_what_is_under_it(opened):
@@ -145,13 +133,6 @@ def test_the_panel_of_an_instance_is_legible_and_narrow_enough(opened):
     page.keyboard.press("Escape")
 
 
-def test_dark_is_dark_and_light_is_light(opened):
-    page, _ = opened
-    dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    seen = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-    assert seen < 0.05 if dark else seen > 0.7
-
-
 def test_what_waits_is_told_in_plain_words(opened):
     page, _ = opened
     assert page.inner_text("h1") == "3 candidates to look at"
@@ -172,7 +153,7 @@ def test_names_in_the_plane_cover_no_other_and_stay_inside(browser):
             (frame,) = page.locator("#lies svg").evaluate_all(BOXES)
             assert len(names) > 5
             assert page.locator("#lies circle").count() == 209
-            assert not any(cover(a, b) for number, a in enumerate(names) for b in names[:number])
+            assert not covering(names)
             assert all(frame[0] - 1 <= a[0] and a[2] <= frame[2] + 1 for a in names)
 
 
@@ -209,12 +190,8 @@ def test_what_is_empty_says_so(browser):
     nothing = state([], ())
     nothing["stream"] |= {"decided": 0}
     nothing["timeline"] = {"edges": [], "classes": {}, "subclasses": {}, "unknown": []}
-    nothing |= {
-        "recall": None,
-        "new_classes": None,
-        "signals": None,
-        "unknown": {"n": 0, "rate": None, "recent_rate": None},
-    }
+    nothing |= dict.fromkeys(("recall", "new_classes", "signals"))
+    nothing["unknown"] = {"n": 0, "rate": None, "recent_rate": None}
     with telling(Told(nothing)) as address, shown(browser, address) as (page, said):
         text = page.inner_text("main")
         assert page.inner_text("h1") == "Nothing new to look at"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from tests.live.told import Told, act, candidate, drawn, shown, sign_in, state, telling
-from tests.report.browser import open_browser
 
 ACTIVE = "document.activeElement"
 FOCUSED = """() => {
@@ -20,12 +19,6 @@ STOPS = """() => [...document.querySelectorAll('button, summary, [tabindex="0"]'
 NAMELESS = """() => [...document.querySelectorAll('button, input, select, [role=button], dialog, section, article')]
     .filter(e => !e.ariaLabel && !e.textContent.trim() && !e.labels?.length)
     .filter(e => !document.getElementById(e.getAttribute('aria-labelledby'))).map(e => e.outerHTML)"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -115,6 +108,9 @@ def test_a_wrong_token_is_refused_and_told_and_the_right_one_goes_on_with_what_w
     press(page, "Enter")
     page.locator("#token-wrong", has_text="no such token").wait_for()
     assert told.asked == []
+    page.locator("#token-typed").fill("no such token")
+    press(page, "Enter")
+    page.locator("#token-wrong", has_text="no blanks").wait_for()
     page.locator("#token-typed").fill("a-token")
     press(page, "Enter")
     page.wait_for_selector("#said:not([hidden])")

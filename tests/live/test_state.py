@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -39,17 +40,25 @@ def event(kind: str, seq: int, subclass: int = 7, **more: Any) -> dict[str, Any]
             "last_seen": moment, "explanation": why, **more}  # fmt: skip
 
 
+@pytest.fixture
+def state() -> State:
+    return State([""], events=True)
+
+
+def decide(state: State, some: Iterable[dict[str, Any]]) -> None:
+    for one in some:
+        state.decision(0, one["seq"], one["seq"], one)
+
+
 def told(state: State) -> dict[str, Any]:
     page = view_model(state, STREAM, {}, {}, [])
     json.dumps(page)
     return page
 
 
-def test_an_event_waits_for_the_decisions_before_it() -> None:
-    state = State([""], events=True)
+def test_an_event_waits_for_the_decisions_before_it(state: State) -> None:
     state.event(0, event("SubclassEmerged", 4))
-    for seq in range(4):
-        state.decision(0, seq, seq, decision(seq))
+    decide(state, map(decision, range(4)))
     assert told(state)["inbox"] == []
     state.decision(0, 4, 4, decision(4))
     (card,) = told(state)["inbox"]
@@ -57,8 +66,7 @@ def test_an_event_waits_for_the_decisions_before_it() -> None:
     assert card["differs"] == [{"feature": "a", "here": 5.0, "there": 1.0, "deviations": 8.0}]
 
 
-def test_dependence_is_seen_as_an_event_and_as_the_model_tell_it() -> None:
-    state = State([""], events=True)
+def test_dependence_is_seen_as_an_event_and_as_the_model_tell_it(state: State) -> None:
     assert told(state)["dependent"] is False
     state.event(0, {"type": "DependenceFound", "seq": 0})
     state.caught_up()
@@ -66,10 +74,8 @@ def test_dependence_is_seen_as_an_event_and_as_the_model_tell_it() -> None:
     assert view_model(state, STREAM, {"dependent": False}, {}, [])["dependent"] is False, "the model knows better"
 
 
-def test_what_is_said_of_a_subclass_is_seen() -> None:
-    state = State([""], events=True)
-    for seq in range(3):
-        state.decision(0, seq, seq, decision(seq))
+def test_what_is_said_of_a_subclass_is_seen(state: State) -> None:
+    decide(state, map(decision, range(3)))
 
     def after(*events: dict[str, Any]) -> tuple[str, str | None]:
         for each in events:
@@ -88,10 +94,8 @@ def test_what_is_said_of_a_subclass_is_seen() -> None:
     assert told(state)["inbox"] == []
 
 
-def test_what_has_merged_goes_on_as_one() -> None:
-    state = State([""], events=True)
-    for seq in range(20):
-        state.decision(0, seq, seq, decision(seq, subclass=7 + seq % 2))
+def test_what_has_merged_goes_on_as_one(state: State) -> None:
+    decide(state, (decision(seq, subclass=7 + seq % 2) for seq in range(20)))
     for key in (7, 8):
         state.event(0, event("SubclassEmerged", 3, key))
     state.event(0, {"type": "SubclassMerged", "seq": 19, "subclass_id": 8, "into": 7, "size": 20})
@@ -101,11 +105,9 @@ def test_what_has_merged_goes_on_as_one() -> None:
 
 
 @pytest.mark.parametrize(("before", "into"), [(20, 20), (200, 20), (20, 200), (3, 5)])
-def test_what_is_remembered_of_merged_subclasses_is_a_sample_of_both(before: int, into: int) -> None:
-    state = State([""], events=True)
+def test_what_is_remembered_of_merged_subclasses_is_a_sample_of_both(state: State, before: int, into: int) -> None:
     places = [8] * before + [7] * into
-    for seq, subclass in enumerate(places):
-        state.decision(0, seq, seq, decision(seq, subclass=subclass))
+    decide(state, (decision(seq, subclass=subclass) for seq, subclass in enumerate(places)))
     for key in (7, 8):
         state.event(0, event("SubclassEmerged", 0, key))
     state.event(0, {"type": "SubclassMerged", "seq": 0, "subclass_id": 8, "into": 7, "size": 40})
@@ -117,13 +119,11 @@ def test_what_is_remembered_of_merged_subclasses_is_a_sample_of_both(before: int
     if before > KEPT or into > KEPT:
         large = sum(places[number] == (8 if before > into else 7) for number in held.kept)
         assert large > KEPT // 2
-    for seq in range(len(places), len(places) + 400):  # more than a sample holds
-        state.decision(0, seq, seq, decision(seq))
+    decide(state, map(decision, range(len(places), len(places) + 400)))  # more than a sample holds
     assert len(set(held.kept)) == KEPT
 
 
-def test_a_long_stream_of_ever_new_subclasses_and_classes_stays_bounded() -> None:
-    state = State([""], events=True)
+def test_a_long_stream_of_ever_new_subclasses_and_classes_stays_bounded(state: State) -> None:
     tracemalloc.start()
     try:
         sizes = []
@@ -151,10 +151,8 @@ def test_a_long_stream_of_ever_new_subclasses_and_classes_stays_bounded() -> Non
     assert any("not shown" in note for note in page["notes"])
 
 
-def test_rates_are_those_of_the_stream_and_of_its_end() -> None:
-    state = State([""], events=True)
-    for seq in range(3 * RECENT):
-        state.decision(0, seq, seq, decision(seq, "unknown" if seq >= 2 * RECENT + 500 else "red", None))
+def test_rates_are_those_of_the_stream_and_of_its_end(state: State) -> None:
+    decide(state, (decision(n, "unknown" if n >= 2 * RECENT + 500 else "red", None) for n in range(3 * RECENT)))
     page = told(state)
     assert page["unknown"] == {"n": 500, "rate": round(500 / 3000, 6), "recent_rate": 0.5}
     assert page["timeline"]["unknown"][-1] == 1.0
@@ -173,8 +171,7 @@ def test_rates_are_those_of_the_stream_and_of_its_end() -> None:
         {**decision(3), "probabilities": 3},
     ],
 )
-def test_what_is_no_decision_is_counted_and_changes_nothing(broken: dict[str, Any]) -> None:
-    state = State([""], events=True)
+def test_what_is_no_decision_is_counted_and_changes_nothing(state: State, broken: dict[str, Any]) -> None:
     state.decision(0, 0, 0, decision(0))
     before = told(state)
     state.decision(0, 1, 1, broken)
@@ -190,16 +187,14 @@ def test_what_is_no_decision_is_counted_and_changes_nothing(broken: dict[str, An
      event("SubclassEmerged", 0, explanation=7), {"type": "SubclassMerged", "subclass_id": -1},
      {"type": "NamingUndone", "subclass_ids": 3}, event("SubclassGrew", 0, first_seen=None)],
 )  # fmt: skip
-def test_what_is_no_event_is_survived(broken: dict[str, Any]) -> None:
-    state = State([""], events=True)
+def test_what_is_no_event_is_survived(state: State, broken: dict[str, Any]) -> None:
     state.decision(0, 0, 0, decision(0))
     state.event(0, broken)
     state.event(0, event("SubclassEmerged", 0, 9))
     assert "9" in [card["id"] for card in told(state)["inbox"]]
 
 
-def test_names_of_others_are_cut_and_stay_text() -> None:
-    state = State([""], events=True)
+def test_names_of_others_are_cut_and_stay_text(state: State) -> None:
     name = "<img src=x onerror=alert(1)>" * 1000
     p = {name: 0.5, "unknown": 0.5}
     state.decision(0, 0, 0, decision(0, name, None, probabilities=p))
@@ -208,8 +203,7 @@ def test_names_of_others_are_cut_and_stay_text() -> None:
     assert len(row["label"]) <= 400
 
 
-def test_a_class_of_whole_numbers_is_named_by_one() -> None:
-    state = State([""], events=True)
+def test_a_class_of_whole_numbers_is_named_by_one(state: State) -> None:
     state.decision(0, 0, 0, decision(0, label=3, subclass=None, probabilities={"3": 0.9, "-1": 0.1}))
     assert (state.meant("3"), state.meant("12"), state.meant("fox")) == (3, 12, "fox")
     text = State([""], events=True)

@@ -1,16 +1,16 @@
-"""The walk of docs/live.md, of somebody who has never seen the page, step by step; it prints how long each took."""
+"""The walk of docs/live.md, of somebody who has never seen the page, step by step."""
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
-import pytest
+from playwright.sync_api import Browser
 
+from tests.live.served import ANNA, make_run
 from tests.live.told import shown, sign_in
-from tests.live.watching import TOKENS, call, make_run, watching
-from tests.report.browser import open_browser
+from tests.live.watching import watching
+from tests.test_cli import call
 
 LONGEST = 180.0
 """Seconds of the whole walk."""
@@ -18,42 +18,31 @@ READING = 2.0
 """Seconds that somebody looks at each of the things that the walk tells of, before going on."""
 
 
-def test_a_new_class_is_named_and_a_report_made_within_three_minutes(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_a_new_class_is_named_and_a_report_made_within_three_minutes(browser: Browser, tmp_path: Path) -> None:
     make_run(tmp_path)
-    began, steps = time.monotonic(), []
-
-    def done(what: str) -> None:
-        steps.append((what, time.monotonic() - began))
-
+    began = time.monotonic()
     with (
-        watching(tmp_path, "--allow-commands", "--input", "stream.jsonl", "--key", "id") as address,
-        open_browser() as browser,
+        watching(tmp_path, "--allow-commands", "--input", "new.jsonl", "--key", "id") as address,
+        shown(browser, address) as (page, said),
     ):
-        done("stream-osr watch says where its page is")
-        with shown(browser, address) as (page, said):
-            page.locator("h1", has_text="1 candidate to look at").wait_for(timeout=60_000)
-            done("the page is open, and says that there is one candidate to look at")
-            time.sleep(READING)
-            assert page.locator("article .like").first.inner_text() != ""
-            page.locator("article button", has_text="Instances").first.click()
-            page.locator("#panel tbody button").first.click()
-            page.locator("#panel .why").wait_for()
-            done("its instances are looked at, and one of them whole")
-            time.sleep(READING)
-            page.keyboard.press("Escape")
-            sign_in(page, TOKENS["anna"])
-            done("the token is typed in")
-            for key in ("n", "f", "o", "x", "Enter"):
-                page.keyboard.press(key)
-            page.locator("h1", has_text="Nothing new to look at").wait_for(timeout=60_000)
-            done("the class is named")
-            assert said == []
-    report = call(
-        tmp_path, "report", "decisions.jsonl.checkpoint", "decisions.jsonl", "events.jsonl", "-o", "report.html"
-    )
+        page.locator("h1", has_text="1 candidate to look at").wait_for(timeout=60_000)
+        time.sleep(READING)
+        assert "from" in page.locator("article .like").first.inner_text()
+        page.locator("article .side table").nth(2).wait_for()  # typical, doubtful, and nearest known ones
+        page.locator("article button", has_text="Instances").first.click()
+        page.locator("#panel tbody button").first.click()
+        page.locator("#panel .why").wait_for()
+        assert page.locator("#panel .bars tr").count() == 3
+        time.sleep(READING)
+        page.keyboard.press("Escape")
+        sign_in(page, ANNA)
+        for key in ("n", "f", "o", "x", "Enter"):
+            page.keyboard.press(key)
+        page.locator("h1", has_text="Nothing new to look at").wait_for(timeout=60_000)
+        assert "anna" in page.locator("#history li").first.inner_text()
+        assert said == []
+    files = ("decisions.jsonl.checkpoint", "decisions.jsonl", "events.jsonl")
+    report = call("report", *files, "-o", "report.html", cwd=tmp_path)
     assert report.returncode == 0, report.stderr
     assert "fox" in (tmp_path / "report.html").read_text()
-    done("the report is made, and has the name")
-    with capsys.disabled():
-        sys.stdout.write("\n" + "".join(f"{seconds:6.1f} s  {what}\n" for what, seconds in steps))
-    assert steps[-1][1] < LONGEST
+    assert time.monotonic() - began < LONGEST

@@ -5,27 +5,33 @@ What the real server tells is in the tests of the server; here the page is shown
 
 from __future__ import annotations
 
+import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 from playwright.sync_api import Browser, Page
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 import stream_osr_connectors.page.live
+from tests.doors.page import listen
+from tests.live.served import serving
+from tests.report.browser import opened_page
 
 HERE = Path(stream_osr_connectors.page.live.__file__).parent
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
-KINDS = {".js": "text/javascript", ".css": "text/css"}
 TOKEN = "a-token"
 FEATURES = ("hue-mean", "rawred-mean", "exgreen-mean", "value-mean")
 
@@ -107,124 +113,76 @@ class Told:
     instances: dict[str, Any] = field(default_factory=lambda: {"id": "11", "instances": [], "more": False})
     asked: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
-    changed: threading.Condition = field(default_factory=threading.Condition)
     ended: bool = False
 
     def tell(self, change: Callable[[dict[str, Any]], Any] = lambda state: None) -> int:
-        with self.changed:
-            self.state = deepcopy(self.state)
-            change(self.state)
-            self.state["seq"] += 1
-            self.changed.notify_all()
-            return int(self.state["seq"])
+        state = deepcopy(self.state)
+        change(state)
+        state["seq"] += 1
+        self.state = state
+        return int(state["seq"])
 
 
-def _handler(told: Told) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
+def _app(told: Told) -> Starlette:
+    page = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True).get_template("page.html.j2")
 
-        def give(self, code: int, kind: str, body: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Security-Policy", POLICY)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def as_json(value: Any, code: int = 200) -> Response:
+        return Response(json.dumps(value), code, media_type="application/json")
 
-        def give_json(self, code: int, value: Any) -> None:
-            self.give(code, "application/json", json.dumps(value).encode())
+    def who(request: Request) -> Response:
+        known = request.headers.get("Authorization") == f"Bearer {TOKEN}"
+        return as_json({"by": "anna"}) if known else as_json({"error": "no such token"}, 401)
 
-        def may(self) -> bool:
-            return self.headers.get("Authorization") == f"Bearer {TOKEN}"
+    def shell(_: Request) -> Response:
+        text = page.render(version="0", name=told.state["stream"]["name"])
+        return HTMLResponse(text.encode("utf-8", "replace"), headers={"Content-Security-Policy": POLICY})
 
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            if path == "/":
-                loader = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True)
-                page = loader.get_template("page.html.j2").render(version="0", name=told.state["stream"]["name"])
-                self.give(200, "text/html; charset=utf-8", page.encode("utf-8", "replace"))
-            elif path.startswith("/static/"):
-                file = HERE / "static" / Path(path).name
-                self.give(200, KINDS[file.suffix], file.read_bytes())
-            elif path == "/api/state":
-                self.give_json(200, told.state)
-            elif path == "/api/who":
-                self.give_json(*((200, {"by": "anna"}) if self.may() else (401, {"error": "no such token"})))
-            elif path.startswith("/api/subclass/"):
-                self.give_json(200, told.instances)
-            elif path.startswith("/api/instance/"):
-                self.give_json(200, told.instance)
-            else:
-                self.stream()
+    async def states() -> AsyncIterator[str]:
+        seen = 0
+        while not told.ended:
+            if told.state["seq"] != seen:
+                seen, text = told.state["seq"], json.dumps(told.state)
+                yield f"event: state\ndata: {text}\n\n"
+            await asyncio.sleep(0.01)
 
-        def stream(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.end_headers()
-            seen = 0
-            while not told.ended:
-                with told.changed:
-                    while not told.ended and told.state["seq"] == seen:
-                        told.changed.wait(30)
-                    seen, text = told.state["seq"], json.dumps(told.state)
-                try:
-                    self.wfile.write(f"event: state\ndata: {text}\n\n".encode())
-                except OSError:
-                    return
+    async def ask(request: Request) -> Response:
+        if (known := who(request)).status_code != 200:
+            return known
+        told.asked.append(await request.json())
+        code, answer = told.answer(told.asked[-1])
+        return as_json(answer, code)
 
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if not self.may():
-                self.give_json(401, {"error": "no such token"})
-                return
-            told.asked.append(asked)
-            self.give_json(*told.answer(asked))
-
-    return Handler
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: Any) -> None:
-        """Nobody listens any more: browsers leave when they like."""
+    routes = [
+        Route("/", shell),
+        Route("/api/state", lambda _: as_json(told.state)),
+        Route("/api/who", who),
+        Route("/api/subclass/{id:path}", lambda _: as_json(told.instances)),
+        Route("/api/instance/{n:path}", lambda _: as_json(told.instance)),
+        Route("/api/stream", lambda _: StreamingResponse(states(), media_type="text/event-stream")),
+        Route("/api/ask", ask, methods=["POST"]),
+        Mount("/static", StaticFiles(directory=HERE / "static")),
+    ]
+    return Starlette(routes=routes)
 
 
 @contextmanager
 def telling(told: Told) -> Iterator[str]:
     """Serve the page; its address."""
     told.ended = False
-    with _Server(("127.0.0.1", told.port), _handler(told)) as server:
-        told.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    listening = listen("127.0.0.1", told.port)
+    told.port = listening.getsockname()[1]
+    with serving(_app(told), listening) as address:
         try:
-            yield f"http://127.0.0.1:{told.port}/"
+            yield f"{address}/"
         finally:
-            with told.changed:
-                told.ended = True
-                told.changed.notify_all()
-            server.shutdown()
-            thread.join()
+            told.ended = True
 
 
 @contextmanager
-def shown(
-    browser: Browser, address: str, *, scheme: Any = "light", width: int = 1280
-) -> Iterator[tuple[Page, list[str]]]:
+def shown(browser: Browser, address: str, **looks: Any) -> Iterator[tuple[Page, list[str]]]:
     """Open the page; what it says to the console beside it."""
-    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
-    said: list[str] = []
-    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
-    page.goto(address)
-    page.wait_for_selector("html[data-seq]", timeout=30_000)
-    try:
+    with opened_page(browser, address, "html[data-seq]", **looks) as (page, said, _):
         yield page, said
-    finally:
-        page.close()
 
 
 def drawn(page: Page, seq: int) -> None:

@@ -12,6 +12,9 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from tests.blobs import around
+from tests.report.browser import browser
+
+__all__ = ["browser"]
 
 EVIL_FEATURES = ("<script>window.hacked = 1</script>", "b\"'&", "c.d[0]")
 EVIL_CLASSES = ("<img src=x onerror='window.hacked=1'>", "S3", "plain")

@@ -14,7 +14,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
 from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.report import report_page
-from tests.doors.page import LISTED, PackedTexts, choose_highlights, collect, naming, read_files, read_instances
+from tests.doors.page import LISTED, choose_highlights, collect, naming, read_files, read_instances
 from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW
 from tests.report.test_page import Page
 
@@ -145,10 +145,7 @@ def test_what_a_person_has_settled_is_no_candidate(run):
     named = {**first, "type": "SubclassPromoted", "label": "fox", "seq": 590}
     muted = {**second, "type": "SubclassMuted", "seq": 591}
     content = collect(decisions=run.decisions, events=[*run.events, named, muted])
-    assert {first["subclass_id"], second["subclass_id"]} == {s.id for s in content.others} & {
-        first["subclass_id"],
-        second["subclass_id"],
-    }
+    assert {first["subclass_id"], second["subclass_id"]} <= {s.id for s in content.others}
     page = Page(report_page(decisions=run.decisions, events=[*run.events, named, muted]))
     assert "named: fox" in page.text
     undone = {"type": "NamingUndone", "batch": 9, "seq": 595, "model": first["model"], "action": "promotion"}
@@ -189,9 +186,3 @@ def test_words_are_explained_once_and_each_is_there(run):
         assert meaning in page.text
         assert ("dt", {"id": f"word-{word.replace(' ', '-')}"}) in page.tags
         assert meaning.endswith((".", "?"))
-
-
-def test_texts_are_those_that_were_put_in():
-    texts = PackedTexts(["", "ä", "\ud800half", "x" * 1000])
-    assert list(texts) == ["", "ä", "\ud800half", "x" * 1000]
-    assert texts[2] == "\ud800half"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import re
 from html.parser import HTMLParser
@@ -10,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import ConnectorError, MissingExtra, NotTrained
+from stream_osr.errors import ConnectorError, NotTrained
 from stream_osr_connectors.page.report import report_page
 from tests.blobs import fitted
 from tests.doors.page import IN_WORDS
@@ -49,29 +48,6 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def page(run) -> Page:
     return Page(report_page(run.model, run.decisions, run.events, run.truth, title="<script>hacked</script>"))
-
-
-def test_names_of_the_data_are_text(page, run):
-    assert sum(tag == "script" for tag, _ in page.tags) == 3
-    assert not any(tag in ("img", "b") and "src" in attrs for tag, attrs in page.tags)
-    for name in (*run.training, "<script>hacked</script>", "first </script><script>window.hacked=1</script> (new)"):
-        assert name in page.text
-
-
-def test_nothing_is_loaded_from_anywhere(page):
-    for tag, attrs in page.tags:
-        assert "src" not in attrs, tag
-        assert (attrs.get("href") or "#").startswith(("data:", "#")), tag
-    policies = [attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
-    assert len(policies) == 1
-    assert "default-src 'none'" in str(policies[0])
-
-
-def test_every_figure_has_a_drawing(page, run):
-    assert page.figures == set(page.specs)
-    emerged = {f"shifts-{e['subclass_id']}" for e in run.events if e["type"] == "SubclassEmerged"}
-    fixed = {"plane-known", "plane-all", "share", "arrivals", "calibration", "spread"}
-    assert emerged | fixed <= page.figures
 
 
 @pytest.mark.parametrize(
@@ -124,29 +100,6 @@ def test_a_model_in_training_is_refused():
         report_page(model)
 
 
-def test_the_extra_is_named_where_it_is_missing(monkeypatch, run):
-    import sys
-
-    real = builtins.__import__
-
-    def without(name, *arguments, **more):
-        if name.split(".")[0] == "altair":
-            raise ModuleNotFoundError("No module named 'altair'", name="altair")
-        return real(name, *arguments, **more)
-
-    for name in [
-        n
-        for n in sys.modules
-        if n.startswith(
-            ("altair", "stream_osr_connectors.page.report.charts", "stream_osr_connectors.page.report.page")
-        )
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtra, match=r"needs altair; pip install 'stream-osr\[plot\]'"):
-        report_page(events=run.events)
-
-
 def test_what_was_summed_up_is_said_and_shown(run):
     emerged = [event for event in run.events if event["type"] == "SubclassEmerged"]
     key, model = emerged[0]["subclass_id"], emerged[0]["model"]
@@ -164,15 +117,12 @@ def test_what_was_summed_up_is_said_and_shown(run):
     assert f'"S{key}"' not in json.dumps(silent.specs["arrivals"])
 
 
-def test_a_subclass_of_several_true_classes_is_mixed(run):
+def test_a_subclass_of_several_true_classes_is_mixed_and_one_of_one_class_is_that(page, run):
     def halved(key, number):
         return f"{run.labels[number]} {'ab'[number % 2]}"
 
     mixed = Page(report_page(run.model, run.decisions, run.events, halved))
     assert ("a", "#word-mixed") in {(tag, attrs.get("href")) for tag, attrs in mixed.tags}
     assert re.search(r"Truly\s+mixed: second [ab] \d+ %, second [ab] \d+ %", mixed.text)
-
-
-def test_a_subclass_of_one_true_class_is_that(page):
     assert "#word-mixed" not in {attrs.get("href") for _, attrs in page.tags}
     assert re.search(r"Truly\s+second 100 %", page.text)

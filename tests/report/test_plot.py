@@ -10,15 +10,18 @@ import sys
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
 import pytest
 import vl_convert
 
-from stream_osr import ModelOptions, OpenSetRecognizer
+from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidParameter, MissingExtra, NotTrained
 from stream_osr_connectors.page.plot import Figures
+from stream_osr_connectors.page.report import report_page
+from tests.blobs import fitted, learn_all, told
 from tests.doors.page import LIGHT
 from tests.report.conftest import Run
+
+PAGE = "stream_osr_connectors.page"
 
 
 def drawn(chart: Any) -> str:
@@ -61,12 +64,8 @@ def test_calibration_needs_labels(run: Run) -> None:
 
 
 def test_records_may_be_those_that_were_drained() -> None:
-    model = OpenSetRecognizer(batch_size=1, chains=1, model=ModelOptions(training_sweeps=2))
-    for i in range(20):
-        model.learn_one({"a": float(i % 7), "b": float(i % 5)}, "left")
-    for i in range(20):
-        model.learn_one({"a": 90.0 + i % 3, "b": float(i % 5)})
-    decisions, events = list(model.drain()), list(model.drain_events())
+    model = learn_all(fitted(batch_size=1, chains=1), [({"a": 90.0, "b": 0.0}, None)] * 20)
+    decisions, events = told(model)
     dicts = [d.as_dict() for d in decisions], [e.as_dict() for e in events]
     assert model.plot.timeline(decisions, events).to_dict() == model.plot.timeline(*dicts).to_dict()
 
@@ -85,20 +84,13 @@ def test_colours_are_those_of_the_page_in_its_light_form(run: Run) -> None:
     style = files("stream_osr_connectors.page.report").joinpath("templates", "page.css").read_text(encoding="utf-8")
     light = dict(re.findall(r"--(\w+): (#\w+);", style[: style.index("@media")]))
     assert {name: light[name] for name in LIGHT} == LIGHT
-    for chart in (
-        run.model.plot.timeline(run.decisions, run.events),
-        run.model.plot.plane(),
-        run.model.plot.emerged(),
-    ):
+    plot = run.model.plot
+    for chart in (plot.timeline(run.decisions, run.events), plot.plane(), plot.emerged()):
         assert "var(" not in json.dumps(chart.to_dict())
 
 
 def test_text_of_the_data_is_text(run: Run) -> None:
-    evil = [{**d, "label": "red\u202e" if d["label"] == "plain" else d["label"]} for d in run.decisions]
-    for decision in evil:
-        decision["probabilities"] = {
-            "red\u202e" if name == "plain" else name: p for name, p in decision["probabilities"].items()
-        }
+    evil = json.loads(json.dumps(run.decisions).replace('"plain"', '"red\\u202e"'))
     text = json.dumps(Figures().timeline(evil).to_dict(), ensure_ascii=False)
     assert "\u202e" not in text
     assert r"red\\u202e" in text
@@ -107,35 +99,28 @@ def test_text_of_the_data_is_text(run: Run) -> None:
 
 
 def test_what_cannot_be_drawn_is_said(run: Run) -> None:
-    plot, fresh = run.model.plot, OpenSetRecognizer()
+    plot = run.model.plot
     for ask, why in (
         (lambda: plot.timeline([]), "there are no decisions"),
         (lambda: plot.plane("both"), "axes is 'both'"),
         (lambda: Figures().emerged(), "no subclass"),
         (lambda: plot.calibration(run.decisions, {}), "no decision has a label"),
-        (
-            lambda: plot.calibration(run.decisions, np.array(["a"])),
-            "labels is a ndarray; give a mapping from the key",
-        ),
+        (lambda: plot.calibration(run.decisions, ["a"]), "labels is a list; give a mapping from the key"),
         (lambda: plot.timeline(["label"]), "decisions has a str in it"),
     ):
         with pytest.raises(InvalidParameter, match=why):
             ask()
     with pytest.raises(NotTrained):
-        fresh.plot.plane()
-    other = OpenSetRecognizer(chains=1, model=ModelOptions(training_sweeps=2))
-    for i in range(20):
-        other.learn_one({"a": float(i % 7), "b": float(i % 5)}, "left")
-    other.freeze()
+        OpenSetRecognizer().plot.plane()
     with pytest.raises(ConnectorError, match="the events are of model"):
-        other.plot.timeline(run.decisions, run.events)
+        fitted(chains=1).plot.timeline(run.decisions, run.events)
 
 
 def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [
         n
         for n in sys.modules
-        if n.startswith(("altair", "stream_osr_connectors.page.report.charts", "stream_osr_connectors.page.plot"))
+        if n.startswith(("altair", f"{PAGE}.report.charts", f"{PAGE}.report.page", f"{PAGE}.plot"))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "altair", None)
@@ -143,5 +128,7 @@ def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyP
     assert dict(inspect.getmembers(run.model))["plot"] is not None
     with pytest.raises(MissingExtra, match=r"figures need altair; pip install 'stream-osr\[plot\]'"):
         run.model.plot.plane()
+    with pytest.raises(MissingExtra, match=r"needs altair; pip install 'stream-osr\[plot\]'"):
+        report_page(events=run.events)
     monkeypatch.undo()
     importlib.import_module("stream_osr_connectors.page.plot")

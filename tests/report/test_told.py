@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import ConnectorError
-from tests.doors.page import NO_LABEL, NO_SUBCLASS, read_decisions
+from tests.doors.page import read_decisions
 
 
 def decision(seq: int, label: str, classes: tuple[str, ...] = ("red", "blue"), **more) -> dict:
@@ -37,14 +37,6 @@ def test_a_class_that_a_late_label_opened_was_unknown_before():
     told = read_decisions([first, then], lambda key, number: "green")
     assert told.known == ("red", "blue", "green")
     assert told.truly_unknown.tolist() == [True, False]
-
-
-def test_without_truth_nothing_is_judged():
-    told = read_decisions([decision(0, "red")])
-    assert told.truth.tolist() == [NO_LABEL]
-    assert told.subclass.tolist() == [NO_SUBCLASS]
-    assert not told.judged.any()
-    assert not told.truly_unknown.any()
 
 
 @pytest.mark.parametrize("broken", [{}, {"seq": "three"}, {"probabilities": {}}, {"p_unknown": None}])

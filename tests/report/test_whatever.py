@@ -22,9 +22,8 @@ from tests.doors.page import MOST_LABELS, MOST_OTHERS, Content, collect, read_fi
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
 from tests.report.test_page import Page
+from tests.report.test_told import decision
 from tests.test_showing import ANY
-
-DEEP = "[" * 100_000 + "]" * 100_000
 
 
 def content(*paths: Path) -> Content:
@@ -138,53 +137,6 @@ CHANGES = {
     "subclass_id": ("seven", 2**64, -3, [1]),
     "probabilities": (None, {}, [], 3, "red", '{"red": 1'),
 }
-
-
-@pytest.mark.parametrize(("field", "value"), [(field, value) for field in CHANGES for value in CHANGES[field]])
-def test_a_decision_that_is_none_is_named_by_file_and_line(
-    run: Run, tmp_path: Path, field: str, value: object
-) -> None:
-    path = tmp_path / "decisions.jsonl"
-    lines = [json.dumps(one) for one in (*run.decisions[:4], {**run.decisions[4], field: value})]
-    path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(
-        ConnectorError, match=r"decisions\.jsonl, line 5 is no decision \(.*give the file that"
-    ) as told:
-        content(path)
-    assert len(str(told.value)) < 500
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (DEEP, r"line 2 is not JSON \(nested too deeply\)"),
-        ('{"seq": 1e}', "line 2 is not JSON"),
-        ('{"seq": ' + "9" * 5000 + "}", "line 2 is not JSON"),
-        ("17", "line 2 is no JSON object"),
-        ("{}", "line 2 is no decision"),
-        (
-            json.dumps({"p_unknown": 1, "probabilities": {"a": json.loads("[" * 900 + "]" * 900)}}),
-            "line 2 is no decis",
-        ),
-    ],
-)
-def test_a_line_that_is_none_is_named_and_not_dropped(run: Run, tmp_path: Path, line: str, said: str) -> None:
-    path = tmp_path / "decisions.jsonl"
-    path.write_text("\n".join([json.dumps(run.decisions[0]), line, json.dumps(run.decisions[1])]) + "\n")
-    with pytest.raises(ConnectorError, match=said) as told:
-        content(path)
-    assert "\n" not in str(told.value)
-
-
-def test_a_table_broken_in_its_middle_is_an_error(run: Run, tmp_path: Path) -> None:
-    path = written(tmp_path / "decisions.csv", run.decisions)
-    lines = path.read_text().split("\n")
-    for broken, said in (('"' + lines[3], "line 4: "), (lines[3] + ",1", "line 4 has 14 fields, the header 13")):
-        path.write_text("\n".join([*lines[:3], broken, *lines[4:]]))
-        with pytest.raises(ConnectorError, match=said):
-            content(path)
-
-
 EVENTS = (
     {"type": 7, "seq": 1},
     {"type": "SubclassGrew", "seq": 2**63, "subclass_id": 1},
@@ -194,15 +146,38 @@ EVENTS = (
     {"type": "SubclassEmerged", "seq": 1, "subclass_id": 1, "size": "many", "explanation": {}},
     {"type": "RecallDropped", "seq": 1, "recall": "low"},
 )
+NESTED = json.dumps({"p_unknown": 1, "probabilities": {"a": json.loads("[" * 900 + "]" * 900)}})
+WRONG = [
+    *(json.dumps({**decision(4, "red"), field: value}) for field, values in CHANGES.items() for value in values),
+    *(json.dumps({"model": "m", **event}) for event in EVENTS),
+]
+LINES = [
+    *((line, r"line 2 is no (decision|event) \(.*give the file that") for line in (*WRONG, "{}", NESTED)),
+    ("[" * 100_000 + "]" * 100_000, r"line 2 is not JSON \(nested too deeply\)"),
+    ('{"seq": 1e}', "line 2 is not JSON"),
+    ('{"seq": ' + "9" * 5000 + "}", "line 2 is not JSON"),
+    ("17", "line 2 is no JSON object"),
+]
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: "-".join(map(str, event.values())))
-def test_an_event_that_is_none_is_named_by_file_and_line(run: Run, tmp_path: Path, event: dict[str, Any]) -> None:
-    path = tmp_path / "events.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in (*run.events[:2], {"model": "m", **event})))
-    with pytest.raises(ConnectorError, match=r"events\.jsonl, line 3 is no event \(.*give the file that") as told:
+@pytest.mark.parametrize(("line", "said"), LINES, ids=lambda text: text[:60])
+def test_a_line_that_is_none_is_named_and_not_dropped(run: Run, tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "any.jsonl"
+    one, other = run.events[:2] if '"type"' in line else run.decisions[:2]
+    path.write_text("\n".join([json.dumps(one), line, json.dumps(other)]) + "\n")
+    with pytest.raises(ConnectorError, match=rf"any\.jsonl, {said}") as told:
         content(path)
     assert "\n" not in str(told.value)
+    assert len(str(told.value)) < 500
+
+
+def test_a_table_broken_in_its_middle_is_an_error(run: Run, tmp_path: Path) -> None:
+    path = written(tmp_path / "decisions.csv", run.decisions)
+    lines = path.read_text().split("\n")
+    for broken, said in (('"' + lines[3], "line 4: "), (lines[3] + ",1", "line 4 has 14 fields, the header 13")):
+        path.write_text("\n".join([*lines[:3], broken, *lines[4:]]))
+        with pytest.raises(ConnectorError, match=said):
+            content(path)
 
 
 def test_keys_of_any_kind_and_fields_of_later_releases(run: Run) -> None:

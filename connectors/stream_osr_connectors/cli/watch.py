@@ -99,8 +99,9 @@ def watch(given: WatchOptions) -> None:
 
 def _of_files(given: WatchOptions, decisions: Path) -> tuple[Any, Any, Any]:
     from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
-    from stream_osr_connectors.page.live.feeds import FileFeed, InputRows
+    from stream_osr_connectors.page.live.feeds import FileFeed
     from stream_osr_connectors.page.live.file_commands import FileActs
+    from stream_osr_connectors.page.live.input_rows import InputRows
 
     beside = decisions.with_name("events.jsonl")
     events = beside if given.events is None and beside.exists() else given.events

@@ -69,12 +69,20 @@ def reading(record: Mapping[str, Any], kind: Literal["decision", "event"], numbe
     try:
         yield
     except UNUSABLE as error:
-        why = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
         what, option = {"decision": ("record", "--output"), "event": ("event", "--events")}[kind]
+        place, why = getattr(record, "place", f"{what} {number + 1}"), printable(why_unusable(error), 300)
         raise ConnectorError(
-            f"{getattr(record, 'place', f'{what} {number + 1}')} is no {kind} ({printable(why, 300)}); "
-            f"give the file that `stream-osr run {option}` wrote"
+            f"{place} is no {kind} ({why}); give the file that `stream-osr run {option}` wrote"
         ) from None
+
+
+def why_unusable(error: BaseException) -> str:
+    """Say why a record cannot be used.
+
+    >>> why_unusable(KeyError("seq")), why_unusable(ValueError("seq is -1"))
+    ("it has no 'seq'", 'seq is -1')
+    """
+    return f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
 
 
 def whole(value: object, name: str) -> int:

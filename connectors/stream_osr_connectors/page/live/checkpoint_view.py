@@ -14,8 +14,8 @@ import numpy as np
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import StreamOSRError
-from stream_osr.stream import Stream
 from stream_osr_connectors.files.checkpoint import load_checkpoint
+from stream_osr_connectors.page.formatting import number_of
 from stream_osr_connectors.page.report.axes import planes
 
 logger = logging.getLogger("stream_osr")
@@ -123,9 +123,9 @@ def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
     recall = None
     if expected is not None:
         promised = model.trained.report.known_recall
-        facts = {"value": expected.recall, "low": expected.low, "high": expected.high}
-        recall = {**facts, "promised": promised if promised is not None and math.isfinite(promised) else None}
-    return {
+        found_recall = {"value": expected.recall, "low": expected.low, "high": expected.high}
+        recall = {**found_recall, "promised": number_of(promised)}
+    facts: dict[str, Any] = {
         "recall": recall,
         "dependent": signals.dependent,
         "recalls": recalls(model),
@@ -133,14 +133,12 @@ def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
         "new_classes": {"number": found.number, "low": found.low, "high": found.high},
         "plane": _plane(model),
         "candidates": [[str(key) for key in candidate.subclasses] for candidate in found.candidates],
-        "sizes": {} if stream is None else {str(key): size for key, size in zip(*_sizes(stream), strict=True)},
-        "decided": 0 if stream is None else sum(stream.decided),
-        "seen": 0 if stream is None else int(stream.state.seen),
     }
-
-
-def _sizes(stream: Stream) -> tuple[list[int], list[int]]:
-    return stream.state.ids.tolist(), stream.state.dishes.size.astype(int).tolist()
+    if stream is not None:
+        ids, sizes = stream.state.ids.tolist(), stream.state.dishes.size.astype(int).tolist()
+        facts["sizes"] = dict(zip(map(str, ids), sizes, strict=True))
+        facts |= {"decided": sum(stream.decided), "seen": int(stream.state.seen)}
+    return facts
 
 
 def recalls(model: OpenSetRecognizer) -> dict[str, dict[str, float]]:

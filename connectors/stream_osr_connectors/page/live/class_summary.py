@@ -224,6 +224,11 @@ class ClassSummary:
         self.last = number
         self.last_t = t
 
+    def merge_blocks(self, track: int) -> None:
+        """Note that each two blocks of a partition have become one."""
+        if track in self.blocks:
+            self.blocks[track] = halved(self.blocks[track])
+
     def join(self, other: ClassSummary) -> None:
         """Take in the instances of another: those that are remembered are a sample of all, as before."""
         self.row = array("q", map(sum, zip(self.row, other.row, strict=True)))

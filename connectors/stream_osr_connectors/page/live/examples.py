@@ -13,7 +13,7 @@ import numpy as np
 from stream_osr.discovery.exemplars import choose
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr.printable_text import brief
-from stream_osr_connectors.page.formatting import cut
+from stream_osr_connectors.page.formatting import cut, number_of
 from stream_osr_connectors.page.live.feeds import Feed, FoundDecision
 
 HERE = "{key}"
@@ -163,18 +163,15 @@ class ExampleChooser:
     def _pick(self, members: Sequence[FoundDecision], known: Sequence[FoundDecision]) -> Mapping[str, list[Any]]:
         every = [*members, *known]
         features = self._feed.features(every)
-        names = sorted({name for each in features if each for name, value in each.items() if _numeric(value)})
-        rows = [[_value(each, name) for name in names] for each in features]
-        table = np.array(rows, float).reshape(len(every), len(names))
+        numbers = [{name: number_of(value) for name, value in (each or {}).items()} for each in features]
+        names = sorted({name for each in numbers for name, value in each.items() if value is not None})
+        rows = [[each.get(name) for name in names] for each in numbers]
+        table = np.array(rows, float).reshape(len(every), len(names))  # what is missing is nan
         n = len(members)
-        sure = [_probability(each.decision) for each in members]
+        sure = np.array([number_of(each.decision.get("p_unknown")) for each in members], float)
         core, boundary, nearest = choose(table[:n], sure, table[n:])
-        reported = [self.as_example(each, its) for each, its in zip(every, features, strict=True)]
-        return {
-            "core": [reported[i] for i in core],
-            "boundary": [reported[i] for i in boundary],
-            "known": [reported[n + i] for i in nearest],
-        }
+        chosen = {"core": core, "boundary": boundary, "known": nearest + n}
+        return {kind: [self.as_example(every[i], features[i]) for i in places] for kind, places in chosen.items()}
 
     def as_example(self, found: FoundDecision, features: Mapping[str, Any] | None) -> dict[str, Any]:
         """Put an instance into the form of the page."""
@@ -189,7 +186,7 @@ class ExampleChooser:
             "key": _plain(key),
             "features": values,
             "image": image,
-            "p_unknown": _probability(found.decision),
+            "p_unknown": number_of(found.decision.get("p_unknown")),
             "label": cut(found.decision.get("label"), LONGEST),
         }
 
@@ -206,17 +203,3 @@ def _plain(value: object) -> str | float | None:
     (1.5, '[1, 2]', None)
     """
     return value if value is None or isinstance(value, bool | int | float) else cut(value, LONGEST)
-
-
-def _numeric(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _value(features: Mapping[str, Any] | None, name: str) -> float:
-    value = None if features is None else features.get(name)
-    return float(value) if value is not None and _numeric(value) else float("nan")
-
-
-def _probability(decision: Mapping[str, Any]) -> float:
-    p = decision.get("p_unknown")
-    return float(p) if _numeric(p) else float("nan")  # type: ignore[arg-type]

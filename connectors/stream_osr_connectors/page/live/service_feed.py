@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -19,7 +20,8 @@ from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
 from stream_osr_connectors.kafka.wire.messages import Received
 from stream_osr_connectors.page.live.checkpoint_view import ModelView, PolledView
-from stream_osr_connectors.page.live.feeds import FoundDecision, NewRecords, json_object
+from stream_osr_connectors.page.live.feeds import FoundDecision, NewRecords
+from stream_osr_connectors.page.live.input_rows import json_object
 from stream_osr_connectors.page.live.service_acts import ServiceActs
 from stream_osr_connectors.values import DecodeError
 
@@ -121,38 +123,33 @@ class ServiceFeed:
             raise explained(self._settings, error) from None
         if records:
             self._received = now
-        decisions = [
-            (self._numbers[Place(one["topic"], one["partition"])], record.offset, record.offset, one)
-            for record, one in self._parsed(records, "decision", refuse)
-        ]
-        facts = [
-            (self._numbers[Place(one["topic"], one["partition"])], one)
-            for _, one in self._parsed(events, "event", refuse)
-        ]
+        parsed = self._parsed(records, "decision", refuse)
+        decisions = [(track, record.offset, record.offset, one) for track, record, one in parsed]
+        facts = [(track, one) for track, _, one in self._parsed(events, "event", refuse)]
         return NewRecords(decisions, facts, len(records) >= MOST // 4 or len(events) >= MOST // 4)
 
     def _parsed(
         self, records: Sequence[Received], kind: str, refuse: Callable[[str, BaseException], None]
-    ) -> list[tuple[Received, dict[str, Any]]]:
+    ) -> list[tuple[int, Received, dict[str, Any]]]:
         out = []
         for record in records:
+            where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
             try:
-                try:
-                    one = orjson.loads(record.value or b"")
-                except orjson.JSONDecodeError as error:
-                    where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
-                    raise ValueError(f"{where}: {NOT_JSON} ({error})") from None
+                one = orjson.loads(record.value or b"")
                 if not isinstance(one, dict) or one.get("topic") not in self._settings.inputs:
-                    raise ValueError(f"{record.topic}, partition {record.partition}, offset {record.offset}")
+                    raise ValueError(where)
                 number = one["partition"]
-                if not isinstance(number, int) or Place(one["topic"], number) not in self._numbers:
+                track = self._numbers.get(Place(one["topic"], number)) if isinstance(number, int) else None
+                if track is None:
                     raise ValueError(f"partition is {number!r}")
                 if kind == "decision" and number != record.partition:
                     raise ValueError(f"it is of partition {number} and stands in {record.partition}")
+            except orjson.JSONDecodeError as error:
+                refuse(kind, ValueError(f"{where}: {NOT_JSON} ({error})"))
             except (ValueError, KeyError) as error:
                 refuse(kind, error)
-                continue
-            out.append((record, one))
+            else:
+                out.append((track, record, one))
         return out
 
     def behind(self) -> int | None:
@@ -212,17 +209,12 @@ class ServiceFeed:
                 if place.topic not in self._instances:
                     self._instances[place.topic] = self._follower(place.topic)
                 for begin, end in _runs(sorted(wanted)):
-                    for record in self._one(place, begin, end):
-                        if record.offset in wanted:
-                            out[wanted[record.offset]] = self._decoded(record)
+                    with suppress(ConnectorError):
+                        for record in self._range(self._instances[place.topic], place, begin, end):
+                            if record.offset in wanted:
+                                out[wanted[record.offset]] = self._decoded(record)
         self._lost += sum(each is None for each in out)
         return out
-
-    def _one(self, place: Place, begin: int, end: int) -> list[Received]:
-        try:
-            return self._range(self._instances[place.topic], place, begin, end)
-        except ConnectorError:
-            return []
 
     def _decoded(self, record: Received) -> dict[str, Any] | None:
         try:

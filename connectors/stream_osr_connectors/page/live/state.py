@@ -6,23 +6,14 @@ by again: its number in its track times the number of tracks, plus that of the t
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from stream_osr.discovery.signal_table import EVENT_TABLE, GONE, OTHER_KIND, EventKind
 from stream_osr_connectors.page.formatting import number_of
-from stream_osr_connectors.page.input_records import UNUSABLE, whole
-from stream_osr_connectors.page.live.class_summary import (
-    Bins,
-    ClassSummary,
-    SubclassSummary,
-    Track,
-    empty_row,
-    halved,
-)
+from stream_osr_connectors.page.input_records import UNUSABLE, whole, why_unusable
+from stream_osr_connectors.page.live.class_summary import Bins, ClassSummary, SubclassSummary, Track, empty_row
 
 RECENT = 1000
 """Instances that count as lately."""
@@ -88,8 +79,7 @@ class State:
         self.forgotten = 0
         self._names: list[str] = []
         self._other = ""
-        self._recent: deque[ClassSummary | None] = deque()
-        self._recent_unknown: deque[bool] = deque()
+        self._recent: deque[tuple[ClassSummary | None, bool]] = deque()
         self.recent_unknown = 0
 
     # Decisions.
@@ -114,34 +104,34 @@ class State:
             probabilities = decision["probabilities"]
             names = list(probabilities)
             seq = decision["seq"]
-            t = decision["t"]
+            t = number_of(decision["t"])
             key = decision["subclass_id"]
             if type(seq) is not int or not (key is None or type(key) is int):
                 raise TypeError("seq or subclass_id is no whole number")
             if not isinstance(probabilities, Mapping) or not names:
                 raise TypeError("its probabilities are not a number for each class")
-            t = number_of(t) if t is not None else None
             if names != self._names:
                 self._named(names)
         except UNUSABLE as error:
             self.refuse("decision", error)
             return
-        self._count(self.tracks[track], number, place, label, key, t)
         one = self.tracks[track]
+        self._count(one, number, place, label, key, t)
         one.seq = seq
         if one.waiting:
             self._happen(one, seq)
 
     def _count(self, track: Track, number: int, place: int, label: str, key: int | None, t: float | None) -> None:
         if self.bins.is_full():
-            self.bins.merge(self._rows())
+            self.bins.merge([self.unknown_row, *(summary.row for summary in self._summaries())])
         if track.blocks.is_full():
-            self._merge_blocks(track)
+            track.blocks.merge()
+            for each in self._summaries():
+                each.merge_blocks(track.number)
         block = track.blocks.note(number, place)
         at = self.bins.begin(t)
         number = number * len(self.tracks) + track.number
         unknown = label == self._other
-        summary: ClassSummary | None
         if unknown:
             self.unknown += 1
             self.unknown_row[at] += 1
@@ -180,14 +170,13 @@ class State:
         return found
 
     def _lately(self, summary: ClassSummary | None, unknown: bool) -> None:
-        self._recent.append(summary)
-        self._recent_unknown.append(unknown)
+        self._recent.append((summary, unknown))
         self.recent_unknown += unknown
         if len(self._recent) > RECENT:
-            before = self._recent.popleft()
+            before, was_unknown = self._recent.popleft()
+            self.recent_unknown -= was_unknown
             if before is not None:
                 before.recent -= 1
-            self.recent_unknown -= self._recent_unknown.popleft()
 
     @property
     def recent(self) -> int:
@@ -224,25 +213,16 @@ class State:
         self.labels = tuple(names[:-1])
         self._other = names[-1] if names else ""
 
-    def _rows(self) -> Iterator[array[int]]:
-        yield self.unknown_row
-        for summary in chain(self.classes.values(), self.every_subclass()):
-            yield summary.row
+    def _summaries(self) -> Iterator[ClassSummary]:
+        yield from self.classes.values()
         for track in self.tracks:
-            for summary in track.nameless.values():
-                yield summary.row
+            yield from track.subclasses.values()
+            yield from track.nameless.values()
 
     def every_subclass(self) -> Iterator[SubclassSummary]:
         """Give the subclasses that were told of."""
         for track in self.tracks:
             yield from track.subclasses.values()
-
-    def _merge_blocks(self, track: Track) -> None:
-        track.blocks.merge()
-        for summary in chain(self.classes.values(), track.subclasses.values(), track.nameless.values()):
-            bits = summary.blocks.get(track.number)
-            if bits is not None:
-                summary.blocks[track.number] = halved(bits)
 
     # Events.
 
@@ -277,11 +257,8 @@ class State:
             elif kind.name == "NamingUndone":
                 for key in event["subclass_ids"]:
                     if (summary := track.subclasses.get(key)) is not None:
-                        summary.status, summary.label, summary.told_at = (
-                            "emerging",
-                            None,
-                            whole(event["seq"], "seq") + 1,
-                        )
+                        summary.told_at = whole(event["seq"], "seq") + 1
+                        summary.status, summary.label = "emerging", None
             elif kind.name == "NewClassesChanged":
                 self.delta = whole(event["delta"], "delta")
             elif kind.signal == "recall_drops":
@@ -365,8 +342,7 @@ class State:
     def refuse(self, kind: str, error: BaseException) -> None:
         """Count what is not what it should be."""
         self.unusable[kind] += 1
-        why = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
-        self.why.setdefault(kind, why)
+        self.why.setdefault(kind, why_unusable(error))
         self.changes += 1
 
     def find_all(self, ids: str) -> list[ClassSummary]:

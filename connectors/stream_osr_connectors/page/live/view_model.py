@@ -211,15 +211,13 @@ def inbox(state: State, view: Mapping[str, Any], named: Mapping[str, tuple[str, 
     """
     length = min(len(state.bins.times), MOST_BINS)
     size_of = sizes_in(state, view)
-
-    def made(some: Sequence[SubclassSummary], status: str, label: str | None) -> dict[str, Any]:
-        return card(some, [size_of(summary) for summary in some], state.decided, length, status, label)
-
     groups, settled = group_candidates(state, view, named)
-    cards = [made(some, status_of(some), None) for some in groups[:MOST_CARDS]]
+    cards: list[tuple[Sequence[SubclassSummary], str, str | None]] = []
+    cards += [(some, status_of(some), None) for some in groups]
+    cards += [([summary], status, label) for summary, status, label in settled]
     return [
-        *cards,
-        *(made([summary], status, label) for summary, status, label in settled[: MOST_CARDS - len(cards)]),
+        card(some, [size_of(summary) for summary in some], state.decided, length, status, label)
+        for some, status, label in cards[:MOST_CARDS]
     ]
 
 
@@ -272,12 +270,8 @@ def view_model(
     recent = state.recent
     signals = view.get("signals")
     if signals is None and (state.signals["novelty"] or state.signals["drift"]):
-        signals = {
-            "novelty": state.signals["novelty"],
-            "drift": state.signals["drift"],
-            "outliers": None,
-            "data_quality": None,
-        }
+        counts = {name: state.signals[name] for name in ("novelty", "drift")}
+        signals = {**counts, "outliers": None, "data_quality": None}
     return {
         "stream": {"decided": state.decided, "first_t": state.first_t, "last_t": state.last_t, **stream},
         "known": known_classes(state, view.get("recalls") or {}),

@@ -6,10 +6,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
@@ -17,8 +17,9 @@ from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.page.live.checkpoint_view import ModelView
 from stream_osr_connectors.page.live.class_summary import newest_first
 from stream_osr_connectors.page.live.examples import ExampleChooser
-from stream_osr_connectors.page.live.feeds import ORDINARY, Feed, FeedTruncated, FoundDecision
+from stream_osr_connectors.page.live.feeds import ORDINARY, Feed, FoundDecision
 from stream_osr_connectors.page.live.file_commands import Acts
+from stream_osr_connectors.page.live.file_tail import FeedTruncated
 from stream_osr_connectors.page.live.state import State
 from stream_osr_connectors.page.live.view_model import view_model
 
@@ -38,6 +39,10 @@ PAGE = 50
 """Instances of a subclass that are given at once."""
 MOST_BLOCKS = 64
 """Blocks that are read for them."""
+
+
+BlockNumbers: TypeAlias = dict[tuple[int, int, int, int | None], set[int]]
+"""Numbers of instances by the block that they are in: its track, number and place, and the place after it."""
 
 
 class PageState(NamedTuple):
@@ -125,7 +130,8 @@ class Watcher:
             if hurried or now - told_at >= PACE:
                 self._wanted.clear()
                 self._try("What was asked cannot be read", self.acts.look)
-                others = self.view.version, self.acts.version, self.examples.version, self._try_running()
+                running = self._try("What is followed cannot be looked at", self.feed.running)
+                others = self.view.version, self.acts.version, self.examples.version, running
                 mark = self.state.changes, self._again, self.stale, others
                 if mark != last_mark or hurried:
                     last_mark = mark
@@ -149,13 +155,10 @@ class Watcher:
         self._good[what] = time.time()
         return done
 
-    def _try_running(self) -> bool:
-        return bool(self._try("What is followed cannot be looked at", self.feed.running))
-
     def _read(self) -> bool:
         """Take in what has come; say whether there is more."""
         try:
-            came = self.feed.poll(self._refuse)
+            came = self.feed.poll(lambda kind, error: self.state.refuse(kind, error))
         except FeedTruncated:
             self._again += 1
             with self.lock:
@@ -180,9 +183,6 @@ class Watcher:
             with self.lock:
                 state.caught_up()
         return came.more
-
-    def _refuse(self, kind: str, error: BaseException) -> None:
-        self.state.refuse(kind, error)
 
     def _tell(self) -> None:
         """Put what is known into the form of the page, or the last page again if that fails: it then says so."""
@@ -267,35 +267,32 @@ class Watcher:
     def instance(self, n: int) -> FoundDecision | None:
         """Find a decision by its number."""
         with self.lock:
-            count = len(self.state.tracks)
-            number, track = divmod(n, count)
-            blocks = self.state.tracks[track].blocks
-            block = blocks.holding(number)
-            if block is None:
-                return None
-            span = blocks.span(block)
-        for found in self.feed.block(track, *span):
-            if found.n == number:
-                return FoundDecision(n, found.decision)
-        return None
+            blocks = self._blocks_of([n])
+        return next(self._read_again(blocks), None)
 
     def remembered(self, id: str) -> list[FoundDecision]:
         """Find a sample of the instances of a class or a subclass, and its latest one."""
-        wanted: dict[tuple[int, int, int, int | None], set[int]] = {}
         with self.lock:
             some = self.state.find_all(id)
-            tracks = self.state.tracks
             last = [summary.last for summary in some if summary.last is not None]
-            for n in {*chain.from_iterable(summary.kept for summary in some), *last}:
-                number, track = divmod(n, len(tracks))
-                block = tracks[track].blocks.holding(number)
-                if block is not None:
-                    wanted.setdefault((track, *tracks[track].blocks.span(block)), set()).add(number)
-        out = []
-        for (track, number, place, after), numbers in sorted(wanted.items(), key=lambda each: each[0][:3]):
-            for found in self.feed.block(track, number, place, after, only=numbers):
-                out.append(FoundDecision(found.n * len(tracks) + track, found.decision))
+            blocks = self._blocks_of({*chain.from_iterable(summary.kept for summary in some), *last})
+        return list(self._read_again(blocks))
+
+    def _blocks_of(self, some: Iterable[int]) -> BlockNumbers:
+        """Find the blocks that instances are in, and their numbers there."""
+        out: BlockNumbers = {}
+        for n in some:
+            number, track = divmod(n, len(self.state.tracks))
+            blocks = self.state.tracks[track].blocks
+            if (block := blocks.holding(number)) is not None:
+                out.setdefault((track, *blocks.span(block)), set()).add(number)
         return out
+
+    def _read_again(self, blocks: BlockNumbers) -> Iterator[FoundDecision]:
+        """Read instances of blocks again, in the order of the stream."""
+        for (track, number, place, after), numbers in sorted(blocks.items(), key=lambda each: each[0][:3]):
+            for found in self.feed.block(track, number, place, after, only=numbers):
+                yield FoundDecision(found.n * len(self.feed.prefixes) + track, found.decision)
 
 
 def _error_text(error: Exception) -> str:

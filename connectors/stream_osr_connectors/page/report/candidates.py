@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from stream_osr.discovery.exemplars import choose
 from stream_osr.discovery.explain import values_of
-from stream_osr.discovery.new_classes import NewClasses, name_of
+from stream_osr.discovery.new_classes import name_of
 from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import counted
+from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.stream import Stream
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.page.formatting import percent
@@ -231,38 +232,38 @@ def in_python(ids: Sequence[int]) -> str:
 
 
 def candidate_sections(
-    found: NewClasses | None,
+    model: OpenSetRecognizer | None,
     emerged: Mapping[int, EmergedSubclass],
     decided: DecisionsTable,
-    looked_up: Callable[[NDArray[np.int64]], FeatureTable],
-    remembered: NDArray[np.bool_] | None,
+    instances: Instances | None,
     command: Callable[[Sequence[int]], str],
 ) -> tuple[CandidateSection, ...]:
-    """Put the candidates together, the largest first.
+    """Find the candidates, the largest first, and what their instances are like.
 
     Parameters
     ----------
-    found
-        What a model says; ``None``: each subclass that somebody has to look at is a candidate.
+    model
+        Its candidates; ``None``: each subclass that somebody has to look at is a candidate.
     emerged
         The emerged subclasses.
     decided
         Instances.
-    looked_up
-        Gives the features of instances, by their places.
-    remembered
-        Which instances have features; ``None``: all may.
+    instances
+        Their features; ``None``: what the model remembers is shown.
     command
         Names a candidate, given its subclasses.
     """
-    groups = _groups(found, emerged)
-    groups.sort(key=lambda group: (-group[1], group[0]))
+    groups = sorted(_groups(model, emerged), key=lambda group: (-group[1], group[0]))
     members = [decided.members(ids) for ids, _ in groups]
     known = np.flatnonzero(~decided.unknown)
+    remembered = None
+    if model is not None and instances is None:
+        remembered = remembered_places(decided, model.value.running[1])
     usable = [_where(remembered, own) for own in members]
     near = evenly_spaced(_where(remembered, known), KNOWN_PLACES)
     tried = [example_places(decided.p_unknown, own) for own in usable]
-    features = looked_up(np.unique(np.concatenate([near, *tried]))) if groups else NO_FEATURES
+    wanted = np.unique(np.concatenate([near, *tried]))
+    features = _features(model, decided, wanted, instances) if groups else NO_FEATURES
     out = []
     for number, ((ids, size), own, looked) in enumerate(zip(groups, members, tried, strict=True), start=1):
         own_subclasses = tuple(emerged[key] for key in ids if key in emerged)
@@ -278,10 +279,20 @@ def candidate_sections(
     return tuple(out)
 
 
-def _groups(found: NewClasses | None, emerged: Mapping[int, EmergedSubclass]) -> list[tuple[tuple[int, ...], int]]:
-    if found is None:
+def _features(
+    model: OpenSetRecognizer | None, decided: DecisionsTable, wanted: NDArray[np.int64], instances: Instances | None
+) -> FeatureTable:
+    if instances is not None:
+        return given_features(decided, wanted, instances)
+    return NO_FEATURES if model is None else remembered_features(decided, wanted, *model.value.running)
+
+
+def _groups(
+    model: OpenSetRecognizer | None, emerged: Mapping[int, EmergedSubclass]
+) -> list[tuple[tuple[int, ...], int]]:
+    if model is None or not model.value.running[1].state.seen:
         return [((key,), each.size) for key, each in emerged.items() if not each.settlement]
-    groups = [(each.subclasses, each.size) for each in found.candidates]
+    groups = [(each.subclasses, each.size) for each in model.new_classes().candidates]
     return [group for group in groups if any(key in emerged for key in group[0])]
 
 

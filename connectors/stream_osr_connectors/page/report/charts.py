@@ -96,16 +96,10 @@ def plane(drawn: Plane) -> Spec:
 
 
 def _outlines(drawn: Plane, corners: Values, at: dict[str, Any]) -> Any:
-    facts = [
-        {
-            "i": number,
-            "name": subclass_name(spot.id),
-            "kind": "known" if spot.label is not None else "new",
-            "class": spot.label if spot.label is not None else "none: it is new",
-            "size": spot.size,
-        }
-        for number, spot in enumerate(drawn.spots)
-    ]
+    facts = []
+    for number, spot in enumerate(drawn.spots):
+        kind, label = ("new", "none: it is new") if spot.label is None else ("known", spot.label)
+        facts.append({"i": number, "name": subclass_name(spot.id), "kind": kind, "class": label, "size": spot.size})
     crowded = len(facts) > CROWD
     style = {"strokeWidth": 1.0, "fillOpacity": 0.03} if crowded else {"strokeWidth": 1.4, "fillOpacity": 0.1}
     known = alt.LookupData(alt.InlineData(values=facts), "i", ["name", "kind", "class", "size"])
@@ -153,15 +147,10 @@ SHIFTS = 8
 def shifts(all_shifts: Sequence[FeatureShift]) -> Spec:
     """Draw the features that moved most, the largest shift first."""
     listed = [s for s in all_shifts if math.isfinite(s.shift)][:SHIFTS]
-    values = [
-        {
-            "feature": s.feature,
-            "shift": s.shift,
-            "mean": f"{s.mean:.4g}",
-            "told": f"{s.shift:+.1f}".replace("-", "\N{MINUS SIGN}"),
-        }
-        for s in listed
-    ]
+    values = []
+    for s in listed:
+        told = f"{s.shift:+.1f}".replace("-", "\N{MINUS SIGN}")
+        values.append({"feature": s.feature, "shift": s.shift, "mean": f"{s.mean:.4g}", "told": told})
     reach = 1.5 * max((abs(s.shift) for s in listed), default=0.0) or 1.0
     scale, labels = alt.Scale(domain=[-reach, reach], nice=False), alt.Axis(labelLimit=130, ticks=False, domain=False)
     bars = marks(values, "bar", color=NEW, height=11).encode(
@@ -181,13 +170,8 @@ def shifts(all_shifts: Sequence[FeatureShift]) -> Spec:
 MARGIN = 92
 """Pixels left of each drawing, so that positions in the stream stand below each other."""
 SIGNS = {"announced": ("triangle-up", "▲"), "doubled": ("circle", "●"), "forgotten": ("cross", "✚")}
-OTHER_SIGNS = (
-    ("square", "■"),
-    ("diamond", "◆"),
-    ("triangle-down", "▼"),
-    ("triangle-left", "◀"),
-    ("triangle-right", "▶"),
-)
+_SHAPES = ("square", "diamond", "triangle-down", "triangle-left", "triangle-right")
+OTHER_SIGNS = tuple(zip(_SHAPES, "■◆▼◀▶", strict=True))
 LINES = ["called unknown", "truly unknown"]
 
 

@@ -92,20 +92,14 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, EmergedSubclas
         with reading(event, "event", number):
             kind = EVENT_TABLE.get(event["type"], OTHER_KIND)
             if "explanation" in event and kind.status:
-                settled = (
-                    ""
-                    if not kind.settled
-                    else f"{kind.status}: {event['label']}"
-                    if "label" in event
-                    else kind.status
-                )
+                settled = f"{kind.status}: {event['label']}" if "label" in event else kind.status
                 out[event["subclass_id"]] = EmergedSubclass(
                     id=whole(event["subclass_id"], "subclass_id"),
                     size=whole(event["size"], "size"),
                     first=whole(event["first_seen"]["seq"], "first_seen"),
                     last=whole(event["last_seen"]["seq"], "last_seen"),
                     **_described(event["explanation"], event["exemplars"]),
-                    settled=settled,
+                    settled=settled if kind.settled else "",
                 )
             elif kind.name == "NamingUndone":
                 out |= {key: out[key]._replace(settled="") for key in event["subclass_ids"] if key in out}
@@ -159,14 +153,8 @@ def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubcla
         why = explain(dishes, slot, *among)
         typical = () if life.kept is None else exemplars(dishes, slot, life.kept, chain.known)
         table = _described(why._asdict(), typical)
-        out[key] = EmergedSubclass(
-            key,
-            int(dishes.size[slot]),
-            life.first.seq,
-            life.last.seq,
-            settled="" if key in told_of else QUIET,
-            **table,
-        )
+        settled, places = "" if key in told_of else QUIET, (life.first.seq, life.last.seq)
+        out[key] = EmergedSubclass(key, int(dishes.size[slot]), *places, **table, settled=settled)
     return out
 
 

@@ -6,24 +6,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_osr.discovery.new_classes import Estimate
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr_connectors.page.report.axes import Plane, planes
 from stream_osr_connectors.page.report.candidates import (
-    NO_FEATURES,
     CandidateSection,
-    FeatureTable,
     Highlights,
     Instances,
     candidate_sections,
     choose_highlights,
-    given_features,
     in_python,
-    remembered_features,
-    remembered_places,
 )
 from stream_osr_connectors.page.report.class_summary import (
     EmergedSubclass,
@@ -180,7 +174,7 @@ def collect(
         n, share = len(table), float(table.unknown.mean())
     repeated = {"decisions": table.repeated, "events": section.repeated}
     known_instances = table if len(table) or model is None else remembered_decisions(model.value.running[1])
-    looked = _candidates(model, emerged, known_instances, instances, command)
+    looked = candidate_sections(model, emerged, known_instances, instances, command)
     within = np.isin(known_instances.subclass, [key for each in looked for key in each.ids])
     loose = float((known_instances.unknown & ~within).mean()) if n and len(known_instances) else 0.0
     again = [f"{what} that came more than once count once: {n:,} are left out" for what, n in repeated.items() if n]
@@ -205,27 +199,3 @@ def collect(
         given=instances is not None,
         notes=(*notes, *again),
     )
-
-
-def _candidates(
-    model: OpenSetRecognizer | None,
-    emerged: Mapping[int, EmergedSubclass],
-    known_instances: DecisionsTable,
-    instances: Instances | None,
-    command: Callable[[Sequence[int]], str],
-) -> tuple[CandidateSection, ...]:
-    """Find the candidates, and what their instances are like."""
-    if model is None:
-        found, remembered = None, None
-    else:
-        trained, stream = model.value.running
-        found = model.new_classes() if stream.state.seen else None
-        remembered = remembered_places(known_instances, stream)
-
-    def looked_up(places: NDArray[np.int64]) -> FeatureTable:
-        if instances is not None:
-            return given_features(known_instances, places, instances)
-        return NO_FEATURES if model is None else remembered_features(known_instances, places, trained, stream)
-
-    usable = None if instances is not None else remembered
-    return candidate_sections(found, emerged, known_instances, looked_up, usable, command)

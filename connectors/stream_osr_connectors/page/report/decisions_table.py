@@ -231,17 +231,10 @@ def remembered_decisions(stream: Stream) -> DecisionsTable:
     """Take the instances that a model remembers as decisions: known, or unknown."""
     past, count = stream.recent, len(stream.recent.keys)
     unknown, number, nothing = past.p_unknown >= 0.5, np.arange(count), np.full(count, NO_LABEL)
-    columns = (
-        unknown.astype(np.int64),
-        unknown,
-        past.subclass[0].copy(),
-        past.p_unknown,
-        nothing,
-        nothing >= 0,
-        number,
-    )
+    decided = unknown.astype(np.int64), unknown, past.subclass[0].copy(), past.p_unknown
+    columns = past.seq + number, *decided, nothing, nothing >= 0, number
     keys = PackedTexts("" if key is None else str(key) for key in past.keys.tolist())
-    return DecisionsTable(("known", "unknown"), ("known",), past.seq + number, *columns, keys)
+    return DecisionsTable(("known", "unknown"), ("known",), *columns, keys)
 
 
 def evenly_spaced(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:

@@ -1,0 +1,171 @@
+"""The file of the instances that are decided: features of one are looked up in it by number and key."""
+
+from __future__ import annotations
+
+import csv
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from stream_osr.errors import ConnectorError
+
+
+def json_object(text: bytes) -> dict[str, Any] | None:
+    """Read a JSON object; ``None``: it is none.
+
+    >>> json_object(b'{"seq": 1}'), json_object(b"[1]"), json_object(b"{")
+    ({'seq': 1}, None, None)
+    """
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+STRIDE = 256
+"""Lines between two marks."""
+NEAR = 4096
+"""Lines beyond the expected one in which a key is looked for."""
+REMEMBERED = 4096
+"""Instances whose features are remembered."""
+LONGEST_ROW = 1 << 20
+"""Bytes of a line that is looked at."""
+
+
+class InputRows:
+    """A file of instances, CSV or JSON Lines, in which features are looked up.
+
+    An instance that was decided as number *n* stands in row *n*, or after it, as rows with a label or without use are
+    not decided: the key tells which row it is.
+
+    Parameters
+    ----------
+    path
+        The file.
+    key
+        Column of the key; None: rows are decided one by one, and none was set aside.
+    hidden
+        Columns that are no features.
+
+    Raises
+    ------
+    ConnectorError
+        If it cannot be read.
+    """
+
+    def __init__(self, path: Path, key: str | None, hidden: tuple[str, ...] = ()) -> None:
+        if path.suffix.lower() == ".gz":
+            raise ConnectorError(
+                f"{path} is compressed, and nothing can be looked up in it; give --input a plain file"
+            )
+        if path.suffix.lower() in (".parquet", ".pq") or path.is_dir():
+            raise ConnectorError(
+                f"{path} is no table of lines, and features are looked up in such; give --input CSV or JSON Lines"
+            )
+        self._path, self._key = path, key
+        self._lock = threading.Lock()
+        self._marks = [0]
+        self._marked = self._lines = self._ahead = self._missed = 0
+        self._header: list[str] | None = None
+        self._begun = False
+        self._delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        self._hidden = {*hidden, *([] if key is None else [key])}
+        self._found = lru_cache(REMEMBERED)(self._look)
+        self._begin()
+
+    def _begin(self) -> bool:
+        """Look which form the file has, as soon as something stands in it."""
+        try:
+            with self._path.open("rb") as file:
+                first = file.readline(LONGEST_ROW)
+        except OSError as error:
+            raise ConnectorError(f"cannot read {self._path}: {error.strerror}; check the path") from None
+        if not first.endswith(b"\n"):
+            return False
+        if not first.lstrip().startswith(b"{"):
+            self._header = names = self._cells(first)
+            if self._key is not None and self._key not in names:
+                raise ConnectorError(
+                    f"{self._path} has no column {self._key!r}; --key names one of {', '.join(names[:20])}"
+                )
+        self._begun = True
+        return True
+
+    def find(self, decision: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Find the features of an instance that was decided; None: they are not where they should be."""
+        number, key = decision.get("seq"), decision.get("key")
+        if not isinstance(number, int) or (self._key is not None and key is None):
+            return None
+        with self._lock:
+            return self._found(number, str(key)) if self._begun or self._begin() else None
+
+    def _look(self, number: int, key: str) -> dict[str, Any] | None:
+        start = number + (self._header is not None)
+        near = start + self._ahead
+        for begin, most in ((start, 1),) if self._key is None else ((max(start, near - 64), 128), (start, NEAR)):
+            for line, row in self._rows(begin, most):
+                if self._key is None or str(row.get(self._key)) == key:
+                    self._ahead = max(0, line - start)
+                    return {name: value for name, value in row.items() if name not in self._hidden}
+        self._missed += 1
+        return None
+
+    def _rows(self, line: int, most: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Read rows from a line on, each with the number of its line."""
+        with suppress(OSError), self._path.open("rb") as file:
+            self._mark(file, line)
+            at = min(line // STRIDE, len(self._marks) - 1)
+            file.seek(self._marks[at])
+            for _ in islice(file, line - at * STRIDE):
+                pass
+            for here in range(line, line + most):
+                if not (text := file.readline(LONGEST_ROW)):
+                    return
+                if (row := self._row(text)) is not None:
+                    yield here, row
+
+    def _mark(self, file: IO[bytes], line: int) -> None:
+        """Note where every so-many-th line begins, up to one."""
+        file.seek(self._marked)
+        while self._lines < line + STRIDE:
+            text = file.readline()
+            if not text.endswith(b"\n"):
+                return
+            self._marked += len(text)
+            self._lines += 1
+            if self._lines % STRIDE == 0:
+                self._marks.append(self._marked)
+
+    def _row(self, text: bytes) -> dict[str, Any] | None:
+        if self._header is None:
+            return json_object(text)
+        cells = self._cells(text)
+        if len(cells) != len(self._header):
+            return None
+        # a key is text, as the run has read it
+        named = zip(self._header, cells, strict=True)
+        return {name: cell if name == self._key else _number(cell) for name, cell in named}
+
+    def _cells(self, line: bytes) -> list[str]:
+        return next(csv.reader([line.decode(errors="replace")], delimiter=self._delimiter), [])
+
+    def notes(self) -> list[str]:
+        """Say how many instances were not found."""
+        if not self._missed:
+            return []
+        remedy = "" if self._key else "; --key COLUMN finds instances by their keys"
+        return [f"The features of {self._missed} instances were not found in {self._path.name}{remedy}."]
+
+
+def _number(cell: str) -> Any:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell or None
