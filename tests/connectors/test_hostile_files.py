@@ -21,8 +21,8 @@ from stream_osr_connectors.files import MemorySink, MemorySource, open_sink, ope
 from tests.doors.files import Sinks, load_checkpoint, run
 from tests.hostile import DEPTHS, NAMES, check_alive, documents, fresh, nested_everywhere, numbers, objects, texts
 
-few = settings(max_examples=120, deadline=None)
-many = settings(max_examples=2000, deadline=None)
+few = settings(max_examples=240, deadline=None)
+many = settings(max_examples=4000, deadline=None)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,6 +122,7 @@ def rows_of(path: Path) -> list[Any]:
     return rows
 
 
+files = st.tuples(st.just("data.jsonl"), json_lines) | st.tuples(st.just("data.csv"), tables())
 suffixes, whichever = st.sampled_from([".csv", ".jsonl"]), st.booleans()
 
 
@@ -145,26 +146,13 @@ def test_values_that_python_does_not_write_out(value: Any) -> None:
 
 
 @few
-@given(json_lines, suffixes, whichever)
-def test_json_lines_of_anything(content: bytes, suffix: str, all_fields: bool) -> None:
-    check_file("data.jsonl", content, suffix, all_fields=all_fields)
-
-
-@few
-@given(tables(), suffixes, whichever)
-def test_tables_of_anything(content: bytes, suffix: str, all_fields: bool) -> None:
-    check_file("data.csv", content, suffix, all_fields=all_fields)
+@given(files, suffixes, whichever)
+def test_files_of_anything(file: tuple[str, bytes], suffix: str, all_fields: bool) -> None:
+    check_file(*file, suffix, all_fields=all_fields)
 
 
 @pytest.mark.long
 @many
-@given(json_lines, suffixes, whichever)
-def test_json_lines_of_anything_at_length(content: bytes, suffix: str, all_fields: bool) -> None:
-    check_file("data.jsonl", content, suffix, all_fields=all_fields)
-
-
-@pytest.mark.long
-@many
-@given(tables(), suffixes, whichever)
-def test_tables_of_anything_at_length(content: bytes, suffix: str, all_fields: bool) -> None:
-    check_file("data.csv", content, suffix, all_fields=all_fields)
+@given(files, suffixes, whichever)
+def test_files_of_anything_at_length(file: tuple[str, bytes], suffix: str, all_fields: bool) -> None:
+    check_file(*file, suffix, all_fields=all_fields)
