@@ -17,26 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer
 from tests.blobs import around
+from tests.connectors.test_loop import NAMES, made, trained
 from tests.test_cli import call
 
-NAMES = ("a", "b", "c")
+__all__ = ["made", "trained"]  # fixtures
+
 RUN = ("run", "-m", "model.osr", "-i", "stream.jsonl", "--key", "id")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A model, as a file."""
-    rng = np.random.default_rng(3)
-    model = OpenSetRecognizer(chains=1, seed=5, batch_size=16)
-    for label, at in (("left", 0.0), ("right", 9.0)):
-        for x in around([at] * 3, 40, rng, NAMES):
-            model.learn_one(x, label)
-    model.freeze()
-    path = tmp_path_factory.mktemp("model") / "model.osr"
-    model.save(path)
-    return path.read_bytes()
 
 
 @pytest.fixture
