@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,7 +14,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files.checkpoint import load_checkpoint
-from tests.processes import COMMAND
+from tests.processes import COMMAND, Process
 from tests.test_cli import call, lines_of
 
 CENTRES = {"red": (0.0, 0.0, 0.0), "blue": (8.0, 0.0, 0.0), "green": (0.0, 8.0, 4.0)}
@@ -312,15 +308,13 @@ def test_a_run_that_was_killed_leaves_the_same_parquet(work: Path, parts: int) -
     for name in outputs:
         shutil.rmtree(work / name)
     (work / "o.parquet.checkpoint").unlink()
-    command = [sys.executable, *COMMAND, *map(str, (*RUN, *arguments))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 400
-        while len(list(work.glob("o.parquet/part-*"))) < parts or not (work / "o.parquet.checkpoint").exists():
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
+    process, until = Process((*COMMAND, *RUN, *arguments), cwd=work), time.monotonic() + 400
+    while len(list(work.glob("o.parquet/part-*"))) < parts or not (work / "o.parquet.checkpoint").exists():
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
     assert contents(work, *outputs) != whole
     assert "resuming after " in run(work, *arguments, "--resume")
     assert contents(work, *outputs) == whole

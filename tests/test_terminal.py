@@ -132,7 +132,7 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
     """With one there, progress is drawn by escape sequences, and text of others still is text."""
     write_archive(tmp_path / "crafted.osr", "kind \x1b]0;owned\x07", {})
     (tmp_path / "in.jsonl").write_text(json.dumps({EVIL: "\x1b]0;owned\x07"}) + "\n")
-    said = f"from stream_osr_connectors.terminal import Terminal, guard; guard(); Terminal(stderr=True).say({EVIL!r})"
+    said = f"from stream_osr_connectors.terminal import *; protect_terminal(); Terminal(stderr=True).say({EVIL!r})"
     main = "from stream_osr_connectors.cli.app import main; main()"
     for program, *arguments in (
         (said,),
@@ -223,7 +223,7 @@ def test_a_traceback_in_the_log_forges_no_line(text: str) -> None:
 
 def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program after the guard is up."""
-    begin = f"import sys; from stream_osr_connectors.terminal import guard; guard(); EVIL = {EVIL!r}\n"
+    begin = f"import sys\nfrom stream_osr_connectors.terminal import *\nprotect_terminal()\nEVIL = {EVIL!r}\n"
     return subprocess.run(
         [sys.executable, "-c", begin + program],
         capture_output=True, text=True, timeout=60,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.files import BadRecord, key_check, open_source
+from stream_osr_connectors.files import BadRecord, open_file, open_source
 
 HEADER = "id,flow\n"
 
@@ -50,7 +50,7 @@ def followed(path: Path, *steps: Callable[[], object]) -> tuple[list[str | None]
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_check, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(open_file, "WAIT_SECONDS", 0.0)
 
 
 def add(path: Path, text: str) -> Callable[[], object]:
