@@ -194,11 +194,12 @@ def test_half_a_line_is_of_somebody_who_died_over_it(work: Path) -> None:
 
 def test_a_line_of_others_is_left(work: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, ids = resting(work)
-    with Path(f"{path}.asked.jsonl").open("w") as log:
-        log.write('rubbish\n{"n": 1, "at": "now", "action": "mute", "subclasses": ["x"]}\n[1]\n{"of": 7, "at": ""}\n')
+    others = ["rubbish", '{"n": 1, "at": "now", "action": "mute", "subclasses": ["x"]}', "[1]", '{"of": 7, "at": ""}']
+    others += ["[" * 100_000, '{"at": ' * 100_000, "[]", "7"]
+    Path(f"{path}.asked.jsonl").write_text("".join(line + "\n" for line in others))
     ask(path, Command("mute", ids))
     assert outcomes(path) == ["done"]
-    assert "line 1 is left" in caplog.text
+    assert all(f"line {n} is left" in caplog.text for n in range(1, 1 + len(others)))
 
 
 def test_a_log_that_was_lost_costs_the_record_and_no_act(work: Path) -> None:
