@@ -10,9 +10,9 @@ from typing import Any, Unpack
 from stream_osr.errors import ConnectorError, MissingExtra
 
 from ..base import BadRecord, BatchCloser, Position, Record
-from ..values import DecodeError, written
+from ..values import DecodeError
 from .identity import identity_at
-from .json_lines import json_text
+from .json_lines import as_text
 from .line_source import ReadOptions, checked_fields, what_there_is
 from .open_file import is_standard, why
 
@@ -261,7 +261,7 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
             record = self._fields.record(row, position, row)
             return record._replace(ignored=self._ignored) if self._ignored else record
         except DecodeError as error:
-            return BadRecord(position, self._row, _text(row), str(error))
+            return BadRecord(position, self._row, as_text(row), str(error))
 
     def seek(self, position: Position | None) -> None:
         """Go on after the record that carried this position; ``None`` is the beginning.
@@ -328,10 +328,3 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
                 )
         self.declared = frozenset(name for name in self.feature_columns if is_categorical(there[name]))
         return list(dict.fromkeys([*named, *(held or self.feature_columns)]))
-
-
-def _text(row: dict[str, Any]) -> str:
-    try:
-        return json_text(row)
-    except ConnectorError:
-        return written(row)
