@@ -209,20 +209,6 @@ def test_a_disk_that_is_full_at_the_checkpoint_leaves_the_one_before(work: Path)
     assert not list(work.glob(".*"))
 
 
-def test_a_checkpoint_of_another_format_changes_nothing(work: Path) -> None:
-    assert call(*RUN, "-o", "out.jsonl", cwd=work).returncode == 0
-    with np.load(work / "out.jsonl.checkpoint") as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    manifest = json.loads(str(arrays["manifest"])) | {"version": 99}
-    with (work / "out.jsonl.checkpoint").open("wb") as file:
-        np.savez(file, allow_pickle=False, **{**arrays, "manifest": np.array(json.dumps(manifest))})
-    before = files(work)
-    said = refused(call(*RUN, "-o", "out.jsonl", "--resume", cwd=work))
-    assert "has format version 99, this program reads " in said
-    assert "read it with the release of stream-osr that wrote it" in said
-    assert files(work) == before
-
-
 def test_what_holds_rows_is_its_owners_alone(work: Path) -> None:
     before = os.umask(0o022)
     try:

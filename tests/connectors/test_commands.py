@@ -72,8 +72,8 @@ def go(work: Path, model: OpenSetRecognizer, started: Checkpoint | None = None, 
 
 def resting(work: Path) -> tuple[Path, tuple[int, ...]]:
     """Have a run that has ended after 48 records; return its checkpoint, and what has emerged."""
-    path, taken = work / CHECKPOINT, iter(range(1, 49))
-    go(work, OpenSetRecognizer.load(work / "model.osr"), stop=lambda: next(taken) == 48)
+    path = work / CHECKPOINT
+    go(work, OpenSetRecognizer.load(work / "model.osr"), until=48)
     return path, load_checkpoint(path).model.new_classes().candidates[0].subclasses
 
 

@@ -57,7 +57,6 @@ def died(request: Any, trained: Any, tmp_path_factory: pytest.TempPathFactory) -
     paths = (folder / name.format("out"), folder / name.format("errors"))
     source = table(folder)
     for outputs, stopped in ((whole, 401), (paths, 250)):
-        read = iter(range(1, 402))
         with open_source(source) as rows, open_sink(outputs[0]) as out, open_sink(outputs[1]) as errors:
             run(
                 streaming(trained),
@@ -65,7 +64,7 @@ def died(request: Any, trained: Any, tmp_path_factory: pytest.TempPathFactory) -
                 Sinks(out, None, errors),
                 checkpoint=folder / "checkpoint",
                 checkpoint_every=100,
-                stop=lambda stopped=stopped, read=read: next(read) == stopped,
+                until=stopped,
             )
             if stopped == 250:
                 for sink in (out, errors):
@@ -238,10 +237,8 @@ def test_a_sink_without_a_check_goes_on_and_what_it_refuses_costs_no_other(train
     expected = MemorySink()
     with open_source(source) as rows:
         run(streaming(trained), rows, Sinks(expected))
-    read = iter(range(1, 402))
     with open_source(source) as rows, open_sink(tmp_path / "events.jsonl") as events:
-        stop = lambda: next(read) == 250  # noqa: E731
-        run(streaming(trained), rows, Sinks(own, events), checkpoint=checkpoint, stop=stop)
+        run(streaming(trained), rows, Sinks(own, events), checkpoint=checkpoint, until=250)
         own.write({})
         events.write({"after": "the checkpoint"})
     found = load_checkpoint(checkpoint)

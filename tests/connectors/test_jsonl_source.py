@@ -80,10 +80,7 @@ def test_huge_whole_numbers_do_no_harm(read: Any) -> None:
     [
         ('{"a": 1', "not JSON: expecting ',' delimiter at character 8"),
         ("a,b", "not JSON: expecting value at character 1"),
-        ('{"a": 1} x', "not JSON: extra data at character 10"),
-        ("{'a': 1}", "not JSON"),
         ("[1, 2]", "the line holds [1, 2], not a JSON object"),
-        ("3", "the line holds 3"),
         ("null", "the line holds None"),
         ('{"features": [1, 2]}', "gives every feature a name"),
         ("[" * 100_000, "nested too deeply"),

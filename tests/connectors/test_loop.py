@@ -111,9 +111,8 @@ def test_the_counts_go_on_from_a_checkpoint(trained: TrainedModel, tmp_path: Pat
         run(whole, all_of_it, Sinks(expected))
     for stopped in range(1, 30, 4):
         model, out = streaming(trained), MemorySink()
-        read = iter(range(1, 31))
         with source() as first:
-            run(model, first, Sinks(out), checkpoint=checkpoint, stop=lambda n=stopped, read=read: next(read) == n)
+            run(model, first, Sinks(out), checkpoint=checkpoint, until=stopped)
         found = load_checkpoint(checkpoint)
         with source() as rest:
             go_on(found, rest, Sinks(out))
