@@ -28,19 +28,25 @@ def lines_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+CENTRES = {"red": (0.0, 0.0, 0.0), "blue": (8.0, 0.0, 0.0), "green": (0.0, 8.0, 4.0)}
+
+
+def table(colours: list[str], rng: np.random.Generator) -> pd.DataFrame:
+    rows = np.array([rng.normal(CENTRES[colour]) for colour in colours])
+    ports = rng.choice([22, 80, 443], len(colours))
+    return pd.DataFrame({
+        "id": [f"i{n}" for n in range(len(colours))], "nr": range(len(colours)),
+        "a": rows[:, 0], "b": rows[:, 1], "c": rows[:, 2], "port": ports, "colour": colours,
+    })  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def work(tmp_path_factory) -> Path:
     """A folder with a training file, a stream of 600 with a new class from 300 on, and a fitted model."""
     folder, rng = tmp_path_factory.mktemp("cli"), np.random.default_rng(5)
-    centres = {"red": (0, 0, 0), "blue": (8, 0, 0), "green": (0, 8, 4)}
-
-    def table(name: str, column: str, colours: list[str]) -> None:
-        rows = pd.DataFrame([rng.normal(centres[colour]) for colour in colours], columns=list("abc"))
-        keys = [f"i{number}" for number in rows.index]
-        rows.assign(id=keys, at=rows.index / 10, **{column: colours}).to_csv(folder / name, index=False)
-
-    table("train.csv", "colour", ["red", "blue"] * 120)
-    table("stream.csv", "truth", [("red", "blue", "green")[rng.integers(2 + (n >= 300))] for n in range(600)])
+    table(["red", "blue"] * 120, rng).to_csv(folder / "train.csv", index=False)
+    stream = [("red", "blue", "green")[rng.integers(2 + (number >= 300))] for number in range(600)]
+    table(stream, rng).to_csv(folder / "stream.csv", index=False)
     done = call("fit", "train.csv", "--label", "colour", "--features", "a,b,c", "-o", "model.osr", cwd=folder)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "trained on 240 instances of 2 classes" in done.stderr
@@ -48,7 +54,7 @@ def work(tmp_path_factory) -> Path:
     return folder
 
 
-RUN = ("run", "-m", "model.osr", "-i", "stream.csv", "--features", "a,b,c", "--key", "id", "--time", "at")
+RUN = ("run", "-m", "model.osr", "-i", "stream.csv", "--features", "a,b,c", "--key", "id", "--time", "nr")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,7 @@ def whole(work) -> list[dict]:
 
 
 def test_run_decides_every_instance_and_finds_the_new_class(work, whole):
-    truth = pd.read_csv(work / "stream.csv").set_index("id")["truth"].to_dict()
+    truth = pd.read_csv(work / "stream.csv").set_index("id")["colour"].to_dict()
     assert [d["key"] for d in whole] == list(truth)
     right = np.mean([d["label"] == truth[d["key"]].replace("green", "unknown") for d in whole])
     assert right > 0.95

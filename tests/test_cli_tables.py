@@ -15,18 +15,7 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from tests.processes import COMMAND, Process
-from tests.test_cli import call, lines_of
-
-CENTRES = {"red": (0.0, 0.0, 0.0), "blue": (8.0, 0.0, 0.0), "green": (0.0, 8.0, 4.0)}
-
-
-def table(colours: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    rows = np.array([rng.normal(CENTRES[colour]) for colour in colours])
-    ports = rng.choice([22, 80, 443], len(colours))
-    return pd.DataFrame({
-        "id": [f"i{n}" for n in range(len(colours))], "nr": range(len(colours)),
-        "a": rows[:, 0], "b": rows[:, 1], "c": rows[:, 2], "port": ports, "colour": colours,
-    })  # fmt: skip
+from tests.test_cli import call, lines_of, table
 
 
 @pytest.fixture(scope="module")

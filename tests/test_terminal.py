@@ -40,20 +40,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_kind_of_a_crafted_archive_steers_nothing(tmp_path: Path) -> None:
-    write_archive(tmp_path / "crafted.osr", EVIL, {})
-    done = call("inspect", "crafted.osr", cwd=tmp_path)
-    assert done.returncode == 1
-    assert len(lines(done.stderr)) == 1
-    assert "holds a \\x1b]0;owned" in done.stderr
-
-
-def test_a_long_kind_is_cut(tmp_path: Path) -> None:
-    write_archive(tmp_path / "crafted.osr", "x" * 10**6, {})
+@pytest.mark.parametrize(
+    ("kind", "said"), [(EVIL, "holds a \\x1b]0;owned"), ("x" * 10**6, "xxx, not a recognizer\n")]
+)
+def test_the_kind_of_a_crafted_archive_steers_nothing_and_is_cut(tmp_path: Path, kind: str, said: str) -> None:
+    write_archive(tmp_path / "crafted.osr", kind, {})
     done = call("inspect", "crafted.osr", cwd=tmp_path)
     assert (done.returncode, len(lines(done.stderr))) == (1, 1)
-    assert done.stderr.endswith("xxx, not a recognizer\n")
-    assert len(done.stderr) < 200
+    assert said in done.stderr
+    assert len(done.stderr) < 300
 
 
 def test_the_table_of_a_model_has_a_line_for_each_class(model: Path) -> None:
