@@ -12,15 +12,13 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import (
     BadRecord,
     CheckedSink,
-    CsvSink,
-    CsvSource,
-    JsonLinesSink,
-    JsonLinesSource,
     MemorySink,
     MemorySource,
     Record,
     Sink,
     Source,
+    open_sink,
+    open_source,
 )
 
 PUBLIC_NAMES = """BadRecord CheckedSink CsvSink CsvSource FolderSource Format JsonLinesSink JsonLinesSource LabelType
@@ -32,22 +30,17 @@ def test_public_names_change_only_on_purpose() -> None:
     assert all(hasattr(connectors, name) for name in PUBLIC_NAMES.split())
 
 
-@pytest.fixture(params=["memory", "csv", "jsonl"])
+@pytest.fixture(params=["", "x\n1\n2\n3\n", '{"x": 1.0}\n{"x": 2.0}\n{"x": 3.0}\n'], ids=["memory", "csv", "jsonl"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
-    if request.param == "memory":
+    (tmp_path / "in").write_text(request.param)
+    if not request.param:
         return MemorySource([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}])
-    if request.param == "csv":
-        (tmp_path / "in.csv").write_text("x\n1\n2\n3\n")
-        return CsvSource(tmp_path / "in.csv")
-    (tmp_path / "in.jsonl").write_text('{"x": 1.0}\n{"x": 2.0}\n{"x": 3.0}\n')
-    return JsonLinesSource(tmp_path / "in.jsonl")
+    return open_source(tmp_path / "in", format="csv" if request.param[0] == "x" else "jsonl")
 
 
 @pytest.fixture(params=["memory", "csv", "jsonl"])
 def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Sink:
-    if request.param == "memory":
-        return MemorySink()
-    return CsvSink(tmp_path / "out.csv") if request.param == "csv" else JsonLinesSink(tmp_path / "out.jsonl")
+    return MemorySink() if request.param == "memory" else open_sink(tmp_path / "out", format=request.param)
 
 
 def test_every_source_keeps_the_contract(source: Source) -> None:

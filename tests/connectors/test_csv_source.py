@@ -40,15 +40,6 @@ def test_columns_go_where_they_are_named(read: Any) -> None:
     assert features(read("a,note,b\n1,hello,2\n", features=["b"])) == [{"b": 2.0}]
 
 
-def test_positions_count_bytes_and_lines(read: Any) -> None:
-    one, two = read("ä,b\n1,2\n3,4\n")
-    assert one.position["offset"] == 9
-    assert one.position["row"] == 2
-    assert two.position["offset"] == 13
-    assert one.position["hashed"] == 13
-    assert len(one.position["sha256"]) == 64
-
-
 @pytest.mark.parametrize("text", ["", "NA", "nan", "NaN", "-nan", "null", "NULL", "None", " ", " na "])
 def test_missing_values(read: Any, text: str) -> None:
     assert features(read(f"a,b\n{text},1\n")) == [{"a": None, "b": 1.0}]

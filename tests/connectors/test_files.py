@@ -19,16 +19,8 @@ from stream_osr_connectors.files import (
 )
 
 SUFFIXES = [
-    (".csv", CsvSource, CsvSink),
-    (".CSV", CsvSource, CsvSink),
-    (".csv.gz", CsvSource, CsvSink),
-    (".tsv", CsvSource, CsvSink),
-    (".tsv.gz", CsvSource, CsvSink),
-    (".jsonl", JsonLinesSource, JsonLinesSink),
-    (".ndjson", JsonLinesSource, JsonLinesSink),
-    (".json", JsonLinesSource, JsonLinesSink),
-    (".json.gz", JsonLinesSource, JsonLinesSink),
-    (".jsonl.GZ", JsonLinesSource, JsonLinesSink),
+    *((suffix, CsvSource, CsvSink) for suffix in (".csv", ".CSV", ".csv.gz", ".tsv", ".tsv.gz")),
+    *((end, JsonLinesSource, JsonLinesSink) for end in (".jsonl", ".ndjson", ".json", ".json.gz", ".jsonl.GZ")),
 ]
 
 
