@@ -41,7 +41,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [(EVIL, "holds a \\x1b]0;owned"), ("x" * 10**6, "xxx, not a recognizer\n")]
+    ("kind", "said"),
+    [(EVIL, "holds a \\x1b]0;owned"), ("x" * 10**6, "xxx, not a recognizer\n")],
+    ids=["hostile", "long"],
 )
 def test_the_kind_of_a_crafted_archive_steers_nothing_and_is_cut(tmp_path: Path, kind: str, said: str) -> None:
     write_archive(tmp_path / "crafted.osr", kind, {})
