@@ -19,7 +19,7 @@ from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
 from ..base import BatchCloser, Position
-from .identity import identity_at, is_identified, why_not
+from .identity import identity_at, why_not
 from .locking import Lock
 from .open_file import is_gzip, is_standard, may_be_regular, open_output, why
 
@@ -184,7 +184,10 @@ class ByteSink(DurableSink):
             As `truncate`.
         """
         self._checked(position)
-        if position is not None and not is_identified(self._file, position) and os.fstat(self._file.fileno()).st_size:
+        if position is None:
+            return
+        identified = self._file.readable() and not position.keys().isdisjoint(("sha256", "inode"))
+        if not identified and os.fstat(self._file.fileno()).st_size:
             line = "%s: the position to go on from does not say which file it is of; "
             logger.warning(line + "only the size and the end of a record could be checked", self.name)
 

@@ -135,20 +135,9 @@ def is_feature(kind: Any) -> bool:
     """Say whether values of an Arrow type are numbers, text or booleans."""
     types = arrow().types
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    known = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
-    return any(each(kind) for each in known) or is_text(kind)
-
-
-def is_text(kind: Any) -> bool:
-    """Say whether values of an Arrow type are text."""
-    types = arrow().types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_string_view))
-
-
-def is_categorical(kind: Any) -> bool:
-    """Say whether values of an Arrow type are those of a categorical column of a data frame."""
-    return bool(arrow().types.is_dictionary(kind))
+    numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(each(kind) for each in (*numbers, *texts))
 
 
 def type_in_words(kind: Any) -> str:
@@ -326,5 +315,6 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
                 raise ConnectorError(
                     f"{self.name}: column {name!r} is of type {there[name]}; a feature is numbers, text or booleans"
                 )
+        is_categorical = arrow().types.is_dictionary
         self.declared = frozenset(name for name in self.feature_columns if is_categorical(there[name]))
         return list(dict.fromkeys([*named, *(held or self.feature_columns)]))
