@@ -24,10 +24,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, rng = tmp_path_factory.mktemp("tables"), np.random.default_rng(5)
     train = table(["red", "blue"] * 100, rng)
     stream = table([str(each) for each in rng.choice(["red", "blue", "green"], 600)], rng)
-    train.to_csv(folder / "train.csv", index=False)
-    train.to_parquet(folder / "train.parquet")
-    stream.to_csv(folder / "stream.csv", index=False)
-    stream.to_parquet(folder / "stream.parquet", row_group_size=70)
+    for name, frame in (("train", train), ("stream", stream)):
+        frame.to_csv(folder / f"{name}.csv", index=False)
+        frame.to_parquet(folder / f"{name}.parquet", row_group_size=70)
     for name in ("many-csv", "many-parquet"):
         (folder / name).mkdir()
     for number in range(3):
@@ -222,14 +221,6 @@ def test_what_is_set_aside_keeps_its_line(work: Path) -> None:
     run(work, "-i", "in.parquet", "-o", "c.jsonl", "--errors", "g.jsonl")
     (bad,) = lines_of(work / "g.jsonl")
     assert json.loads(bad["raw"])["id"] == "x"
-
-
-def test_one_of_a_thing_is_told_as_one(work: Path) -> None:
-    (work / "one.csv").write_text("id,a,b,c,port\nz,1,1,1,\n")
-    told = run(work, "-i", "one.csv", "-o", "a.jsonl")
-    assert "1 missing value: " in told
-    assert "1 instance of the stream decided; " in call("inspect", "a.jsonl.checkpoint", cwd=work).stdout
-    assert "resuming after 1 record\n" in run(work, "-i", "one.csv", "-o", "a.jsonl", "--resume")
 
 
 # Parquet and folders

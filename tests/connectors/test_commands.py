@@ -148,7 +148,6 @@ def test_text_is_a_number_where_classes_are(tmp_path: Path) -> None:
     ("asked", "message"),
     [
         (Command("rename", (1,)), "action is 'rename'"),  # type: ignore[arg-type]
-        (Command("promote", (1,)), "promote without a label"),
         (Command("mute"), "mute without a subclass"),
         (Command("mute", (1,), "sky"), "mute with a label"),
         (Command("undo", key="k"), "undo with a key"),
