@@ -53,6 +53,8 @@ def test_suffixes_that_mean_nothing(tmp_path: Path, name: str) -> None:
         with pytest.raises(ConnectorError, match="format 'xml' is not known"):
             open_it(tmp_path / name, format="xml")
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConnectorError, match="standard input has no suffix; say its format"):
+        open_source("-")
 
 
 @pytest.mark.parametrize("wrote", [True, False])
