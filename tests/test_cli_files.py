@@ -19,6 +19,7 @@ import pytest
 
 from tests.blobs import around
 from tests.connectors.test_loop import NAMES, made, trained
+from tests.processes import COMMAND
 from tests.test_cli import call
 
 __all__ = ["made", "trained"]  # fixtures
@@ -56,15 +57,8 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 def running(work: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """Have a run that has read and saved what came, and waits for more from a pipe."""
     os.mkfifo(work / "pipe.jsonl")
-    command = [
-        sys.executable,
-        "-c",
-        "from stream_osr_connectors.cli.app import main; main()",
-        "run",
-        "-m",
-        "model.osr",
-    ]
-    command += ["-i", "pipe.jsonl", "--key", "id", "--checkpoint-every", "10", *arguments]
+    command = [sys.executable, *COMMAND, "run", "-m", "model.osr", "-i", "pipe.jsonl", "--key", "id"]
+    command += ["--checkpoint-every", "10", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:

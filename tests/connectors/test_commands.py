@@ -6,8 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from tests.doors.commands import CommandLog, ask, runner
 from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, sole_writer
 from tests.processes import COMMAND, Process
 from tests.processes import run as command
+from tests.test_cli import lines_of as lines
 
 __all__ = ["made", "trained"]  # fixtures
 
@@ -51,10 +51,6 @@ def work(made: bytes, tmp_path: Path) -> Path:
 
 def new(count: int) -> list[dict[str, float]]:
     return list(around([30.0] * 3, count, np.random.default_rng(4), NAMES))
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def go(work: Path, model: OpenSetRecognizer, started: Checkpoint | None = None, **options: Any) -> None:
@@ -308,24 +304,6 @@ def test_a_run_that_crashed_does_it_again_at_the_same_record(work: Path) -> None
 # While a run holds the checkpoint
 
 
-@contextmanager
-def running(work: Path, *more: str) -> Iterator[tuple[Process, int]]:
-    """Have a run fed through a pipe by our hand."""
-    theirs, ours = os.pipe()
-    with (work / "err").open("w") as err:
-        process = Process(
-            (*COMMAND, *RUN, "-i", "-", "--format", "jsonl", "--checkpoint", CHECKPOINT, *more),
-            cwd=work,
-            stdin=theirs,
-            stderr=err.fileno(),
-        )
-    os.close(theirs)
-    try:
-        yield process, ours
-    finally:
-        process.kill()
-
-
 def until(what: Callable[[], Any]) -> Any:
     """Wait until something is so."""
     end = time.monotonic() + PATIENCE
@@ -337,7 +315,12 @@ def until(what: Callable[[], Any]) -> Any:
 
 def test_a_run_that_waits_for_input_does_it_and_labels_what_comes_next(work: Path) -> None:
     path, stream = work / CHECKPOINT, (work / "stream.jsonl").read_bytes().splitlines(keepends=True)
-    with running(work) as (process, pipe):
+    theirs, pipe = os.pipe()
+    fed = (*COMMAND, *RUN, "-i", "-", "--format", "jsonl", "--checkpoint", CHECKPOINT)
+    with (work / "err").open("w") as err:
+        process = Process(fed, cwd=work, stdin=theirs, stderr=err.fileno())
+    os.close(theirs)
+    try:
         os.write(pipe, b"".join(stream[:56]))
         out = work / "out.jsonl"
         until(lambda: out.exists() and len(out.read_text().splitlines()) == 48)  # shown, though no checkpoint is due
@@ -353,6 +336,8 @@ def test_a_run_that_waits_for_input_does_it_and_labels_what_comes_next(work: Pat
         os.write(pipe, b"".join(stream[56:]))
         os.close(pipe)
         assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
     labels = [line["label"] for line in lines(out)]
     assert set(labels[48:]) == {"sky"}, "the batch that was waiting is labelled so"
     assert len(labels) == 96
