@@ -38,26 +38,28 @@ _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 class FitOptions(options.SharedOptions):
     """Options of a training."""
 
-    file: str = argument(..., "Labelled instances (.csv, .jsonl, .parquet), a folder of them, or - (standard input).")
-    label: str = option(..., "Column of the label.", "--label", "-l")
-    output: Path = option(..., "Where the model goes.", "--output", "-o")
+    file: str = argument(
+        "Labelled instances (.csv, .jsonl, .parquet), a folder of them, or - (standard input).", default=...
+    )
+    label: str = option("Column of the label.", "--label", "-l", default=...)
+    output: Path = option("Where the model goes.", "--output", "-o", default=...)
     categorical: str | None = option(
-        None, "Comma-separated columns that are categories although they hold numbers; text is one."
+        "Comma-separated columns that are categories although they hold numbers; text is one."
     )
-    numeric: str | None = option(None, "Comma-separated columns that are numbers, whatever some values look like.")
-    missing: str | None = option(None, "Comma-separated values that stand for a missing one, beside NA, ?, ...")
-    label_type: str = option("auto", "str or int; auto: whole numbers if all labels are.")
-    unknown: str | None = option(None, "Label of unknown instances.")
-    pca: str | None = option(None, "Principal components: their number (30), or their share of the variance (0.99).")
-    batch_size: int = option(256, "Instances of a micro-batch.")
-    max_wait: float | None = option(None, "Time units after which a batch closes.")
-    chains: int | None = option(None, "Models that are averaged; time grows with it. 4 if not given.")
-    on_missing: str = option("impute", "Missing features: impute, error or skip.")
+    numeric: str | None = option("Comma-separated columns that are numbers, whatever some values look like.")
+    missing: str | None = option("Comma-separated values that stand for a missing one, beside NA, ?, ...")
+    label_type: str = option("str or int; auto: whole numbers if all labels are.", default="auto")
+    unknown: str | None = option("Label of unknown instances.")
+    pca: str | None = option("Principal components: their number (30), or their share of the variance (0.99).")
+    batch_size: int = option("Instances of a micro-batch.", default=256)
+    max_wait: float | None = option("Time units after which a batch closes.")
+    chains: int | None = option("Models that are averaged; time grows with it. 4 if not given.")
+    on_missing: str = option("Missing features: impute, error or skip.", default="impute")
     absent: str = option(
-        "auto", "Features that a JSON object does not name: missing, zero, or auto (training decides)."
+        "Features that a JSON object does not name: missing, zero, or auto (training decides).", default="auto"
     )
-    seed: int = option(0, "Of everything random.")
-    yes: bool = option(False, "Train although the labels look like none, or a feature like a key.", "--yes")
+    seed: int = option("Of everything random.", default=0)
+    yes: bool = option("Train although the labels look like none, or a feature like a key.", "--yes", default=False)
 
     def recognizer(self, declared: Collection[str] = ()) -> OpenSetRecognizer:
         """Make the recognizer; further categories are those that the table declares."""

@@ -18,12 +18,12 @@ from stream_osr_connectors.files.open_file import is_folder
 T = TypeVar("T")
 
 
-def option(default: Any, help: str, *names: str, **limits: Any) -> Any:
+def option(help: str, *names: str, default: Any = None, **limits: Any) -> Any:
     """Declare a field of a dataclass as an option; one whose default is ``...`` has to be given."""
     return _declared(default, typer.Option(*names, help=help, **limits))
 
 
-def argument(default: Any, help: str) -> Any:
+def argument(help: str, default: Any = None) -> Any:
     """Declare a field of a dataclass as an argument; one whose default is ``...`` has to be given."""
     return _declared(default, typer.Argument(help=help))
 
@@ -36,22 +36,19 @@ def _declared(default: Any, parameter: object) -> Any:
 class SharedOptions:
     """Options of training and of runs."""
 
-    key: str | None = option(None, "Column that names the instance.")
-    time: str | None = option(None, "Column of the time: seconds or ISO 8601.")
-    features: str | None = option(None, "Comma-separated feature columns; all others if not given.")
-    format: str | None = option(None, "csv, tsv, jsonl or parquet, when the name of the input does not tell.")
-    errors: Path | None = option(None, "Where unusable records go, with row and reason (.jsonl).")
+    key: str | None = option("Column that names the instance.")
+    time: str | None = option("Column of the time: seconds or ISO 8601.")
+    features: str | None = option("Comma-separated feature columns; all others if not given.")
+    format: str | None = option("csv, tsv, jsonl or parquet, when the name of the input does not tell.")
+    errors: Path | None = option("Where unusable records go, with row and reason (.jsonl).")
     decision_delay: int | None = option(
-        None, "Hold each decision back until so many later instances have come; 0 if not given."
+        "Hold each decision back until so many later instances have come; 0 if not given."
     )
     min_probability: float | None = option(
-        None, "Call unknown what no known class is so probable for, 0 to 1; 0 if not given."
+        "Call unknown what no known class is so probable for, 0 to 1; 0 if not given."
     )
-    half_life: float | None = option(
-        None, "Instances after which a seat in the stream weighs half; 200 if not given."
-    )
+    half_life: float | None = option("Instances after which a seat in the stream weighs half; 200 if not given.")
     csv_safe: bool | None = option(
-        None,
         "In tables: an apostrophe before text that a spreadsheet would run as a formula, or text as it is.",
         "--csv-safe/--csv-raw",
     )
@@ -62,7 +59,7 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
 
     >>> @dataclass(kw_only=True)
     ... class Options:
-    ...     seed: int = option(0, "Of everything random.")
+    ...     seed: int = option("Of everything random.", default=0)
     >>> @takes(Options)
     ... def command(options): print(options)
     >>> command(seed=3)

@@ -16,18 +16,18 @@ from stream_osr_connectors.terminal import Terminal
 class ReportOptions:
     """Options of a report."""
 
-    files: list[Path] = argument(..., "A model or checkpoint, decisions, events: one of each or fewer, in any order.")
-    output: Path = option(Path("report.html"), "Where the page goes.", "--output", "-o")
-    truth: Path | None = option(None, "File with the true labels (.csv, .jsonl, also .gz; .parquet).")
-    label: str | None = option(None, "Its column of the label.", "--label", "-l")
+    files: list[Path] = argument(
+        "A model or checkpoint, decisions, events: one of each or fewer, in any order.", default=...
+    )
+    output: Path = option("Where the page goes.", "--output", "-o", default=Path("report.html"))
+    truth: Path | None = option("File with the true labels (.csv, .jsonl, also .gz; .parquet).")
+    label: str | None = option("Its column of the label.", "--label", "-l")
     key: str | None = option(
-        None, "Column of the key in --truth and --input; without it, rows are in the order of decisions."
+        "Column of the key in --truth and --input; without it, rows are in the order of decisions."
     )
-    input: Path | None = option(
-        None, "What was decided (.csv, .jsonl, .parquet): values of examples.", "--input", "-i"
-    )
-    format: str | None = option(None, "csv, tsv, jsonl or parquet, when a name does not tell.")
-    title: str = option("What the stream held", "Heading of the page.")
+    input: Path | None = option("What was decided (.csv, .jsonl, .parquet): values of examples.", "--input", "-i")
+    format: str | None = option("csv, tsv, jsonl or parquet, when a name does not tell.")
+    title: str = option("Heading of the page.", default="What the stream held")
 
 
 @takes(ReportOptions)

@@ -36,21 +36,23 @@ CHANGES = ("batch_size", "max_wait", "decision_delay", "min_probability", "half_
 class RunOptions(options.SharedOptions):
     """Options of a run."""
 
-    model: Path = option(..., "Model made by `stream-osr fit`.", "--model", "-m")
+    model: Path = option("Model made by `stream-osr fit`.", "--model", "-m", default=...)
     input: str = option(
-        ..., "Instances to decide: a file, a folder of files, or - (standard input).", "--input", "-i"
+        "Instances to decide: a file, a folder of files, or - (standard input).", "--input", "-i", default=...
     )
-    output: str = option("-", "Where decisions go, or -.", "--output", "-o")
-    events: Path | None = option(None, "Where events go.", "--events", "-e")
-    label: str | None = option(None, "Column of labels, where there are some: evidence.")
-    categorical: str | None = option(None, "Comma-separated columns that have to be categories of the model.")
-    batch_size: int | None = option(None, "Instances of a micro-batch.")
-    max_wait: float | None = option(None, "Time units after which a batch closes.")
-    chains: int | None = option(None, "Run so many of the model's chains: fewer are faster.")
-    checkpoint: Path | None = option(None, "Where the position is saved; OUTPUT.checkpoint if not given.")
-    checkpoint_every: int = option(10_000, "Records between two checkpoints.", min=1)
-    resume: bool = option(False, "Go on from the checkpoint, if there is one.", "--resume")
-    follow: bool = option(False, "Wait for more at the end of the input, until Ctrl-C or SIGTERM.", "--follow")
+    output: str = option("Where decisions go, or -.", "--output", "-o", default="-")
+    events: Path | None = option("Where events go.", "--events", "-e")
+    label: str | None = option("Column of labels, where there are some: evidence.")
+    categorical: str | None = option("Comma-separated columns that have to be categories of the model.")
+    batch_size: int | None = option("Instances of a micro-batch.")
+    max_wait: float | None = option("Time units after which a batch closes.")
+    chains: int | None = option("Run so many of the model's chains: fewer are faster.")
+    checkpoint: Path | None = option("Where the position is saved; OUTPUT.checkpoint if not given.")
+    checkpoint_every: int = option("Records between two checkpoints.", min=1, default=10_000)
+    resume: bool = option("Go on from the checkpoint, if there is one.", "--resume", default=False)
+    follow: bool = option(
+        "Wait for more at the end of the input, until Ctrl-C or SIGTERM.", "--follow", default=False
+    )
 
     def __post_init__(self) -> None:
         if self.checkpoint is None and self.output != "-" and self.input != "-":
