@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,13 @@ def test_suffixes_that_mean_nothing(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConnectorError, match="standard input has no suffix; say its format"):
         open_source("-")
+
+
+@pytest.mark.parametrize(("open_it", "stream"), [(open_source, "stdin"), (open_sink, "stdout")])
+def test_standard_streams_without_bytes(monkeypatch: pytest.MonkeyPatch, open_it: Any, stream: str) -> None:
+    monkeypatch.setattr(f"sys.{stream}", io.StringIO())
+    with pytest.raises(ConnectorError, match=r"standard (in|out)put does not exist here"):
+        open_it("-", format="csv")
 
 
 @pytest.mark.parametrize("wrote", [True, False])

@@ -8,6 +8,7 @@ import json
 import os
 import threading
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,38 +47,30 @@ def test_resume_in_a_newly_opened_source(tmp_path: Path, name: str) -> None:
             assert list(source) == records[i + 1 :]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_that_grew_is_still_the_same(tmp_path: Path, name: str) -> None:
-    save(tmp_path / name, table(name, 3))
-    position = read(tmp_path / name)[-1].position
-    save(tmp_path / name, table(name, 3) + table(name, 1000, start=3))
-    with open_source(tmp_path / name) as source:
-        source.seek(position)
-        assert len(list(source)) == 1000
+LATER: dict[str, tuple[int, Callable[[str], bytes], str]] = {
+    "grown": (3, lambda name: table(name, 3) + table(name, 1000, start=3), ""),
+    "another": (10, lambda name: table(name, 20).replace(b"0.6", b"0.7"), "this is not the file that was being read"),
+    "shorter": (1000, lambda name: table(name, 300), "cannot go to byte"),
+    "shorter than its head": (1000, lambda name: table(name, 3), "this is not the file"),
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_another_file_is_refused(tmp_path: Path, name: str) -> None:
-    save(tmp_path / name, table(name, 10))
+@pytest.mark.parametrize("how", LATER)
+def test_a_position_and_what_became_of_the_file(tmp_path: Path, name: str, how: str) -> None:
+    rows, later, says = LATER[how]
+    save(tmp_path / name, table(name, rows))
     position = read(tmp_path / name)[-1].position
-    save(tmp_path / name, table(name, 20).replace(b"0.6", b"0.7"))
+    save(tmp_path / name, later(name))
     with open_source(tmp_path / name) as source:
-        first = next(source)
-        with pytest.raises(ConnectorError, match="this is not the file that was being read"):
+        if says:
+            first = next(source)
+            with pytest.raises(ConnectorError, match=says):
+                source.seek(position)
+            assert [first, *source] == read(tmp_path / name), "a refused position changes nothing"
+        else:
             source.seek(position)
-        assert [first, *source] == read(tmp_path / name)  # a refused position changes nothing
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("left", "message"), [(300, "cannot go to byte"), (3, "this is not the file")])
-def test_a_shorter_file_is_refused(tmp_path: Path, name: str, left: int, message: str) -> None:
-    save(tmp_path / name, table(name, 1000))
-    position = read(tmp_path / name)[-1].position
-    save(tmp_path / name, table(name, left))
-    with open_source(tmp_path / name) as source:
-        with pytest.raises(ConnectorError, match=message):
-            source.seek(position)
-        assert len(list(source)) == left
+            assert len(list(source)) == 1000
 
 
 @pytest.mark.parametrize("change", [{"offset": -1}, {"offset": "5"}, {"row": None}, {"row": True}, {"hashed": 1.5}])
@@ -140,12 +133,6 @@ def test_standard_input_is_read_but_cannot_resume(monkeypatch: pytest.MonkeyPatc
 def test_files_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConnectorError, match=r"cannot open .*check the path"):
         open_source(tmp_path / name)
-
-
-def test_standard_input_without_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("a\n1\n"))
-    with pytest.raises(ConnectorError, match="standard input does not exist here"):
-        open_source("-", format="csv")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")

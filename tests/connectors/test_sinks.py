@@ -232,12 +232,6 @@ def test_standard_output(capsysbinary: pytest.CaptureFixture[bytes], format: Any
     print("after")  # noqa: T201 - standard output is still open
 
 
-def test_standard_output_without_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout", io.StringIO())
-    with pytest.raises(ConnectorError, match="standard output does not exist here"):
-        open_sink("-")
-
-
 def test_standard_output_whose_reader_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
