@@ -17,26 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import OpenSetRecognizer
 from tests.blobs import around
+from tests.connectors.test_loop import NAMES, made, trained
+from tests.processes import COMMAND
 from tests.test_cli import call
 
-NAMES = ("a", "b", "c")
+__all__ = ["made", "trained"]  # fixtures
+
 RUN = ("run", "-m", "model.osr", "-i", "stream.jsonl", "--key", "id")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A model, as a file."""
-    rng = np.random.default_rng(3)
-    model = OpenSetRecognizer(chains=1, seed=5, batch_size=16)
-    for label, at in (("left", 0.0), ("right", 9.0)):
-        for x in around([at] * 3, 40, rng, NAMES):
-            model.learn_one(x, label)
-    model.freeze()
-    path = tmp_path_factory.mktemp("model") / "model.osr"
-    model.save(path)
-    return path.read_bytes()
 
 
 @pytest.fixture
@@ -69,15 +57,8 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 def running(work: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """Have a run that has read and saved what came, and waits for more from a pipe."""
     os.mkfifo(work / "pipe.jsonl")
-    command = [
-        sys.executable,
-        "-c",
-        "from stream_osr_connectors.cli.app import main; main()",
-        "run",
-        "-m",
-        "model.osr",
-    ]
-    command += ["-i", "pipe.jsonl", "--key", "id", "--checkpoint-every", "10", *arguments]
+    command = [sys.executable, *COMMAND, "run", "-m", "model.osr", "-i", "pipe.jsonl", "--key", "id"]
+    command += ["--checkpoint-every", "10", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -222,37 +203,16 @@ def test_a_disk_that_is_full_at_the_checkpoint_leaves_the_one_before(work: Path)
     assert not list(work.glob(".*"))
 
 
-def test_a_checkpoint_of_another_format_changes_nothing(work: Path) -> None:
-    assert call(*RUN, "-o", "out.jsonl", cwd=work).returncode == 0
-    with np.load(work / "out.jsonl.checkpoint") as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    manifest = json.loads(str(arrays["manifest"])) | {"version": 99}
-    with (work / "out.jsonl.checkpoint").open("wb") as file:
-        np.savez(file, allow_pickle=False, **{**arrays, "manifest": np.array(json.dumps(manifest))})
-    before = files(work)
-    said = refused(call(*RUN, "-o", "out.jsonl", "--resume", cwd=work))
-    assert "has format version 99, this program reads " in said
-    assert "read it with the release of stream-osr that wrote it" in said
-    assert files(work) == before
-
-
 def test_what_holds_rows_is_its_owners_alone(work: Path) -> None:
     before = os.umask(0o022)
     try:
         done = call(*RUN, "-o", "out.csv", "-e", "events.jsonl", "--errors", "bad.jsonl", cwd=work)
         assert done.returncode == 0, done.stderr
-        rights = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in work.iterdir()}
-        assert {name: mode for name, mode in rights.items() if mode != "0o644"} == {
-            "out.csv.checkpoint": "0o600",
-            "bad.jsonl": "0o600",
-        }
-        for name in ("out.csv.checkpoint", "bad.jsonl"):
-            (work / name).chmod(0o640)  # somebody means it
-        assert call(*RUN, "-o", "out.csv", "-e", "events.jsonl", "--errors", "bad.jsonl", cwd=work).returncode == 0
     finally:
         os.umask(before)
-    for name in ("out.csv.checkpoint", "bad.jsonl"):
-        assert oct(stat.S_IMODE((work / name).stat().st_mode)) == "0o640"
+    rights = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in work.iterdir()}
+    own = {"out.csv.checkpoint": "0o600", "bad.jsonl": "0o600"}
+    assert {name: mode for name, mode in rights.items() if mode != "0o644"} == own
 
 
 @pytest.mark.parametrize(("option", "first"), [((), "'=k0,"), (("--csv-safe",), "'=k0,"), (("--csv-raw",), "=k0,")])

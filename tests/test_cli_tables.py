@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,19 +14,8 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files.checkpoint import load_checkpoint
-from tests.processes import COMMAND
-from tests.test_cli import call, lines_of
-
-CENTRES = {"red": (0.0, 0.0, 0.0), "blue": (8.0, 0.0, 0.0), "green": (0.0, 8.0, 4.0)}
-
-
-def table(colours: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    rows = np.array([rng.normal(CENTRES[colour]) for colour in colours])
-    ports = rng.choice([22, 80, 443], len(colours))
-    return pd.DataFrame({
-        "id": [f"i{n}" for n in range(len(colours))], "nr": range(len(colours)),
-        "a": rows[:, 0], "b": rows[:, 1], "c": rows[:, 2], "port": ports, "colour": colours,
-    })  # fmt: skip
+from tests.processes import COMMAND, Process
+from tests.test_cli import call, lines_of, table
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +24,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, rng = tmp_path_factory.mktemp("tables"), np.random.default_rng(5)
     train = table(["red", "blue"] * 100, rng)
     stream = table([str(each) for each in rng.choice(["red", "blue", "green"], 600)], rng)
-    train.to_csv(folder / "train.csv", index=False)
-    train.to_parquet(folder / "train.parquet")
-    stream.to_csv(folder / "stream.csv", index=False)
-    stream.to_parquet(folder / "stream.parquet", row_group_size=70)
+    for name, frame in (("train", train), ("stream", stream)):
+        frame.to_csv(folder / f"{name}.csv", index=False)
+        frame.to_parquet(folder / f"{name}.parquet", row_group_size=70)
     for name in ("many-csv", "many-parquet"):
         (folder / name).mkdir()
     for number in range(3):
@@ -239,14 +223,6 @@ def test_what_is_set_aside_keeps_its_line(work: Path) -> None:
     assert json.loads(bad["raw"])["id"] == "x"
 
 
-def test_one_of_a_thing_is_told_as_one(work: Path) -> None:
-    (work / "one.csv").write_text("id,a,b,c,port\nz,1,1,1,\n")
-    told = run(work, "-i", "one.csv", "-o", "a.jsonl")
-    assert "1 missing value: " in told
-    assert "1 instance of the stream decided; " in call("inspect", "a.jsonl.checkpoint", cwd=work).stdout
-    assert "resuming after 1 record\n" in run(work, "-i", "one.csv", "-o", "a.jsonl", "--resume")
-
-
 # Parquet and folders
 
 
@@ -312,15 +288,13 @@ def test_a_run_that_was_killed_leaves_the_same_parquet(work: Path, parts: int) -
     for name in outputs:
         shutil.rmtree(work / name)
     (work / "o.parquet.checkpoint").unlink()
-    command = [sys.executable, *COMMAND, *map(str, (*RUN, *arguments))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 400
-        while len(list(work.glob("o.parquet/part-*"))) < parts or not (work / "o.parquet.checkpoint").exists():
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
+    process, until = Process((*COMMAND, *RUN, *arguments), cwd=work), time.monotonic() + 400
+    while len(list(work.glob("o.parquet/part-*"))) < parts or not (work / "o.parquet.checkpoint").exists():
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
     assert contents(work, *outputs) != whole
     assert "resuming after " in run(work, *arguments, "--resume")
     assert contents(work, *outputs) == whole

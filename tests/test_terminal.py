@@ -40,20 +40,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_kind_of_a_crafted_archive_steers_nothing(tmp_path: Path) -> None:
-    write_archive(tmp_path / "crafted.osr", EVIL, {})
-    done = call("inspect", "crafted.osr", cwd=tmp_path)
-    assert done.returncode == 1
-    assert len(lines(done.stderr)) == 1
-    assert "holds a \\x1b]0;owned" in done.stderr
-
-
-def test_a_long_kind_is_cut(tmp_path: Path) -> None:
-    write_archive(tmp_path / "crafted.osr", "x" * 10**6, {})
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [(EVIL, "holds a \\x1b]0;owned"), ("x" * 10**6, "xxx, not a recognizer\n")],
+    ids=["hostile", "long"],
+)
+def test_the_kind_of_a_crafted_archive_steers_nothing_and_is_cut(tmp_path: Path, kind: str, said: str) -> None:
+    write_archive(tmp_path / "crafted.osr", kind, {})
     done = call("inspect", "crafted.osr", cwd=tmp_path)
     assert (done.returncode, len(lines(done.stderr))) == (1, 1)
-    assert done.stderr.endswith("xxx, not a recognizer\n")
-    assert len(done.stderr) < 200
+    assert said in done.stderr
+    assert len(done.stderr) < 300
 
 
 def test_the_table_of_a_model_has_a_line_for_each_class(model: Path) -> None:
@@ -132,7 +129,7 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
     """With one there, progress is drawn by escape sequences, and text of others still is text."""
     write_archive(tmp_path / "crafted.osr", "kind \x1b]0;owned\x07", {})
     (tmp_path / "in.jsonl").write_text(json.dumps({EVIL: "\x1b]0;owned\x07"}) + "\n")
-    said = f"from stream_osr_connectors.terminal import Terminal, guard; guard(); Terminal(stderr=True).say({EVIL!r})"
+    said = f"from stream_osr_connectors.terminal import *; protect_terminal(); Terminal(stderr=True).say({EVIL!r})"
     main = "from stream_osr_connectors.cli.app import main; main()"
     for program, *arguments in (
         (said,),
@@ -223,7 +220,7 @@ def test_a_traceback_in_the_log_forges_no_line(text: str) -> None:
 
 def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program after the guard is up."""
-    begin = f"import sys; from stream_osr_connectors.terminal import guard; guard(); EVIL = {EVIL!r}\n"
+    begin = f"import sys\nfrom stream_osr_connectors.terminal import *\nprotect_terminal()\nEVIL = {EVIL!r}\n"
     return subprocess.run(
         [sys.executable, "-c", begin + program],
         capture_output=True, text=True, timeout=60,

@@ -2,7 +2,7 @@
 
 What is said goes through a :class:`Terminal`, what is logged through :class:`OneLine`: a message is
 one line. Whatever else reaches a standard stream (usage errors, warnings, other libraries) passes the net of
-:func:`guard`.
+:func:`protect_terminal`.
 """
 
 from __future__ import annotations

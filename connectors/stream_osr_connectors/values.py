@@ -46,7 +46,12 @@ def number(text: str, comma: reading.Comma = "") -> float | None:
     try:
         return reading.number(text, comma)
     except reading.Unreadable as error:
-        raise _not_a_number(text, error) from None
+        if str(error).startswith("may be"):
+            raise DecodeError(f"holds {brief(text)}, which {error}; write it without commas") from None
+        raise DecodeError(
+            f"holds {brief(text)}, which is not a finite number, and the column is numeric by its values in training;"
+            " leave it empty if the value is missing, or train with the column as a category or without it"
+        ) from None
 
 
 def category(text: str) -> str | None:
@@ -56,15 +61,6 @@ def category(text: str) -> str | None:
     ('tcp', 'NA', None)
     """
     return text if text.strip() else None
-
-
-def _not_a_number(text: str, why: reading.Unreadable) -> DecodeError:
-    if str(why).startswith("may be"):
-        return DecodeError(f"holds {brief(text)}, which {why}; write it without commas")
-    return DecodeError(
-        f"holds {brief(text)}, which is not a finite number, and the column is numeric by its values in training; "
-        "leave it empty if the value is missing, or train with the column as a category or without it"
-    )
 
 
 def seconds(value: object) -> float | None:
@@ -78,31 +74,20 @@ def seconds(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, str):
-        try:
+        with suppress(DecodeError):
             return number(value)
-        except DecodeError:
-            return _timestamp(value)
+        if (found := reading.moment(value)) is not None:
+            return found.timestamp()
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):  # a whole number beyond the range of floats
             if math.isnan(value):
                 return None
             if math.isfinite(value):
                 return float(value)
-    raise _no_time(value)
-
-
-def _no_time(value: object) -> DecodeError:
-    return DecodeError(
+    raise DecodeError(
         f"holds {brief(value)}, which is neither seconds since 1970 nor an ISO 8601 timestamp "
         "such as 2026-01-31T10:00:00Z; write it so"
     )
-
-
-def _timestamp(text: str) -> float:
-    found = reading.moment(text)
-    if found is None:
-        raise _no_time(text)
-    return found.timestamp()
 
 
 def key_of(value: object) -> str | int | None:

@@ -8,64 +8,39 @@ from pathlib import Path
 import pytest
 
 import stream_osr_connectors.files as connectors
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import (
     BadRecord,
     CheckedSink,
-    CsvSink,
-    CsvSource,
-    JsonLinesSink,
-    JsonLinesSource,
     MemorySink,
     MemorySource,
     Record,
     Sink,
     Source,
+    open_sink,
+    open_source,
 )
 
-PUBLIC_NAMES = [
-    "BadRecord",
-    "CheckedSink",
-    "CsvSink",
-    "CsvSource",
-    "FolderSource",
-    "Format",
-    "JsonLinesSink",
-    "JsonLinesSource",
-    "LabelType",
-    "MemorySink",
-    "MemorySource",
-    "ParquetSink",
-    "ParquetSource",
-    "Position",
-    "Record",
-    "Sink",
-    "Source",
-    "open_sink",
-    "open_source",
-]
+PUBLIC_NAMES = """BadRecord CheckedSink CsvSink CsvSource FolderSource Format JsonLinesSink JsonLinesSource LabelType
+MemorySink MemorySource ParquetSink ParquetSource Position Record Sink Source open_sink open_source"""
 
 
 def test_public_names_change_only_on_purpose() -> None:
-    assert connectors.__all__ == PUBLIC_NAMES
-    assert all(hasattr(connectors, name) for name in PUBLIC_NAMES)
+    assert connectors.__all__ == PUBLIC_NAMES.split()
+    assert all(hasattr(connectors, name) for name in PUBLIC_NAMES.split())
 
 
-@pytest.fixture(params=["memory", "csv", "jsonl"])
+@pytest.fixture(params=["", "x\n1\n2\n3\n", '{"x": 1.0}\n{"x": 2.0}\n{"x": 3.0}\n'], ids=["memory", "csv", "jsonl"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
-    if request.param == "memory":
+    (tmp_path / "in").write_text(request.param)
+    if not request.param:
         return MemorySource([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}])
-    if request.param == "csv":
-        (tmp_path / "in.csv").write_text("x\n1\n2\n3\n")
-        return CsvSource(tmp_path / "in.csv")
-    (tmp_path / "in.jsonl").write_text('{"x": 1.0}\n{"x": 2.0}\n{"x": 3.0}\n')
-    return JsonLinesSource(tmp_path / "in.jsonl")
+    return open_source(tmp_path / "in", format="csv" if request.param[0] == "x" else "jsonl")
 
 
 @pytest.fixture(params=["memory", "csv", "jsonl"])
 def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Sink:
-    if request.param == "memory":
-        return MemorySink()
-    return CsvSink(tmp_path / "out.csv") if request.param == "csv" else JsonLinesSink(tmp_path / "out.jsonl")
+    return MemorySink() if request.param == "memory" else open_sink(tmp_path / "out", format=request.param)
 
 
 def test_every_source_keeps_the_contract(source: Source) -> None:
@@ -106,7 +81,26 @@ def test_every_sink_keeps_the_contract(sink: Sink) -> None:
     sink.close()  # a second time
 
 
-def test_records_become_mappings_for_a_dead_letter_file() -> None:
-    sink = MemorySink()
-    sink.write(BadRecord({"index": 1}, 1, "raw", "why")._asdict())
-    assert sink.records == [{"position": {"index": 1}, "row": 1, "raw": "raw", "reason": "why"}]
+def test_a_source_takes_records_bad_records_and_mappings_from_any_iterable_and_copies_them() -> None:
+    bad, row = BadRecord(None, 2, "?", "no number"), {"x": 1.0}
+    records: list[Record | BadRecord | dict[str, float]] = [row, bad, Record({"x": 2.0}, "k", 5.0, "a")]
+    source = MemorySource(iter(records))
+    row["x"] = 2.0
+    assert list(source) == [
+        Record({"x": 1.0}, position={"index": 1}),
+        bad._replace(position={"index": 2}),
+        Record({"x": 2.0}, "k", 5.0, "a", {"index": 3}),
+    ]
+    assert next(source, None) is None
+
+
+@pytest.mark.parametrize("position", [{"index": 3}, {"index": -1}, {"index": True}, {"offset": 0}, {}])
+def test_positions_of_something_else_are_refused_in_memory(position: dict[str, object]) -> None:
+    sink, row = MemorySink(), {"x": 1.0}
+    for _ in range(2):
+        sink.write(row)
+    row["x"] = 2.0
+    for refusing in (MemorySource([row, row]).seek, sink.truncate):
+        with pytest.raises(ConnectorError, match="there are 2 records"):
+            refusing(position)
+    assert sink.records == [{"x": 1.0}] * 2

@@ -6,8 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +23,21 @@ from stream_osr.errors import (
     PersistenceError,
 )
 from stream_osr_connectors.commands import Command, history
-from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySource
+from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySink, MemorySource
 from tests.blobs import around
+from tests.connectors.test_loop import NAMES, made, trained
 from tests.doors.commands import CommandLog, ask, runner
-from tests.doors.files import Sinks, go_on, load_checkpoint, run, sole_writer
+from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, sole_writer
 from tests.processes import COMMAND, Process
 from tests.processes import run as command
+from tests.test_cli import lines_of as lines
 
-NAMES = ("a", "b", "c")
+__all__ = ["made", "trained"]  # fixtures
+
 RUN = ("run", "-m", "model.osr", "--key", "id", "-o", "out.jsonl", "-e", "events.jsonl")
 CHECKPOINT = "out.jsonl.checkpoint"
 PATIENCE = 240.0
 """Seconds that a busy machine may take for something that takes one."""
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A model, as a file."""
-    rng = np.random.default_rng(3)
-    model = OpenSetRecognizer(chains=1, seed=5, batch_size=16)
-    for label, at in (("left", 0.0), ("right", 9.0)):
-        for x in around([at] * 3, 40, rng, NAMES):
-            model.learn_one(x, label)
-    model.freeze()
-    path = tmp_path_factory.mktemp("model") / "model.osr"
-    model.save(path)
-    return path.read_bytes()
 
 
 @pytest.fixture
@@ -65,43 +53,30 @@ def new(count: int) -> list[dict[str, float]]:
     return list(around([30.0] * 3, count, np.random.default_rng(4), NAMES))
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def resting(work: Path, count: int = 48) -> tuple[Path, tuple[int, ...]]:
-    """Have a run that has ended; return its checkpoint, and what has emerged."""
-    path = work / CHECKPOINT
-    model = OpenSetRecognizer.load(work / "model.osr")
-    with (
-        JsonLinesSink(work / "out.jsonl") as out,
-        JsonLinesSink(work / "events.jsonl") as events,
-        JsonLinesSource(work / "stream.jsonl", key="id") as source,
-    ):
-        taken = iter(range(1, count + 1))
-        run(model, source, Sinks(out, events), checkpoint=path, stop=lambda: next(taken) == count)
-    return path, load_checkpoint(path).model.new_classes().candidates[0].subclasses
-
-
-def resumed(work: Path, stop: Callable[[], bool] = lambda: False, **more: Any) -> None:
-    """Go on from the checkpoint to the end of the stream."""
-    started = load_checkpoint(work / CHECKPOINT)
+def go(work: Path, model: OpenSetRecognizer, started: Checkpoint | None = None, **options: Any) -> None:
+    """Have a run, a new one or one that goes on."""
     with (
         JsonLinesSink(work / "out.jsonl") as out,
         JsonLinesSink(work / "events.jsonl") as events,
         JsonLinesSource(work / "stream.jsonl", key="id") as source,
     ):
         sinks = Sinks(out, events)
-        go_on(started, source, sinks)
-        run(
-            started.model,
-            source,
-            sinks,
-            started=started,
-            checkpoint=work / CHECKPOINT,
-            stop=stop,
-            **more,
-        )
+        if started is not None:
+            go_on(started, source, sinks)
+        run(model, source, sinks, started=started, checkpoint=work / CHECKPOINT, **options)
+
+
+def resting(work: Path) -> tuple[Path, tuple[int, ...]]:
+    """Have a run that has ended after 48 records; return its checkpoint, and what has emerged."""
+    path = work / CHECKPOINT
+    go(work, OpenSetRecognizer.load(work / "model.osr"), until=48)
+    return path, load_checkpoint(path).model.new_classes().candidates[0].subclasses
+
+
+def resumed(work: Path, **options: Any) -> None:
+    """Go on from the checkpoint to the end of the stream."""
+    started = load_checkpoint(work / CHECKPOINT)
+    go(work, started.model, started, **options)
 
 
 def outcomes(path: Path) -> list[str]:
@@ -126,7 +101,7 @@ def test_a_promotion_labels_what_comes_next(work: Path) -> None:
 
 def test_what_cannot_be_done_is_told_at_once_and_stands_in_the_log(work: Path) -> None:
     path, ids = resting(work)
-    before = path.read_bytes()
+    before = load_checkpoint(path).model.new_classes()
     for asked, error in (
         (Command("promote", (99,), "sky"), InvalidSubclass),
         (Command("promote", ids, "unknown"), InvalidLabel),
@@ -137,12 +112,7 @@ def test_what_cannot_be_done_is_told_at_once_and_stands_in_the_log(work: Path) -
             ask(path, asked)
     assert outcomes(path) == ["refused"] * 4
     assert all(entry.why for entry in history(path))
-    assert load_checkpoint(path).model.new_classes() == _model(before, work).new_classes()
-
-
-def _model(content: bytes, work: Path) -> OpenSetRecognizer:
-    (work / "before").write_bytes(content)
-    return load_checkpoint(work / "before").model
+    assert load_checkpoint(path).model.new_classes() == before
 
 
 def test_an_undo_is_of_the_last_one_that_stands(work: Path) -> None:
@@ -158,48 +128,22 @@ def test_an_undo_is_of_the_last_one_that_stands(work: Path) -> None:
     assert history(path)[-2].undone_by == 6
 
 
-def test_an_instance_is_labelled_once(work: Path) -> None:
-    path, _ = resting(work)
-    ask(path, Command("label", key="k3", label="left"))
-    with pytest.raises(InvalidInstance, match="has one already"):
-        ask(path, Command("label", key="k3", label="right"))
-
-
 def test_text_is_a_number_where_classes_are(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    model = OpenSetRecognizer(chains=1, seed=5, batch_size=16)
+    rng, model, path = np.random.default_rng(3), OpenSetRecognizer(chains=1, seed=5, batch_size=16), tmp_path / "c"
     for label, at in ((1, 0.0), (2, 9.0)):
         for x in around([at] * 3, 40, rng, NAMES):
             model.learn_one(x, label)
     model.freeze()
-    path = tmp_path / "c"
-    run(model, MemorySource(new(48)), Sinks(_Nowhere()), checkpoint=path)
+    run(model, MemorySource(new(48)), Sinks(MemorySink()), checkpoint=path)
     ids = load_checkpoint(path).model.new_classes().candidates[0].subclasses
     ask(path, Command("promote", ids, "3"))
     assert load_checkpoint(path).model.predict_one(new(1)[0]) == 3
-
-
-class _Nowhere:
-    """A sink that keeps nothing, for what is asked alone."""
-
-    def write(self, record: object) -> None: ...
-    def flush(self) -> None: ...
-    def position(self) -> dict[str, object]:
-        return {}
-
-    def truncate(self, position: object) -> None: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> _Nowhere:
-        return self
-
-    def __exit__(self, *raised: object) -> None: ...
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
         (Command("rename", (1,)), "action is 'rename'"),  # type: ignore[arg-type]
-        (Command("promote", (1,)), "promote without a label"),
         (Command("mute"), "mute without a subclass"),
         (Command("mute", (1,), "sky"), "mute with a label"),
         (Command("undo", key="k"), "undo with a key"),
@@ -218,7 +162,10 @@ def test_what_is_not_complete_is_not_written(work: Path, asked: Command, message
     assert not (work / "c.asked.jsonl").exists()
 
 
-def test_no_log_is_left_beside_what_is_no_checkpoint(work: Path) -> None:
+def test_no_log_is_left_where_nothing_is_asked(work: Path) -> None:
+    path, _ = resting(work)
+    resumed(work)
+    assert "asked" not in load_checkpoint(path).totals
     for name in ("nothing", "model.osr"):
         with pytest.raises(PersistenceError):
             ask(work / name, Command("undo"))
@@ -242,11 +189,12 @@ def test_half_a_line_is_of_somebody_who_died_over_it(work: Path) -> None:
 
 def test_a_line_of_others_is_left(work: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, ids = resting(work)
-    with Path(f"{path}.asked.jsonl").open("w") as log:
-        log.write('rubbish\n{"n": 1, "at": "now", "action": "mute", "subclasses": ["x"]}\n[1]\n{"of": 7, "at": ""}\n')
+    others = ["rubbish", '{"n": 1, "at": "now", "action": "mute", "subclasses": ["x"]}', "[1]", '{"of": 7, "at": ""}']
+    others += ["[" * 100_000, '{"at": ' * 100_000, "[]", "7"]
+    Path(f"{path}.asked.jsonl").write_text("".join(line + "\n" for line in others))
     ask(path, Command("mute", ids))
     assert outcomes(path) == ["done"]
-    assert "line 1 is left" in caplog.text
+    assert all(f"line {n} is left" in caplog.text for n in range(1, 1 + len(others)))
 
 
 def test_a_log_that_was_lost_costs_the_record_and_no_act(work: Path) -> None:
@@ -274,6 +222,7 @@ def test_a_new_run_leaves_what_was_asked_of_the_one_before(work: Path) -> None:
     path, ids = resting(work)
     with sole_writer(path):
         assert ask(path, Command("mute", ids)).status == "queued"
+    assert outcomes(path) == ["pending"]
     resting(work)
     assert outcomes(path) == ["left"]
     assert load_checkpoint(path).totals["asked"] == 1
@@ -334,7 +283,7 @@ def test_a_run_that_crashed_does_it_again_at_the_same_record(work: Path) -> None
 
     original, runner.LOOK_SECONDS = runner.LOOK_SECONDS, 0.0
     try:
-        resumed(work, ask_at_60)
+        resumed(work, stop=ask_at_60)
         assert asked == ["queued"]
         once = [(work / name).read_bytes() for name in ("out.jsonl", "events.jsonl", f"{CHECKPOINT}.asked.jsonl")]
         assert history(path)[0].after == 61, "the loop looks before it asks whether to stop"
@@ -352,32 +301,7 @@ def test_a_run_that_crashed_does_it_again_at_the_same_record(work: Path) -> None
     assert outcomes(path) == ["done", "refused"], "it is a known class by then"
 
 
-def test_nothing_differs_where_nothing_is_asked(work: Path) -> None:
-    path, _ = resting(work)
-    resumed(work)
-    assert "asked" not in load_checkpoint(path).totals
-    assert not list(work.glob("*.asked.jsonl"))
-
-
 # While a run holds the checkpoint
-
-
-@contextmanager
-def running(work: Path, *more: str) -> Iterator[tuple[Process, int]]:
-    """Have a run fed through a pipe by our hand."""
-    theirs, ours = os.pipe()
-    with (work / "err").open("w") as err:
-        process = Process(
-            (*COMMAND, *RUN, "-i", "-", "--format", "jsonl", "--checkpoint", CHECKPOINT, *more),
-            cwd=work,
-            stdin=theirs,
-            stderr=err.fileno(),
-        )
-    os.close(theirs)
-    try:
-        yield process, ours
-    finally:
-        process.kill()
 
 
 def until(what: Callable[[], Any]) -> Any:
@@ -391,7 +315,12 @@ def until(what: Callable[[], Any]) -> Any:
 
 def test_a_run_that_waits_for_input_does_it_and_labels_what_comes_next(work: Path) -> None:
     path, stream = work / CHECKPOINT, (work / "stream.jsonl").read_bytes().splitlines(keepends=True)
-    with running(work) as (process, pipe):
+    theirs, pipe = os.pipe()
+    fed = (*COMMAND, *RUN, "-i", "-", "--format", "jsonl", "--checkpoint", CHECKPOINT)
+    with (work / "err").open("w") as err:
+        process = Process(fed, cwd=work, stdin=theirs, stderr=err.fileno())
+    os.close(theirs)
+    try:
         os.write(pipe, b"".join(stream[:56]))
         out = work / "out.jsonl"
         until(lambda: out.exists() and len(out.read_text().splitlines()) == 48)  # shown, though no checkpoint is due
@@ -407,6 +336,8 @@ def test_a_run_that_waits_for_input_does_it_and_labels_what_comes_next(work: Pat
         os.write(pipe, b"".join(stream[56:]))
         os.close(pipe)
         assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
     labels = [line["label"] for line in lines(out)]
     assert set(labels[48:]) == {"sky"}, "the batch that was waiting is labelled so"
     assert len(labels) == 96
@@ -440,26 +371,6 @@ def test_a_followed_file_is_stopped_and_gone_on_with(work: Path) -> None:
     whole = command(*COMMAND, *RUN, "-i", "stream.jsonl", cwd=work)
     assert whole.returncode == 0
     assert out.read_bytes() == followed
-
-
-def test_a_run_killed_with_what_it_was_asked_does_it_when_it_goes_on(work: Path) -> None:
-    stream, path = (work / "stream.jsonl").read_bytes().splitlines(keepends=True), work / CHECKPOINT
-    (work / "in.jsonl").write_bytes(b"".join(stream[:56]))
-    process = Process((*COMMAND, *RUN, "-i", "in.jsonl", "--follow", "--checkpoint-every", "50"), cwd=work)
-    try:
-        until(lambda: path.exists() and len((work / "out.jsonl").read_text().splitlines()) == 48)
-        ids = load_checkpoint(path).model.new_classes().candidates[0].subclasses
-        process.send_signal(signal.SIGSTOP)
-        assert ask(path, Command("promote", ids, "sky")).status == "queued"
-    finally:
-        process.kill()
-    process.wait(PATIENCE)
-    assert outcomes(path) == ["pending"]
-    (work / "in.jsonl").write_bytes(b"".join(stream))
-    done = command(*COMMAND, *RUN, "-i", "in.jsonl", "--resume", cwd=work)
-    assert done.returncode == 0, done.stderr
-    assert outcomes(path) == ["done"]
-    assert {line["label"] for line in lines(work / "out.jsonl")[48:]} == {"sky"}
 
 
 def test_options_of_the_service_and_of_files_do_not_mix(work: Path) -> None:

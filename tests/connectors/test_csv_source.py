@@ -36,22 +36,7 @@ def test_columns_go_where_they_are_named(read: Any) -> None:
     one, two = read(text, key="id", time="when", label="class")
     assert one[:4] == ({"a": 1.0, "b": -2000.0}, "k1", 10.5, "red")
     assert two[:4] == ({"a": 3.0, "b": 4.0}, "k2", 1704067200.0, None)
-
-
-def test_positions_count_bytes_and_lines(read: Any) -> None:
-    one, two = read("ä,b\n1,2\n3,4\n")
-    assert one.position["offset"] == 9
-    assert one.position["row"] == 2
-    assert two.position["offset"] == 13
-    assert one.position["hashed"] == 13
-    assert len(one.position["sha256"]) == 64
-
-
-def test_unnamed_options_mean_none(read: Any) -> None:
     assert read("key,label\n1,2\n")[0][:4] == ({"key": 1.0, "label": 2.0}, None, None, None)
-
-
-def test_features_can_be_named_and_the_rest_is_free_text(read: Any) -> None:
     assert features(read("a,note,b\n1,hello,2\n", features=["b"])) == [{"b": 2.0}]
 
 
@@ -83,18 +68,13 @@ def test_rows_of_another_length(read: Any, row: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "label"),
     [
-        ("auto", "7", 7),
         ("auto", "-7", -7),
-        ("auto", "7.0", "7.0"),
         ("auto", "true", "true"),
         ("auto", "NA", "NA"),
-        ("auto", "None", "None"),
         ("auto", "٣", "٣"),
-        ("auto", "", None),
         ("str", "007", "007"),
         ("str", "", None),
         ("int", "007", 7),
-        ("int", "7.0", 7),
         ("int", "", None),
     ],
 )
@@ -104,34 +84,24 @@ def test_labels(read: Any, kind: str, text: str, label: object) -> None:
     assert type(record.label) is type(label)
 
 
-@pytest.mark.parametrize("text", ["red", "7.5", "nan", "inf", "1_0"])
-def test_labels_that_should_be_whole_numbers(read: Any, text: str) -> None:
-    assert "column 'y'" in reasons(read(f"a,y\n1,{text}\n", label="y", label_type="int"))[2]
-
-
-def test_a_label_of_thousands_of_digits_is_a_bad_record(read: Any) -> None:
-    assert "not a whole number" in reasons(read(f"a,y\n1,{'9' * 5000}\n", label="y"))[2]
-
-
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [
-        ("0", 0.0),
-        ("", None),
-        ("NA", None),
-        ("1970-01-02", 86400.0),
-        ("1970-01-01 00:00:01.5", 1.5),
-        ("1970-01-01T02:00:00+02:00", 0.0),
-        ("1970-01-01T00:00:00Z", 0.0),
-    ],
+    [("0", 0.0), ("", None), ("NA", None), ("1970-01-02", 86400.0), ("1970-01-01T02:00:00+02:00", 0.0)],
 )
 def test_times(read: Any, text: str, seconds: float | None) -> None:
     assert read(f"a,t\n1,{text}\n", time="t")[0].time == seconds
 
 
-@pytest.mark.parametrize("text", ["yesterday", "inf", "2024-13-01"])
-def test_times_that_are_none(read: Any, text: str) -> None:
-    assert "column 't'" in reasons(read(f"a,t\n1,{text}\n", time="t"))[2]
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        *((text, {"label": "v", "label_type": "int"}) for text in ("red", "7.5", "nan", "inf", "1_0")),
+        *((text, {"time": "v"}) for text in ("yesterday", "inf", "2024-13-01")),
+        ("9" * 5000, {"label": "v"}),
+    ],
+)
+def test_values_that_are_none_of_their_kind(read: Any, text: str, reading: dict[str, str]) -> None:
+    assert "column 'v'" in reasons(read(f"a,v\n1,{text}\n", **reading))[2]
 
 
 def test_an_empty_key_is_none(read: Any) -> None:
@@ -139,31 +109,38 @@ def test_an_empty_key_is_none(read: Any) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "\ufeff", " "])
-def test_no_header(read: Any, content: str) -> None:
+def test_no_header_and_a_header_alone(read: Any, content: str) -> None:
     with pytest.raises(ConnectorError, match="is empty; a CSV file begins with a row of column names"):
         read(content)
+    assert read(f"a,b{content}") == []
 
 
-def test_header_only(read: Any) -> None:
-    assert read("a,b\n") == []
-    assert read("a,b") == []
+@pytest.mark.parametrize(
+    ("header", "reading", "says"),
+    [
+        ("a,b,a,b,c", {}, "'a', 'b' more than once"),
+        ("a,,b", {}, "column 2 has no name"),
+        ("a,", {"features": ["a", ""]}, "no column ''"),
+        ("a,class", {"features": ["a", "zzz"]}, "no column 'zzz'; its columns are 'a', 'class'$"),
+        *(
+            ("a,class", {option: "CLAS"}, "no column 'CLAS'; its columns are 'a', 'class'; did you mean 'class'")
+            for option in ("key", "time", "label")
+        ),
+        (",".join(f"c{i}" for i in range(1000)), {"label": "y"}, "^.{,500}$"),
+        ("a,y", {"label": "y", "features": ["a", "y"]}, "both as the label and as a feature"),
+        ("a,y", {"label": "y", "features": "ay"}, "give a list of names"),
+        ("a", {"label_type": "float"}, "none of auto, str, int"),
+        ("a", {"max_record_bytes": 0}, "at least 1"),
+        ("a", {"delimiter": ",,"}, "delimiter ',,' cannot be used"),
+    ],
+)
+def test_headers_and_options_that_are_refused(read: Any, header: str, reading: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConnectorError, match=says):
+        read(header + "\n0,1\n", **reading)
 
 
-def test_repeated_columns(read: Any) -> None:
-    with pytest.raises(ConnectorError, match="'a', 'b' more than once"):
-        read("a,b,a,b,c\n")
-
-
-def test_nameless_columns_need_the_features_named(read: Any) -> None:
-    with pytest.raises(ConnectorError, match="column 2 has no name"):
-        read("a,,b\n0,1,2\n")
+def test_a_column_without_a_name_does_no_harm_where_the_features_are_named(read: Any) -> None:
     assert features(read(",a,\n0,1,2\n", features=["a"])) == [{"a": 1.0}]
-
-
-@pytest.mark.parametrize("option", ["key", "time", "label"])
-def test_named_columns_must_exist(read: Any, option: str) -> None:
-    with pytest.raises(ConnectorError, match=r"no column 'CLAS'; its columns are 'a', 'class'; did you mean 'class'"):
-        read("a,class\n1,2\n", **{option: "CLAS"})
 
 
 @pytest.mark.parametrize("other", [";", "\t", "|"])
@@ -171,36 +148,6 @@ def test_the_header_says_what_divides_the_fields(read: Any, other: str) -> None:
     assert features(read(f"a{other}class\n1{other}2\n", label="class")) == [{"a": 1.0}]
     with pytest.raises(ConnectorError, match="its columns are 'a', 'class'; did you mean 'class'"):
         read(f"a{other}class\n1{other}2\n", label="CLASS")
-
-
-def test_named_features_must_exist(read: Any) -> None:
-    with pytest.raises(ConnectorError, match=r"no column 'zzz'; its columns are 'a', 'class'$"):
-        read("a,class\n1,2\n", features=["a", "zzz"])
-    with pytest.raises(ConnectorError, match="no column ''"):
-        read("a,\n1,2\n", features=["a", ""])
-
-
-def test_many_columns_are_not_all_listed(read: Any) -> None:
-    with pytest.raises(ConnectorError) as caught:
-        read(",".join(f"c{i}" for i in range(1000)) + "\n", label="y")
-    assert len(str(caught.value)) < 500
-
-
-def test_options_that_contradict_themselves(read: Any) -> None:
-    with pytest.raises(ConnectorError, match="both as the label and as a feature"):
-        read("a,y\n1,2\n", label="y", features=["a", "y"])
-    with pytest.raises(ConnectorError, match="give a list of names"):
-        read("a,y\n1,2\n", features="ay")
-    with pytest.raises(ConnectorError, match="none of auto, str, int"):
-        read("a\n1\n", label_type="float")
-    with pytest.raises(ConnectorError, match="at least 1"):
-        read("a\n1\n", max_record_bytes=0)
-    with pytest.raises(ConnectorError, match="delimiter ',,' cannot be used"):
-        read("a\n1\n", delimiter=",,")
-
-
-def test_other_delimiters(read: Any) -> None:
-    assert features(read("a;b\n1;2\n", delimiter=";")) == [{"a": 1.0, "b": 2.0}]
 
 
 def test_byte_order_mark_line_ends_and_blank_lines(read: Any) -> None:
@@ -232,10 +179,6 @@ def test_a_quote_that_is_never_closed_costs_one_line(read: Any) -> None:
     assert "not closed" in records[0].reason
 
 
-def test_a_quote_that_is_never_closed_on_the_last_line(read: Any) -> None:
-    assert "not closed" in reasons(read('k,a\nx,1\n"y,2', key="k"))[3]
-
-
 @pytest.mark.parametrize("filler", ["y,2\n", "y" * 100 + ",2\n"])
 def test_an_open_quote_is_not_followed_for_ever(read: Any, filler: str) -> None:
     count = 3000
@@ -244,16 +187,20 @@ def test_an_open_quote_is_not_followed_for_ever(read: Any, filler: str) -> None:
     assert len(records) == 1 + count
 
 
-def test_text_after_a_closing_quote(read: Any) -> None:
-    records = read('k,a\n"x"y,1\nz,2\n', key="k")
-    assert "not CSV" in reasons(records)[2]
-    assert len(records) == 2
-
-
-def test_a_field_longer_than_csv_allows(read: Any) -> None:
-    records = read(f"k,a\n{'x' * 200_000},1\nz,2\n", key="k")
-    assert "field larger than field limit" in reasons(records)[2]
-    assert len(records) == 2
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ('"x"y,1', "not CSV"),
+        (f"{'x' * 200_000},1", "field larger than field limit"),
+        ("x\0,1", "NUL"),
+    ],
+    ids=["text after a quote", "long", "NUL"],
+)
+def test_rows_that_are_no_csv_cost_no_other(read: Any, row: str, reason: str) -> None:
+    bad, good, last = read(f'k,a\n{row}\nz,2\n"y,2', key="k")
+    assert reason in bad.reason
+    assert good.key == "z"
+    assert "not closed" in last.reason
 
 
 def test_bytes_that_are_not_utf8(read: Any) -> None:
@@ -261,18 +208,6 @@ def test_bytes_that_are_not_utf8(read: Any) -> None:
     assert good.key == "z"
     assert bad.raw.encode("utf-8", "surrogateescape") == b"caf\xe9,1"
     assert "byte 4 of the line, 0xe9, is not UTF-8" in bad.reason
-
-
-def test_bytes_that_are_not_utf8_inside_a_quoted_field(read: Any) -> None:
-    records = read(b'k,a\n"x\n\xe9",1\nz,2\n', key="k")
-    assert sorted(reasons(records)) == [2, 3]
-    assert records[-1].key == "z"
-
-
-def test_nul_bytes(read: Any) -> None:
-    bad, good = read(b"k,a\nx\0,1\nz,2\n", key="k")
-    assert "NUL" in bad.reason
-    assert good.key == "z"
 
 
 def test_a_line_without_end_is_cut(read: Any) -> None:
@@ -289,40 +224,32 @@ def test_headers_that_cannot_be_read(read: Any, content: bytes) -> None:
         read(content)
 
 
-def test_reading_a_closed_source(tmp_path: Path) -> None:
-    (tmp_path / "in.csv").write_text("a\n1\n")
-    source = CsvSource(tmp_path / "in.csv")
-    source.close()
-    with pytest.raises(ValueError, match="closed"):
-        next(source)
-
-
-def categories_of(path: Path, rows: list[str], **options: Any) -> tuple[frozenset[str], list[Record | BadRecord]]:
-    path.write_text("\n".join(["a,b,c", *rows]) + "\n")
-    with CsvSource(path, **options) as source:
-        survey(source, categorical=options.get("categorical", ()))
-        return source.categorical, list(source)
-
-
-def test_a_column_is_numeric_if_nearly_all_of_its_values_are_numbers(tmp_path: Path) -> None:
+def test_a_column_is_numeric_if_nearly_all_of_its_values_are_numbers(surveyed: Any) -> None:
     rows = [f"{n},{'x' if n == 7 else n},{'x' if n < 3 else n}" for n in range(100)]
-    found, records = categories_of(tmp_path / "in.csv", rows)
+    found, records = surveyed(rows)
     assert found == {"b", "c"}, "one whole number in a hundred is an error, three are none: a survey reads these"
     assert len(records) == 100
-    assert [record.features["c"] for record in records[:4] if isinstance(record, Record)] == ["x", "x", "x", "3"]
+    assert [each["c"] for each in features(records)[:4]] == ["x", "x", "x", "3"]
 
 
-def test_missing_values_do_not_tell_what_a_column_is(tmp_path: Path) -> None:
-    found, records = categories_of(tmp_path / "in.csv", ["1,,NA", "NA,x,", ",NA,nan"])
+def test_missing_values_do_not_tell_what_a_column_is_and_a_name_does(surveyed: Any) -> None:
+    found, records = surveyed(["1,,NA", "NA,x,", ",NA,nan"])
     assert found == {"b"}
-    assert [record.features for record in records if isinstance(record, Record)] == [
+    assert features(records) == [
         {"a": 1.0, "b": None, "c": None},
         {"a": None, "b": "x", "c": None},
         {"a": None, "b": "NA", "c": None},
     ]
+    found, records = surveyed(["1,2,3"], categorical=["b"])
+    assert (found, features(records)) == ({"b"}, [{"a": 1.0, "b": "2", "c": 3.0}])
 
 
-def test_named_categories_hold_numbers_as_text(tmp_path: Path) -> None:
-    found, records = categories_of(tmp_path / "in.csv", ["1,2,3"], categorical=["b"])
-    assert found == {"b"}
-    assert [record.features for record in records if isinstance(record, Record)] == [{"a": 1.0, "b": "2", "c": 3.0}]
+@pytest.fixture
+def surveyed(tmp_path: Path) -> Any:
+    def surveyed(rows: list[str], **options: Any) -> tuple[frozenset[str], list[Record | BadRecord]]:
+        (tmp_path / "in.csv").write_text("\n".join(["a,b,c", *rows]) + "\n")
+        with CsvSource(tmp_path / "in.csv", **options) as source:
+            survey(source, categorical=options.get("categorical", ()))
+            return source.categorical, list(source)
+
+    return surveyed

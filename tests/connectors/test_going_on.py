@@ -57,7 +57,6 @@ def died(request: Any, trained: Any, tmp_path_factory: pytest.TempPathFactory) -
     paths = (folder / name.format("out"), folder / name.format("errors"))
     source = table(folder)
     for outputs, stopped in ((whole, 401), (paths, 250)):
-        read = iter(range(1, 402))
         with open_source(source) as rows, open_sink(outputs[0]) as out, open_sink(outputs[1]) as errors:
             run(
                 streaming(trained),
@@ -65,7 +64,7 @@ def died(request: Any, trained: Any, tmp_path_factory: pytest.TempPathFactory) -
                 Sinks(out, None, errors),
                 checkpoint=folder / "checkpoint",
                 checkpoint_every=100,
-                stop=lambda stopped=stopped, read=read: next(read) == stopped,
+                until=stopped,
             )
             if stopped == 250:
                 for sink in (out, errors):
@@ -81,44 +80,44 @@ def dead(died: Run, tmp_path: Path) -> Run:
     return Run(tmp_path, (tmp_path / out.name, tmp_path / errors.name), died.expected, tmp_path / "checkpoint")
 
 
-def go(dead: Run, *, paths: tuple[Path, Path] | None = None, source: str = "in.csv") -> None:
+def go(dead: Run, source: str = "in.csv") -> None:
     """Go on from the checkpoint to the end."""
     found = load_checkpoint(dead.checkpoint)
-    out, errors = paths or dead.paths
+    out, errors = dead.paths
     with open_source(dead.folder / source) as rows, open_sink(out) as decisions, open_sink(errors) as bad:
         sinks = Sinks(decisions, None, bad)
         go_on(found, rows, sinks)
         run(found.model, rows, sinks, started=found, checkpoint=dead.checkpoint)
 
 
-def test_a_run_goes_on_where_it_died(dead: Run) -> None:
-    for _ in range(2):
-        go(dead)
-        assert content(dead.paths) == dead.expected
+def test_a_run_goes_on_where_it_died_or_with_copies(dead: Run) -> None:
+    out, errors = (dead.folder / f"copy-{path.name}" for path in dead.paths)
+    for path, copy in zip(dead.paths, (out, errors), strict=True):
+        copy.write_bytes(path.read_bytes())
+    copies = dead._replace(paths=(out, errors), checkpoint=dead.folder / "copy-checkpoint")
+    copies.checkpoint.write_bytes(dead.checkpoint.read_bytes())
+    for each in (dead, dead, copies):
+        go(each)
+        assert content(each.paths) == dead.expected
 
 
-def shorter(data: bytes) -> bytes:
-    return data[: len(data) // 3]
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "shorter": lambda data: data[: len(data) // 3],
+    "head": lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:],
+    "another": lambda data: b"\n".join(b'{"another": "program", "wrote": %d}' % i for i in range(len(data) // 10)),
+    "emptied": lambda data: b"",
+}
 
 
-def head(data: bytes) -> bytes:
-    return data[:20] + bytes([data[20] ^ 1]) + data[21:]
-
-
-def another(data: bytes) -> bytes:
-    return b"\n".join(b'{"another": "program", "wrote": %d}' % i for i in range(len(data) // 10))
-
-
-def emptied(data: bytes) -> bytes:
-    return b""
-
-
-@pytest.mark.parametrize("change", [shorter, head, another, emptied])
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("which", [0, 1])
-def test_another_file_is_refused_before_anything_is_cut(
-    dead: Run, which: int, change: Callable[[bytes], bytes]
-) -> None:
-    dead.paths[which].write_bytes(change(dead.paths[which].read_bytes()))
+def test_another_file_is_refused_before_anything_is_cut(dead: Run, which: int, change: str) -> None:
+    (dead.folder / "other.csv").write_text((dead.folder / "in.csv").read_text().replace("0.", "1."))
+    before = [path.read_bytes() for path in dead.paths]
+    with pytest.raises(ConnectorError, match=r"other.csv: this is not the file that was being read"):
+        go(dead, source="other.csv")
+    assert [path.read_bytes() for path in dead.paths] == before
+    dead.paths[which].write_bytes(CHANGES[change](before[which]))
     before = [path.read_bytes() for path in dead.paths]
     with pytest.raises(ConnectorError) as caught:
         go(dead)
@@ -137,35 +136,6 @@ def test_a_change_before_the_checkpoint_is_noticed(dead: Run, back: int) -> None
     with pytest.raises(ConnectorError, match=rf"has other content before byte {offset} \(its first or its last 4096"):
         go(dead)
     assert dead.paths[0].read_bytes() == bytes(data)
-
-
-def test_with_the_checkpoint_of_another_output_nothing_is_lost(dead: Run) -> None:
-    """Files of another run over another input, given by mistake."""
-    others = (dead.folder / f"other-{dead.paths[0].name}", dead.folder / f"other-{dead.paths[1].name}")
-    for path, other in zip(dead.paths, others, strict=True):
-        with open_sink(other) as sink:
-            for number in range(20_000):
-                sink.write({"of": path.name, "number": number})
-    before = [path.read_bytes() for path in others]
-    with pytest.raises(ConnectorError, match="has other content before byte"):
-        go(dead, paths=others)
-    assert [path.read_bytes() for path in others] == before
-
-
-def test_another_input_is_refused_before_anything_is_cut(dead: Run) -> None:
-    (dead.folder / "other.csv").write_text((dead.folder / "in.csv").read_text().replace("0.", "1."))
-    before = [path.read_bytes() for path in dead.paths]
-    with pytest.raises(ConnectorError, match=r"other.csv: this is not the file that was being read"):
-        go(dead, source="other.csv")
-    assert [path.read_bytes() for path in dead.paths] == before
-
-
-def test_a_copy_goes_on_as_the_file_itself(dead: Run) -> None:
-    copies = (dead.folder / f"copy-{dead.paths[0].name}", dead.folder / f"copy-{dead.paths[1].name}")
-    for path, copy in zip(dead.paths, copies, strict=True):
-        copy.write_bytes(path.read_bytes())
-    go(dead, paths=copies)
-    assert content(copies) == dead.expected
 
 
 # --- files that could not be read when the checkpoint was written -----------------------------------
@@ -202,14 +172,13 @@ def test_what_can_be_checked_is(dead: Run) -> None:
         go(dead)
     assert [path.read_bytes() for path in dead.paths] == [before[0], before[1][:30]]
     offset: Any = (found.sinks[0] or {})["offset"]
-    for place in [offset] if dead.paths[0].name.endswith(".gz") else [offset - 1]:
-        data = bytearray(before[0])
-        data[place] ^= 1
-        dead.paths[0].write_bytes(data)
-        dead.paths[1].write_bytes(before[1])
-        with pytest.raises(ConnectorError, match=f"has no end of a record at byte {offset}"):
-            go(dead)
-        assert [path.read_bytes() for path in dead.paths] == [bytes(data), before[1]]
+    data = bytearray(before[0])
+    data[offset if dead.paths[0].name.endswith(".gz") else offset - 1] ^= 1
+    for path, content in zip(dead.paths, (data, before[1]), strict=True):
+        path.write_bytes(content)
+    with pytest.raises(ConnectorError, match=f"has no end of a record at byte {offset}"):
+        go(dead)
+    assert [path.read_bytes() for path in dead.paths] == [bytes(data), before[1]]
 
 
 # --- sinks without content, and sinks of others -----------------------------------------------------
@@ -268,10 +237,8 @@ def test_a_sink_without_a_check_goes_on_and_what_it_refuses_costs_no_other(train
     expected = MemorySink()
     with open_source(source) as rows:
         run(streaming(trained), rows, Sinks(expected))
-    read = iter(range(1, 402))
     with open_source(source) as rows, open_sink(tmp_path / "events.jsonl") as events:
-        stop = lambda: next(read) == 250  # noqa: E731
-        run(streaming(trained), rows, Sinks(own, events), checkpoint=checkpoint, stop=stop)
+        run(streaming(trained), rows, Sinks(own, events), checkpoint=checkpoint, until=250)
         own.write({})
         events.write({"after": "the checkpoint"})
     found = load_checkpoint(checkpoint)

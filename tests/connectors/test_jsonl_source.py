@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, JsonLinesSource, Record
 
 
@@ -39,10 +38,6 @@ def test_features_can_be_named(read: Any, line: str) -> None:
     assert read(line, features=["d", "b", "a"])[0].features == {"d": None, "b": "x", "a": 1}
 
 
-def test_a_list_of_features_is_not_dropped_silently(read: Any) -> None:
-    assert "gives every feature a name" in read('{"features": [1, 2]}')[0].reason
-
-
 def test_a_number_or_null_called_features(read: Any) -> None:
     assert [record.features for record in read('{"features": 3}\n{"features": null, "a": 1}')] == [
         {"features": 3},
@@ -50,12 +45,9 @@ def test_a_number_or_null_called_features(read: Any) -> None:
     ]
 
 
-def test_absent_fields_are_none(read: Any) -> None:
-    assert read('{"a": 1}', key="k", time="t", label="y")[0][:4] == ({"a": 1}, None, None, None)
-
-
-def test_a_record_may_be_a_label_alone(read: Any) -> None:
-    assert read('{"k": "x", "y": "red"}', key="k", label="y")[0][:4] == ({}, "x", None, "red")
+def test_a_record_may_be_a_label_alone_or_without_any(read: Any) -> None:
+    one, other = read('{"k": "x", "y": "red"}\n{"a": 1}', key="k", time="t", label="y")
+    assert (one[:4], other[:4]) == (({}, "x", None, "red"), ({"a": 1}, None, None, None))
 
 
 def test_nan_is_missing(read: Any) -> None:
@@ -88,11 +80,9 @@ def test_huge_whole_numbers_do_no_harm(read: Any) -> None:
     [
         ('{"a": 1', "not JSON: expecting ',' delimiter at character 8"),
         ("a,b", "not JSON: expecting value at character 1"),
-        ('{"a": 1} x', "not JSON: extra data at character 10"),
-        ("{'a': 1}", "not JSON"),
         ("[1, 2]", "the line holds [1, 2], not a JSON object"),
-        ("3", "the line holds 3"),
         ("null", "the line holds None"),
+        ('{"features": [1, 2]}', "gives every feature a name"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a":' * 100_000, "nested too deeply"),
         ("[" * 900 + "]" * 900, "not a JSON object"),
@@ -107,37 +97,27 @@ def test_lines_that_are_no_objects(read: Any, line: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "option"),
+    ("option", "value"),
     [
-        ('{"a": 1, "f": 1.5}', "key"),
-        ('{"a": 1, "f": true}', "key"),
-        ('{"a": 1, "f": [1]}', "key"),
-        ('{"a": 1, "f": true}', "time"),
-        ('{"a": 1, "f": "soon"}', "time"),
-        ('{"a": 1, "f": 1e999}', "time"),
-        ('{"a": 1, "f": 3.5}', "label"),
-        ('{"a": 1, "f": {"b": 1}}', "label"),
+        *(("key", value) for value in ("1.5", "true", "[1]")),
+        *(("time", value) for value in ("true", '"soon"', "1e999")),
+        *(("label", value) for value in ("3.5", '{"b": 1}')),
     ],
 )
-def test_keys_times_and_labels_of_another_type(read: Any, line: str, option: str) -> None:
-    (bad,) = read(line, **{option: "f"})
+def test_keys_times_and_labels_of_another_type(read: Any, option: str, value: str) -> None:
+    (bad,) = read(f'{{"a": 1, "f": {value}}}', **{option: "f"})
     assert "field 'f' holds" in bad.reason
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "label"),
     [
-        ("auto", "3", 3),
-        ("auto", '"3"', "3"),
         ("auto", "true", True),
         ("auto", "null", None),
         ("auto", '""', None),
-        ("str", "3", "3"),
         ("str", "true", "true"),
         ("str", '"x"', "x"),
-        ("int", "3", 3),
         ("int", '"3"', 3),
-        ("int", "3.0", 3),
         ("int", "true", 1),
     ],
 )
@@ -147,45 +127,17 @@ def test_labels(read: Any, kind: str, text: str, label: object) -> None:
     assert type(record.label) is type(label)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [('"1970-01-01T00:00:01"', 1.0), ('"2.5"', 2.5), ("3", 3.0), ("1e308", 1e308), ('""', None)]
-)
-def test_times(read: Any, text: str, seconds: float | None) -> None:
-    assert read(f'{{"t": {text}}}', time="t")[0].time == seconds
-
-
 def test_blank_lines_line_ends_and_byte_order_mark(read: Any) -> None:
     records = read(b'\xef\xbb\xbf{"a": 1}\r\n\n  \t\n{"a": 2}')
     assert [record.features for record in records] == [{"a": 1}, {"a": 2}]
     assert [(record.position["offset"], record.position["row"]) for record in records] == [(13, 1), (26, 4)]
 
 
-def test_an_empty_file_has_no_records(read: Any) -> None:
-    assert read("") == []
-    assert read("\n\n") == []
-
-
 def test_line_separators_of_unicode_are_no_line_ends(read: Any) -> None:
     assert read('{"k": "a\u2028b\x85c"}', key="k")[0].key == "a\u2028b\x85c"
-
-
-def test_bytes_that_are_not_utf8(read: Any) -> None:
-    bad, good = read(b'{"a": "\xff"}\n{"a": 1}\n')
-    assert "not UTF-8" in bad.reason
-    assert bad.raw.encode("utf-8", "surrogateescape") == b'{"a": "\xff"}'
-    assert good.features == {"a": 1}
-
-
-def test_nul_bytes(read: Any) -> None:
-    assert "NUL" in read(b"\0\0\0\n")[0].reason
 
 
 def test_a_line_without_end_is_cut_even_if_it_begins_with_nothing(read: Any) -> None:
     bad, good = read(" " * 200 + '{"a": 1}\n{"a": 2}\n', max_record_bytes=50)
     assert "209 bytes, more than the 50" in bad.reason
     assert good.features == {"a": 2}
-
-
-def test_options_that_contradict_themselves(read: Any) -> None:
-    with pytest.raises(ConnectorError, match="both as the label and as a feature"):
-        read("", label="y", features=["a", "y"])

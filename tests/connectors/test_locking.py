@@ -8,11 +8,10 @@ import logging
 import os
 import platform
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,28 +59,31 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def other_names(path: Path) -> dict[str, Path]:
-    """Make other names of a file: links, and a way round."""
-    folder = path.parent / "folder"
-    folder.mkdir()
-    (folder / "symbolic.jsonl").symlink_to(path)
+def make_itself(path: Path, folder: Path) -> Path:
+    return path
+
+
+def make_symbolic(path: Path, folder: Path) -> Path:
+    (folder / "link.jsonl").symlink_to(path)
+    return folder / "link.jsonl"
+
+
+def make_hard(path: Path, folder: Path) -> Path:
     (folder / "hard.jsonl").hardlink_to(path)
+    return folder / "hard.jsonl"
+
+
+def make_round(path: Path, folder: Path) -> Path:
     (path.parent / "linked").symlink_to(path.parent)
-    return {
-        "itself": path,
-        "symbolic": folder / "symbolic.jsonl",
-        "hard": folder / "hard.jsonl",
-        "round": folder / ".." / path.name,
-        "by a linked folder": path.parent / "linked" / path.name,
-        "relative": Path(os.path.relpath(path)),
-    }
+    return Path(os.path.relpath(path.parent / "linked" / folder.name / ".." / path.name))
 
 
-@pytest.mark.parametrize("how", ["itself", "symbolic", "hard", "round", "by a linked folder", "relative"])
-def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path, how: str) -> None:
-    path = tmp_path / "out.jsonl"
+@pytest.mark.parametrize("make", [make_itself, make_symbolic, make_hard, make_round])
+def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path, make: Callable[[Path, Path], Path]) -> None:
+    path, folder = tmp_path / "out.jsonl", tmp_path / "folder"
     path.touch()
-    name = other_names(path)[how]
+    folder.mkdir()
+    name, hard = make(path, folder), make is make_hard
     with held(path) as holder:
         before = path.read_bytes()
         with pytest.raises(ConnectorError) as caught:
@@ -90,75 +92,64 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path, how: str
         assert f"{name} is being written " in said
         assert f"by process {holder.pid} on {platform.node()}" in said
         assert str(path) in said.partition(": ")[2], "its command"
-        assert ("under another name" in said) == (how == "hard")
-        if how != "hard":  # the system knows the process of a lock, and not since when
-            assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*: ", said)
-        assert "wait until it has ended or stop it" in said
+        assert ("under another name" in said) == hard
+        # the system knows the process of a lock, and not since when
+        assert hard or re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*: ", said)
+        assert "wait until it has ended or stop it (in one program: close what has it open)" in said
         assert "\n" not in said
         assert path.read_bytes() == before
     with open_sink(name):
         pass
 
 
-def test_a_crash_leaves_nothing_to_be_removed(tmp_path: Path) -> None:
+def test_the_file_is_free_when_its_sink_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
-    with held(path) as holder:
-        holder.send_signal(signal.SIGKILL)
-        holder.wait()
-    with open_sink(path) as sink:
-        sink.write({"n": 2})
-    assert path.read_text() == '{"n":2}\n'
-    assert names(tmp_path) == ["out.jsonl"]
-
-
-def test_two_sinks_of_one_program_do_not_write_one_file(tmp_path: Path) -> None:
-    with open_sink(tmp_path / "out.csv") as sink:
-        sink.write({"a": 1})
-        with pytest.raises(
-            ConnectorError, match=rf"is being written by process {os.getpid()} .*close what has it open"
-        ):
-            open_sink(tmp_path / "out.csv")
-        sink.write({"a": 2})
-    assert (tmp_path / "out.csv").read_text() == "a\n1\n2\n"
-
-
-@pytest.mark.parametrize("end", ["close", "error", "twice"])
-def test_the_file_is_free_when_its_sink_is_closed(tmp_path: Path, end: str) -> None:
-    path = tmp_path / "out.jsonl"
-    sink = open_sink(path)
-    if end == "error":
-        with pytest.raises(ConnectorError):
-            sink.truncate({"offset": 100})
-    sink.close()
-    if end == "twice":
+    sink: Any = open_sink(path)
+    with pytest.raises(ConnectorError):
+        sink.truncate({"offset": 100})
+    of_a_child = os.dup(sink._file.fileno())  # which still has it open
+    for _ in range(2):
         sink.close()
     open_sink(path).close()
+    os.close(of_a_child)
     assert names(tmp_path) == ["out.jsonl"]
 
 
-def test_a_file_that_cannot_be_opened_leaves_no_note(tmp_path: Path) -> None:
-    (tmp_path / "folder.jsonl").mkdir()
-    with pytest.raises(ConnectorError, match=r"cannot open .*Is a directory"):
-        open_sink(tmp_path / "folder.jsonl")
-    assert names(tmp_path) == ["folder.jsonl"]
-
-
-def test_a_loop_of_links_is_an_error_in_plain_words(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_leaves_no_note(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").symlink_to(tmp_path / "b.jsonl")
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "a.jsonl")
-    with pytest.raises(ConnectorError, match=r"cannot open .*Too many levels of symbolic links"):
-        open_sink(tmp_path / "a.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    for name, says in (("folder", "Is a directory"), ("a", "Too many levels of symbolic links")):
+        with pytest.raises(ConnectorError, match=f"cannot open .*{says}"):
+            open_sink(tmp_path / f"{name}.jsonl")
+    assert names(tmp_path) == ["a.jsonl", "b.jsonl", "folder.jsonl"]
+
+
+def test_two_runs_do_not_write_one_checkpoint(trained: Any, tmp_path: Path) -> None:
+    """The second is refused before its output is touched."""
+    checkpoint, second = tmp_path / "checkpoint", tmp_path / "second.jsonl"
+    second.write_text("of an earlier run\n")
+
+    def go(name: str, progress: Callable[[int], None]) -> None:
+        with open_sink(tmp_path / name) as sink:
+            source = MemorySource([dict.fromkeys("abc", 1.0)] * 2)
+            run(streaming(trained), source, Sinks(sink), checkpoint=checkpoint, progress=progress)
+
+    def try_another(read: int) -> None:
+        with pytest.raises(ConnectorError, match=f"checkpoint is being written by process {os.getpid()}"):
+            go(second.name, lambda read: None)
+        assert second.read_text() == "of an earlier run\n"
+
+    go("first.jsonl", try_another)
+    go(second.name, lambda read: None)
+    assert names(tmp_path) == ["checkpoint", "first.jsonl", "second.jsonl"]
 
 
 @pytest.mark.skipif(not Path("/dev/null").exists(), reason="there is no null device")
 def test_devices_and_pipes_are_not_locked(tmp_path: Path) -> None:
-    with (
-        open_sink("/dev/null", format="jsonl"),
-        open_sink("/dev/null", format="jsonl"),
-        open_sink("-"),
-        open_sink("-"),
-    ):
-        pass
+    for name in ("/dev/null", "-"):
+        with open_sink(name, format="jsonl"), open_sink(name, format="jsonl"):
+            pass
     os.mkfifo(tmp_path / "pipe.jsonl")
     reader = os.open(tmp_path / "pipe.jsonl", os.O_RDONLY | os.O_NONBLOCK)
     with open_sink(tmp_path / "pipe.jsonl") as one, open_sink(tmp_path / "pipe.jsonl") as two:
@@ -172,28 +163,6 @@ def test_devices_and_pipes_are_not_locked(tmp_path: Path) -> None:
     assert not Path("/dev/.null.lock").exists()
 
 
-def test_two_runs_do_not_write_one_checkpoint(trained: Any, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    rows = [dict.fromkeys("abc", 1.0)] * 3
-    second = tmp_path / "second.jsonl"
-    second.write_text("of an earlier run\n")
-    refused = []
-
-    def try_another(read: int) -> None:
-        with pytest.raises(ConnectorError) as caught, open_sink(second) as sink:
-            run(streaming(trained), MemorySource(rows), Sinks(sink), checkpoint=checkpoint)
-        refused.append(str(caught.value))
-
-    with open_sink(tmp_path / "first.jsonl") as first:
-        run(streaming(trained), MemorySource(rows), Sinks(first), checkpoint=checkpoint, progress=try_another)
-    assert len(refused) == 3
-    assert f"{checkpoint} is being written by process {os.getpid()}" in refused[0]
-    assert second.read_text() == "of an earlier run\n"
-    with open_sink(second) as sink:
-        run(streaming(trained), MemorySource(rows), Sinks(sink), checkpoint=checkpoint)
-    assert names(tmp_path) == ["checkpoint", "first.jsonl", "second.jsonl"]
-
-
 def test_what_died_while_it_wrote_a_checkpoint_is_cleared_away(tmp_path: Path) -> None:
     half, others = ".a[1].osr.0123456789abcdef", [".a[1].osr.backup", ".b.osr.0123456789abcdef", "a[1].osr"]
     for name in (half, *others):
@@ -205,21 +174,18 @@ def test_what_died_while_it_wrote_a_checkpoint_is_cleared_away(tmp_path: Path) -
 
 def test_a_folder_that_takes_no_note(tmp_path: Path) -> None:
     """The file itself is locked all the same; one that would have to be replaced there is refused at once."""
-    with tempfile.TemporaryDirectory() as name, nobody():
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with as_root():
-            (folder / "out.jsonl").touch()
-            (folder / "out.jsonl").chmod(0o666)
-            folder.chmod(0o555)
-        with open_sink(folder / "out.jsonl") as sink:
-            sink.write({"n": 1})
-            with pytest.raises(ConnectorError, match=rf"is being written by process {os.getpid()} on"):
-                open_sink(folder / "out.jsonl")
-        with (
-            pytest.raises(ConnectorError, match=r"cannot write .*model: Permission denied; check that its folder"),
-            sole_writer(folder / "model"),
-        ):
-            pass
+        (folder / "out.jsonl").touch()
+        (folder / "out.jsonl").chmod(0o666)
+        folder.chmod(0o555)
+        with nobody():
+            with open_sink(folder / "out.jsonl") as sink:
+                sink.write({"n": 1})
+                with pytest.raises(ConnectorError, match=rf"is being written by process {os.getpid()} on"):
+                    open_sink(folder / "out.jsonl")
+            with pytest.raises(ConnectorError, match=r"cannot write .*model: Permission denied; check that its fold"):
+                Lock(folder / "model").take_name()
         assert names(folder) == ["out.jsonl"]
 
 
@@ -234,17 +200,6 @@ def nobody() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
-
-
-@contextmanager
-def as_root() -> Iterator[None]:
-    """Have the rights that the test has, inside of :func:`nobody`."""
-    before = os.geteuid()
-    os.seteuid(os.getuid())
-    try:
-        yield
-    finally:
-        os.seteuid(before)
 
 
 def test_a_note_of_somebody_else_is_honoured_and_taken_over(tmp_path: Path) -> None:
@@ -315,14 +270,6 @@ def test_a_note_that_is_removed_between_opening_and_locking(tmp_path: Path, monk
         third.take_name()
     second.release()
     assert names(tmp_path) == []
-
-
-def test_a_file_is_free_although_a_child_still_has_it_open(tmp_path: Path) -> None:
-    sink: Any = open_sink(tmp_path / "out.jsonl")
-    of_the_child = os.dup(sink._file.fileno())
-    sink.close()
-    open_sink(tmp_path / "out.jsonl").close()
-    os.close(of_the_child)
 
 
 def test_a_link_in_the_place_of_the_note_is_not_followed(tmp_path: Path) -> None:

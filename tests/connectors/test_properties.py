@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
+from stream_osr_connectors.files import BadRecord, Record, Sink, Source, open_sink, open_source
 
 NAMES = ["data.csv", "data.csv.gz", "data.jsonl", "data.jsonl.gz"]
 
@@ -136,37 +136,28 @@ def test_every_byte_is_accounted_for(name: str, data: st.DataObject) -> None:
 batches = st.lists(st.lists(st.tuples(text, numbers), max_size=4), min_size=1, max_size=5)
 
 
+def write(sink: Sink, batches: list[list[Any]]) -> None:
+    for batch in batches:
+        for word, value in batch:
+            sink.write({"word": word, "value": value})
+        sink.flush()
+
+
 @pytest.mark.parametrize("name", NAMES)
 @few
 @given(batches, st.data())
 def test_going_on_after_a_crash_equals_no_crash(name: str, batches: list[list[Any]], data: st.DataObject) -> None:
+    """Some of the batches that follow were written between the checkpoint and the crash."""
     crash = data.draw(st.integers(0, len(batches)))
-    lost = data.draw(batches_after(batches, crash))
+    end = data.draw(st.integers(crash, len(batches)))
     with file(name) as path, file(name) as interrupted:
         with open_sink(path) as sink:
-            for batch in batches:
-                for word, value in batch:
-                    sink.write({"word": word, "value": value})
-                sink.flush()
+            write(sink, batches)
         with open_sink(interrupted) as sink:
-            for batch in batches[:crash]:
-                for word, value in batch:
-                    sink.write({"word": word, "value": value})
-                sink.flush()
+            write(sink, batches[:crash])
             checkpoint = json.loads(json.dumps(sink.position()))
-            for batch in lost:
-                for word, value in batch:
-                    sink.write({"word": word, "value": value})
-                sink.flush()
+            write(sink, batches[crash:end])
         with open_sink(interrupted) as sink:
             sink.truncate(checkpoint)
-            for batch in batches[crash:]:
-                for word, value in batch:
-                    sink.write({"word": word, "value": value})
-                sink.flush()
+            write(sink, batches[crash:])
         assert interrupted.read_bytes() == path.read_bytes()
-
-
-def batches_after(batches: list[list[Any]], crash: int) -> st.SearchStrategy[list[list[Any]]]:
-    """What was written between the checkpoint and the crash: the batches that follow, or some of them."""
-    return st.integers(crash, len(batches)).map(lambda end: batches[crash:end])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import errno
 import gzip
 import io
-import json
 import math
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,6 @@ def write(sink: Sink, *values: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_write_and_close(tmp_path: Path, name: str) -> None:
-    with open_sink(tmp_path / name) as sink:
-        write(sink, 1, 2)
-    assert content(tmp_path / name) == expected(name, 1, 2)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_flush_is_enough_for_another_reader(tmp_path: Path, name: str) -> None:
     with open_sink(tmp_path / name) as sink:
         for value in (1, 2, 3):
@@ -69,8 +62,12 @@ def test_gzip_starts_a_member_with_each_flush_that_has_data(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_truncate_in_the_same_process(tmp_path: Path, name: str) -> None:
+def test_truncate_in_the_same_process_and_to_the_beginning(tmp_path: Path, name: str) -> None:
     with open_sink(tmp_path / name) as sink:
+        start = sink.position()
+        for position in (start, None):
+            write(sink, 0)
+            sink.truncate(position)
         write(sink, 1)
         sink.flush()
         position = sink.position()
@@ -83,32 +80,6 @@ def test_truncate_in_the_same_process(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_truncate_after_a_crash(tmp_path: Path, name: str) -> None:
-    with open_sink(tmp_path / name) as sink:
-        write(sink, 1)
-        sink.flush()
-        position = json.loads(json.dumps(sink.position()))
-        write(sink, 2)
-    with open_sink(tmp_path / name) as sink:
-        sink.truncate(position)
-        write(sink, 3)
-    assert content(tmp_path / name) == expected(name, 1, 3)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_truncate_to_the_beginning(tmp_path: Path, name: str) -> None:
-    with open_sink(tmp_path / name) as sink:
-        start = sink.position()
-        write(sink, 1)
-        sink.flush()
-        sink.truncate(start)
-        write(sink, 2)
-        sink.truncate(None)
-        write(sink, 3)
-    assert content(tmp_path / name) == expected(name, 3)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_opening_replaces_a_file_only_once_something_is_written(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text("old")
@@ -117,55 +88,31 @@ def test_opening_replaces_a_file_only_once_something_is_written(tmp_path: Path, 
     sink.close()
     assert path.read_text() == "old"
 
-    def fails() -> None:
-        with open_sink(path):
-            raise RuntimeError("before the sink could resume")
-
-    with pytest.raises(RuntimeError):
-        fails()
-    assert path.read_text() == "old"
-    with open_sink(path):
-        pass  # a run that had nothing to say
-    assert path.read_bytes() == b""
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_error_in_the_block_keeps_what_was_written(tmp_path: Path, name: str) -> None:
-    def fails() -> None:
-        with open_sink(tmp_path / name) as sink:
-            write(sink, 1)
+    def fails(*values: int) -> None:
+        with open_sink(path) as sink:
+            write(sink, *values)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fails()
-    assert content(tmp_path / name) == expected(name, 1)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_shorter_file_is_not_cut(tmp_path: Path, name: str) -> None:
-    with open_sink(tmp_path / name) as sink:
-        write(sink, 1)
-        sink.flush()
-        position = sink.position()
-    (tmp_path / name).write_text("?")
-    with open_sink(tmp_path / name) as sink, pytest.raises(ConnectorError, match="has 1 bytes and cannot be cut"):
-        sink.truncate(position)
+    assert path.read_text() == "old", "before the sink could resume"
+    with open_sink(path):
+        pass  # a run that had nothing to say
+    assert path.read_bytes() == b""
+    with pytest.raises(RuntimeError):
+        fails(1)
+    assert content(path) == expected(name, 1), "what was written stays"
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("position", [{}, {"offset": -1}, {"offset": "1"}, {"offset": True}, {"index": 0}])
 def test_positions_of_something_else_are_refused(tmp_path: Path, name: str, position: dict[str, object]) -> None:
-    with open_sink(tmp_path / name) as sink, pytest.raises(ConnectorError, match="is not a position of"):
-        sink.truncate({"fields": ["n"], **position})
-
-
-@pytest.mark.parametrize("fields", [None, "ns", [1]])
-def test_a_csv_position_without_its_header_is_refused(tmp_path: Path, fields: object) -> None:
-    with CsvSink(tmp_path / "out.csv") as sink:
-        write(sink, 1)
-        sink.flush()
-        with pytest.raises(ConnectorError, match="'fields' should be the names in its header"):
-            sink.truncate({"offset": 4, "fields": fields})
+    with open_sink(tmp_path / name) as sink:
+        with pytest.raises(ConnectorError, match="is not a position of"):
+            sink.truncate({"fields": ["n"], **position})
+        for fields in (None, "ns", [1]) if "csv" in name else ():
+            with pytest.raises(ConnectorError, match="'fields' should be the names in its header"):
+                sink.truncate({"offset": 4, "fields": fields})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -176,12 +123,6 @@ def test_a_closed_sink_takes_nothing(tmp_path: Path, name: str) -> None:
     for action in actions:
         with pytest.raises(ConnectorError, match="is closed"):
             action()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_files_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConnectorError, match=r"cannot open .* for writing: No such file or directory"):
-        open_sink(tmp_path / "missing" / name)
 
 
 def test_the_name_of_a_file_is_on_the_disk_before_its_position_counts(
@@ -233,19 +174,12 @@ def test_a_full_disk_is_reported_once_and_plainly(format: Any) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-def test_a_full_disk_is_noticed_without_a_flush() -> None:
-    with pytest.raises(ConnectorError, match="No space left"), open_sink("/dev/full", format="jsonl") as sink:
-        write(sink, *range(10_000))
-    with pytest.raises(ConnectorError, match="No space left"), open_sink("/dev/full", format="jsonl") as sink:
-        write(sink, 1)
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-def test_closing_reports_a_full_disk_that_nobody_knew_of() -> None:
+@pytest.mark.parametrize("rows", [1, 10_000])
+def test_a_full_disk_that_nobody_knew_of_is_reported(rows: int) -> None:
+    """As soon as the buffer is full, or when the sink is closed, and then no more."""
     sink = open_sink("/dev/full", format="jsonl")
-    write(sink, 1)
-    with pytest.raises(ConnectorError, match="No space left"):
-        sink.close()
+    with pytest.raises(ConnectorError, match="No space left"), contextlib.closing(sink):
+        write(sink, *range(rows))
     sink.close()
 
 
@@ -298,12 +232,6 @@ def test_standard_output(capsysbinary: pytest.CaptureFixture[bytes], format: Any
     print("after")  # noqa: T201 - standard output is still open
 
 
-def test_standard_output_without_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout", io.StringIO())
-    with pytest.raises(ConnectorError, match="standard output does not exist here"):
-        open_sink("-")
-
-
 def test_standard_output_whose_reader_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -317,56 +245,26 @@ def test_standard_output_whose_reader_has_gone(monkeypatch: pytest.MonkeyPatch) 
     raw.close()
 
 
-@pytest.mark.skipif(not Path("/dev/null").exists(), reason="there is no null device")
-def test_a_device_cannot_take_back() -> None:
-    with open_sink("/dev/null", format="jsonl") as sink:
-        sink.truncate(None)
-        write(sink, 1)
-        sink.flush()
-        with pytest.raises(ConnectorError, match="cannot take back"):
-            sink.truncate(sink.position())
-
-
 # --- what is written --------------------------------------------------------------------------------
 
 
-def lines(tmp_path: Path, *records: Mapping[str, object]) -> list[str]:
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"z": 0.1, "y": [None, True]}, '{"z":0.1,"y":[null,true]}'),
+        ([math.inf, {"d": -math.inf}, math.nan, np.float32("nan")], '[null,{"d":null},null,null]'),
+        ([np.float64(0.1), np.float32(0.5), np.int64(3), np.bool_(True), np.str_("x")], '[0.1,0.5,3,true,"x"]'),
+        (np.array([[1, 2], [3, 4]]), "[[1,2],[3,4]]"),
+        ({np.int64(1): np.float64(0.25), 2: 0.75}, '{"1":0.25,"2":0.75}'),
+        (OrderedDict(a=(1, 2)), '{"a":[1,2]}'),
+        ("é\u2028\udcff\ud800\0", r'"\u00e9\u2028\udcff\ud800\u0000"'),
+    ],
+    ids=str,
+)
+def test_json_of_values(tmp_path: Path, value: object, text: str) -> None:
     with JsonLinesSink(tmp_path / "out.jsonl") as sink:
-        for record in records:
-            sink.write(record)
-    return (tmp_path / "out.jsonl").read_text().splitlines()
-
-
-def test_json_is_compact_and_keeps_the_order(tmp_path: Path) -> None:
-    assert lines(tmp_path, {"b": 1, "a": {"z": 0.1, "y": [None, True]}}) == ['{"b":1,"a":{"z":0.1,"y":[null,true]}}']
-
-
-def test_json_has_no_nan_and_no_infinity(tmp_path: Path) -> None:
-    record = {"a": math.nan, "b": [math.inf], "c": {"d": -math.inf}, "e": np.float32("nan")}
-    assert lines(tmp_path, record) == ['{"a":null,"b":[null],"c":{"d":null},"e":null}']
-
-
-def test_json_of_numpy(tmp_path: Path) -> None:
-    record = {
-        "a": np.float64(0.1),
-        "b": np.float32(0.5),
-        "c": np.int64(3),
-        "d": np.bool_(True),
-        "e": np.str_("x"),
-        "f": np.array([[1, 2], [3, 4]]),
-        "g": {np.int64(1): np.float64(0.25), 2: 0.75},
-        "h": OrderedDict(a=(1, 2)),
-    }
-    assert lines(tmp_path, record) == [
-        '{"a":0.1,"b":0.5,"c":3,"d":true,"e":"x","f":[[1,2],[3,4]],"g":{"1":0.25,"2":0.75},"h":{"a":[1,2]}}'
-    ]
-
-
-def test_json_of_any_text_is_ascii(tmp_path: Path) -> None:
-    record = {"a": "é\u2028\udcff\ud800\0"}
-    (line,) = lines(tmp_path, record)
-    assert line.isascii()
-    assert json.loads(line) == record
+        sink.write({"b": 1, "a": value})
+    assert (tmp_path / "out.jsonl").read_text() == f'{{"b":1,"a":{text}}}\n'
 
 
 @pytest.mark.parametrize(
@@ -398,13 +296,15 @@ def test_csv_cells(tmp_path: Path) -> None:
         "j": 'quote " comma , line\nend\r',
         "k": "",
         "l": "\rx",
+        "m": "a\udcffb\ud800",
     }
     with CsvSink(tmp_path / "out.csv") as sink:
         sink.write(record)
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
         header, row = csv.reader(file)
     assert header == list(record)
-    assert row == ["", "", "", "0.1", "0.1", "0.5", "true", str(10**20), '{"x":[1,"y"]}', record["j"], "", "'\rx"]
+    texts = ["", "", "", "0.1", "0.1", "0.5", "true", str(10**20), '{"x":[1,"y"]}', record["j"], ""]
+    assert row == [*texts, "'\rx", "a\\udcffb\\ud800"]
 
 
 RUN_BY_SPREADSHEETS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "＝1", "-"]
@@ -428,12 +328,6 @@ def test_csv_cells_that_a_spreadsheet_would_run_become_text(tmp_path: Path, name
     assert keys("@key", csv_safe=True) == [*RUN_BY_SPREADSHEETS, *quoted, *AS_THEY_ARE]
 
 
-def test_csv_as_it_is_on_demand(tmp_path: Path) -> None:
-    with open_sink(tmp_path / "out.csv", csv_safe=False) as sink:
-        sink.write({"=key": "=1+1"})
-    assert (tmp_path / "out.csv").read_text() == "=key\n=1+1\n"
-
-
 @pytest.mark.parametrize("begun", ["safe", "raw"])
 def test_csv_goes_on_as_it_was_begun(tmp_path: Path, begun: str) -> None:
     path, safe = tmp_path / "out.csv", begun == "safe"
@@ -452,12 +346,6 @@ def test_csv_goes_on_as_it_was_begun(tmp_path: Path, begun: str) -> None:
     assert path.read_text() == ("key\n=3\n" if safe else "key\n'=3\n")
 
 
-def test_csv_of_text_that_is_no_text(tmp_path: Path) -> None:
-    with CsvSink(tmp_path / "out.csv") as sink:
-        sink.write({"raw": "a\udcffb\ud800"})
-    assert (tmp_path / "out.csv").read_text() == "raw\na\\udcffb\\ud800\n"
-
-
 def test_csv_fields_by_the_first_record(tmp_path: Path) -> None:
     with CsvSink(tmp_path / "out.csv") as sink:
         sink.write({"b": 1, "a": 2})
@@ -470,27 +358,13 @@ def test_csv_fields_by_the_first_record(tmp_path: Path) -> None:
 
 def test_csv_fields_by_name(tmp_path: Path) -> None:
     with CsvSink(tmp_path / "out.csv", fields=["a", "b"], delimiter="\t") as sink:
-        assert {**sink.position(), "inode": 0} == {"offset": 0, "inode": 0, "fields": ["a", "b"], "safe": True}
         sink.flush()
         assert (tmp_path / "out.csv").read_text() == "a\tb\n"  # a table although there is no row
-        position = sink.position()
-        sink.write({"b": 1})
-        sink.truncate(position)
-        sink.write({"b": 2})
-        sink.truncate(None)
+        for position in (sink.position(), None):
+            sink.write({"b": 1})
+            sink.truncate(position)
         sink.write({"b": 3})
     assert (tmp_path / "out.csv").read_text() == "a\tb\n\t3\n"
-
-
-def test_csv_header_goes_on_after_a_crash(tmp_path: Path) -> None:
-    with CsvSink(tmp_path / "out.csv") as sink:
-        sink.write({"b": 1, "a": 2})
-        sink.flush()
-        position = sink.position()
-    with CsvSink(tmp_path / "out.csv") as sink:
-        sink.truncate(position)
-        sink.write({"a": 3, "b": 4})
-    assert (tmp_path / "out.csv").read_text() == "b,a\n1,2\n4,3\n"
 
 
 def test_csv_of_one_empty_field_is_no_blank_line(tmp_path: Path) -> None:

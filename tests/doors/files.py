@@ -18,6 +18,11 @@ from stream_osr_connectors.files.rejected_record import MOST_KINDS, OTHERS, coun
 from stream_osr_connectors.files.survey import survey
 
 
-def run(model: OpenSetRecognizer, source: Source, sinks: Sinks, **options: Any) -> Counter[str]:
-    """Run a model over a source."""
-    return FileRun(model, source, sinks, **options).run()
+def run(
+    model: OpenSetRecognizer, source: Source, sinks: Sinks, *, until: int | None = None, **options: Any
+) -> Counter[str]:
+    """Run a model over a source, perhaps until so many records are read."""
+    one = FileRun(model, source, sinks, **options)
+    if until is not None:
+        one.stop = lambda: one.totals["read"] >= until
+    return one.run()

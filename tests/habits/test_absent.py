@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from river import feature_extraction, preprocessing, stream
+from river import compose, feature_extraction, preprocessing, stream
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import grouped
@@ -27,23 +26,23 @@ def recognizer(**arguments: Any) -> OpenSetRecognizer:
     return OpenSetRecognizer(**grouped(chains=1, **arguments))
 
 
-EXTRACTORS: dict[str, Callable[[], Any]] = {
-    "words": lambda: feature_extraction.BagOfWords() | recognizer(),
-    "pairs": lambda: feature_extraction.BagOfWords(ngram_range=(1, 2)) | recognizer(),
-    "tfidf": lambda: feature_extraction.TFIDF() | recognizer(),
-    "weights": lambda: feature_extraction.TFIDF(normalize=False) | recognizer(),
-    "hashed": lambda: (
-        feature_extraction.BagOfWords() | preprocessing.FeatureHasher(n_features=40, seed=1) | recognizer()
-    ),
-}
-
-
-@pytest.mark.parametrize("name", EXTRACTORS)
-def test_rivers_extractors(name: str) -> None:
-    model, rng = EXTRACTORS[name](), np.random.default_rng(0)
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [feature_extraction.BagOfWords()],
+        [feature_extraction.BagOfWords(ngram_range=(1, 2))],
+        [feature_extraction.TFIDF()],
+        [feature_extraction.TFIDF(normalize=False)],
+        [feature_extraction.BagOfWords(), preprocessing.FeatureHasher(n_features=40, seed=1)],
+    ],
+    ids=["words", "pairs", "tfidf", "weights", "hashed"],
+)
+def test_rivers_extractors(steps: list[Any]) -> None:
+    model, rng = compose.Pipeline(*steps, recognizer()), np.random.default_rng(0)
     for label in LABELS:
         model.learn_one(text(rng, label), label)
     assert sum(model.predict_one(text(rng, label)) == label for label in LABELS[:60]) >= 57, "in training"
+    model.learn_one(text(rng, "pets"))  # ends training, and lacks nothing
     report = model[-1].freeze()
     assert sum(model.predict_one(text(rng, label)) == label for label in LABELS[:60]) >= 57
     assert set(report.absent_zero) == set(model[-1].trained.names)
@@ -123,16 +122,13 @@ def test_what_is_written_as_missing_is_missing() -> None:
     assert "absent='zero'" in str(report)
 
 
-def test_none_stays_missing_where_absent_is_zero() -> None:
+def test_none_stays_missing_where_absent_is_zero_and_absent_if_the_caller_says_so() -> None:
     model = recognizer(absent="zero", on_missing="error")
     model.learn_one({"a": 1.0}, "left")
     with pytest.raises(InvalidFeature, match="'a' is None"):
         model.learn_one({"a": None}, "left")
     model.learn_one({"b": 1.0}, "left")
     assert model.counters["missing"] == 0
-
-
-def test_absent_stays_missing_if_the_caller_says_so() -> None:
     model = recognizer(absent="missing")
     for x, y in sparse(60):
         model.learn_one(x, y)

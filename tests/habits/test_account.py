@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
 from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, SchemaMismatch
 from stream_osr_connectors.files.checkpoint import load_checkpoint
 from tests.doors.files import MOST_KINDS, OTHERS, count_kind
@@ -35,17 +34,13 @@ def rows(n: int, *kinds: str, seed: int = 0) -> list[dict[str, Any]]:
     return out
 
 
-def trained(**arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(**grouped(chains=1, batch_size=16, **arguments))
+@pytest.fixture(scope="module")
+def made() -> bytes:
+    model = OpenSetRecognizer(chains=1, batch_size=16)
     for place, x in enumerate(rows(80, "idle", "running")):
         model.learn_one(x, ("idle", "running")[place % 2])
     model.freeze()
-    return model
-
-
-@pytest.fixture(scope="module")
-def made() -> bytes:
-    return pickle.dumps(trained())
+    return pickle.dumps(model)
 
 
 @pytest.fixture
@@ -120,33 +115,22 @@ def test_a_category_none_of_whose_values_was_known_is_named(model: OpenSetRecogn
     assert model.summary().unmet.categories == frozenset()
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("new.csv", "flow,heat,noise,way,grower\n0,0,0,a,1\n0,1,0,a,2\n"),
-        ("new.jsonl", '{"flow":0,"heat":0,"noise":0,"way":"a","grower":1}\n'),
-        ("new.tsv", "grower\tflow\theat\tnoise\tway\n1\t0\t0\t0\ta\n"),
-    ],
-)
-def test_a_column_that_the_model_ignores_is_named(work: Path, name: str, text: str) -> None:
-    (work / name).write_text(text)
-    done = call("run", "-m", "m.osr", "-i", name, "-o", "out.jsonl", cwd=work)
-    assert "column that the model does not use: grower\n" in done.stderr
-
-
-def test_a_column_of_parquet_that_the_model_ignores_is_named_and_the_key_is_not(work: Path) -> None:
-    pd.DataFrame(rows(8, "idle")).assign(grower=1, id=list("abcdefgh")).to_parquet(work / "new.parquet", index=False)
-    done = call("run", "-m", "m.osr", "-i", "new.parquet", "-o", "out.jsonl", "--key", "id", cwd=work)
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_column_that_the_model_ignores_is_named_and_the_key_is_not(work: Path, kind: str) -> None:
+    frame, path = pd.DataFrame(rows(8, "idle")).assign(grower=1, id=list("abcdefgh")), work / f"new.{kind}"
+    if kind == "parquet":
+        frame.to_parquet(path, index=False)
+    elif kind == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if kind == "tsv" else ",")
+    done = call("run", "-m", "m.osr", "-i", path, "-o", "out.jsonl", "--key", "id", cwd=work)
     assert "column that the model does not use: grower\n" in done.stderr
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.Table.from_pylist])
-def test_frames_tell_the_same_as_dictionaries(frame: Any) -> None:
-    model = OpenSetRecognizer(chains=1, batch_size=16)
-    for place, x in enumerate(rows(80, "idle", "running")):
-        model.learn_one({name: x[name] for name in NAMES}, ("idle", "running")[place % 2])
-    model.freeze()
-    model.learn_many(frame([{**{name: x[name] for name in NAMES}, "grower": 1} for x in rows(8, "idle")]))
+def test_frames_tell_the_same_as_dictionaries(model: OpenSetRecognizer, frame: Any) -> None:
+    model.learn_many(frame([{**x, "grower": 1} for x in rows(8, "idle")]))
     unmet = model.summary().unmet
     assert (unmet.features, unmet.ignored) == (frozenset(), ("grower",))
 

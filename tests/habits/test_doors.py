@@ -7,6 +7,7 @@ import io
 import json
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,6 @@ def table(n: int, seed: int, labels: tuple[Any, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def csv_module(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="") as file:
-        out = csv.DictWriter(file, rows[0])
-        out.writeheader()
-        out.writerows(rows)
-
-
 def excel(path: Path, rows: list[dict[str, Any]]) -> None:
     """As Excel writes where the comma is decimal, and TRUE is a truth value."""
     text = io.StringIO()
@@ -66,12 +60,8 @@ def excel(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_bytes(b"\xef\xbb\xbfsep=;\r\n" + text.getvalue().encode())
 
 
-def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    return pd.DataFrame(rows)
-
-
 def shuffled_index(path: Path, rows: list[dict[str, Any]]) -> None:
-    its = frame(rows)
+    its = pd.DataFrame(rows)
     its.index = np.random.default_rng(0).permutation(len(its))
     its.to_parquet(path)
 
@@ -87,19 +77,18 @@ def duckdb(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 FILES: dict[str, tuple[str, Callable[[Path, list[dict[str, Any]]], Any]]] = {
-    "csv": ("csv", csv_module),
-    "csv of pandas": ("csv", lambda path, rows: frame(rows).to_csv(path, index=False)),
+    "csv": ("csv", lambda path, rows: pd.DataFrame(rows).to_csv(path, index=False)),
     "csv of polars": ("csv", lambda path, rows: pl.DataFrame(rows).write_csv(path)),
     "csv of excel": ("csv", excel),
     "json": ("jsonl", lambda path, rows: path.write_text("".join(json.dumps(row) + "\n" for row in rows))),
-    "json of pandas": ("jsonl", lambda path, rows: frame(rows).to_json(path, orient="records", lines=True)),
-    "parquet of pandas": ("parquet", lambda path, rows: frame(rows).to_parquet(path, index=False)),
+    "json of pandas": ("jsonl", lambda path, rows: pd.DataFrame(rows).to_json(path, orient="records", lines=True)),
+    "parquet of pandas": ("parquet", lambda path, rows: pd.DataFrame(rows).to_parquet(path, index=False)),
     "parquet with an index": ("parquet", shuffled_index),
     "parquet of polars": ("parquet", lambda path, rows: pl.DataFrame(rows).write_parquet(path)),
     "parquet of duckdb": ("parquet", duckdb),
 }
 FRAMES: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
-    "pandas": frame,
+    "pandas": pd.DataFrame,
     "polars": pl.DataFrame,
     "pyarrow": pa.Table.from_pylist,
 }
@@ -176,16 +165,9 @@ def streamed(door: str, path: Path, folder: Path) -> list[Any]:
 def test_every_door_trains_the_same_model(door: str, labels: str, folder: Path) -> None:
     def print_of(path: Path) -> Any:
         its = OpenSetRecognizer.load(path).trained
-        return its.names, its.labels, its.values, numbers_apart(its)
+        return its.names, its.labels, its.values, replace(its, commas=()).fingerprint  # a comma is part of it
 
     assert print_of(trained(door, labels, folder)) == print_of(trained("dictionaries", labels, folder))
-
-
-def numbers_apart(model: Any) -> str:
-    """The fingerprint without how numbers are written: a comma is part of it."""
-    from dataclasses import replace
-
-    return str(replace(model, commas=()).fingerprint)
 
 
 def pairs() -> Iterator[tuple[str, str]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def instances(n: int, seed: int = 0) -> list[dict[str, float]]:
 
 
 def untrained(**arguments: Any) -> OpenSetRecognizer:
-    model = OpenSetRecognizer(**grouped(chains=1, batch_size=SIZE, **arguments))
+    model = OpenSetRecognizer(**grouped(**{"chains": 1, "batch_size": SIZE, **arguments}))
     for i, x in enumerate(instances(60)):
         model.learn_one(x, f"c{i % 2}")
     return model
@@ -56,12 +57,12 @@ class Failing:
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Failing]:
+def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
     return Failing(monkeypatch)
 
 
-def state(model: OpenSetRecognizer) -> str:
-    return repr(model.as_state())
+def state(model: OpenSetRecognizer) -> bytes:
+    return pickle.dumps(model.as_state())
 
 
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), ValueError("a defect")])
@@ -79,34 +80,34 @@ def test_learn_one_leaves_everything_as_it_was(model: OpenSetRecognizer, failing
     assert [decision.key for decision in model.drain()] == [0, 1, 2, 3]
 
 
-def test_an_instance_whose_time_closes_the_batch_before_it_is_not_taken_in(failing: Failing) -> None:
+def by_time() -> tuple[OpenSetRecognizer, dict[str, Any]]:
+    """An instance whose time closes the batch before it."""
     model = untrained(max_wait=10.0)
     model.freeze()
     model.learn_one(instances(1)[0], t=0.0, key="first")
+    return model, {"x": instances(1)[0], "t": 10.0, "key": "second"}
+
+
+def batch_of_one() -> tuple[OpenSetRecognizer, dict[str, Any]]:
+    """An instance that ends training, and closes a batch of one."""
+    return untrained(batch_size=1), {"x": instances(1)[0]}
+
+
+def evidence() -> tuple[OpenSetRecognizer, dict[str, Any]]:
+    """A training instance whose evidence cannot be learnt."""
+    return untrained(), {"x": {"a": 90.0, "b": 0.0}, "y": "another class"}
+
+
+@pytest.mark.parametrize("make", [by_time, batch_of_one, evidence])
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_what_cannot_be_learnt_leaves_everything_as_it_was(
+    failing: Failing, make: Callable[[], Any], error: type[BaseException]
+) -> None:
+    model, instance = make()
     before = state(model)
-    failing.errors = [KeyboardInterrupt()]
-    with pytest.raises(KeyboardInterrupt):
-        model.learn_one(instances(1)[0], t=10.0, key="second")
-    assert state(model) == before
-
-
-def test_with_one_instance_a_batch_the_second_of_two_closings_may_fail(failing: Failing) -> None:
-    model = OpenSetRecognizer(chains=1, batch_size=1)
-    for i, x in enumerate(instances(60)):
-        model.learn_one(x, i % 2)
-    before = state(model)
-    failing.errors = [MemoryError()]
-    with pytest.raises(MemoryError):
-        model.learn_one(instances(1)[0])  # ends training, and closes
-    assert state(model) == before
-
-
-def test_a_training_instance_is_not_kept_if_its_evidence_cannot_be_learnt(failing: Failing) -> None:
-    model = untrained()
-    before = state(model)
-    failing.errors = [MemoryError()]
-    with pytest.raises(MemoryError):
-        model.learn_one({"a": 90.0, "b": 0.0}, "another class")
+    failing.errors = [error()]
+    with pytest.raises(error):
+        model.learn_one(**instance)
     assert state(model) == before
     assert "another class" not in model.value.labels
 
@@ -163,28 +164,19 @@ def test_the_loop_tries_again(model: OpenSetRecognizer, failing: Failing) -> Non
     assert (keys, errors, totals["set_aside"]) == ([*range(10)], [], 0)
 
 
-def test_the_loop_gives_up_a_batch_with_its_records(model: OpenSetRecognizer, failing: Failing) -> None:
-    failing.bad = {5}
-    totals, keys, errors = over(model, instances(14))
-    assert keys == [0, 1, 2, 3, *range(7, 14)]
-    assert [each["row"] for each in errors] == [5, 6, 7]
-    assert all("MemoryError: no room for [5]" in each["reason"] for each in errors)
-    assert "4" in errors[0]["raw"]
-    assert (totals["read"], totals["decided"], totals["set_aside"]) == (14, 11, 3)
-    assert model.counters["refused"] == 3
-
-
-def test_of_a_batch_that_fails_by_its_last_record_the_others_are_decided(
-    model: OpenSetRecognizer, failing: Failing
+@pytest.mark.parametrize(
+    ("n", "bad", "lost"),
+    [(14, 5, [4, 5, 6]), (9, 3, [3]), (6, 5, [4, 5])],
+    ids=["in the middle", "by its last record", "at the end"],
+)
+def test_the_loop_gives_up_a_batch_with_its_records(
+    model: OpenSetRecognizer, failing: Failing, n: int, bad: int, lost: list[int]
 ) -> None:
-    failing.bad = {3}
-    _, keys, errors = over(model, instances(9))
-    assert keys == [0, 1, 2, *range(4, 9)]
-    assert [each["row"] for each in errors] == [4]
-
-
-def test_what_is_left_at_the_end_is_given_up_too(model: OpenSetRecognizer, failing: Failing) -> None:
-    failing.bad = {5}
-    totals, keys, errors = over(model, instances(6))
-    assert (keys, [each["row"] for each in errors]) == ([0, 1, 2, 3], [5, 6])
-    assert totals["read"] == totals["decided"] + totals["set_aside"]
+    failing.bad = {bad}
+    totals, keys, errors = over(model, instances(n))
+    assert keys == [key for key in range(n) if key not in lost]
+    assert [each["row"] for each in errors] == [key + 1 for key in lost]
+    assert all(f"MemoryError: no room for [{bad}]" in each["reason"] for each in errors)
+    assert str(lost[0]) in errors[0]["raw"]
+    assert (totals["read"], totals["decided"], totals["set_aside"]) == (n, len(keys), len(lost))
+    assert model.counters["refused"] == len(lost)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -24,7 +22,9 @@ from tests.doors.kafka import (
     begin,
     step,
 )
-from tests.doors.stream import recognizer_state
+from tests.habits.test_failing_batches import Failing, failing
+
+__all__ = ["failing"]  # a fixture
 
 DECODE = JsonDecoder(JsonFields(features=["a", "b"]), 1000)
 
@@ -43,36 +43,20 @@ def advance(
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    left, close = [0], recognizer_state.close_arrivals
-
-    def closing(*given: Any, **named: Any) -> Any:
-        if left[0]:
-            left[0] -= 1
-            raise MemoryError
-        return close(*given, **named)
-
-    monkeypatch.setattr(recognizer_state, "close_arrivals", closing)
-    return lambda times: left.__setitem__(0, times)
-
-
-@pytest.fixture
 def state() -> Partition:
     return advance(begin(fitted(chains=1), Boundary(0)), Boundary(16))[0]
 
 
-def test_it_is_tried_again(state: Partition, failing: Callable[[int], None]) -> None:
+def test_it_is_tried_again(state: Partition, failing: Failing) -> None:
     expected = advance(state, Boundary(32))
-    failing(ATTEMPTS - 1)
+    failing.errors = [MemoryError()] * (ATTEMPTS - 1)
     found = advance(state, Boundary(32))
     assert found[1] == expected[1]
     assert found[0].history == expected[0].history
 
 
-def test_its_records_are_dead_letters_and_the_stream_goes_on(
-    state: Partition, failing: Callable[[int], None]
-) -> None:
-    failing(ATTEMPTS)
+def test_its_records_are_dead_letters_and_the_stream_goes_on(state: Partition, failing: Failing) -> None:
+    failing.errors = [MemoryError()] * ATTEMPTS
     after, outcome = advance(state, Boundary(32), [])
     assert [received.offset for received, _ in outcome.taken.refused] == [*range(16, 32)]
     assert {refusal.stage for _, refusal in outcome.taken.refused} == {"PROCESS"}
@@ -81,8 +65,8 @@ def test_its_records_are_dead_letters_and_the_stream_goes_on(
     assert len(advance(after, Boundary(48))[1].decisions) == 16
 
 
-def test_a_replay_comes_to_the_same(state: Partition, failing: Callable[[int], None]) -> None:
-    failing(ATTEMPTS)
+def test_a_replay_comes_to_the_same(state: Partition, failing: Failing) -> None:
+    failing.errors = [MemoryError()] * ATTEMPTS
     live, _ = advance(state, Boundary(32))
     live, outcome = advance(live, Boundary(48))
     text = Progress("model", live.lineage, live.history).text()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.files import BadRecord, key_check, open_source
+from stream_osr_connectors.files import BadRecord, open_file, open_source
 
 HEADER = "id,flow\n"
 
@@ -50,7 +50,7 @@ def followed(path: Path, *steps: Callable[[], object]) -> tuple[list[str | None]
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_check, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(open_file, "WAIT_SECONDS", 0.0)
 
 
 def add(path: Path, text: str) -> Callable[[], object]:
@@ -75,34 +75,25 @@ def test_a_shorter_file_is_read_from_its_beginning(
     assert "was cut or replaced after line 4" in caplog.text
 
 
-def test_a_file_that_has_grown_beyond_the_place_meanwhile(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (HEADER + rows(1, 2), HEADER + rows(*range(10, 60)), ["r1", "r2", *(f"r{n}" for n in range(10, 60))]),
+        (HEADER + rows(1, 2), rows(3, 4), ["r1", "r2", "r3", "r4"]),
+        (HEADER + rows(1), "flow,id\n2,r2\n", ["r1", "r2"]),
+        (HEADER + rows(1) + "r2,3", rows(4), ["r1", None, "r4"]),
+    ],
+    ids=["larger than the place", "without a header", "columns in another order", "half a line"],
+)
+def test_a_file_that_was_replaced_is_read_from_its_beginning(
+    tmp_path: Path, before: str, after: str, expected: list[str | None]
+) -> None:
     path = tmp_path / "in.csv"
-    path.write_text(HEADER + rows(1, 2))
-    found, _ = followed(path, lambda: path.write_text(HEADER + rows(*range(10, 60))))
-    assert found == ["r1", "r2", *(f"r{n}" for n in range(10, 60))]
-
-
-def test_the_writer_goes_on_without_a_header(tmp_path: Path) -> None:
-    path = tmp_path / "in.csv"
-    path.write_text(HEADER + rows(1, 2))
-    found, _ = followed(path, lambda: path.write_text(rows(3)), add(path, rows(4)))
-    assert found == ["r1", "r2", "r3", "r4"]
-
-
-def test_columns_in_another_order_are_read_by_their_names(tmp_path: Path) -> None:
-    path = tmp_path / "in.csv"
-    path.write_text(HEADER + rows(1))
-    found, _ = followed(path, lambda: path.write_text("flow,id\n2,r2\n"))
-    assert found == ["r1", "r2"]
+    path.write_text(before)
+    assert followed(path, lambda: path.write_text(after))[0] == expected
+    path.write_text(before)
     with pytest.raises(ConnectorError, match="has no column 'flow'"):
         followed(path, lambda: path.write_text("heat,id\n3,r3\n"))
-
-
-def test_half_a_line_is_set_aside(tmp_path: Path) -> None:
-    path = tmp_path / "in.csv"
-    path.write_text(HEADER + rows(1) + "r2,3")
-    found, _ = followed(path, lambda: path.write_text(rows(4)))
-    assert found == ["r1", None, "r4"]
 
 
 def test_a_file_that_was_moved_away_is_read_to_its_end(tmp_path: Path) -> None:

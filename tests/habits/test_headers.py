@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import BadRecord, open_source
-from tests.habits.command import command
 
 PLAIN = "flow,heat,y\n1.5,2,idle\n2.5,,running\n"
 
@@ -69,16 +67,3 @@ def test_a_header_that_looks_like_a_comment_is_none(tmp_path: Path, header: str)
 def test_names_that_differ_by_spaces_and_names_of_earlier_models_stay(tmp_path: Path) -> None:
     assert read(tmp_path / "in.csv", "a, a,y\n1,2,x\n") == [({"a": 1.0, " a": 2.0}, "x")]
     assert read(tmp_path / "in.csv", "a, b,y\n1,2,x\n", features=["a", " b"]) == [({"a": 1.0, " b": 2.0}, "x")]
-
-
-@pytest.mark.parametrize("named", [False, True])
-def test_the_index_that_pandas_writes_is_left_out(tmp_path: Path, named: bool) -> None:
-    values = [(i, round(i % 2 * 12 + (i * 37 % 11) / 10, 1), ("idle", "running")[i % 2]) for i in range(40)]
-    path = tmp_path / "in.csv"
-    path.write_text(("Unnamed: 0" if named else "") + ",flow,y\n" + "".join(f"{i},{x},{y}\n" for i, x, y in values))
-    code, said = command("fit", path, "--label", "y", "-o", tmp_path / "m.osr", "--chains", 1)
-    assert code == 0, said
-    assert "left out: 'Unnamed: 0' (the index of a data frame)" in said
-    assert OpenSetRecognizer.load(tmp_path / "m.osr").trained.names == ("flow",)
-    code, said = command("run", "-m", tmp_path / "m.osr", "-i", path, "-o", tmp_path / "out.jsonl")
-    assert (code, "40 read, 40 decided" in said) == (0, True), said

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -99,17 +97,3 @@ def test_a_new_value_of_an_open_category_is_missing_and_of_another_one_new() -> 
     X = np.array([[0, 0], [1, 1], [2, 0], [7, 7], [np.nan, np.nan]], float)
     space = fit_mixed(X[:3], np.zeros(3, int), np.array([5, 4]), open_categories=np.array([0]))
     np.testing.assert_array_equal(whiten(space, X), [[1, 6], [2, 7], [3, 6], [0, 8], [0, 5]])
-
-
-def test_it_is_the_same_after_saving(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    training, stream = (addresses(rng, n, 300, zipf=False, apart=1.0) for n in (80, 40))
-    model = OpenSetRecognizer(chains=1)
-    for x, label in training:
-        model.learn_one(x, label)
-    model.freeze()
-    model.save(tmp_path / "model.osr")
-    loaded = OpenSetRecognizer.load(tmp_path / "model.osr")
-    assert loaded.trained.whitening.open.tolist() == [0]
-    assert loaded.trained.fingerprint == model.trained.fingerprint
-    assert [loaded.predict_proba_one(x) for x, _ in stream] == [model.predict_proba_one(x) for x, _ in stream]

@@ -111,9 +111,7 @@ def decide(model: OpenSetRecognizer, files: DemoFiles, n_training: int, n_stream
             open_sink(files.decisions) as decisions,
             open_sink(files.events) as events,
         ):
-
-            def show(read: int) -> None:
-                bar.update(task, completed=read)
-
-            FileRun(model, source, Sinks(decisions, events), files.checkpoint, progress=show).run()
+            run = FileRun(model, source, Sinks(decisions, events), files.checkpoint)
+            run.progress = lambda read: bar.update(task, completed=read)
+            run.run()
     model.save(files.model)

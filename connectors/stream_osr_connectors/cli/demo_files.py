@@ -12,6 +12,12 @@ from stream_osr.errors import ConnectorError
 KEY, LABEL = "key", "label"
 """Columns of the tables beside the features."""
 
+NAMES = (
+    *("labelled.csv", "stream.csv", "truth.csv"),
+    *("model.osr", "decisions.jsonl", "events.jsonl", "decisions.jsonl.checkpoint"),
+)
+"""Of the files of `DemoFiles`."""
+
 Labelled: TypeAlias = tuple[Mapping[str, float], str]
 """Features of an instance, and its label."""
 
@@ -30,16 +36,7 @@ class DemoFiles(NamedTuple):
     @classmethod
     def within(cls, folder: Path) -> DemoFiles:
         """Name them."""
-        decisions = folder / "decisions.jsonl"
-        return cls(
-            labelled=folder / "labelled.csv",
-            stream=folder / "stream.csv",
-            truth=folder / "truth.csv",
-            model=folder / "model.osr",
-            decisions=decisions,
-            events=folder / "events.jsonl",
-            checkpoint=Path(f"{decisions}.checkpoint"),
-        )
+        return cls(*(folder / name for name in NAMES))
 
     def write(self, training: Sequence[Labelled], stream: Sequence[Labelled]) -> None:
         """Write the tables: labelled instances, the stream without labels, and its labels apart from it.

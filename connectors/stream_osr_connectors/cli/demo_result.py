@@ -80,6 +80,10 @@ class DemoResult(NamedTuple):
     made_of: dict[int, Counter[str]]
     report: OpenSetReport
 
+    def held_by(self, subclasses: Iterable[int]) -> Counter[str]:
+        """Count the true labels of the unknown instances in some subclasses."""
+        return sum((self.made_of.get(id, Counter()) for id in subclasses), Counter[str]())
+
 
 class Strip(NamedTuple):
     """A stream of so many instances, laid out in so many columns.
@@ -122,7 +126,8 @@ class Strip(NamedTuple):
         letters = PLAIN if self.plain else BLOCKS
         steps = len(letters) - 1
         # rounded up: a single instance shows
-        heights = [-(-steps * n // max(total, 1)) for n, total in zip(of_kind, self._sizes(), strict=True)]
+        sizes = self._count(range(self.length))
+        heights = [-(-steps * n // max(total, 1)) for n, total in zip(of_kind, sizes, strict=True)]
         return "".join(letters[height] for height in heights)
 
     def mark(self, seq: int, words: str) -> str:
@@ -131,9 +136,6 @@ class Strip(NamedTuple):
         if at + 2 + len(words) > self.width and len(words) < at:
             return f"{words} ".rjust(at) + arrow
         return f"{' ' * at}{arrow} {words}"
-
-    def _sizes(self) -> Sequence[int]:
-        return self._count(range(self.length))
 
     def _count(self, seqs: Iterable[int]) -> list[int]:
         counts = [0] * self.width
@@ -250,12 +252,11 @@ def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
     title = f"What is new: {counted(len(classes.candidates), 'candidate')}, and what each truly holds"
     table = _table(title, "at", "", "size", "truly", "like", "but for", right=(0, 2))
     for candidate in classes.candidates:
-        made_of = sum((found.made_of.get(id, Counter()) for id in candidate.subclasses), Counter[str]())
         announced = [each for each in found.announced if each.id in candidate.subclasses]
         at, differs = (
             (str(announced[0].seq), f"{announced[0].feature} {announced[0].shift:+.0f} sd") if announced else ("", "")
         )
-        size, truly = str(candidate.size), in_words(made_of, most=1)
+        size, truly = str(candidate.size), in_words(found.held_by(candidate.subclasses), most=1)
         table.add_row(at, candidate.name, size, truly, str(candidate.nearest_class), differs)
     _show(out, table)
 
@@ -295,8 +296,7 @@ def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files:
         f"{program} watch {named['decisions']}",
     )
     for candidate in model.new_classes().candidates:
-        made_of: Counter[str] = sum((found.made_of.get(id, Counter()) for id in candidate.subclasses), Counter())
-        if (name := main_class(made_of)) is not None:
+        if (name := main_class(found.held_by(candidate.subclasses))) is not None:
             ids = ",".join(map(str, candidate.subclasses))
             out.say(
                 f"# {candidate.name}: {name}, from now on a known class",

@@ -11,13 +11,12 @@ from collections.abc import Collection
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
-
-import typer
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from stream_osr.errors import ConnectorError
 from stream_osr.limits import MOST_DIGITS
 from stream_osr_connectors.cli import options, stream_summary
+from stream_osr_connectors.cli.options import argument, option
 from stream_osr_connectors.files import BadRecord, Record, Source, open_sink, open_source
 from stream_osr_connectors.files.columns import SET_ASIDE
 from stream_osr_connectors.files.key_check import find_key
@@ -36,55 +35,31 @@ _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 
 
 @dataclass(kw_only=True)
-class FitOptions:
+class FitOptions(options.SharedOptions):
     """Options of a training."""
 
-    file: Annotated[
-        str,
-        typer.Argument(help="Labelled instances (.csv, .jsonl, .parquet), a folder of them, or - (standard input)."),
-    ]
-    label: Annotated[str, typer.Option("--label", "-l", help="Column of the label.")]
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")]
-    key: options.Key = None
-    time: options.Time = None
-    features: options.Features = None
-    categorical: options.Categorical = None
-    numeric: Annotated[
-        str | None,
-        typer.Option("--numeric", help="Comma-separated columns that are numbers, whatever some values look like."),
-    ] = None
-    missing: Annotated[
-        str | None,
-        typer.Option("--missing", help="Comma-separated values that stand for a missing one, beside NA, ?, ..."),
-    ] = None
-    label_type: Annotated[
-        str, typer.Option("--label-type", help="str or int; auto: whole numbers if all labels are.")
-    ] = "auto"
-    format: options.Format = None
-    errors: options.Errors = None
-    csv_safe: options.CsvSafe = None
-    unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None
-    pca: Annotated[
-        str | None,
-        typer.Option(help="Principal components: their number (30), or their share of the variance (0.99)."),
-    ] = None
-    batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256
-    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None
-    decision_delay: options.DecisionDelay = None
-    min_probability: options.MinProbability = None
-    half_life: options.HalfLife = None
-    chains: Annotated[
-        int | None, typer.Option("--chains", help="Models that are averaged; time grows with it. 4 if not given.")
-    ] = None
-    on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute"
-    absent: Annotated[
-        str,
-        typer.Option(help="Features that a JSON object does not name: missing, zero, or auto (training decides)."),
-    ] = "auto"
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Train although the labels look like none, or a feature like a key.")
-    ] = False
+    file: str = argument(
+        "Labelled instances (.csv, .jsonl, .parquet), a folder of them, or - (standard input).", default=...
+    )
+    label: str = option("Column of the label.", "--label", "-l", default=...)
+    output: Path = option("Where the model goes.", "--output", "-o", default=...)
+    categorical: str | None = option(
+        "Comma-separated columns that are categories although they hold numbers; text is one."
+    )
+    numeric: str | None = option("Comma-separated columns that are numbers, whatever some values look like.")
+    missing: str | None = option("Comma-separated values that stand for a missing one, beside NA, ?, ...")
+    label_type: str = option("str or int; auto: whole numbers if all labels are.", default="auto")
+    unknown: str | None = option("Label of unknown instances.")
+    pca: str | None = option("Principal components: their number (30), or their share of the variance (0.99).")
+    batch_size: int = option("Instances of a micro-batch.", default=256)
+    max_wait: float | None = option("Time units after which a batch closes.")
+    chains: int | None = option("Models that are averaged; time grows with it. 4 if not given.")
+    on_missing: str = option("Missing features: impute, error or skip.", default="impute")
+    absent: str = option(
+        "Features that a JSON object does not name: missing, zero, or auto (training decides).", default="auto"
+    )
+    seed: int = option("Of everything random.", default=0)
+    yes: bool = option("Train although the labels look like none, or a feature like a key.", "--yes", default=False)
 
     def recognizer(self, declared: Collection[str] = ()) -> OpenSetRecognizer:
         """Make the recognizer; further categories are those that the table declares."""
@@ -140,13 +115,16 @@ def fit(given: FitOptions) -> None:
             counts["read"] += 1
             bar.advance(task)
             ready = _for_training(record, counts["read"], given.label, found)
-            _refuse_unknown(ready, model.unknown)
-            labels.update([getattr(ready, "label", None)])
+            if isinstance(ready, Record):
+                if ready.label == model.unknown:
+                    raise ConnectorError(
+                        f"--unknown {model.unknown} is a class of the table; give unknown instances another name"
+                    )
+                labels[ready.label] += 1
             intake.take(ready)
         bar.remove_task(task)
         if not counts["labelled"]:
             raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
-        labels.pop(None, None)
         _refuse_lost_classes(file, found, labels, model)
         if not given.yes and (question := doubtful(len(labels), labels.total())):
             remedy = "Give another column, or --yes to train all the same"
@@ -190,9 +168,9 @@ def _source(stack: ExitStack, given: FitOptions, parameters: Parameters, *, minu
         minus_one=minus_one,
     )
     there = getattr(source, "feature_columns", None) or list(found.columns)
-    for option, names in (("categorical", categorical), ("numeric", numeric)):
+    for kind, names in (("categorical", categorical), ("numeric", numeric)):
         if there and (strange := sorted({*names} - {*there})):
-            raise ConnectorError(f"--{option} {strange[0]}: it is none of the features {list(there)}")
+            raise ConnectorError(f"--{kind} {strange[0]}: it is none of the features {list(there)}")
     if not given.yes and features is None:
         said = "standard input" if is_standard(given.file) else given.file
         _refuse_key(file, said, chosen, categorical=[*categorical, *found.indexes, *numeric], **columns)
@@ -250,21 +228,14 @@ def _refuse_key(file: str, message: str, format: Any, **known: Any) -> None:
         )
 
 
-def _refuse_unknown(record: Record | BadRecord, unknown: Any) -> None:
-    """Refuse a class that has the name that was given to unknown instances."""
-    if unknown is not None and getattr(record, "label", None) == unknown:
-        raise ConnectorError(f"--unknown {unknown} is a class of the table; give unknown instances another name")
-
-
 def _for_training(record: Record | BadRecord, number: int, label: str, found: Survey) -> Record | BadRecord:
     """Refuse a record without a label, or with a wrong value; of the others neither key nor time is of use."""
     if isinstance(record, BadRecord):
         return found.refused(record)
     try:
         record = found.ready(record)
+        if record.label is None:
+            raise DecodeError(f"it has no label; give column {label!r} a value")
     except DecodeError as error:
         return BadRecord(record.position, row_of(record, number), raw_of(record), str(error))
-    if record.label is None:
-        reason = f"it has no label; give column {label!r} a value"
-        return BadRecord(record.position, row_of(record, number), raw_of(record), reason)
     return record._replace(key=None, time=None)

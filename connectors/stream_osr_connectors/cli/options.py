@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, field, fields
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -17,55 +17,49 @@ from stream_osr_connectors.files.open_file import is_folder
 
 T = TypeVar("T")
 
-Format = Annotated[
-    str | None, typer.Option("--format", help="csv, tsv, jsonl or parquet, when the name of the input does not tell.")
-]
-Key = Annotated[str | None, typer.Option("--key", help="Column that names the instance.")]
-Time = Annotated[str | None, typer.Option("--time", help="Column of the time: seconds or ISO 8601.")]
-Features = Annotated[
-    str | None, typer.Option("--features", help="Comma-separated feature columns; all others if not given.")
-]
-Categorical = Annotated[
-    str | None,
-    typer.Option(
-        "--categorical", help="Comma-separated columns that are categories although they hold numbers; text is one."
-    ),
-]
-DecisionDelay = Annotated[
-    int | None,
-    typer.Option(
-        "--decision-delay", help="Hold each decision back until so many later instances have come; 0 if not given."
-    ),
-]
-MinProbability = Annotated[
-    float | None,
-    typer.Option(
-        "--min-probability", help="Call unknown what no known class is so probable for, 0 to 1; 0 if not given."
-    ),
-]
-HalfLife = Annotated[
-    float | None,
-    typer.Option("--half-life", help="Instances after which a seat in the stream weighs half; 200 if not given."),
-]
-Errors = Annotated[
-    Path | None, typer.Option("--errors", help="Where unusable records go, with row and reason (.jsonl).")
-]
-CsvSafe = Annotated[
-    bool | None,
-    typer.Option(
+
+def option(help: str, *names: str, default: Any = None, **limits: Any) -> Any:
+    """Declare a field of a dataclass as an option; one whose default is ``...`` has to be given."""
+    return _declared(default, typer.Option(*names, help=help, **limits))
+
+
+def argument(help: str, default: Any = None) -> Any:
+    """Declare a field of a dataclass as an argument; one whose default is ``...`` has to be given."""
+    return _declared(default, typer.Argument(help=help))
+
+
+def _declared(default: Any, parameter: object) -> Any:
+    return field(default=MISSING if default is ... else default, metadata={"parameter": parameter})
+
+
+@dataclass(kw_only=True)
+class SharedOptions:
+    """Options of training and of runs."""
+
+    key: str | None = option("Column that names the instance.")
+    time: str | None = option("Column of the time: seconds or ISO 8601.")
+    features: str | None = option("Comma-separated feature columns; all others if not given.")
+    format: str | None = option("csv, tsv, jsonl or parquet, when the name of the input does not tell.")
+    errors: Path | None = option("Where unusable records go, with row and reason (.jsonl).")
+    decision_delay: int | None = option(
+        "Hold each decision back until so many later instances have come; 0 if not given."
+    )
+    min_probability: float | None = option(
+        "Call unknown what no known class is so probable for, 0 to 1; 0 if not given."
+    )
+    half_life: float | None = option("Instances after which a seat in the stream weighs half; 200 if not given.")
+    csv_safe: bool | None = option(
+        "In tables: an apostrophe before text that a spreadsheet would run as a formula, or text as it is.",
         "--csv-safe/--csv-raw",
-        help="In tables: an apostrophe before text that a spreadsheet would run as a formula, or text as it is.",
-    ),
-]
+    )
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Let a command take its options as one dataclass, each field of which is declared as typer has it.
+    """Let a command take its options as one dataclass, whose own fields come before inherited ones in its help.
 
-    >>> from dataclasses import dataclass
     >>> @dataclass(kw_only=True)
     ... class Options:
-    ...     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0
+    ...     seed: int = option("Of everything random.", default=0)
     >>> @takes(Options)
     ... def command(options): print(options)
     >>> command(seed=3)
@@ -76,20 +70,19 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
         def read(**given: Any) -> None:
             command(kind(**given))
 
-        hints = get_type_hints(kind, include_extras=True)
+        hints = get_type_hints(kind)
+        parameters = [
+            Parameter(
+                each.name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if each.default is MISSING else each.default,
+                annotation=Annotated[hints[each.name], each.metadata["parameter"]],
+            )
+            for each in sorted(fields(kind), key=lambda each: each.name not in kind.__annotations__)  # type: ignore[arg-type]
+        ]
         read.__name__, read.__doc__ = command.__name__, command.__doc__
-        read.__annotations__ = hints
-        read.__signature__ = Signature(  # type: ignore[attr-defined]
-            [
-                Parameter(
-                    field.name,
-                    Parameter.KEYWORD_ONLY,
-                    default=Parameter.empty if field.default is MISSING else field.default,
-                    annotation=hints[field.name],
-                )
-                for field in fields(kind)  # type: ignore[arg-type]
-            ]
-        )
+        read.__annotations__ = {each.name: each.annotation for each in parameters}
+        read.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return read
 
     return wrap

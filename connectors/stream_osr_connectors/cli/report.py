@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
-
-import typer
+from typing import Any, cast
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.cli import stream_summary
+from stream_osr_connectors.cli.options import argument, option, takes
 from stream_osr_connectors.terminal import Terminal
 
 
-def report(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="A model or checkpoint, decisions, events: one of each or fewer, in any order."),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path("report.html"),
-    truth: Annotated[
-        Path | None, typer.Option(help="File with the true labels (.csv, .jsonl, also .gz; .parquet).")
-    ] = None,
-    label: Annotated[str | None, typer.Option("--label", "-l", help="Its column of the label.")] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key", help="Column of the key in --truth and --input; without it, rows are in the order of decisions."
-        ),
-    ] = None,
-    input: Annotated[
-        Path | None,
-        typer.Option("--input", "-i", help="What was decided (.csv, .jsonl, .parquet): values of examples."),
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", help="csv, tsv, jsonl or parquet, when a name does not tell.")
-    ] = None,
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "What the stream held",
-) -> None:
+@dataclass(kw_only=True)
+class ReportOptions:
+    """Options of a report."""
+
+    files: list[Path] = argument(
+        "A model or checkpoint, decisions, events: one of each or fewer, in any order.", default=...
+    )
+    output: Path = option("Where the page goes.", "--output", "-o", default=Path("report.html"))
+    truth: Path | None = option("File with the true labels (.csv, .jsonl, also .gz; .parquet).")
+    label: str | None = option("Its column of the label.", "--label", "-l")
+    key: str | None = option(
+        "Column of the key in --truth and --input; without it, rows are in the order of decisions."
+    )
+    input: Path | None = option("What was decided (.csv, .jsonl, .parquet): values of examples.", "--input", "-i")
+    format: str | None = option("csv, tsv, jsonl or parquet, when a name does not tell.")
+    title: str = option("Heading of the page.", default="What the stream held")
+
+
+@takes(ReportOptions)
+def report(given: ReportOptions) -> None:
     """Show a model and what it decided on one self-contained page (extra: plot).
 
     Example: stream-osr report decisions.jsonl.checkpoint decisions.jsonl events.jsonl -o report.html
@@ -44,22 +39,24 @@ def report(
     from stream_osr_connectors.page.report import report_page  # slow to import, and no other command needs it
     from stream_osr_connectors.page.report.files import naming, read_files, read_instances, read_truth
 
+    output, truth, label, key, input = given.output, given.truth, given.label, given.key, given.input
+    format = cast(Any, given.format)
     if truth is not None and label is None:
         raise ConnectorError(f"--truth {truth} needs --label: the name of its column of labels")
-    if output.resolve() in {path.resolve() for path in (*files, *([truth] if truth else []))}:
+    if output.resolve() in {path.resolve() for path in (*given.files, *([truth] if truth else []))}:
         raise ConnectorError(f"--output {output} is one of the files that are read; give it another name")
-    inputs = read_files(files)
+    inputs = read_files(given.files)
     if inputs.model is None and inputs.decisions is None and not inputs.events:
         raise ConnectorError("the files are empty: there is nothing to report")
     if truth is not None and inputs.decisions is None:
         raise ConnectorError("--truth is for decisions; give the file of decisions as well")
     decisions, truths = inputs.decisions, None
     if truth is not None and label is not None and decisions is not None:
-        labels = read_truth(truth, label, key, cast(Any, format))
+        labels = read_truth(truth, label, key, format)
         decisions, truths = labels.beside(decisions, inputs.notes), labels.of
-    instances = None if input is None else read_instances(input, inputs.notes, key, cast(Any, format))
+    instances = None if input is None else read_instances(input, inputs.notes, key, format)
     command = naming(inputs.checkpoint)
-    page = report_page(inputs.model, decisions, inputs.events, truths, title, inputs.notes, instances, command)
+    page = report_page(inputs.model, decisions, inputs.events, truths, given.title, inputs.notes, instances, command)
     try:
         output.write_text(page, encoding="utf-8")
     except OSError as error:
@@ -68,9 +65,9 @@ def report(
     for note in inputs.notes:
         console.say(note)
     looked_at = [(truth, "--truth"), (input, "--input")] if key is None else []
-    for path, option in looked_at:
+    for path, name in looked_at:
         if path is not None:
-            without = f"rows of {option} were taken in the order of the decisions"
+            without = f"rows of {name} were taken in the order of the decisions"
             stream_summary.suggest_key(console, path, format, [label], without)
             break
     size = output.stat().st_size / 1e6

@@ -8,13 +8,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr.printable_text import counted
 from stream_osr_connectors.cli import options, stream_summary
+from stream_osr_connectors.cli.options import option
 from stream_osr_connectors.files import Sink, Source, open_sink, open_source
 from stream_osr_connectors.files.locking import sole_writer
 from stream_osr_connectors.files.open_file import is_piped
@@ -32,45 +33,26 @@ CHANGES = ("batch_size", "max_wait", "decision_delay", "min_probability", "half_
 
 
 @dataclass(kw_only=True)
-class RunOptions:
+class RunOptions(options.SharedOptions):
     """Options of a run."""
 
-    model: Annotated[Path, typer.Option("--model", "-m", help="Model made by `stream-osr fit`.")]
-    input: Annotated[
-        str,
-        typer.Option("--input", "-i", help="Instances to decide: a file, a folder of files, or - (standard input)."),
-    ]
-    output: Annotated[str, typer.Option("--output", "-o", help="Where decisions go, or -.")] = "-"
-    events: Annotated[Path | None, typer.Option("--events", "-e", help="Where events go.")] = None
-    errors: options.Errors = None
-    key: options.Key = None
-    time: options.Time = None
-    label: Annotated[
-        str | None, typer.Option("--label", help="Column of labels, where there are some: evidence.")
-    ] = None
-    features: options.Features = None
-    categorical: Annotated[
-        str | None,
-        typer.Option("--categorical", help="Comma-separated columns that have to be categories of the model."),
-    ] = None
-    format: options.Format = None
-    batch_size: Annotated[int | None, typer.Option(help="Instances of a micro-batch.")] = None
-    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None
-    decision_delay: options.DecisionDelay = None
-    min_probability: options.MinProbability = None
-    half_life: options.HalfLife = None
-    chains: Annotated[
-        int | None, typer.Option("--chains", help="Run so many of the model's chains: fewer are faster.")
-    ] = None
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Where the position is saved; OUTPUT.checkpoint if not given.")
-    ] = None
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Records between two checkpoints.")] = 10_000
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Wait for more at the end of the input, until Ctrl-C or SIGTERM.")
-    ] = False
-    csv_safe: options.CsvSafe = None
+    model: Path = option("Model made by `stream-osr fit`.", "--model", "-m", default=...)
+    input: str = option(
+        "Instances to decide: a file, a folder of files, or - (standard input).", "--input", "-i", default=...
+    )
+    output: str = option("Where decisions go, or -.", "--output", "-o", default="-")
+    events: Path | None = option("Where events go.", "--events", "-e")
+    label: str | None = option("Column of labels, where there are some: evidence.")
+    categorical: str | None = option("Comma-separated columns that have to be categories of the model.")
+    batch_size: int | None = option("Instances of a micro-batch.")
+    max_wait: float | None = option("Time units after which a batch closes.")
+    chains: int | None = option("Run so many of the model's chains: fewer are faster.")
+    checkpoint: Path | None = option("Where the position is saved; OUTPUT.checkpoint if not given.")
+    checkpoint_every: int = option("Records between two checkpoints.", min=1, default=10_000)
+    resume: bool = option("Go on from the checkpoint, if there is one.", "--resume", default=False)
+    follow: bool = option(
+        "Wait for more at the end of the input, until Ctrl-C or SIGTERM.", "--follow", default=False
+    )
 
     def __post_init__(self) -> None:
         if self.checkpoint is None and self.output != "-" and self.input != "-":

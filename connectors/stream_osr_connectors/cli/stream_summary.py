@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -95,10 +95,11 @@ def account(model: OpenSetRecognizer) -> list[str]:
         return ["nothing was decided yet", *summary.unmet.messages()]
     unknown = round(summary.unknown_share * size)
     emerged = [f"S{key} {count}" for key, count, announced in summary.emerging if announced]
+    listed = ", ".join(emerged[:SHOWN]) + (f" and {len(emerged) - SHOWN} more" if len(emerged) > SHOWN else "")
     lines = [
         f"{counted(size, 'instance')} decided in all: {size - unknown} known, {unknown} unknown "
         f"({100 * summary.unknown_share:.1f} %)",
-        f"new subclasses, with their instances: {_some(emerged)}" if emerged else "new subclasses: none",
+        f"new subclasses, with their instances: {listed}" if emerged else "new subclasses: none",
         *repr(found).splitlines()[: SHOWN + 1],
     ]
     if len(found.candidates) > SHOWN:
@@ -141,7 +142,3 @@ def naming(model: OpenSetRecognizer, checkpoint: Path) -> str | None:
         return None
     ids = ",".join(map(str, candidates[0].subclasses))
     return f"next, to name {candidates[0].name}: stream-osr promote {ids} NAME --checkpoint {quote(str(checkpoint))}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from stream_osr.errors import InvalidParameter, MissingExtra
 from stream_osr_connectors.cli import options
+from stream_osr_connectors.cli.options import argument, option
 from stream_osr_connectors.terminal import Terminal
 
 
@@ -18,43 +17,21 @@ from stream_osr_connectors.terminal import Terminal
 class WatchOptions:
     """Options of the live page."""
 
-    decisions: Annotated[
-        Path | None, typer.Argument(help="What `stream-osr run --output` writes, or has written (JSON Lines).")
-    ] = None
-    config: Annotated[Path | None, typer.Option("--config", help="Settings of a Kafka service, to follow that.")] = (
-        None
-    )
-    events: Annotated[
-        Path | None, typer.Option("--events", "-e", help="Its events; events.jsonl beside DECISIONS, if it is there.")
-    ] = None
-    checkpoint: Annotated[Path | None, typer.Option(help="Its checkpoint; DECISIONS.checkpoint if not given.")] = None
-    input: Annotated[
-        Path | None, typer.Option("--input", "-i", help="What was decided: examples show its features.")
-    ] = None
-    key: Annotated[str | None, typer.Option("--key", help="Column of the input that names the instance.")] = None
-    hide: Annotated[str | None, typer.Option(help="Comma-separated columns of the input that are no features.")] = (
-        None
-    )
-    image: Annotated[
-        str | None, typer.Option(help="Address of the picture of an instance, with {key} where its key goes.")
-    ] = None
-    speed: Annotated[
-        float | None, typer.Option(min=0.1, help="Replay so many decisions a second; all at once if not given.")
-    ] = None
-    last: Annotated[
-        int, typer.Option(min=1, help="Of a Kafka service: how many of the latest decisions are read.")
-    ] = 1_000_000
-    host: Annotated[str, typer.Option(help="Address that the page listens at.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 takes a free one.")] = 8700
-    name: Annotated[
-        list[str] | None, typer.Option("--name", help="HOST or HOST:PORT under which browsers reach it, if another.")
-    ] = None
-    allow_commands: Annotated[
-        bool, typer.Option("--allow-commands", help="Let people with a token give commands.")
-    ] = False
-    tokens: Annotated[
-        Path | None, typer.Option(help="File of tokens, name:token on each line; else STREAM_OSR_TOKENS.")
-    ] = None
+    decisions: Path | None = argument("What `stream-osr run --output` writes, or has written (JSON Lines).")
+    config: Path | None = option("Settings of a Kafka service, to follow that.")
+    events: Path | None = option("Its events; events.jsonl beside DECISIONS, if it is there.", "--events", "-e")
+    checkpoint: Path | None = option("Its checkpoint; DECISIONS.checkpoint if not given.")
+    input: Path | None = option("What was decided: examples show its features.", "--input", "-i")
+    key: str | None = option("Column of the input that names the instance.")
+    hide: str | None = option("Comma-separated columns of the input that are no features.")
+    image: str | None = option("Address of the picture of an instance, with {key} where its key goes.")
+    speed: float | None = option("Replay so many decisions a second; all at once if not given.", min=0.1)
+    last: int = option("Of a Kafka service: how many of the latest decisions are read.", min=1, default=1_000_000)
+    host: str = option("Address that the page listens at.", default="127.0.0.1")
+    port: int = option("Its port; 0 takes a free one.", min=0, max=65535, default=8700)
+    name: list[str] | None = option("HOST or HOST:PORT under which browsers reach it, if another.")
+    allow_commands: bool = option("Let people with a token give commands.", "--allow-commands", default=False)
+    tokens: Path | None = option("File of tokens, name:token on each line; else STREAM_OSR_TOKENS.")
 
 
 @options.takes(WatchOptions)

@@ -12,14 +12,14 @@ import os
 import stat
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
 from ..base import BatchCloser, Position
-from .identity import identity_at, is_identified, why_not
+from .identity import identity_at, why_not
 from .locking import Lock
 from .open_file import is_gzip, is_standard, may_be_regular, open_output, why
 
@@ -38,10 +38,6 @@ class DurableSink(BatchCloser, ABC):
     _failure: str | None = None
 
     @abstractmethod
-    def write(self, record: Mapping[str, object]) -> None:
-        """Append one record."""
-
-    @abstractmethod
     def flush(self) -> None:
         """Make everything written so far durable."""
 
@@ -55,12 +51,38 @@ class DurableSink(BatchCloser, ABC):
         """
         self._checked(position)
 
+    def close(self) -> None:
+        """Write out what waits, unless a failure was reported, and let go of it; a second call does nothing.
+
+        Raises
+        ------
+        ConnectorError
+            If the destination does not take it. A failure that was reported before is not reported again.
+        """
+        if self._closed:
+            return
+        try:
+            if self._started and self._failure is None:
+                self._end()
+        finally:
+            self._closed = True
+            self._let_go()
+            self._lock.release()
+
     def __exit__(self, *raised: object) -> None:
         try:
             if raised[0] is None and not self._closed:
                 self.flush()
         finally:
             self.close()
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Close what is open."""
+
+    def _end(self) -> None:
+        """Write out what waits, for the last time."""
+        self.flush()
 
     @abstractmethod
     def _checked(self, position: Position | None) -> object:
@@ -75,13 +97,17 @@ class DurableSink(BatchCloser, ABC):
         if self._failure is not None:
             raise ConnectorError(self._failure)
 
-    def _fail(self, error: OSError) -> ConnectorError:
-        """Remember that the end of what was written is in doubt: only `truncate` makes the sink usable again."""
-        self._failure = (
-            f"cannot write to {self.name}: {why(error)}; remove the cause (free some space, say) and "
-            "resume from the last position"
-        )
-        return ConnectorError(self._failure)
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Remember, if it fails, that the end of what was written is in doubt: only `truncate` ends that."""
+        try:
+            yield
+        except OSError as error:
+            self._failure = (
+                f"cannot write to {self.name}: {why(error)}; remove the cause (free some space, say) and "
+                "resume from the last position"
+            )
+            raise ConnectorError(self._failure) from None
 
 
 class ByteSink(DurableSink):
@@ -128,7 +154,7 @@ class ByteSink(DurableSink):
             self._pending += self._member.flush()
             self._member = None
         self._drain()
-        try:
+        with self._writing():
             self._file.flush()
             if self._regular:
                 os.fsync(self._file.fileno())
@@ -136,8 +162,6 @@ class ByteSink(DurableSink):
                     flush_folder(os.path.dirname(os.path.realpath(self.name)))  # noqa: PTH120
                     self._listed = True
                 self._identity = identity_at(self._file, self._written)
-        except OSError as error:
-            raise self._fail(error) from None
         self._flushed = self._written
 
     def position(self) -> Position:
@@ -160,7 +184,10 @@ class ByteSink(DurableSink):
             As `truncate`.
         """
         self._checked(position)
-        if position is not None and not is_identified(self._file, position) and os.fstat(self._file.fileno()).st_size:
+        if position is None:
+            return
+        identified = self._file.readable() and not position.keys().isdisjoint(("sha256", "inode"))
+        if not identified and os.fstat(self._file.fileno()).st_size:
             line = "%s: the position to go on from does not say which file it is of; "
             logger.warning(line + "only the size and the end of a record could be checked", self.name)
 
@@ -177,24 +204,9 @@ class ByteSink(DurableSink):
         if self._regular:
             self._cut(offset)
 
-    def close(self) -> None:
-        """Flush what was written and close the file; a second call does nothing.
-
-        Raises
-        ------
-        ConnectorError
-            If the file does not take it. A failure that was reported before is not reported again.
-        """
-        if self._closed:
-            return
-        try:
-            if self._started and self._failure is None:
-                self.flush()
-        finally:
-            self._closed = True
-            if self._owned:
-                self._file.close()
-            self._lock.release()
+    def _let_go(self) -> None:
+        if self._owned:
+            self._file.close()
 
     def _put(self, data: bytes) -> None:
         """Append the bytes of one record."""
@@ -252,22 +264,18 @@ class ByteSink(DurableSink):
         self._check_open()
         self._pending.clear()
         self._member = None
-        try:
+        with self._writing():
             self._file.truncate(offset)
             os.fsync(self._file.fileno())
             self._identity = identity_at(self._file, offset)
-        except OSError as error:
-            raise self._fail(error) from None
         self._failure = None
         self._started = True
         self._written = self._flushed = offset
 
     def _drain(self) -> None:
         data = bytes(self._pending)
-        try:
+        with self._writing():
             while data:
                 data = data[self._file.write(data) :]
-        except OSError as error:
-            raise self._fail(error) from None
         self._written += len(self._pending)
         self._pending.clear()

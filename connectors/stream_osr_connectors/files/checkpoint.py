@@ -54,12 +54,11 @@ class Checkpoint(NamedTuple):
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """Write a checkpoint, whole or not at all."""
-    state = {"model": checkpoint.model.as_state(), "totals": dict(checkpoint.totals)}
-    content = {**checkpoint._asdict(), **state, "reasons": dict(checkpoint.reasons)}
-    for name in ("reading", "reasons"):
-        if not content[name]:
-            del content[name]
-    write_archive(path, "checkpoint", content)
+    content = {**checkpoint._asdict(), "model": checkpoint.model.as_state()}
+    content |= {"totals": dict(checkpoint.totals), "reasons": dict(checkpoint.reasons)}
+    write_archive(
+        path, "checkpoint", {name: value for name, value in content.items() if value or name not in _PERHAPS}
+    )
 
 
 _PLACE = maybe(mapping(text(), anything))

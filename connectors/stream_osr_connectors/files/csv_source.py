@@ -308,7 +308,11 @@ class CsvSource(LineSource):
     def _is_comment(self, text: str) -> bool:
         """Say whether a line above the header is a comment: it begins with ``#``, and no named column is in it."""
         named = self._named()
-        return text.startswith("#") and bool(named) and named.isdisjoint(map(_bare, _DIVIDED.split(text)))
+        return (
+            text.startswith("#")
+            and bool(named)
+            and named.isdisjoint(each.strip(' "\r\n') for each in _DIVIDED.split(text))
+        )
 
     def _place_columns(self, row: list[str]) -> None:
         """Find the place of every column that is used, and refuse names that are doubtful."""
@@ -339,7 +343,3 @@ class CsvSource(LineSource):
                 raise ConnectorError(f"{source} has no column {name!r}; {what_there_is(name, list(self._places))}")
         used = {*named, *self.feature_columns}
         self._ignored = tuple(name for name in self._places if name not in used)
-
-
-def _bare(text: str) -> str:
-    return text.strip(' "\r\n')

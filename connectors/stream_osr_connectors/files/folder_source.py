@@ -34,6 +34,13 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
     format_of
         Says which format a file has.
 
+    Attributes
+    ----------
+    feature_columns
+        Names of the features, where the files are tables.
+    left_out, declared
+        Columns that are no features, and that are categories, by their types, where the files are Parquet.
+
     Raises
     ------
     ConnectorError
@@ -64,7 +71,8 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
         self._open_one = open_one
         self.categorical: frozenset[str] | None = None  # if a caller sets it, that of tables
         self.whole_keys = True  # as of Parquet; found out by the look at all files
-        self._at, self._source = 0, self._open_first(0, format_of)
+        self._check_all(format_of)
+        self._open(0, [])
 
     def __next__(self) -> Record | BadRecord:
         while True:
@@ -79,23 +87,6 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
         position = {**(record.position or {}), **its}
         return record._replace(position=position)
 
-    @property
-    def feature_columns(self) -> Sequence[str]:
-        """Names of the features, where the files are tables."""
-        named: Sequence[str] = getattr(self._source, "feature_columns", ())
-        return named
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """Columns that are no features by their types, where the files are Parquet."""
-        named: Mapping[str, str] = getattr(self._source, "left_out", {})
-        return named
-
-    @property
-    def declared(self) -> frozenset[str]:
-        """Columns that are categories by their types, where the files are Parquet."""
-        return getattr(self._source, "declared", frozenset())
-
     def seek(self, position: Position | None) -> None:
         """Go on after the record that carried this position; ``None`` is the beginning.
 
@@ -106,7 +97,7 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
             the file.
         """
         if position is None:
-            self._go_to(0)
+            self._go_to(0, [])
             return
         file, before = position.get("file"), position.get("before")
         if not isinstance(file, str) or not isinstance(before, str):
@@ -135,8 +126,8 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
         """Close the file that is open; a second call does nothing."""
         self._source.close()
 
-    def _open_first(self, at: int, format_of: Callable[[Path], str]) -> Source:
-        """Open a file, after a look at all of them."""
+    def _check_all(self, format_of: Callable[[Path], str]) -> None:
+        """Look at all files, and refuse those that do not belong together."""
         if not self._files:
             raise ConnectorError(f"{self.name} is a folder without files; give one that has some")
         if inside := [path.name for path in self._files if path.is_dir()]:
@@ -160,16 +151,18 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
                     f"{self.name}: {has!r} has a column {name!r} and {lacks!r} has none; give files with the same "
                     "columns, or name the features"
                 )
-        self._identities: list[str] = []
-        self._before = self._read = _digest(())
-        return self._open_one(self._files[at])
 
-    def _go_to(self, at: int, identities: list[str] | None = None) -> None:
-        """Open a file, after others that can be told by their identities."""
+    def _go_to(self, at: int, identities: list[str]) -> None:
         self._source.close()
-        self._at, self._source = at, self._open_one(self._files[at])
-        self._identities = identities or []
-        self._before, self._read = _digest(self._names[:at]), _digest(self._identities)
+        self._open(at, identities)
+
+    def _open(self, at: int, identities: list[str]) -> None:
+        """Open a file, after others that can be told by their identities."""
+        self._at, self._source, self._identities = at, self._open_one(self._files[at]), identities
+        self._before, self._read = _digest(self._names[:at]), _digest(identities)
+        self.feature_columns: Sequence[str] = getattr(self._source, "feature_columns", ())
+        self.left_out: Mapping[str, str] = getattr(self._source, "left_out", {})
+        self.declared: frozenset[str] = getattr(self._source, "declared", frozenset())
         if self.categorical is not None and isinstance(self._source, CsvSource):
             self._source.categorical = self.categorical
 

@@ -30,11 +30,6 @@ def identity_at(file: BinaryIO, offset: int) -> Position:
     return {"hashed": hashed, "sha256": _digest(file, offset, hashed)}
 
 
-def is_identified(file: BinaryIO, position: Position) -> bool:
-    """Say whether a position tells which file it is of, and it can be checked."""
-    return file.readable() and ("sha256" in position or "inode" in position)
-
-
 def why_not(file: BinaryIO, position: Position, offset: int, *, compressed: bool) -> str | None:
     """Say why a position is not of a file; None: by all that can be checked, it is.
 

@@ -10,7 +10,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import brief
 
 from ..base import BadRecord, Record
-from ..values import DecodeError, plain
+from ..values import DecodeError, plain, written
 from .byte_sink import ByteSink
 from .line_source import LineSource, raw_text, without_break
 
@@ -79,6 +79,14 @@ def json_text(value: object) -> str:
         return _encode(plain(value))
     except (TypeError, ValueError) as error:
         raise ConnectorError(f"cannot write {brief(value)} as JSON: {error}") from None
+
+
+def as_text(value: object) -> str:
+    """Write a value as :func:`json_text` does, or as Python does where JSON has no form of it."""
+    try:
+        return json_text(value)
+    except ConnectorError:
+        return written(value)
 
 
 _ARRAY = re.compile(rb"\s*\[\s*(?:\{|$)")

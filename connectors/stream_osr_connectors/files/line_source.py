@@ -331,7 +331,13 @@ def what_there_is(name: str, columns: Sequence[str]) -> str:
 
 
 class LineSource(BatchCloser, Iterator[Record | BadRecord]):
-    """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`."""
+    """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`.
+
+    Attributes
+    ----------
+    resumes
+        Whether the input can be read again: not of standard input or a pipe.
+    """
 
     def __init__(
         self,
@@ -347,11 +353,7 @@ class LineSource(BatchCloser, Iterator[Record | BadRecord]):
         self._max_bytes = max_record_bytes
         self._lines = LineReader(path, max_record_bytes, follow=follow)
         self._first: TextLine | None = None  # the line after which the records begin
-
-    @property
-    def resumes(self) -> bool:
-        """True if the input can be read again: not of standard input or a pipe."""
-        return self._lines.resumes
+        self.resumes = self._lines.resumes
 
     @property
     def cuts(self) -> int:

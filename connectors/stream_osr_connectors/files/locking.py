@@ -133,19 +133,15 @@ class Lock:
                     f"{self._name} is being written {holder}; wait until it has ended or stop it "
                     "(in one program: close what has it open), or give another name"
                 ) from None
-            self.certain = False
-            self._say_without(error)
+            self.certain, folder = False, str(self._note.parent)
+            if folder not in _without:
+                _without.add(folder)
+                line = "%s cannot be locked (%s): see to it that nothing else writes files of this folder"
+                logger.warning(line, self._name, why(error))
         except BaseException:
             os.close(descriptor)
             raise
         self._descriptors.append(descriptor)
-
-    def _say_without(self, error: OSError) -> None:
-        folder = str(self._note.parent)
-        if folder not in _without:
-            _without.add(folder)
-            line = "%s cannot be locked (%s): see to it that nothing else writes files of this folder"
-            logger.warning(line, self._name, why(error))
 
 
 @contextmanager

@@ -150,24 +150,16 @@ class ParquetSink(DurableSink):
         self._drop(parts)
         self._flushed = self._written = rows
 
-    def close(self) -> None:
-        """Flush what was written, and let go of the folder; a second call does nothing.
+    def _end(self) -> None:
+        """Flush; if nothing was ever written, and the columns are known, a part without rows says which they are."""
+        self.flush()
+        if not self._parts and self._columns:
+            self._put()
+            self._finish()
 
-        If nothing was ever written, and the columns are known, a part without rows says which they are.
-        """
-        if self._closed:
-            return
-        try:
-            if self._started and self._failure is None:
-                self.flush()
-                if not self._parts and self._columns:
-                    self._put()
-                    self._finish()
-        finally:
-            self._closed = True
-            if self._open is not None:
-                self._open.abandon()
-            self._lock.release()
+    def _let_go(self) -> None:
+        if self._open is not None:
+            self._open.abandon()
 
     def _there(self) -> list[int]:
         """Return the numbers of the parts that are there; refuse a folder of something else."""
@@ -225,10 +217,9 @@ class ParquetSink(DurableSink):
     def _drop(self, parts: int) -> None:
         """Remove all parts from a number on, the last one first, and what was never finished."""
         self._rows.clear()
-        try:
-            if self._open is not None:
-                self._open.abandon()
-                self._open = None
+        with self._writing():
+            self._let_go()
+            self._open = None
             for number in reversed(self._there()):
                 if number >= parts:
                     self._path_of(number).unlink()
@@ -238,35 +229,29 @@ class ParquetSink(DurableSink):
             flush_folder(self._folder.parent)
             self._failure, self._started, self._parts = None, True, parts
             self._last = self._last_position()
-        except OSError as error:
-            raise self._fail(error) from None
 
     def _put(self) -> None:
         """Write the rows that wait as a row group."""
         pa = arrow()
         schema = pa.schema([(name, _types(pa)[kind]()) for name, kind in (self._columns or {}).items()])
-        try:
+        with self._writing():
             if self._open is None:
                 self._open = _Part(self._path_of(self._parts), schema, self._private)
             columns = [[row[name] for row in self._rows] for name in schema.names]
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             self._open.writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-        except OSError as error:
-            raise self._fail(error) from None
         self._written += len(self._rows)
         self._rows.clear()
 
     def _finish(self) -> None:
         """Let the open part appear under its name."""
         assert self._open is not None
-        try:
+        with self._writing():
             self._open.finish()
             self._open = None
             self._parts += 1
             self._flushed = self._written
             self._last = self._last_position()
-        except OSError as error:
-            raise self._fail(error) from None
 
     def _last_position(self) -> Position:
         if not self._parts:

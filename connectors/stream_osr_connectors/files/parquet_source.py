@@ -10,9 +10,9 @@ from typing import Any, Unpack
 from stream_osr.errors import ConnectorError, MissingExtra
 
 from ..base import BadRecord, BatchCloser, Position, Record
-from ..values import DecodeError, written
+from ..values import DecodeError
 from .identity import identity_at
-from .json_lines import json_text
+from .json_lines import as_text
 from .line_source import ReadOptions, checked_fields, what_there_is
 from .open_file import is_standard, why
 
@@ -135,20 +135,9 @@ def is_feature(kind: Any) -> bool:
     """Say whether values of an Arrow type are numbers, text or booleans."""
     types = arrow().types
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    known = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
-    return any(each(kind) for each in known) or is_text(kind)
-
-
-def is_text(kind: Any) -> bool:
-    """Say whether values of an Arrow type are text."""
-    types = arrow().types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_string_view))
-
-
-def is_categorical(kind: Any) -> bool:
-    """Say whether values of an Arrow type are those of a categorical column of a data frame."""
-    return bool(arrow().types.is_dictionary(kind))
+    numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(each(kind) for each in (*numbers, *texts))
 
 
 def type_in_words(kind: Any) -> str:
@@ -261,7 +250,7 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
             record = self._fields.record(row, position, row)
             return record._replace(ignored=self._ignored) if self._ignored else record
         except DecodeError as error:
-            return BadRecord(position, self._row, _text(row), str(error))
+            return BadRecord(position, self._row, as_text(row), str(error))
 
     def seek(self, position: Position | None) -> None:
         """Go on after the record that carried this position; ``None`` is the beginning.
@@ -326,12 +315,6 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
                 raise ConnectorError(
                     f"{self.name}: column {name!r} is of type {there[name]}; a feature is numbers, text or booleans"
                 )
+        is_categorical = arrow().types.is_dictionary
         self.declared = frozenset(name for name in self.feature_columns if is_categorical(there[name]))
         return list(dict.fromkeys([*named, *(held or self.feature_columns)]))
-
-
-def _text(row: dict[str, Any]) -> str:
-    try:
-        return json_text(row)
-    except ConnectorError:
-        return written(row)

@@ -6,11 +6,9 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from stream_osr.errors import ConnectorError
-
 from ..base import BadRecord, Record
 from ..values import written
-from .json_lines import json_text
+from .json_lines import as_text
 
 
 class RejectedRecord(NamedTuple):
@@ -73,8 +71,5 @@ def raw_of(record: Record) -> str:
     if isinstance(record.raw, str):
         return record.raw
     if record.raw is not None:
-        try:
-            return json_text(record.raw)
-        except ConnectorError:
-            return written(record.raw)
+        return as_text(record.raw)
     return written(record.features if record.key is None else (record.key, record.features))
