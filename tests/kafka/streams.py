@@ -151,7 +151,7 @@ def until(done: Callable[[], bool], seconds: float, told: Callable[[], str]) -> 
 
 def records_of(address: str, topic: str) -> list[Any]:
     """All committed records of a topic."""
-    consumer = unpack_all(KafkaConsumer(bootstrap_servers=address, max_poll_records=5000, **CONSUMER))
+    consumer = KafkaConsumer(bootstrap_servers=address, max_poll_records=5000, **CONSUMER)
     try:
         places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
         consumer.assign(places)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, instances, small_model
@@ -61,7 +60,6 @@ def ask(client: httpx.Client, **wish: Any) -> httpx.Response:
     return client.post("/api/ask", json=wish, headers={"Authorization": f"Bearer {TOKEN}"})
 
 
-@pytest.mark.beside
 def test_what_emerges_is_seen_named_and_taken_back(broker: Broker, tmp_path: Path) -> None:
     topic = "labels-" + tmp_path.name
     stream = Stream(broker.address, tmp_path, 2, small_model(), labels=topic, metrics_port=0)
