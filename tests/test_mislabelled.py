@@ -54,6 +54,5 @@ def test_the_promise_and_the_live_figure_are_of_right_labels() -> None:
     assert report.references == 500 - report.mislabelled
     model.learn_many(rows[1])
     right = np.mean(np.array([d.label for d in ended(model)]) == stream)
-    assert model.expected_recall is not None
     assert abs(report.known_recall - right) < 0.06
     assert abs(model.expected_recall.recall - right) < 0.06

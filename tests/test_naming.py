@@ -156,14 +156,17 @@ def test_promotion_into_a_known_class(trained):
     assert np.mean([d.probabilities["left"] for y, d in decisions if y == "new"]) > 0.9
 
 
-def test_a_small_subclass_counts_in_a_large_class():
+def test_a_small_subclass_counts_in_a_large_class_or_beside_it():
     # below the share epsilon of its class a trained subclass is dropped; one that was named is not
     model = fitted(1200, **{**PARAMETERS, "training_sweeps": 5})
     learn_all(model, [(x, None) for x in around(NEW, 10, np.random.default_rng(3))])
     model.flush()
     assert model.predict_one(ABOVE) == "unknown"
-    model.promote(model.value.stream.state.ids.tolist(), "left")
-    assert model.predict_proba_one(ABOVE)["left"] > 0.9
+    for label in ("left", "above"):  # references are weighted: they stand for more instances than are kept
+        model.promote(model.value.stream.state.ids.tolist(), label)
+        assert model.predict_proba_one(ABOVE)[label] > 0.9
+        check_stream(model.value.stream)
+        model.undo()
 
 
 def test_several_classes_one_after_the_other(trained):

@@ -147,8 +147,6 @@ def test_statistics_are_those_of_the_instances(old: dict[str, Any], new: dict[st
         np.testing.assert_array_equal(members(own, number)[key], inside[key])
     np.testing.assert_allclose(own.recent.rows, rows[:, :-1], atol=1e-9)
     life, kept = own.life.subclasses[emerged_id(model)], its.life.subclasses[emerged_id(earlier)].kept
-    assert life.kept is not None
-    assert kept is not None
     np.testing.assert_allclose(life.kept.rows, rows[kept.seq, :-1], atol=1e-9)
     assert life.kept.keys.tolist() == kept.keys.tolist()
     assert seen > 100
