@@ -88,6 +88,7 @@ OURS = f'{{"format": "stream-osr", "version": {VERSION}'
         *("[]", "3", "{", "{}", '{"format": "other"}', '{"format": "stream-osr"}'),
         OURS + ', "content": {}}',
         OURS + ', "kind": "thing", "content": []}',
+        OURS + ', "kind": "thing", "content": {"record": "Guests"}}',
         '{"format": "stream-osr", "version": "newest", "kind": "thing", "content": {}}',
     ],
 )

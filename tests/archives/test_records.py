@@ -86,32 +86,30 @@ def test_there_is_a_step_from_every_version() -> None:
     assert [*sorted(STEPS), VERSION] == list(range(VERSION - len(STEPS), VERSION + 1))
 
 
+def of_version(folder: Path, number: int) -> Path:
+    """Write an archive of nothing with this version in its manifest."""
+    write_archive(folder / "now.osr", "thing", {})
+    with np.load(folder / "now.osr") as archive:
+        manifest = json.loads(str(archive["manifest"]))
+    np.savez(folder / "then.npz", manifest=np.array(json.dumps({**manifest, "version": number})))
+    return folder / "then.npz"
+
+
 def test_an_archive_of_a_version_that_there_is_a_step_from_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_archive(tmp_path / "now.osr", "thing", {"size": 3})
-    with np.load(tmp_path / "now.osr") as archive:
-        manifest = json.loads(str(archive["manifest"]))
     for version in (VERSION - 2, VERSION - 1):
         monkeypatch.setitem(STEPS, version, lambda old: {**old, "version": old["version"] + 1, "content": 7})
-    before = {**manifest, "version": VERSION - 2, "content": 5}
-    np.savez(tmp_path / "before.npz", manifest=np.array(json.dumps(before)))
-    assert read_archive(tmp_path / "before.npz", "thing") == 7
-    assert read_archive(tmp_path / "now.osr", "thing") == {"size": 3}
+    assert read_archive(of_version(tmp_path, VERSION - 2), "thing") == 7
+    assert read_archive(of_version(tmp_path, VERSION), "thing") == {}
 
 
 @pytest.mark.parametrize("number", [77, VERSION - len(STEPS) - 1])
 def test_a_version_that_is_not_read_is_refused_by_its_number(number: int, tmp_path: Path) -> None:
-    path = tmp_path / "model.osr"
-    write_archive(path, "thing", {})
-    with np.load(path) as archive:
-        manifest = json.loads(str(archive["manifest"]))
-    with path.open("wb") as file:
-        np.savez(file, manifest=np.array(json.dumps({**manifest, "version": number})))
     readable = " and ".join(map(str, [*sorted(STEPS), VERSION]))
     told = f"version {number}, this program reads {readable}; read it with the release of stream-osr that wrote it"
     with pytest.raises(OSError, match=told):
-        read_archive(path, "thing")
+        read_archive(of_version(tmp_path, number), "thing")
 
 
 class Point(typing.NamedTuple):

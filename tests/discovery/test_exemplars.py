@@ -79,6 +79,7 @@ def test_a_probability_that_is_missing_is_neither_sure_nor_unsure():
 def test_few_members_are_shared(n, core, boundary):
     chosen = choose(MEMBERS[:n], P[:n], KNOWN[:0])
     assert [len(part) for part in chosen] == [core, boundary, 0]
+    assert lists([], [], []) == [[], [], []], "of no shape"
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,6 +11,7 @@ from stream_osr import ModelOptions, OpenSetRecognizer, SubclassEmerged, Trained
 from stream_osr.config import grouped
 from stream_osr.errors import InvalidParameter, NotTrained
 from stream_osr.evaluation import AUROC, Err, OpenSetReport, patterns, prequential
+from tests.blobs import learn_all
 
 KNOWN = ("cement", "grass", "path")
 Pairs = list[tuple[dict[str, float], str]]
@@ -28,9 +29,7 @@ def stream() -> Pairs:
 @pytest.fixture(scope="module")
 def trained() -> TrainedModel:
     model = OpenSetRecognizer(seed=1)
-    for x, y in [(x, y) for x, y in datasets.ImageSegments() if y in KNOWN][:450]:
-        model.learn_one(x, y)
-    model.freeze()
+    learn_all(model, [(x, y) for x, y in datasets.ImageSegments() if y in KNOWN][:450]).freeze()
     return model.trained
 
 
@@ -79,9 +78,7 @@ def test_groups_are_explained_once_their_subclass_is_announced(trained):
     stream = list(datasets.ImageSegments())[1200:1600]
     result = prequential(stream, recognizer(trained, batch_size=8))
     model = recognizer(trained, batch_size=8)
-    for x, _ in stream:
-        model.learn_one(x)
-    model.flush()
+    learn_all(model, [(x, None) for x, _ in stream]).flush()
     announced = {e.subclass_id: e.batch for e in model.drain_events() if isinstance(e, SubclassEmerged)}
     cer, unknown_rate, purity = patterns.CER(), patterns.UnkR(), patterns.Purity()
     seats = []
@@ -171,8 +168,7 @@ def test_model_goes_on_from_where_it_was(trained, stream):
 
 def test_what_was_not_drained_before_is_not_scored_but_what_was_announced_counts(trained, stream):
     model = recognizer(trained)
-    for x, _ in stream[:170]:
-        model.learn_one(x)
+    learn_all(model, [(x, None) for x, _ in stream[:170]])
     assert model.pending == 10
     result = prequential(stream[170:], model)
     assert result.decided == len(stream) - 170
@@ -189,8 +185,7 @@ def test_time_is_handed_through(trained, stream):
 
 def test_training_ends_and_figures_are_json(stream):
     model = OpenSetRecognizer(batch_size=32, model=ModelOptions(training_sweeps=3))
-    for x, y in stream[:100]:
-        model.learn_one(x, y)
+    learn_all(model, stream[:100])
     result = prequential(stream[100:104], model, step=3)
     assert model.trained.labels
     figures = json.loads(json.dumps(result.as_dict(), allow_nan=False))
