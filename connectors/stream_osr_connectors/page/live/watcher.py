@@ -298,7 +298,7 @@ class Watcher:
 def _error_text(error: Exception) -> str:
     """Say what went wrong.
 
-    >>> _said(IsADirectoryError(21, "it is a folder", "d.jsonl")), _said(KeyError("seq"))
+    >>> _error_text(IsADirectoryError(21, "it is a folder", "d.jsonl")), _error_text(KeyError("seq"))
     ('d.jsonl: it is a folder', "KeyError: 'seq'")
     """
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
