@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr.config import grouped
 from tests.doors.archive import BY_TYPE, check_records, form_of
+from tests.doors.library import grouped
 from tests.doors.model import CLOSED, menu_weights
 from tests.doors.stream import Chain, Stream, as_batches
 

@@ -171,7 +171,7 @@ def _server() -> _Server:
 def main() -> None:
     """Fork as often as told; a process that was forked returns from the loop, and does what it is for."""
     import stream_osr_connectors.kafka.ops.command
-    from stream_osr_connectors.cli.warmup import warm_up
+    from tests.doors.cli import warm_up
 
     assert stream_osr_connectors.kafka
     warm_up()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import InvalidFeature, InvalidInstance
+from tests.doors.library import InvalidFeature, InvalidInstance
 
 
 @pytest.fixture(scope="module")

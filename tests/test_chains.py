@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
-from stream_osr.config import grouped
-from stream_osr.errors import InvalidParameter
 from tests.blobs import KNOWN, bits, check_stream, fitted, stream_part
+from tests.doors.library import InvalidParameter, grouped
 from tests.doors.model import step_module as sampler
 from tests.doors.model import whiten
 from tests.doors.stream import PredictiveCache, learn_evidence

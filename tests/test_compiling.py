@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import stream_osr
-from stream_osr.compiling import EVERY_TIME, ONCE
+from tests.doors.library import EVERY_TIME, ONCE
 from tools.wheel import FOR_ANY, put
 
 ONE_KERNEL = """

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from stream_osr import SubclassEmerged, TrainedModel
-from stream_osr.config import Parameters
 from tests.blobs import KNOWN, bits, check_stream, fitted, members, stream_part
+from tests.doors.library import Parameters
 from tests.doors.model import whiten
 from tests.doors.stream import (
     BatchOutput,

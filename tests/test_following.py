@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged
-from stream_osr.config import grouped
 from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
+from tests.doors.library import grouped
 from tests.doors.model import densities, homogeneous, log_densities, means_and_scales, moved
 from tests.doors.stream import (
     PACE,

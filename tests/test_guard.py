@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
-from stream_osr.config import grouped
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.doors.library import grouped
 from tests.doors.model import log_class_densities, menu_weights, query_rows, responsibilities_of
 from tests.doors.stream import Chain, IdentityChanges, ReferenceCheck, SplitOff, follow_identities
 from tests.doors.stream import reference_check as law

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr.version import __version__
+from tests.doors.library import __version__
 
 SLOW = {"numba", "scipy", "river", "numpy", "pandas", "pyarrow", "altair", "kafka", "starlette"}
 """What only those commands import that need it, when they run."""

@@ -7,11 +7,16 @@ import logging
 import numpy as np
 import pytest
 
-from stream_osr.config import Parameters
-from stream_osr.errors import InvalidParameter
-from stream_osr.features import Features
-from stream_osr.memory import HOLDERS, least_bytes, physical_bytes, tell_of_memory
-from stream_osr.trained import train_model
+from tests.doors.library import (
+    HOLDERS,
+    Features,
+    InvalidParameter,
+    Parameters,
+    least_bytes,
+    physical_bytes,
+    tell_of_memory,
+    train_model,
+)
 from tests.doors.model import MOST, empty_dishes, make_prior
 
 

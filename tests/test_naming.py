@@ -20,10 +20,9 @@ from stream_osr import (
     TrainedModel,
     UnknownRateJumped,
 )
-from stream_osr.config import grouped
-from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo
 from tests.blobs import KNOWN, NEW, around, check_stream, ended, fitted, learn_all, stream_part, told
 from tests.blobs import play as play_all
+from tests.doors.library import InvalidLabel, InvalidSubclass, NothingToUndo, grouped
 from tests.doors.stream import Stream, as_batches, counterparts, from_batches, remembered
 from tools.golden import plain
 

@@ -18,9 +18,9 @@ from benchmarks.order import processes, tables
 from benchmarks.order.case import Case
 from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
 from tests.blobs import ended, refused
 from tests.data import need_ordered
+from tests.doors.library import grouped
 from tests.doors.model import homogeneous, log_densities, whiten
 from tests.doors.stream import DEPENDENT, TYPICAL, batch, recounted
 from tests.doors.trust import references as trust

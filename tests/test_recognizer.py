@@ -12,8 +12,6 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import Limits, ModelOptions, OpenSetRecognizer, TrainedModel
-from stream_osr.config import grouped
-from stream_osr.errors import NotTrained
 from tests.blobs import (
     KNOWN,
     NEW,
@@ -29,6 +27,7 @@ from tests.blobs import (
     told,
     training_part,
 )
+from tests.doors.library import NotTrained, grouped
 
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table.from_pylist}
 

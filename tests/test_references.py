@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import Parameters, grouped
-from stream_osr.errors import InvalidParameter
+from tests.doors.library import InvalidParameter, Parameters, grouped
 from tests.doors.model import (
     N_RANKS,
     RIDGE,

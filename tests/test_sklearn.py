@@ -22,9 +22,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from stream_osr import Input, ModelOptions, OpenSetRecognizer
-from stream_osr.config import Arguments
-from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, MissingExtra
 from stream_osr.sklearn import OpenSetClassifier
+from tests.doors.library import Arguments, InvalidFeature, InvalidInstance, InvalidLabel, MissingExtra
 
 EXPECTED_FAILURES = {
     "check_classifiers_train": "predict_proba has one column more than there are classes: an answer may be unknown",

@@ -14,10 +14,8 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.config import grouped
-from stream_osr.features import Features, frame_matrix
-from stream_osr.parallel import each
 from tests.blobs import ended, fitted, play, stream_part
+from tests.doors.library import Features, each, frame_matrix, grouped
 from tests.doors.model import HORIZON, log_class_densities, query_rows, responsibilities_of, whiten
 from tests.doors.stream import PredictiveCache
 

@@ -17,11 +17,10 @@ from stream_osr import (
     SubclassForgotten,
     SubclassRecurred,
 )
-from stream_osr.config import grouped
-from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
 from tests.blobs import KNOWN, NEW, around, check_stream, learn_all, members, stream_part, told, training_part
 from tests.blobs import play as play_all
 from tests.data import need_data
+from tests.doors.library import InvalidLabel, InvalidParameter, NothingToUndo, grouped
 from tests.doors.model import homogeneous, of_nobody, whiten
 from tests.doors.stream import Stream, as_batches, remembered
 from tools.golden import plain

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.terminal import OneLine
 from tests.doors.archive import write_archive
+from tests.doors.connectors import OneLine
 from tests.doors.kafka import JsonLines
 from tests.test_cli import call
 from tests.test_showing import ANY, harmless

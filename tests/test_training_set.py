@@ -7,8 +7,7 @@ import pickle
 
 import numpy as np
 
-from stream_osr.features import Features
-from stream_osr.training_set import TrainingSet
+from tests.doors.library import Features, TrainingSet
 
 CLASSES = ("left", "right", "rare")
 

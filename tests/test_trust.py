@@ -26,8 +26,8 @@ from stream_osr import (
     SubclassEmerged,
     SubclassRefuted,
 )
-from stream_osr.config import grouped
 from stream_osr.evaluation import expected_calibration_error
+from tests.doors.library import grouped
 from tests.doors.model import homogeneous, log_densities, whiten
 
 SEEDS = range(3)

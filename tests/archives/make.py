@@ -17,7 +17,6 @@ from typing import Any
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import save_trained
-from stream_osr.config import grouped
 from stream_osr_connectors.files import MemorySink
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.archives.golden import machine
@@ -41,6 +40,7 @@ from tests.archives.story import (
 )
 from tests.doors.files import Sinks, load_checkpoint, run
 from tests.doors.kafka import Boundary, ModelFile, Place, Snapshots, begin, step
+from tests.doors.library import grouped
 
 LINEAGE = "77aa00bb"
 STOPPED_AFTER = 75

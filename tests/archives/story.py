@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.config import grouped
-from stream_osr_connectors.base import Record
 from stream_osr_connectors.files import MemorySink, MemorySource
-from stream_osr_connectors.json_fields import JsonFields
+from tests.doors.connectors import JsonFields, Record
 from tests.doors.files import Checkpoint, Sinks, run
 from tests.doors.kafka import Boundary, JsonDecoder, Message, Partition, Place, step
+from tests.doors.library import grouped
 
 CENTRES = {
     "left": (0.0, 0.0),

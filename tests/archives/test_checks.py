@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.config import grouped
-from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState
 from tests.archives.changes import found, places
 from tests.archives.golden import VERSIONS, unpacked
 from tests.doors.archive import RecordForm, RefusedValue, check_recognizer, files, open_archive, statistics_fit
+from tests.doors.library import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState, grouped
 from tests.doors.model import make_prior
 
 STREAMS: list[dict[str, Any]] = [

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr.errors import PersistenceError
 from tests.doors.archive import DEEPEST, VERSION, open_archive, read_archive, write_archive
+from tests.doors.library import PersistenceError
 from tests.doors.model import Guests
 
 CONTENT = {"rows": np.arange(6.0), "text": "as it is"}

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
-from stream_osr_connectors.files.checkpoint import load_checkpoint
 from tests.archives.golden import VERSIONS, beside, machine, unpacked
 from tests.archives.story import ARGUMENTS, PLACE, go_on, go_on_serving, go_on_training, go_on_with_files
 from tests.doors.archive import load_trained
+from tests.doors.files import load_checkpoint
 from tests.doors.kafka import Boundary, History, ModelFile, Partition, Place, Snapshots, name_of
+from tests.doors.library import grouped
 
 CLOSE = 1e-9
 

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr.decision import Decision
-from stream_osr.trained import TrainedModel
 from tests.archives.golden import VERSIONS
 from tests.doors.archive import (
     BY_TYPE,
@@ -28,6 +26,7 @@ from tests.doors.archive import (
     write_archive,
 )
 from tests.doors.discovery import events
+from tests.doors.library import Decision, TrainedModel
 from tests.doors.stream import BufferedInstance, Evidence, RecentInstances, Stream
 
 WHAT_TO_DO = "see 'A record or a field more' in docs/archives.md"

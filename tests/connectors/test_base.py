@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import stream_osr_connectors.files as connectors
-from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import (
     BadRecord,
     CheckedSink,
@@ -20,6 +19,7 @@ from stream_osr_connectors.files import (
     open_sink,
     open_source,
 )
+from tests.doors.library import ConnectorError
 
 PUBLIC_NAMES = """BadRecord CheckedSink CsvSink CsvSource FolderSource Format JsonLinesSink JsonLinesSource LabelType
 MemorySink MemorySource ParquetSink ParquetSource Position Record Sink Source open_sink open_source"""

@@ -14,7 +14,13 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import (
+from stream_osr_connectors.commands import Command, history
+from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySink, MemorySource
+from tests.blobs import around
+from tests.connectors.test_loop import NAMES, made, trained
+from tests.doors.commands import CommandLog, ask, runner
+from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, sole_writer
+from tests.doors.library import (
     InvalidInstance,
     InvalidLabel,
     InvalidParameter,
@@ -22,12 +28,6 @@ from stream_osr.errors import (
     NothingToUndo,
     PersistenceError,
 )
-from stream_osr_connectors.commands import Command, history
-from stream_osr_connectors.files import JsonLinesSink, JsonLinesSource, MemorySink, MemorySource
-from tests.blobs import around
-from tests.connectors.test_loop import NAMES, made, trained
-from tests.doors.commands import CommandLog, ask, runner
-from tests.doors.files import Checkpoint, Sinks, go_on, load_checkpoint, run, sole_writer
 from tests.processes import COMMAND, Process
 from tests.processes import run as command
 from tests.test_cli import lines_of as lines
@@ -258,7 +258,7 @@ def _die_at(point: str) -> None:
     def die(*given: object, **named: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    from stream_osr_connectors.files import checkpoint
+    from tests.doors.files import checkpoint
 
     if point == "before the outcome":
         CommandLog.tell = die  # type: ignore[method-assign]

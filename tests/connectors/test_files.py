@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import (
     CsvSink,
     CsvSource,
@@ -18,6 +17,7 @@ from stream_osr_connectors.files import (
     open_sink,
     open_source,
 )
+from tests.doors.library import ConnectorError
 
 SUFFIXES = [
     *((suffix, CsvSource, CsvSink) for suffix in (".csv", ".CSV", ".csv.gz", ".tsv", ".tsv.gz")),

@@ -18,12 +18,11 @@ from typing import Any
 
 import pytest
 
-from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import MemorySource, open_sink
-from stream_osr_connectors.files import locking as module
-from stream_osr_connectors.files.locking import Lock, sole_writer
 from tests.connectors.test_loop import streaming, trained
-from tests.doors.files import Sinks, run
+from tests.doors.files import Lock, Sinks, run, sole_writer
+from tests.doors.files import locking as module
+from tests.doors.library import ConnectorError
 
 __all__ = ["trained"]  # a fixture
 

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.config import grouped
-from stream_osr.errors import RefusedState
 from stream_osr_connectors.files import MemorySink, MemorySource, Record, open_sink, open_source
 from tests.blobs import around
 from tests.doors.files import FileRun, Sinks, go_on, load_checkpoint, run
+from tests.doors.library import RefusedState, grouped
 
 NAMES = ("a", "b", "c")
 

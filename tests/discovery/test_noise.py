@@ -8,8 +8,8 @@ from scipy.stats import multivariate_normal
 
 from benchmarks.discovery.noise import BURST, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
 from stream_osr import OpenSetRecognizer, UnknownRateJumped
-from stream_osr.config import grouped
 from tests.blobs import check_stream
+from tests.doors.library import grouped
 from tests.doors.model import (
     NARROWEST,
     Background,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from stream_osr import Signals
-from stream_osr.discovery import events
-from stream_osr.discovery.events import Event
-from stream_osr.discovery.signal_table import COUNTED, EVENT_TABLE
+from tests.doors.discovery import COUNTED, EVENT_TABLE, Event, events
 
 
 def test_every_kind_of_event_has_a_row() -> None:

@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
-from stream_osr.config import Parameters
 from tests.blobs import KNOWN, fitted, stream_part
+from tests.doors.library import Parameters
 from tests.doors.model import whiten
 from tests.doors.stream import BufferedInstance, Evidence, Stream, as_batches, close_batch, open_stream, recall
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from stream_osr_connectors.cli.app import app
 from stream_osr_connectors.kafka import ServiceSettings
+from tests.doors.cli import app
 
 ROOT = Path(__file__).parents[2]
 RUNNERS = ("stream-osr", "make", "python", "pytest")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stream_osr_connectors import commands
 from stream_osr_connectors.commands import runner
 from stream_osr_connectors.commands.command import MOST_COMMAND_BYTES, Command, parse_record
 from stream_osr_connectors.commands.file_log import CommandLog

@@ -6,7 +6,9 @@ from collections import Counter
 from typing import Any
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors import files
 from stream_osr_connectors.base import Source
+from stream_osr_connectors.files import checkpoint, file_run, locking, open_file
 from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from stream_osr_connectors.files.columns import columns_of, columns_of_events
 from stream_osr_connectors.files.file_run import FileRun, Sinks, go_on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stream_osr_connectors import kafka
 from stream_osr_connectors.kafka import command_topic, exits, log
 from stream_osr_connectors.kafka.backoff import Backoff
 from stream_osr_connectors.kafka.client import (

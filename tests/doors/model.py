@@ -6,12 +6,14 @@ import numpy as np
 
 from stream_osr.model import (
     categories,
+    compiler,
     dishes,
     edit,
     elementwise,
     franchise,
     gaussian,
     imputation,
+    jit,
     known,
     lifecycle_moves,
     missing,
@@ -86,6 +88,7 @@ from stream_osr.model.franchise import (
 )
 from stream_osr.model.gaussian import quadratic
 from stream_osr.model.imputation import fill_groups
+from stream_osr.model.jit import kernel
 from stream_osr.model.known import (
     FREEDOM_ABOVE,
     N_RANKS,
@@ -100,6 +103,7 @@ from stream_osr.model.known import (
     log_missing,
     log_new,
     log_values_left_out,
+    mix,
     outline,
 )
 from stream_osr.model.marginal import (
@@ -120,11 +124,12 @@ from stream_osr.model.missing import (
     MissingPattern,
     complete_rows,
     missing_of,
+    nothing_missing,
     open_densities,
     weights_of,
     with_open_directions,
 )
-from stream_osr.model.moves import likelihood, splitting
+from stream_osr.model.moves import hyperparameters, likelihood, seating, splitting
 from stream_osr.model.moves.hyperparameters import (
     ALPHA,
     CONCENTRATION,
@@ -141,6 +146,7 @@ from stream_osr.model.moves.hyperparameters import (
 from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.seating import HOPELESS, redish_tables, visit, weigh_block, weigh_dishes, weigh_remembered
 from stream_osr.model.moves.splitting import make_proposal, split_or_merge
+from stream_osr.model.moves.sweeps import sweep_batch, sweep_groups
 from stream_osr.model.nearest import means_and_scales, typical_rows
 from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior, width_of
 from stream_osr.model.responsibilities import (

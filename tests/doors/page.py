@@ -1,11 +1,13 @@
 """Names inside `stream_osr_connectors.page` that tests reach for: they import them from here, and nowhere else."""
 
+from stream_osr_connectors.page.glossary import TERMS, WORDS
 from stream_osr_connectors.page.live import page_host
 from stream_osr_connectors.page.live.access import KnownHosts, Tokens
 from stream_osr_connectors.page.live.checkpoint_view import CheckpointView
 from stream_osr_connectors.page.live.class_summary import KEPT, MOST_BINS
 from stream_osr_connectors.page.live.examples import ExampleChooser, Images
 from stream_osr_connectors.page.live.feeds import FileFeed
+from stream_osr_connectors.page.live.file_commands import FileActs
 from stream_osr_connectors.page.live.file_tail import FeedTruncated, Tail, is_written
 from stream_osr_connectors.page.live.input_rows import InputRows
 from stream_osr_connectors.page.live.page_host import configure, listen
@@ -14,6 +16,7 @@ from stream_osr_connectors.page.live.service_feed import ServiceFeed
 from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
 from stream_osr_connectors.page.live.view_model import MOST_CARDS, MOST_KNOWN, MOST_ROWS, view_model
 from stream_osr_connectors.page.live.watcher import Watcher
+from stream_osr_connectors.page.plot import Figures
 from stream_osr_connectors.page.report.axes import INSIDE, discriminants, planes
 from stream_osr_connectors.page.report.candidates import LISTED, choose_highlights
 from stream_osr_connectors.page.report.charts import LIGHT, signs

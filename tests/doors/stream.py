@@ -44,4 +44,4 @@ from stream_osr.stream.recent_instances import (
 from stream_osr.stream.reference_check import DEPENDENT, TYPICAL, recounted
 from stream_osr.stream.seating import BatchPosterior
 from stream_osr.stream.state import BufferedInstance, ClassShift, Stream, open_stream
-from stream_osr.stream.summaries import as_sums, from_sums, to_say
+from stream_osr.stream.summaries import SubclassSums, as_sums, from_sums, to_say

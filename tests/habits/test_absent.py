@@ -11,8 +11,7 @@ import pytest
 from river import compose, feature_extraction, preprocessing, stream
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
-from stream_osr.errors import InvalidFeature
+from tests.doors.library import InvalidFeature, grouped
 
 WORDS = {"pets": ["cat", "dog", "pet", "vet", "fur"], "money": ["stock", "bond", "bank", "rate", "fund"]}
 LABELS = ["pets", "money"] * 60

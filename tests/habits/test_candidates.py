@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.cli import demo
-from stream_osr_connectors.files.checkpoint import load_checkpoint
+from tests.doors.cli import demo
 from tests.doors.discovery import NewClasses
+from tests.doors.files import load_checkpoint
 from tests.doors.page import State, collect, view_model
 from tests.live.served import served
 from tests.test_cli import call

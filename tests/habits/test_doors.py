@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.json_fields import JsonFields
+from tests.doors.connectors import JsonFields
 from tests.doors.kafka import JsonDecoder, Message
 from tests.habits.command import command
 

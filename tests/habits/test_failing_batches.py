@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from stream_osr import FailedDecision, OpenSetRecognizer
-from stream_osr.config import grouped
 from stream_osr_connectors.files import MemorySink, MemorySource, Record
 from tests.doors.files import ATTEMPTS, Sinks, run
+from tests.doors.library import grouped
 from tests.doors.stream import recognizer_state
 
 SIZE = 4

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from stream_osr_connectors.commands import Command
-from stream_osr_connectors.json_fields import JsonFields
 from tests.blobs import fitted, stream_part
+from tests.doors.connectors import JsonFields
 from tests.doors.kafka import (
     ATTEMPTS,
     Boundary,

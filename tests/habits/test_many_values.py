@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.trained import TrainedModel
+from tests.doors.library import TrainedModel
 from tests.doors.model import find_open, fit_mixed, whiten
 
 CENTRES = {"idle": (0.0, 0.0), "running": (12.0, 4.0)}

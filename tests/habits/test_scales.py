@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
+from tests.doors.library import grouped
 from tests.doors.model import fill_groups, fit_whitening, is_constant
 
 RNG = np.random.default_rng(0)

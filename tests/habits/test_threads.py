@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import ConcurrentChange
-from stream_osr.one_writer import WRITERS
+from tests.doors.library import WRITERS, ConcurrentChange
 from tests.doors.stream import recognizer_state
 
 RNG = np.random.default_rng(0)

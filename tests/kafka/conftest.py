@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr_connectors.cli.warmup import warm_up
+from tests.doors.cli import warm_up
 from tests.doors.kafka import quieten
 from tests.kafka.brokers import Broker, do_without, why_there_is_none
 from tests.kafka.streams import Worker

@@ -19,9 +19,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
 from tests.blobs import fitted, stream_part
 from tests.doors.kafka import Outgoing, Place, PlainProducer, seed_of
+from tests.doors.library import grouped
 from tests.processes import Process
 
 CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}

@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
-from stream_osr_connectors.values import DecodeError
+from tests.doors.connectors import DecodeError
 from tests.doors.kafka import Message, make_decoder
 from tests.kafka.registries import Registry, registry
 

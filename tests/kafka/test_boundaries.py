@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr.errors import ConnectorError
 from tests.doors.kafka import MOST_CHARACTERS, Boundary, History, LaterReleaseError, Progress
+from tests.doors.library import ConnectorError
 
 steps = st.lists(
     st.tuples(st.sampled_from([0, 1, 7, 256]), st.sampled_from([0, 0, 0, 1, 3])).filter(lambda step: step != (0, 0)),

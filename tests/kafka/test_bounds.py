@@ -11,13 +11,10 @@ import orjson
 import pytest
 
 from stream_osr import Limits, OpenSetRecognizer
-from stream_osr.config import grouped
-from stream_osr.errors import InvalidParameter
-from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
-from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted
 from tests.doors.commands import MOST_COMMAND_BYTES, Command, parse_record
+from tests.doors.connectors import DecodeError, JsonFields
 from tests.doors.kafka import (
     Boundary,
     Commands,
@@ -34,6 +31,7 @@ from tests.doors.kafka import (
     command_topic,
     step,
 )
+from tests.doors.library import InvalidParameter, grouped
 from tests.kafka.brokers import Broker
 from tests.kafka.publishers import publisher
 from tests.kafka.streams import Stream, small_model

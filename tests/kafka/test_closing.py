@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.json_fields import JsonFields
 from tests.blobs import fitted, stream_part
 from tests.doors.commands import parse_record
+from tests.doors.connectors import JsonFields
 from tests.doors.kafka import Boundary, JsonDecoder, Message, Partition, PartitionOutput, Place, begin, step
 from tests.doors.kafka import partition as closing
 

@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 import pytest
 
-from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted, stream_part
 from tests.doors.kafka import (
@@ -24,6 +23,7 @@ from tests.doors.kafka import (
     RecordOrigin,
     TakenRecords,
 )
+from tests.doors.library import ConnectorError
 from tests.kafka.publishers import publisher
 
 PUBLISHER = publisher(10_000)

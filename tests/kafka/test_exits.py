@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.kafka import (
     FIRST_DELAY,
@@ -22,6 +21,7 @@ from tests.doors.kafka import (
     exits,
     pause,
 )
+from tests.doors.library import ConnectorError, PersistenceError
 
 SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in")
 MODEL = ModelName("m", 32, 0.0, None)

@@ -11,10 +11,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
-from stream_osr.discovery.signal_table import EVENT_TABLE
 from stream_osr.stream import StageCounts
 from tests.blobs import KNOWN, NEW, around, fitted, stream_part
-from tests.doors.discovery import Estimate, Movement, Signals
+from tests.doors.discovery import EVENT_TABLE, Estimate, Movement, Signals
 from tests.doors.kafka import (
     DRIFTED,
     KNOWN_OF,

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.values import DecodeError
 from tests.doors.commands import parse_record
+from tests.doors.connectors import DecodeError, JsonFields
 from tests.doors.kafka import (
     Boundary,
     Commands,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr.errors import ConnectorError, PersistenceError
 from tests.doors.kafka import Incarnations, Place
+from tests.doors.library import ConnectorError, PersistenceError
 
 
 def seen(folder: Path, topic_id: str, partitions: int = 2, *, keep: bool = True) -> tuple[Incarnations, bool]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.commands import Command, parse_record
+from tests.doors.connectors import JsonFields
 from tests.doors.kafka import Boundary, JsonDecoder, Message, ModelFile, Place, Progress, begin, step
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import CONSUMER, Stream, Worker, instances, small_model

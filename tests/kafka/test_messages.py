@@ -27,9 +27,8 @@ from stream_osr import (
     SubclassRefuted,
     UnknownRateJumped,
 )
-from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.values import DecodeError
 from tests.blobs import KNOWN, around, fitted, stream_part
+from tests.doors.connectors import DecodeError, JsonFields
 from tests.doors.discovery import Moment
 from tests.doors.kafka import (
     JsonDecoder,

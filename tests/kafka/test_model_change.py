@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted, learn_all, stream_part, training_part
 from tests.doors.commands import parse_record
@@ -30,6 +29,7 @@ from tests.doors.kafka import (
     seed_of,
     step,
 )
+from tests.doors.library import ConnectorError
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, instances, small_model
 from tests.kafka.test_partition import DECODE, PLACE, advance, records, replay

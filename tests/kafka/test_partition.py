@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from stream_osr import SubclassEmerged
-from stream_osr.errors import ConnectorError
-from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted, stream_part
 from tests.doors.commands import parse_record
+from tests.doors.connectors import JsonFields
 from tests.doors.kafka import (
     Boundary,
     Committed,
@@ -30,6 +29,7 @@ from tests.doors.kafka import (
     seed_of,
     step,
 )
+from tests.doors.library import ConnectorError
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = Place("in", 3)

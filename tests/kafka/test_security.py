@@ -11,8 +11,8 @@ import trustme
 from kafka.errors import KafkaTimeoutError
 from typer.testing import CliRunner
 
-from stream_osr_connectors.cli.app import app
 from stream_osr_connectors.kafka import load_settings
+from tests.doors.cli import app
 from tests.doors.kafka import NO_BROKER, NO_RIGHT, REFUSED, client_error, explained
 from tests.kafka.brokers import Broker
 from tests.kafka.security import KEY_PASSWORD, PASSWORD, USER, add_user, token

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from stream_osr.errors import PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted
 from tests.doors.archive import read_archive
 from tests.doors.kafka import Boundary, ModelFile, Partition, Snapshots, begin
 from tests.doors.kafka import snapshots as module
+from tests.doors.library import PersistenceError
 from tests.kafka.test_partition import PLACE, advance, records
 
 

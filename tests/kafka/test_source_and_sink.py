@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import BadRecord, Record, Sink, Source
 from stream_osr_connectors.kafka import KafkaSink, KafkaSource
 from tests.blobs import fitted, stream_part
 from tests.doors.files import Sinks, run
+from tests.doors.library import ConnectorError
 from tests.kafka.brokers import Broker
 
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.stream.summaries import SubclassSums
-from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
+from tests.doors.connectors import DecodeError
 from tests.doors.discovery import Local, LocalSummary, ReconcileChanges, ReconciledSubclasses, reconcile
 from tests.doors.kafka import (
     Links,
@@ -30,6 +29,7 @@ from tests.doors.kafka import (
     parse_summary,
     summary,
 )
+from tests.doors.stream import SubclassSums
 
 LOCAL = Local("in/3", "77aa", 0)
 

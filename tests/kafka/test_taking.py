@@ -14,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.config import grouped
-from stream_osr_connectors.base import Record
-from stream_osr_connectors.json_fields import JsonFields
 from tests.blobs import around, fitted, stream_part
 from tests.doors.archive import BY_TYPE, RecordForm, form_of
+from tests.doors.connectors import JsonFields, Record
 from tests.doors.kafka import (
     Boundary,
     JsonDecoder,
@@ -32,6 +30,7 @@ from tests.doors.kafka import (
     begin,
     step,
 )
+from tests.doors.library import grouped
 from tests.kafka.publishers import publisher
 from tests.kafka.test_hostile import anything, headers, keys, times, usual
 

@@ -17,12 +17,12 @@ from starlette.types import ASGIApp
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.files import open_sink, open_source
-from stream_osr_connectors.page.live.file_commands import FileActs
 from tests.blobs import fitted, stream_part
 from tests.doors.files import Sinks, run
 from tests.doors.page import (
     CheckpointView,
     ExampleChooser,
+    FileActs,
     FileFeed,
     Images,
     InputRows,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files import open_sink
 from tests.blobs import fitted
+from tests.doors.library import ConnectorError
 from tests.doors.page import FeedTruncated, FileFeed, InputRows, Tail, is_written
 from tests.live.served import Page, make_run, served, write_input
 from tests.live.watching import watching

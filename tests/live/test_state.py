@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.page.live.file_commands import FileActs
 from tests.doors.page import (
     KEPT,
     MOST_BINS,
@@ -19,6 +18,7 @@ from tests.doors.page import (
     MOST_ROWS,
     MOST_SUBCLASSES,
     RECENT,
+    FileActs,
     State,
     view_model,
 )

@@ -11,15 +11,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, add, log_predictives, log_prior_predictives, refill
-from stream_osr.model.franchise import Franchise, Guests
-from stream_osr.model.jit import kernel
-from stream_osr.model.known import mix
-from stream_osr.model.missing import nothing_missing
-from stream_osr.model.moves.likelihood import SamplerState
-from stream_osr.model.moves.seating import redish_tables, visit
-from stream_osr.model.moves.sweeps import sweep_batch, sweep_groups
-from stream_osr.model.prior import Prior
+from tests.doors.model import (
+    Dishes,
+    Franchise,
+    Guests,
+    Prior,
+    SamplerState,
+    add,
+    kernel,
+    log_predictives,
+    log_prior_predictives,
+    mix,
+    nothing_missing,
+    redish_tables,
+    refill,
+    sweep_batch,
+    sweep_groups,
+    visit,
+)
 from tests.oracles import crf
 
 ROOM = 16

@@ -6,8 +6,7 @@ import sys
 
 import numpy as np
 
-from stream_osr.model.moves.hyperparameters import ALPHA, GAMMA
-from tests.doors.model import Settings
+from tests.doors.model import ALPHA, GAMMA, Settings
 from tests.doors.model import step_module as library
 from tests.model import chains
 from tests.model.problems import stream_problem

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import grouped
+from tests.doors.library import grouped
 from tests.doors.model import follow, is_clock, make_plan
 
 N = 120

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_osr.model.moves import hyperparameters as library
 from tests.doors.model import empty_franchise, join
+from tests.doors.model import hyperparameters as library
 from tests.model import chains
 from tests.oracles import concentration as oracle
 

@@ -16,7 +16,7 @@ import numba
 import pytest
 
 import stream_osr
-from stream_osr.model import compiler, jit
+from tests.doors.model import compiler, jit
 
 
 @pytest.fixture

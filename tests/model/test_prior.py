@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.errors import InvalidParameter
+from tests.doors.library import InvalidParameter
 from tests.doors.model import homogeneous, make_prior
 
 

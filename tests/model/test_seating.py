@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.moves import seating as library
 from tests.doors.model import (
     ANYONE,
     CLOSED,
@@ -19,6 +18,7 @@ from tests.doors.model import (
     leave,
     menu_weights,
 )
+from tests.doors.model import seating as library
 from tests.model.problems import Problem, check_books, fill, make_base, random_problem
 from tests.oracles import seating as oracle
 

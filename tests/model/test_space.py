@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr.errors import InvalidParameter
+from tests.doors.library import InvalidParameter
 from tests.doors.model import whitening as library
 
 

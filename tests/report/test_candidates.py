@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import ConnectorError
-from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
-from stream_osr_connectors.page.glossary import WORDS
 from stream_osr_connectors.page.report import report_page
-from tests.doors.page import LISTED, choose_highlights, collect, naming, read_files, read_instances
+from tests.doors.files import Checkpoint, save_checkpoint
+from tests.doors.library import ConnectorError
+from tests.doors.page import LISTED, WORDS, choose_highlights, collect, naming, read_files, read_instances
 from tests.report.conftest import EVIL_FEATURES, KNOWN, NEW
 from tests.report.test_page import Page
 

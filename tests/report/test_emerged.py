@@ -8,7 +8,7 @@ from itertools import compress
 
 import pytest
 
-from stream_osr.errors import ConnectorError
+from tests.doors.library import ConnectorError
 from tests.doors.page import counts_of_sums, from_decisions, from_events, from_model, read_decisions, with_truth
 from tests.report.conftest import EVIL_FEATURES, NEW
 

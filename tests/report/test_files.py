@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr_connectors.files.checkpoint import Checkpoint, save_checkpoint
+from tests.doors.files import Checkpoint, save_checkpoint
+from tests.doors.library import ConnectorError, PersistenceError
 from tests.doors.page import read_files, read_truth
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer
-from stream_osr.errors import ConnectorError
 from stream_osr_connectors.page.report import report_page
 from tests.blobs import dependent_rows, fitted, learn_all
+from tests.doors.library import ConnectorError
 from tests.doors.page import RecallDrop, RefutedSubclass, collect, recall_section
 from tests.doors.trust import ExpectedRecall
 from tests.report.conftest import EVIL_CLASSES, Run

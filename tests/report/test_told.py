@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.errors import ConnectorError
+from tests.doors.library import ConnectorError
 from tests.doors.page import read_decisions
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.files import open_sink
 from stream_osr_connectors.page.report import report_page
 from tests.doors.discovery import Event
+from tests.doors.library import ConnectorError, StreamOSRError
 from tests.doors.page import MOST_LABELS, MOST_OTHERS, Content, collect, read_files
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
