@@ -158,9 +158,9 @@ def _app(told: Told) -> Starlette:
         Route("/api/who", who),
         Route("/api/subclass/{id:path}", lambda _: as_json(told.instances)),
         Route("/api/instance/{n:path}", lambda _: as_json(told.instance)),
-        Route("/api/stream", lambda _: StreamingResponse(states(), media_type="text/event-stream")),
         Route("/api/ask", ask, methods=["POST"]),
         Mount("/static", StaticFiles(directory=HERE / "static")),
+        Route("/{other:path}", lambda _: StreamingResponse(states(), media_type="text/event-stream")),
     ]
     return Starlette(routes=routes)
 
