@@ -67,8 +67,8 @@ def zero_features(
 def absent_as_zero(features: Features, row: FeatureRow, x: Mapping[Any, object]) -> FeatureRow:
     """Put zeros in the place of numeric features that an instance does not name.
 
-    >>> absent_as_zero(Features("ab"), Row(np.array([np.nan, np.nan]), 2, 0), {"b": None})
-    Row(values=array([ 0., nan]), missing=1, extra=0)
+    >>> absent_as_zero(Features("ab"), FeatureRow(np.array([np.nan, np.nan]), 2, 0), {"b": None})
+    FeatureRow(values=array([ 0., nan]), missing=1, extra=0)
     """
     absent = [name not in x and name not in features.kinds.values for name in features.names]
     values = np.where(absent & np.isnan(row.values), 0.0, row.values)

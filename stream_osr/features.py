@@ -58,7 +58,7 @@ class Features:
     >>> features.names
     ('a', 'b')
     >>> features.row({"a": 1, "b": 2.5, "c": 7})
-    Row(values=array([1. , 2.5]), missing=0, extra=1)
+    FeatureRow(values=array([1. , 2.5]), missing=0, extra=1)
     >>> features.row({"a": 1, "b": "high"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...

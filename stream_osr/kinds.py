@@ -103,10 +103,10 @@ class Kinds(NamedTuple):
 
         Examples
         --------
-        >>> kinds = Kinds().joined({"a": 1.5, "b": "red", "c": 3}, "abc", ["c"])
+        >>> kinds = Kinds().extended({"a": 1.5, "b": "red", "c": 3}, "abc", ["c"])
         >>> kinds.values
         {'b': ('red',), 'c': ('3',)}
-        >>> kinds.joined({"a": 2.5, "b": "blue", "c": 3.0}, (), ["c"]).values["b"]
+        >>> kinds.extended({"a": 2.5, "b": "blue", "c": 3.0}, (), ["c"]).values["b"]
         ('red', 'blue')
         """
         values, undecided, fixed = dict[Name, tuple[str, ...]](), set(self.undecided), set(self.fixed)

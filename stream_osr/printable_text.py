@@ -53,7 +53,7 @@ def brief(value: object) -> str:
 
     Examples
     --------
-    >>> shown("warm"), shown("x" * 100), shown(10**5000)
+    >>> brief("warm"), brief("x" * 100), brief(10**5000)
     ("'warm'", "'xxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxx'", 'an int too large to show')
     """
     try:
