@@ -26,7 +26,7 @@ class DecodeError(ValueError):
 
 
 def written(value: object) -> str:
-    """Write out a value that was set aside: in full, or as :func:`shown` does where Python cannot.
+    """Write out a value: in full, or as :func:`~stream_osr.printable_text.brief` does where Python cannot.
 
     >>> written({"a": "x" * 50}), written({"a": 10**5000})
     ("{'a': 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'}", 'a dict too large to show')

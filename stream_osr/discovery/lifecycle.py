@@ -269,7 +269,7 @@ def kept_on_menu(ids: Array, lives: Array, menu: Array, sizes: Array) -> Array:
 def hardly_there(ids: Array, lives: Array, menu: Array, sizes: Array, keys: Array) -> Array:
     """Say which of these subclasses have been announced, and are too small now to be held, shape (n,).
 
-    The other parameters are as for :func:`held_on_menu`.
+    The other parameters are as for :func:`kept_on_menu`.
     """
     at, there, few = places_of(ids, keys), places_of(menu, keys), np.zeros(len(keys), np.bool_)
     for i in range(len(keys)):

@@ -136,7 +136,7 @@ def place_of(ids: Array, key: int) -> int:
 
 @kernel
 def weigh(state: StreamState, query: QueryRows, densities: QueryDensities, prior: Prior) -> Array:
-    """Do what :func:`cells_of` does; all that it leaves open is said."""
+    """Do what :func:`responsibilities_of` does; all that it leaves open is said."""
     out = np.empty((len(densities.weight), len(state.franchise.menu) + 1))
     weigh_into(out, state, terms_of(state.dishes, prior), query, densities, prior)
     return out

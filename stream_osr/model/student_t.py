@@ -63,7 +63,7 @@ class StudentTerms(NamedTuple):
 
 
 class StudentTerm(NamedTuple):
-    """One weighted Student-t: form Q of shape (d + 1, d + 1) and the fields of :class:`Terms`."""
+    """One weighted Student-t: form Q of shape (d + 1, d + 1) and the fields of :class:`StudentTerms`."""
 
     form: Array
     head: float

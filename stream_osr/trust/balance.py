@@ -235,13 +235,13 @@ class _CellCounts(NamedTuple):
     Attributes
     ----------
     stream, seen
-        As in :class:`Books`.
+        As in :class:`ReferenceCounts`.
     effective, stands
         Effective references, and what each stands for if all of the stream is known, shape (C, L).
     n_classes
         How many cells are known classes; they come first.
     before
-        As :func:`share_of_cells` takes it.
+        As :func:`cell_shares` takes it.
     """
 
     stream: Array
