@@ -356,8 +356,14 @@ def grouped(**given: Any) -> dict[str, Any]:
     components, share = given.pop("pca_components", None), given.pop("pca_variance", None)
     if components is not None and share is not None:
         raise InvalidParameter("pca_components and pca_variance are both given: give one of them, as pca")
-    if components is not None or share is not None:
-        given["pca"] = components if share is None else float(share)
+    if isinstance(components, float):
+        raise InvalidParameter(f"pca_components is {components}: expected a whole number")
+    if share is not None:
+        if not isinstance(share, int | float) or not 0 < share <= 1:
+            raise InvalidParameter(f"pca_variance is {typed(share)}: expected a share, above 0.0 and at most 1.0")
+        given["pca"] = float(share)
+    elif components is not None:
+        given["pca"] = components
     for group, kind in GROUPS.items():
         own = {inside: given.pop(name) for name, (at, inside) in PLACES.items() if at == group and name in given}
         if own and (made := replace(before := given.get(group) or kind(), **own)) != before:

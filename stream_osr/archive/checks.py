@@ -204,14 +204,15 @@ def as_in_window(chunk: RecordForm, state: RecordForm) -> bool:
 
 def action_fits(action: RecordForm, chains: tuple[RecordForm, ...], labels: tuple[Any, ...]) -> bool:
     """Check what can be taken back."""
+    base = chains[0].known.prior
+    d = width_of(_memory(base))
+    moved = action.name == "Muting" or action.shift is None or len(action.shift) == d
     if action.name != "Labelling":
         right = action.name != "Promotion" or action.label in labels
-        return right and len(action.subclasses) == len(chains)
-    base, seen, earlier = chains[0].known.prior, chains[0].state.seen, 0 if action.seq < 0 else len(chains)
-    d = width_of(_memory(base))
+        return right and moved and len(action.subclasses) == len(chains)
+    seen, earlier = chains[0].state.seen, 0 if action.seq < 0 else len(chains)
     alike = all(isinstance(label, str) == isinstance(action.label, str) for label in labels)
     lengths = {len(action[name]) for name in ("subclass", "seats", "classes")}
-    moved = action.shift is None or len(action.shift) == d
     right = alike and lengths == {earlier} and moved and len(action.into) == len(chains) and len(action.row) == d
     return right and max(action.seq, action.seen) <= seen and rows_fit(action.row[None], base, "Labelling.row")
 

@@ -58,8 +58,8 @@ _FREE = {
     """,
     WHERE: """
         Arrived.row Background.covariance Background.mean Evidence.row Flags.high Flags.low
-        Known.broad Location.factor Location.freedom Location.mean Location.values References.rows Space.center
-        Statistics.matrix
+        Known.broad Location.factor Location.freedom Location.mean Location.values Promotion.shift References.rows
+        Space.center Statistics.matrix
     """,
     WHICH: """
         Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses Past.subclass Promotion.lives
