@@ -23,89 +23,15 @@ from stream_osr.model import (
     yeo_johnson,
 )
 from stream_osr.model import step as step_module
-from stream_osr.model.binary_features import (
-    MOST_STEPS,
-    NO_BINARY_FEATURES,
-    BinaryFeatures,
-    each_flag,
-    exact_covers,
-    find_binary_features,
-    texts_of,
-)
-from stream_osr.model.dependence import (
-    CORRELATED,
-    LAGS,
-    LEAST_PAIRS,
-    PREDICTED,
-    Came,
-    Pairs,
-    Process,
-    Residuals,
-    TrackedLocations,
-    correlation_by_class,
-    correlation_of,
-    count_pairs,
-    effective_share,
-    faded_pairs,
-    find_order,
-    fit_process,
-    is_dependent,
-    no_pairs,
-    predict_in_order,
-    refit,
-    residuals_of,
-    shortened,
-    start,
-    training_in_order,
-    whitened,
-    without_strongest,
-)
-from stream_osr.model.dishes import (
-    Dishes,
-    add,
-    clear,
-    dishes_with,
-    empty_dishes,
-    log_predictive,
-    log_predictives,
-    log_prior_predictives,
-    mahalanobis_each,
-    refill,
-)
+from stream_osr.model.binary_features import *
+from stream_osr.model.dependence import *
+from stream_osr.model.dishes import *
 from stream_osr.model.edit import restated
-from stream_osr.model.franchise import (
-    ANYONE,
-    CLEARED_BELOW,
-    CLOSED,
-    Franchise,
-    Guests,
-    StreamState,
-    derive,
-    empty_franchise,
-    fade,
-    join,
-    leave,
-)
+from stream_osr.model.franchise import *
 from stream_osr.model.gaussian import quadratic
 from stream_osr.model.imputation import fill_groups
 from stream_osr.model.jit import kernel
-from stream_osr.model.known import (
-    FREEDOM_ABOVE,
-    N_RANKS,
-    Densities,
-    Known,
-    add_background_component,
-    densities,
-    fit_background_component,
-    learn_labelled,
-    log_class_densities,
-    log_densities,
-    log_missing,
-    log_new,
-    log_values_left_out,
-    mix,
-    outline,
-)
+from stream_osr.model.known import *
 from stream_osr.model.marginal import (
     Statistics,
     _best_partition,
@@ -119,64 +45,18 @@ from stream_osr.model.marginal import (
     split_test,
     statistics_of,
 )
-from stream_osr.model.missing import (
-    NOTHING,
-    MissingPattern,
-    complete_rows,
-    missing_of,
-    nothing_missing,
-    open_densities,
-    weights_of,
-    with_open_directions,
-)
+from stream_osr.model.missing import *
 from stream_osr.model.moves import hyperparameters, likelihood, seating, splitting
-from stream_osr.model.moves.hyperparameters import (
-    ALPHA,
-    CONCENTRATION,
-    FLOOR,
-    GAMMA,
-    STREAM_ALPHA,
-    Grid,
-    draw_concentrations,
-    draw_prior,
-    log_evidence,
-    log_evidence_of_values,
-    make_grid,
-)
+from stream_osr.model.moves.hyperparameters import *
 from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.seating import HOPELESS, redish_tables, visit, weigh_block, weigh_dishes, weigh_remembered
 from stream_osr.model.moves.splitting import make_proposal, split_or_merge
 from stream_osr.model.moves.sweeps import sweep_batch, sweep_groups
 from stream_osr.model.nearest import means_and_scales, typical_rows
 from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior, width_of
-from stream_osr.model.responsibilities import (
-    QueryDensities,
-    View,
-    log_seats_of,
-    look,
-    nearby,
-    query_rows,
-    responsibilities_of,
-    terms_of,
-    view,
-    weigh,
-)
+from stream_osr.model.responsibilities import *
 from stream_osr.model.step import BatchResult, Settings, open_stream, step
-from stream_osr.model.student_t import (
-    CONJUGATE,
-    FLAT_BETA,
-    FREEDOM,
-    SPREAD,
-    Location,
-    StudentTerms,
-    fit_location,
-    log_new_densities,
-    log_student_t,
-    log_t,
-    products,
-    share_among_neighbours,
-    student_t,
-)
+from stream_osr.model.student_t import *
 from stream_osr.model.subspace import MOST, follow, is_clock, is_constant, make_plan
 from stream_osr.model.subspace import RIDGE as SUBSPACE_RIDGE
 from stream_osr.model.training import Training, seat_by_groups, summarize, tempered, train
@@ -198,22 +78,7 @@ from stream_osr.model.unassigned import (
     log_density,
     noise_model_of,
 )
-from stream_osr.model.whitening import (
-    HORIZON,
-    REACH,
-    RIDGE,
-    Whitening,
-    bounded_scatter,
-    find_open,
-    fit_mixed,
-    fit_whitening,
-    in_deviations,
-    numeric,
-    raw_difference,
-    unwhiten,
-    whiten,
-    write_places,
-)
+from stream_osr.model.whitening import *
 from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, bent, find_yeo_johnson, slopes, unbend
 from stream_osr_connectors.cli.demo_result import UNKNOWN
 

@@ -7,28 +7,8 @@ import numpy as np
 from stream_osr.trust import balance as law
 from stream_osr.trust import levels, recall, references
 from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, cell_shares, votes
-from stream_osr.trust.levels import (
-    DEMANDED,
-    FROZEN,
-    LEVELS,
-    N_LEVELS,
-    TEMPERED,
-    USUAL,
-    known_by_typicality,
-    levels_within,
-    odds_of_new,
-    typical_of,
-    with_odds,
-)
-from stream_osr.trust.prior_odds import (
-    FADES_SLOWER,
-    PRIOR_SHIFT,
-    SHIFTS,
-    PriorOdds,
-    learn_odds,
-    shift_odds,
-    start_odds,
-)
+from stream_osr.trust.levels import *
+from stream_osr.trust.prior_odds import *
 from stream_osr.trust.recall import ExpectedRecall
 from stream_osr.trust.references import (
     LEAST,
