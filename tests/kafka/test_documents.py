@@ -14,24 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from stream_osr.stream import MenuSize, StageCounts
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.documents.reading import blocks
+from tests.doors import kafka as inside
 from tests.doors.discovery import Estimate, Signals
-from tests.doors.kafka import (
-    DRIFTED,
-    KNOWN_OF,
-    LOST,
-    METRICS,
-    OF_TYPE,
-    REPEATED,
-    SUMMED,
-    ClassMetrics,
-    ModelMetrics,
-    Monitor,
-    Overview,
-    PartitionRecall,
-    PartitionStats,
-    Place,
-    ServiceStats,
-)
 from tests.doors.trust import ExpectedRecall
 from tests.kafka.prometheus import promtool
 from tests.kafka.test_monitor import get
@@ -44,19 +28,29 @@ HISTORIES = Path(__file__).with_name("alerts.yaml")
 
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
-    figures = ServiceStats(progress=0.0, model="m", fingerprint="f")
-    recall = PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    found = ModelMetrics(
-        Signals(), StageCounts(1, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1, {"sky": ClassMetrics(recall.now, 0.5)}
+    figures = inside.ServiceStats(progress=0.0, model="m", fingerprint="f")
+    recall = inside.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    found = inside.ModelMetrics(
+        Signals(),
+        StageCounts(1, 0, 0, 0, 0),
+        Estimate(0, 0, 0),
+        0.1,
+        1,
+        {"sky": inside.ClassMetrics(recall.now, 0.5)},
     )
-    figures.partitions[Place("in", 0)] = PartitionStats(
+    figures.partitions[inside.Place("in", 0)] = inside.PartitionStats(
         end=1, unstable=0, snapshot=0.0, menu=MenuSize(1, 2, 3, 4.0, 5.0), recall=recall, dependent=False, found=found
     )
-    of_kinds = [LOST + "retention", REPEATED + "offsets", KNOWN_OF + "sky", DRIFTED + "sky"]
-    of_kinds += ["known", SUMMED + "SubclassGrew", OF_TYPE + "SubclassGrew"]
-    for name in [*(row.name for row in METRICS), *of_kinds]:
-        figures.add(name, Place("in", 0))
-    monitor = Monitor("127.0.0.1", 0, Overview(lambda: {"w": figures}, 1.0))
+    of_kinds = [
+        inside.LOST + "retention",
+        inside.REPEATED + "offsets",
+        inside.KNOWN_OF + "sky",
+        inside.DRIFTED + "sky",
+    ]
+    of_kinds += ["known", inside.SUMMED + "SubclassGrew", inside.OF_TYPE + "SubclassGrew"]
+    for name in [*(row.name for row in inside.METRICS), *of_kinds]:
+        figures.add(name, inside.Place("in", 0))
+    monitor = inside.Monitor("127.0.0.1", 0, inside.Overview(lambda: {"w": figures}, 1.0))
     try:
         families = text_string_to_metric_families(get(f"http://{monitor.address}", "/metrics", "text/plain")[1])
     finally:

@@ -9,37 +9,17 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from tests.doors.model import (
-    CORRELATED,
-    LAGS,
-    LEAST_PAIRS,
-    Pairs,
-    Process,
-    correlation_by_class,
-    correlation_of,
-    count_pairs,
-    effective_share,
-    faded_pairs,
-    find_order,
-    fit_process,
-    is_dependent,
-    no_pairs,
-    refit,
-    residuals_of,
-    shortened,
-    whitened,
-    without_strongest,
-)
+from tests.doors import model as inside
 
 CLASSES, FEATURES, MANY = 5, 8, 2000
 
 
 def slow_pairs(
     z: np.ndarray, group: np.ndarray, at: np.ndarray, n_classes: int, first: int, middle: np.ndarray
-) -> Pairs:
+) -> inside.Pairs:
     """Look at all pairs of instances, one after the other."""
     d = z.shape[1]
-    products, number, correlation = no_pairs(n_classes, d)
+    products, number, correlation = inside.no_pairs(n_classes, d)
     for b in range(first, len(z)):
         j = group[b]
         if j < 0:
@@ -47,15 +27,15 @@ def slow_pairs(
         products[0] += np.outer(z[b], z[b])
         number[0] += 1
         for a in range(b):
-            for place, lag in enumerate(LAGS.tolist(), start=1):
+            for place, lag in enumerate(inside.LAGS.tolist(), start=1):
                 if at[b] - at[a] == lag and group[a] == j:
                     products[place] += 0.5 * (np.outer(z[a], z[b]) + np.outer(z[b], z[a]))
                     number[place] += 1
         earlier = [a for a in range(b) if group[a] == j]
-        if earlier and at[b] - at[earlier[-1]] <= LAGS[-1] and not np.isnan(middle[j]).any():
+        if earlier and at[b] - at[earlier[-1]] <= inside.LAGS[-1] and not np.isnan(middle[j]).any():
             value = sum((z[earlier[-1], k] - middle[j, k]) * z[b, k] for k in range(d)) / d
             correlation[j] += 1.0, value, value**2
-    return Pairs(products, number, correlation)
+    return inside.Pairs(products, number, correlation)
 
 
 @pytest.fixture
@@ -68,7 +48,7 @@ def arrived() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rng.normal(size=(500, 3)), group, at
 
 
-def assert_same(found: Pairs, expected: Pairs) -> None:
+def assert_same(found: inside.Pairs, expected: inside.Pairs) -> None:
     for own, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-12)
 
@@ -79,13 +59,13 @@ def test_pairs_are_those_of_a_slow_count(arrived, first):
     expected = slow_pairs(z, group, at, 4, first, np.zeros((4, 3)))
     assert expected.number[1:].min() > 0
     assert expected.correlation[3, 0] == 0.0
-    assert_same(count_pairs(no_pairs(4, 3), z, group, at, first), expected)
+    assert_same(inside.count_pairs(inside.no_pairs(4, 3), z, group, at, first), expected)
 
 
 def test_pairs_beyond_a_mean_of_the_stream_are_those_of_a_slow_count(arrived):
     z, group, at = arrived
     middle = np.array([[0.3, -0.2, 0.5], [np.nan] * 3, [0.0, 1.0, 0.0], [0.0] * 3])
-    found = count_pairs(no_pairs(4, 3), z, group, at, 100, middle=middle, products=False)
+    found = inside.count_pairs(inside.no_pairs(4, 3), z, group, at, 100, middle=middle, products=False)
     expected = slow_pairs(z, group, at, 4, 100, middle)
     np.testing.assert_allclose(found.correlation, expected.correlation, rtol=1e-12)
     assert found.correlation[1].tolist() == [0.0, 0.0, 0.0]
@@ -94,27 +74,27 @@ def test_pairs_beyond_a_mean_of_the_stream_are_those_of_a_slow_count(arrived):
 
 def test_a_stream_in_parts_has_the_pairs_of_the_whole(arrived):
     z, group, at = arrived
-    whole, before = count_pairs(no_pairs(4, 3), z, group, at), no_pairs(4, 3)
+    whole, before = inside.count_pairs(inside.no_pairs(4, 3), z, group, at), inside.no_pairs(4, 3)
     for begin in range(0, 500, 100):
-        kept = slice(max(begin - int(LAGS[-1]), 0), begin + 100)
-        before = count_pairs(before, z[kept], group[kept], at[kept], begin - kept.start)
+        kept = slice(max(begin - int(inside.LAGS[-1]), 0), begin + 100)
+        before = inside.count_pairs(before, z[kept], group[kept], at[kept], begin - kept.start)
     assert_same(before, whole)
 
 
 def test_what_was_counted_does_not_change_and_fades(arrived):
     z, group, at = arrived
-    before = count_pairs(no_pairs(4, 3), z, group, at)
-    copy = Pairs(*(each.copy() for each in before))
-    after = count_pairs(before, z, group, at)
+    before = inside.count_pairs(inside.no_pairs(4, 3), z, group, at)
+    copy = inside.Pairs(*(each.copy() for each in before))
+    after = inside.count_pairs(before, z, group, at)
     assert_same(before, copy)
-    assert_same(faded_pairs(after, 0.5), before)
+    assert_same(inside.faded_pairs(after, 0.5), before)
 
 
 def test_the_mean_correlation_has_the_standard_error_of_its_own_values():
-    pairs = no_pairs(2, 1)._replace(correlation=np.array([[3.0, 1.5, 2.0], [1.0, 0.5, 7.0]]))
-    assert correlation_of(pairs) == (0.5, pytest.approx(2.0 / 3.0), 4.0)
-    np.testing.assert_allclose(correlation_by_class(pairs), [0.5, 0.5])
-    assert correlation_of(no_pairs(2, 1)) == (0.0, 0.0, 0.0)
+    pairs = inside.no_pairs(2, 1)._replace(correlation=np.array([[3.0, 1.5, 2.0], [1.0, 0.5, 7.0]]))
+    assert inside.correlation_of(pairs) == (0.5, pytest.approx(2.0 / 3.0), 4.0)
+    np.testing.assert_allclose(inside.correlation_by_class(pairs), [0.5, 0.5])
+    assert inside.correlation_of(inside.no_pairs(2, 1)) == (0.0, 0.0, 0.0)
 
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -155,40 +135,42 @@ def test_neighbours_are_dependent_where_they_resemble_each_other(
     process: Callable[[np.random.Generator], Rows], dependent: bool, seed: int
 ) -> None:
     rows, group = process(np.random.default_rng(seed))
-    found = find_order(rows, group, np.arange(MANY))
+    found = inside.find_order(rows, group, np.arange(MANY))
     assert found is not None
     assert (found.process is not None) == dependent
-    mean, errors, n = correlation_of(found.pairs)
-    assert n >= LEAST_PAIRS
+    mean, errors, n = inside.correlation_of(found.pairs)
+    assert n >= inside.LEAST_PAIRS
     if not dependent:
-        assert abs(mean) < 0.5 * CORRELATED
+        assert abs(mean) < 0.5 * inside.CORRELATED
         assert abs(errors) < 4.0
 
 
 def test_one_far_pair_is_no_dependence():
     z = np.random.default_rng(1).normal(size=(MANY, FEATURES))
     z[[700, 701]] = 1e3
-    pairs = count_pairs(no_pairs(1, FEATURES), shortened(z), np.zeros(MANY, int), np.arange(MANY))
-    assert correlation_of(pairs)[0] < 0.5 * CORRELATED
-    assert np.sqrt((shortened(z) ** 2).sum(axis=1)).max() == pytest.approx(4.0)
+    pairs = inside.count_pairs(
+        inside.no_pairs(1, FEATURES), inside.shortened(z), np.zeros(MANY, int), np.arange(MANY)
+    )
+    assert inside.correlation_of(pairs)[0] < 0.5 * inside.CORRELATED
+    assert np.sqrt((inside.shortened(z) ** 2).sum(axis=1)).max() == pytest.approx(4.0)
     usual = (z**2).sum(axis=1) < 16.0
-    np.testing.assert_array_equal(shortened(z)[usual], z[usual])
+    np.testing.assert_array_equal(inside.shortened(z)[usual], z[usual])
 
 
 def test_a_few_far_twins_in_training_are_no_dependence():
     rng = np.random.default_rng(6)
     rows, at = rng.normal(size=(MANY, FEATURES)), rng.choice(MANY // 2, size=25, replace=False) * 2
     rows[at] = rows[at + 1] = 30.0 * rng.normal(size=(25, FEATURES))
-    found = find_order(rows, np.zeros(MANY, int), np.arange(MANY))
+    found = inside.find_order(rows, np.zeros(MANY, int), np.arange(MANY))
     assert found is not None
     assert found.process is None
 
 
 def test_the_order_is_that_of_the_positions_and_not_of_the_rows():
     rows, group = autoregressive(np.random.default_rng(0))
-    straight = find_order(rows, group, np.arange(MANY))
+    straight = inside.find_order(rows, group, np.arange(MANY))
     turn = np.argsort(group, kind="stable")  # as a training set is stored: class by class
-    stored = find_order(rows[turn], group[turn], turn)
+    stored = inside.find_order(rows[turn], group[turn], turn)
     assert straight is not None
     assert stored is not None
     assert straight.process is not None
@@ -199,20 +181,22 @@ def test_the_order_is_that_of_the_positions_and_not_of_the_rows():
 
 def test_without_order_or_numeric_directions_nothing_is_tested():
     rows, group = autoregressive(np.random.default_rng(0))
-    assert find_order(rows, group, None) is None
-    assert find_order(rows[:, :0], group, np.arange(MANY)) is None
+    assert inside.find_order(rows, group, None) is None
+    assert inside.find_order(rows[:, :0], group, np.arange(MANY)) is None
 
 
 def test_few_pairs_are_no_evidence_and_what_was_found_lasts():
-    pairs = no_pairs(1, 1)._replace(correlation=np.array([[256.0, 25.6, 10.0]]))
-    assert is_dependent(pairs, 256, 0.05)
-    assert not is_dependent(pairs, 257, 0.05)
-    assert not is_dependent(pairs, 256, 0.11)
-    assert not is_dependent(pairs._replace(correlation=np.array([[256.0, 25.6, 50.0]])), 256, 0.05)
-    faint = no_pairs(1, 1)._replace(correlation=np.array([[256.0, 256 * 0.02, 10.0]]))
-    assert is_dependent(faint, 256, 0.05, was=True)
-    assert not is_dependent(faint, 256, 0.05)
-    assert not is_dependent(faint._replace(correlation=np.array([[256.0, 256 * 0.01, 10.0]])), 256, 0.05, was=True)
+    pairs = inside.no_pairs(1, 1)._replace(correlation=np.array([[256.0, 25.6, 10.0]]))
+    assert inside.is_dependent(pairs, 256, 0.05)
+    assert not inside.is_dependent(pairs, 257, 0.05)
+    assert not inside.is_dependent(pairs, 256, 0.11)
+    assert not inside.is_dependent(pairs._replace(correlation=np.array([[256.0, 25.6, 50.0]])), 256, 0.05)
+    faint = inside.no_pairs(1, 1)._replace(correlation=np.array([[256.0, 256 * 0.02, 10.0]]))
+    assert inside.is_dependent(faint, 256, 0.05, was=True)
+    assert not inside.is_dependent(faint, 256, 0.05)
+    assert not inside.is_dependent(
+        faint._replace(correlation=np.array([[256.0, 256 * 0.01, 10.0]])), 256, 0.05, was=True
+    )
 
 
 def simulated(rng: np.random.Generator, n: int, slow: np.ndarray, step: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -228,7 +212,7 @@ def test_the_fit_recovers_a_simulated_process():
     slow, step, noise = np.array([0.8, 0.4, 0.0]), np.array([0.95, 0.8, 0.5]), np.array([0.2, 0.6, 1.0])
     axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     z = simulated(rng, n, slow, step, noise) @ axes.T
-    found = fit_process(count_pairs(no_pairs(1, 3), z, np.zeros(n, int), np.arange(n)))
+    found = inside.fit_process(inside.count_pairs(inside.no_pairs(1, 3), z, np.zeros(n, int), np.arange(n)))
     np.testing.assert_allclose(np.abs((found.axes * axes).sum(axis=0)), 1.0, atol=0.02)
     np.testing.assert_allclose(found.slow, slow, atol=0.08)
     np.testing.assert_allclose(found.noise, noise, atol=0.08)
@@ -242,52 +226,56 @@ def test_short_episodes_are_fitted_without_what_their_means_take_away(seed):
     group, at = np.repeat(np.arange(100), 60), np.arange(6000)
     noise = np.random.default_rng(seed).normal(size=(100, 260, 1)) * math.sqrt(1.0 - 0.9**2)
     rows = lfilter([1.0], [1.0, -0.9], noise, axis=1)[:, -60:].reshape(-1, 1)
-    order = find_order(rows, group, at)
-    found = refit(order, group, at)
+    order = inside.find_order(rows, group, at)
+    found = inside.refit(order, group, at)
     assert found.step[0] >= order.process.step[0]
     assert found.slow[0] > 1.1 * order.process.slow[0]
-    shares = [effective_share(order.pairs, process) for process in (order.process, found)]
+    shares = [inside.effective_share(order.pairs, process) for process in (order.process, found)]
     assert shares[1] < shares[0]
-    longer = find_order(rows, np.zeros(6000, int), at)
-    assert refit(longer, np.zeros(6000, int), at).slow == pytest.approx(longer.process.slow, rel=0.02)
+    longer = inside.find_order(rows, np.zeros(6000, int), at)
+    assert inside.refit(longer, np.zeros(6000, int), at).slow == pytest.approx(longer.process.slow, rel=0.02)
 
 
 def test_the_slowly_varying_part_is_bounded():
     rng, n = np.random.default_rng(3), 20_000
     z = simulated(rng, n, np.array([9.0]), np.array([0.9]), np.array([1.0]))
-    found = fit_process(count_pairs(no_pairs(1, 1), z, np.zeros(n, int), np.arange(n)))
+    found = inside.fit_process(inside.count_pairs(inside.no_pairs(1, 1), z, np.zeros(n, int), np.arange(n)))
     assert found.slow.tolist() == [4.0]
     assert found.noise[0] == pytest.approx(1.0, abs=0.7)
 
 
-def always_there(d: int) -> Pairs:
+def always_there(d: int) -> inside.Pairs:
     """Pairs of a single class that has an instance at every position."""
-    return no_pairs(1, d)._replace(number=np.full(len(LAGS) + 1, 1000.0))
+    return inside.no_pairs(1, d)._replace(number=np.full(len(inside.LAGS) + 1, 1000.0))
 
 
 def test_independent_instances_count_in_full():
-    nothing = Process(np.eye(2), np.zeros(2), np.full(2, 0.9), np.ones(2))
-    assert effective_share(always_there(2), nothing) == 1.0
+    nothing = inside.Process(np.eye(2), np.zeros(2), np.full(2, 0.9), np.ones(2))
+    assert inside.effective_share(always_there(2), nothing) == 1.0
 
 
 @pytest.mark.parametrize("phi", [0.5, 0.9, 0.98])
 def test_an_autoregressive_class_counts_by_its_autocorrelation_time(phi):
-    process = Process(np.eye(1), np.ones(1), np.array([phi]), np.array([1e-12]))
-    assert effective_share(always_there(1), process) == pytest.approx((1.0 - phi) / (1.0 + phi), rel=1e-6)
+    process = inside.Process(np.eye(1), np.ones(1), np.array([phi]), np.array([1e-12]))
+    assert inside.effective_share(always_there(1), process) == pytest.approx((1.0 - phi) / (1.0 + phi), rel=1e-6)
 
 
 def test_noise_other_directions_and_missing_partners_make_instances_count_more():
     phi = 0.9
-    alone = effective_share(always_there(1), Process(np.eye(1), np.ones(1), np.array([phi]), np.array([1e-12])))
-    noisy = effective_share(always_there(1), Process(np.eye(1), np.ones(1), np.array([phi]), np.ones(1)))
+    alone = inside.effective_share(
+        always_there(1), inside.Process(np.eye(1), np.ones(1), np.array([phi]), np.array([1e-12]))
+    )
+    noisy = inside.effective_share(
+        always_there(1), inside.Process(np.eye(1), np.ones(1), np.array([phi]), np.ones(1))
+    )
     assert noisy == pytest.approx(1.0 / (1.0 + phi / (1.0 - phi)), rel=1e-6)
-    both = Process(np.eye(2), np.array([1.0, 0.0]), np.full(2, phi), np.array([1e-12, 1.0]))
-    assert effective_share(always_there(2), both) == pytest.approx(noisy, rel=1e-6)
+    both = inside.Process(np.eye(2), np.array([1.0, 0.0]), np.full(2, phi), np.array([1e-12, 1.0]))
+    assert inside.effective_share(always_there(2), both) == pytest.approx(noisy, rel=1e-6)
     fifth = always_there(1)
     fifth.number[1:] = 200.0
-    process = Process(np.eye(1), np.ones(1), np.array([phi]), np.array([1e-12]))
+    process = inside.Process(np.eye(1), np.ones(1), np.array([phi]), np.array([1e-12]))
     assert alone < noisy
-    assert effective_share(fifth, process) == pytest.approx(1.0 / (1.0 + 0.4 * phi / (1.0 - phi)), rel=1e-6)
+    assert inside.effective_share(fifth, process) == pytest.approx(1.0 / (1.0 + 0.4 * phi / (1.0 - phi)), rel=1e-6)
 
 
 def test_residuals_are_white_in_each_class():
@@ -295,8 +283,8 @@ def test_residuals_are_white_in_each_class():
     mix = 0.3 * rng.normal(size=(2, d, d)) + np.eye(d)
     group = np.arange(n) % 2
     rows = np.einsum("nk,nkl->nl", rng.normal(size=(n, d)), mix[group]) + 50.0 * group[:, None]
-    residuals = residuals_of(rows, group)
-    z = whitened(residuals, rows, group)
+    residuals = inside.residuals_of(rows, group)
+    z = inside.whitened(residuals, rows, group)
     for j in range(2):
         np.testing.assert_allclose(z[group == j].mean(axis=0), 0.0, atol=1e-9)
         np.testing.assert_allclose(np.cov(z[group == j].T), np.eye(d), atol=0.01)
@@ -308,7 +296,7 @@ def test_a_class_of_few_instances_has_mostly_the_pooled_covariance():
     rng, d = np.random.default_rng(5), 2
     group = np.repeat([0, 2], [3000, 5])  # nobody is of class 1
     rows = rng.normal(size=(3005, d)) * [3.0, 0.5]
-    residuals = residuals_of(rows, group)
+    residuals = inside.residuals_of(rows, group)
     off = rows - np.stack([rows[group == j].mean(axis=0) if j != 1 else np.zeros(d) for j in range(3)])[group]
     pooled = off.T @ off / (3005 - 3)
     for j, n in enumerate((3000, 0, 5)):
@@ -319,8 +307,8 @@ def test_a_class_of_few_instances_has_mostly_the_pooled_covariance():
 
 
 def test_the_strongest_class_is_left_out():
-    pairs = no_pairs(3, 2)
+    pairs = inside.no_pairs(3, 2)
     pairs.correlation[:] = [[500.0, 5.0, 250.0], [100.0, 40.0, 50.0], [100.0, -1.0, 50.0]]
-    mean, errors, n = correlation_of(without_strongest(pairs))
+    mean, errors, n = inside.correlation_of(inside.without_strongest(pairs))
     assert (mean, errors, n) == pytest.approx((4.0 / 600.0, 4.0 / 300.0**0.5, 600.0))
     assert pairs.correlation[1, 0] == 100.0

@@ -5,23 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors.model import (
-    MOST_STEPS,
-    NO_BINARY_FEATURES,
-    OTHER,
-    BinaryFeatures,
-    Whitening,
-    each_flag,
-    exact_covers,
-    find_binary_features,
-    fit_mixed,
-    numeric,
-    origins,
-    passage,
-    texts_of,
-    whiten,
-    write_places,
-)
+from tests.doors import model as inside
 from tests.oracles import flags as oracle
 
 N = 60
@@ -39,15 +23,15 @@ def table(seed: int = 0) -> np.ndarray:
     return np.column_stack([np.eye(3)[kind], 5.0 * flag + 1.0, 2.0 - flag, number, np.full(N, 4.0), np.eye(4)[other]])
 
 
-def groups(flags: BinaryFeatures) -> set[tuple[frozenset[int], int]]:
-    return {(frozenset(members.tolist()), len(low)) for members, low, _ in each_flag(flags)}
+def groups(flags: inside.BinaryFeatures) -> set[tuple[frozenset[int], int]]:
+    return {(frozenset(members.tolist()), len(low)) for members, low, _ in inside.each_flag(flags)}
 
 
 EXPECTED = {(frozenset(c), size) for c, size in (((0, 1, 2), 3), ((3, 4), 2), ((6,), 1), ((7, 8, 9, 10), 4))}
 
 
 def test_what_is_found() -> None:
-    assert groups(find_binary_features(table(), numbers_only(11))) == EXPECTED
+    assert groups(inside.find_binary_features(table(), numbers_only(11))) == EXPECTED
 
 
 @pytest.mark.parametrize("factor", [1e-9, 7.0, 1e9])
@@ -56,7 +40,10 @@ def test_units_do_not_matter(factor: float, shift: float) -> None:
     X = table()
     scale = np.where(np.arange(11) % 2, factor, 1.0)
     move = np.where(np.arange(11) == 6, 0.0, shift * scale)
-    flags, other = find_binary_features(X, numbers_only(11)), find_binary_features(X * scale + move, numbers_only(11))
+    flags, other = (
+        inside.find_binary_features(X, numbers_only(11)),
+        inside.find_binary_features(X * scale + move, numbers_only(11)),
+    )
     assert groups(other) == EXPECTED
     new = np.random.default_rng(1).permuted(X, axis=0)  # rows that training had not
     np.testing.assert_array_equal(read(flags, new), read(other, new * scale + move))
@@ -64,13 +51,13 @@ def test_units_do_not_matter(factor: float, shift: float) -> None:
 
 def test_order_of_columns_does_not_matter() -> None:
     order = np.random.default_rng(2).permutation(11)
-    found = groups(find_binary_features(table()[:, order], numbers_only(11)))
+    found = groups(inside.find_binary_features(table()[:, order], numbers_only(11)))
     assert {(frozenset(order[list(own)].tolist()), size) for own, size in found} == EXPECTED
 
 
 def test_a_column_that_is_there_twice_belongs_to_its_category() -> None:
     X = table()
-    found = groups(find_binary_features(np.column_stack([X, X[:, 1], -X[:, 3]]), numbers_only(13)))
+    found = groups(inside.find_binary_features(np.column_stack([X, X[:, 1], -X[:, 3]]), numbers_only(13)))
     assert (frozenset({0, 1, 2, 11}), 3) in found
     assert (frozenset({3, 4, 12}), 2) in found
 
@@ -81,23 +68,23 @@ def test_numbers_stay_numbers() -> None:
     rare = np.where(np.arange(N) == 7, 1.5, 0.0)  # its second value was there once
     three = rng.integers(3, size=N).astype(float)
     assert (
-        find_binary_features(np.column_stack([real, rare, three, np.full(N, 2.0)]), numbers_only(7))
-        is NO_BINARY_FEATURES
+        inside.find_binary_features(np.column_stack([real, rare, three, np.full(N, 2.0)]), numbers_only(7))
+        is inside.NO_BINARY_FEATURES
     )
-    assert find_binary_features(table()[:19], numbers_only(11)) is NO_BINARY_FEATURES, "of few rows"
-    assert find_binary_features(np.zeros((0, 3)), numbers_only(3)) is NO_BINARY_FEATURES
-    assert find_binary_features(np.full((N, 2), np.nan), numbers_only(2)) is NO_BINARY_FEATURES
+    assert inside.find_binary_features(table()[:19], numbers_only(11)) is inside.NO_BINARY_FEATURES, "of few rows"
+    assert inside.find_binary_features(np.zeros((0, 3)), numbers_only(3)) is inside.NO_BINARY_FEATURES
+    assert inside.find_binary_features(np.full((N, 2), np.nan), numbers_only(2)) is inside.NO_BINARY_FEATURES
 
 
 def test_a_category_that_is_given_is_no_flag_and_makes_constants_categories() -> None:
     X = np.column_stack([np.arange(N) % 2, np.full(N, 3.0), np.linspace(0, 1, N)])
-    assert groups(find_binary_features(X, np.array([4, 0, 0]))) == {(frozenset({1}), 1)}
+    assert groups(inside.find_binary_features(X, np.array([4, 0, 0]))) == {(frozenset({1}), 1)}
 
 
 def test_missing_numbers_hide_no_flag() -> None:
     X = table()
     X[5, 3] = np.nan
-    assert {(frozenset({3}), 2), (frozenset({4}), 2)} <= groups(find_binary_features(X, numbers_only(11)))
+    assert {(frozenset({3}), 2), (frozenset({4}), 2)} <= groups(inside.find_binary_features(X, numbers_only(11)))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -108,40 +95,40 @@ def test_covers_against_all_sets(seed: int) -> None:
     on = np.hstack([*blocks, rng.random((n, 2)) < 0.5])
     on = np.unique(on, axis=1)
     on = on[:, on.any(axis=0)]
-    assert exact_covers(on) == oracle.exact_covers(on)
+    assert inside.exact_covers(on) == oracle.exact_covers(on)
 
 
 def test_a_search_that_takes_too_long_finds_nothing() -> None:
     on = np.eye(16, dtype=bool)[:, None].repeat(2, axis=1).reshape(32, 16)
-    assert exact_covers(on) == [list(range(16))]
+    assert inside.exact_covers(on) == [list(range(16))]
     pairs = np.repeat(np.eye(16, dtype=bool), 2, axis=1)  # two ways for each row: 2^16 covers
-    assert MOST_STEPS < 2**16
-    assert exact_covers(pairs) == []
+    assert inside.MOST_STEPS < 2**16
+    assert inside.exact_covers(pairs) == []
 
 
-def of_column(flags: BinaryFeatures, column: int) -> int:
+def of_column(flags: inside.BinaryFeatures, column: int) -> int:
     """Find the category that a column belongs to."""
-    return next(number for number, (members, _, _) in enumerate(each_flag(flags)) if column in members)
+    return next(number for number, (members, _, _) in enumerate(inside.each_flag(flags)) if column in members)
 
 
-def read(flags: BinaryFeatures, X: np.ndarray) -> np.ndarray:
+def read(flags: inside.BinaryFeatures, X: np.ndarray) -> np.ndarray:
     """Places of rows within each category."""
     out = np.empty((len(X), len(flags.sizes)), np.int64)
     sizes = flags.sizes + 2
     for row, own in zip(X, out, strict=True):
-        write_places(row, np.zeros(0, np.int64), sizes, flags, own, np.zeros(0, np.int64))
+        inside.write_places(row, np.zeros(0, np.int64), sizes, flags, own, np.zeros(0, np.int64))
     return out - (np.cumsum(sizes) - sizes)
 
 
 def test_what_a_row_says_against_the_slow_way() -> None:
-    flags, rng = find_binary_features(table(), numbers_only(11)), np.random.default_rng(4)
+    flags, rng = inside.find_binary_features(table(), numbers_only(11)), np.random.default_rng(4)
     X = rng.permuted(np.vstack([table(seed) for seed in range(5)]), axis=0)
     X[rng.random(X.shape) < 0.2] = np.nan
     X[rng.random(X.shape) < 0.1] += 0.5
     expected = [
         [
             oracle.place(row[members].tolist(), [list(zip(*of, strict=True)) for of in zip(low, high, strict=True)])
-            for members, low, high in each_flag(flags)
+            for members, low, high in inside.each_flag(flags)
         ]
         for row in X
     ]
@@ -151,7 +138,7 @@ def test_what_a_row_says_against_the_slow_way() -> None:
 
 
 def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
-    flags = find_binary_features(table(), numbers_only(11))
+    flags = inside.find_binary_features(table(), numbers_only(11))
     row = np.array([1.0, 0.0, 0.0, 6.0, 1.0, 0.3, 4.0, 1.0, 0.0, 0.0, 0.0])
     known = read(flags, row[None])
     assert read(flags, (row * (1.0 + 1e-9))[None]).tolist() == known.tolist()
@@ -164,24 +151,24 @@ def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
     assert read(flags, both[None])[0, of_column(flags, 0)] == 4, "two of a block are set: a new value"
 
 
-def space_of(X: np.ndarray, group: np.ndarray) -> Whitening:
-    flags = find_binary_features(X, numbers_only(X.shape[1]))
+def space_of(X: np.ndarray, group: np.ndarray) -> inside.Whitening:
+    flags = inside.find_binary_features(X, numbers_only(X.shape[1]))
     places = numbers_only(X.shape[1])
     places[flags.members] = -1
-    return fit_mixed(X, group, places, binary_features=flags)
+    return inside.fit_mixed(X, group, places, binary_features=flags)
 
 
 def test_the_coordinates_are_those_of_the_numbers_alone() -> None:
     X, group = table(), np.arange(N) % 3
     space = space_of(X, group)
     assert sorted(space.places.tolist()) == [3, 4, 5, 6]
-    assert np.flatnonzero(numeric(space)).tolist() == [5]
-    alone = fit_mixed(X[:, 5:6], group, numbers_only(1))
-    np.testing.assert_allclose(whiten(space, X)[:, 4:], whiten(alone, X[:, 5:6]), rtol=1e-12)
+    assert np.flatnonzero(inside.numeric(space)).tolist() == [5]
+    alone = inside.fit_mixed(X[:, 5:6], group, numbers_only(1))
+    np.testing.assert_allclose(inside.whiten(space, X)[:, 4:], inside.whiten(alone, X[:, 5:6]), rtol=1e-12)
 
 
 def test_flags_are_named_by_what_is_set() -> None:
-    told = texts_of(find_binary_features(table(), numbers_only(11)), [f"x{at}" for at in range(11)])
+    told = inside.texts_of(inside.find_binary_features(table(), numbers_only(11)), [f"x{at}" for at in range(11)])
     assert {name: sorted(values) for name, values in told} == {
         "x0 and 2 more": ["x0", "x1", "x2"],
         "x3": ["1", "6"],
@@ -199,17 +186,19 @@ def test_the_way_to_a_model_with_other_flags() -> None:
     later[1::2, 4] = np.linspace(0.0, 1.0, N // 2)  # the second flag is a number by now, the first has three values
     new = space_of(later, group)
     names = list("abcdefghijk")
-    found = origins(old.binary_features, names, new.binary_features, names, 0)
+    found = inside.origins(old.binary_features, names, new.binary_features, names, 0)
     for column in (0, 6, 7):
         assert found[of_column(new.binary_features, column)].category == of_column(old.binary_features, column)
-    assert found[of_column(new.binary_features, 6)].numbers.tolist() == [OTHER]
-    way = passage(old, new, range(11), found)
-    rows = way.of(whiten(old, X))
-    own = whiten(new, X)
+    assert found[of_column(new.binary_features, 6)].numbers.tolist() == [inside.OTHER]
+    way = inside.passage(old, new, range(11), found)
+    rows = way.of(inside.whiten(old, X))
+    own = inside.whiten(new, X)
     np.testing.assert_array_equal(rows[:, :3], own[:, :3])
     assert len(way.missing) == new.forward.shape[1]
-    back = passage(new, old, range(11), origins(new.binary_features, names, old.binary_features, names, 0))
+    back = inside.passage(
+        new, old, range(11), inside.origins(new.binary_features, names, old.binary_features, names, 0)
+    )
     flag = of_column(old.binary_features, 3)
     assert (back.columns < 0).tolist() == [number == flag for number in range(4)]
     first = old.places[:flag].sum()
-    np.testing.assert_array_equal(back.of(whiten(new, later))[:, flag], first)  # it is missing
+    np.testing.assert_array_equal(back.of(inside.whiten(new, later))[:, flag], first)  # it is missing
