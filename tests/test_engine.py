@@ -150,7 +150,7 @@ def test_nothing_to_learn_changes_nothing(trained):
     assert learn_evidence(stream, [], PARAMETERS) == (stream, [])
     same, missing = learn_evidence(stream, [Evidence("left", None, "nobody")], PARAMETERS)
     assert missing == ["nobody"]
-    assert repr([chain.known for chain in same.chains]) == repr([chain.known for chain in stream.chains])
+    assert bits([chain.known for chain in same.chains]) == bits([chain.known for chain in stream.chains])
 
 
 def test_labels_open_classes_in_their_order_with_ids_of_their_own(trained):
@@ -216,17 +216,17 @@ def test_an_older_past_stays_what_it_was_whoever_goes_on_from_it():
     pasts = [from_batches((), 1, 2)]
     for b in range(40):
         pasts.append(remember(pasts[-1], chunk(4 * b, *"wxyz"), 30))
-    before = [repr(as_batches(past)) for past in pasts]
+    before = [bits(as_batches(past)) for past in pasts]
     for past in pasts:  # each goes on once more, as after a batch that failed, and another way
         seq = past.seq + len(past.keys)
         again = remember(past, chunk(seq, *"abcd"), 30)
         assert as_batches(again)[-1].keys == tuple("abcd")
-        assert repr(as_batches(again)[:-1]) == repr(as_batches(past)[-7:])
+        assert bits(as_batches(again)[:-1]) == bits(as_batches(past)[-7:])
         labelled = unshared(again)
         labelled.keys[0], labelled.subclass[:, 0] = None, 7
-    assert [repr(as_batches(past)) for past in pasts] == before
+    assert [bits(as_batches(past)) for past in pasts] == before
     for copied in (copy.deepcopy(pasts[-1]), pickle.loads(pickle.dumps(pasts[-1]))):
-        assert repr(as_batches(copied)) == before[-1]
+        assert bits(as_batches(copied)) == before[-1]
         assert len(copied.room.rows) == len(copied.keys)
 
 

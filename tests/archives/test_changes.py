@@ -23,7 +23,7 @@ from stream_osr import ModelOptions, OpenSetRecognizer
 from tests.archives.changes import Change, changed, changes
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files
-from tests.blobs import dependent_rows, learn_all
+from tests.blobs import bits, dependent_rows, learn_all
 from tests.doors.archive import RECORDS, Archive, files, load_trained, open_archive, save_trained
 from tests.doors.files import Checkpoint, load_checkpoint, save_checkpoint
 from tests.doors.library import StreamOSRError, archived, grouped
@@ -121,7 +121,7 @@ def tried(archive: Archive, todo: Sequence[Change], go: Callable[[], Any], monke
     """Try changes, some in each process; when one dies, it is by the change that it was at."""
     current = [archive]
     monkeypatch.setattr(files, "open_archive", lambda path: current[0])
-    expected = repr(go())
+    expected = bits(go())
     at = 0
     while at < len(todo):
         told, status = _in_a_child(todo[at : at + TOGETHER], archive, current, go, expected)
@@ -134,7 +134,7 @@ def tried(archive: Archive, todo: Sequence[Change], go: Callable[[], Any], monke
 
 
 def _in_a_child(
-    todo: Sequence[Change], archive: Archive, current: list[Archive], go: Callable[[], Any], expected: str
+    todo: Sequence[Change], archive: Archive, current: list[Archive], go: Callable[[], Any], expected: bytes
 ) -> tuple[list[list[str]], int]:
     ours, theirs = os.pipe()
     child = os.fork()
@@ -156,7 +156,7 @@ def _try_each(
     archive: Archive,
     current: list[Archive],
     go: Callable[[], Any],
-    expected: str,
+    expected: bytes,
     out: Any,
 ) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -168,7 +168,7 @@ def _try_each(
         if other is not None:
             current[0] = other
             try:
-                told = ["harmless" if repr(go()) == expected else "other", ""]
+                told = ["harmless" if bits(go()) == expected else "other", ""]
             except StreamOSRError as error:  # also when what was read is used: a setting, a place in a file
                 told = ["refused", str(error)]
             except BaseException as error:
