@@ -20,9 +20,9 @@ from stream_osr import OpenSetRecognizer
 try:
     from benchmarks.paper.datasets import KNOWN_CLASSES, UNKNOWN_CLASSES, load
     from benchmarks.paper.protocol import split
-except ImportError:  # a script beside the tree of an earlier commit
-    from paper.datasets import KNOWN_CLASSES, UNKNOWN_CLASSES, load
-    from paper.protocol import split
+except ImportError:  # an earlier commit
+    from stream_osr.evaluation.datasets import KNOWN_CLASSES, UNKNOWN_CLASSES, load
+    from stream_osr.evaluation.protocol import split
 try:
     from stream_osr.config import grouped
 except ImportError:  # an earlier commit: no arguments are in groups
