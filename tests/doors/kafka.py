@@ -42,5 +42,13 @@ from stream_osr_connectors.kafka.wire.boundaries import *
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain, make_decoder
 from stream_osr_connectors.kafka.wire.encoding import IN_A_ROW, EncodeError, Encoding, Publisher
 from stream_osr_connectors.kafka.wire.messages import *
-from stream_osr_connectors.kafka.wire.subclasses import *
+from stream_osr_connectors.kafka.wire.subclasses import (
+    Links,
+    Stamp,
+    alive,
+    largest_summary,
+    messages_of_changes,
+    parse_summary,
+    summary,
+)
 from stream_osr_connectors.kafka.wire.timestamps import HEADER, TimestampLimits, clamped
