@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,8 +42,13 @@ class Broker:
         }
 
     def start(self) -> None:
-        """Start it, unless it runs, and wait until it answers."""
-        self._call("start")
+        """Start it, unless it runs, and wait until it answers; connections of the one before may still have its port."""
+        for _ in range(2):
+            try:
+                return self._call("start")
+            except subprocess.CalledProcessError:
+                time.sleep(2)
+        return self._call("start")
 
     def stop(self) -> None:
         """Shut it down."""
