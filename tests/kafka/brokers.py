@@ -42,7 +42,7 @@ class Broker:
         }
 
     def start(self) -> None:
-        """Start it, unless it runs, and wait until it answers; connections of the one before may still have its port."""
+        """Start it, unless it runs, and wait until it answers; its port may still belong to an old connection."""
         for _ in range(2):
             try:
                 return self._call("start")
