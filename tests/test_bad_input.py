@@ -10,8 +10,7 @@ import math
 import pickle
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 from stream_osr import ModelOptions, OpenSetRecognizer, TrainedModel
-from tests.blobs import around, check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.blobs import around, check_stream, fitted, learn_all, refused, stream_part, told, training_part
 from tests.doors.library import (
     InvalidFeature,
     InvalidInstance,
@@ -52,15 +51,6 @@ def in_stream(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
     for x, _ in stream_part(12):
         model.learn_one(x)
     return model
-
-
-@contextmanager
-def refused(model: OpenSetRecognizer, error: type[BaseException], match: str | None = None) -> Iterator[None]:
-    """Check that what is done is refused with an error and changes nothing."""
-    before = pickle.dumps(model)
-    with pytest.raises(error, match=match):
-        yield
-    assert pickle.dumps(model) == before
 
 
 def same_told(model: OpenSetRecognizer, other: OpenSetRecognizer) -> None:

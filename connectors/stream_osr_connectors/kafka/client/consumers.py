@@ -3,7 +3,7 @@
 kafka-python takes the names of headers for UTF-8 while it unpacks a batch, which brokers do not check, and after an
 error in there a consumer is of no use any more. So the client's own unpacking is overridden in two places, and no
 more: names that are no text keep their bytes (as a :class:`stream_osr_connectors.kafka.wire.messages.RawName`), and
-an error is told without ending the consumer.
+an error is reported and does not end the consumer.
 """
 
 from __future__ import annotations

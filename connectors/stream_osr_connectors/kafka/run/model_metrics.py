@@ -84,7 +84,7 @@ class ModelMetricsSchedule:
     Parameters
     ----------
     stats
-        Where it is told.
+        Counts of the service that receive the results.
     """
 
     def __init__(self, stats: ServiceStats) -> None:

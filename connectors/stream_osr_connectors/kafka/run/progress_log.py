@@ -29,9 +29,9 @@ class ProgressLog:
     Parameters
     ----------
     job, reader, watch
-        What is told of.
+        Their progress is logged.
     stats
-        Where it is told.
+        Counts of the service that receive the results.
     max_wait
         Seconds that a record may wait for others; None: for as long as it takes.
 
