@@ -96,10 +96,10 @@ class Stream:
         admin.close()
 
     def config(self) -> Path:
-        """Write the settings to a file."""
-        path = self.folder / "service.yaml"
-        path.write_text(yaml.safe_dump(self.settings))
-        return path
+        """Write the settings to a file, at once: a worker that starts may be reading it."""
+        path, written = self.folder / "service.yaml", self.folder / f"{uuid.uuid4().hex}.yaml"
+        written.write_text(yaml.safe_dump(self.settings))
+        return written.replace(path)
 
     def send(self, records: Iterable[tuple[int, Sent]], **client: Any) -> None:
         """Put records into partitions of the input."""

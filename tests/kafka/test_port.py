@@ -88,15 +88,16 @@ def test_a_client_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "LONGEST", 1 << 25)  # more than sockets take in
     figures = live()
     figures.obstacles = ("x" * (1 << 25),)
-    with opened({"osr-0": figures}) as monitor, connected(monitor) as client:
-        before = threading.active_count()
-        client.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
-        deadline = time.monotonic() + 10
-        while threading.active_count() <= before:
-            assert time.monotonic() < deadline
-        while threading.active_count() > before:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    with opened({"osr-0": figures}) as monitor:
+        before = threading.active_count()  # the thread of a connection can start before `connected` returns
+        with connected(monitor) as client:
+            client.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
+            deadline = time.monotonic() + 10
+            while threading.active_count() <= before:
+                assert time.monotonic() < deadline
+            while threading.active_count() > before:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
 
 
 @pytest.mark.parametrize(
