@@ -88,6 +88,9 @@ check: $(VENV)/.dev site  ## formatting, lint, types, and the links of the site
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+prose: $(VENV)/.dev    ## check the language of all texts; FILES="docs/kafka.md stream_osr": of these alone
+	$(BIN)/python -m tools.prose --summary $(FILES)
+
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 site: $(VENV)/.dev    ## build the documentation into site/; a link or name that leads nowhere fails
 	$(MKDOCS) build --strict
