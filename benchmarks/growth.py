@@ -102,7 +102,7 @@ def ageing(points: Points) -> str:
     """Say whether the cost has stayed what it was when most of what is new had emerged."""
     us, quarter = np.array([us for _, us in points]), len(points) // 4
     ratio = float(np.median(us[-quarter:]) / np.median(us[quarter : 2 * quarter]))
-    return f"{'flat' if ratio <= FLAT else 'not flat'}: the last quarter costs {shown(ratio)} of the second"
+    return f"{'flat' if ratio <= FLAT else 'not flat'} (the last quarter costs {shown(ratio)} times the second)"
 
 
 def power(points: Points) -> str:
@@ -111,7 +111,7 @@ def power(points: Points) -> str:
     def slope(a: tuple[float, float], b: tuple[float, float]) -> str:
         return shown(math.log(b[1] / a[1]) / math.log(b[0] / a[0]))
 
-    return f"grows with the power {slope(points[0], points[-1])}, at the end {slope(points[-2], points[-1])}"
+    return f"power {slope(points[0], points[-1])}, at the end {slope(points[-2], points[-1])}"
 
 
 def _worker(ready: Barrier, instances: int) -> None:
@@ -165,8 +165,8 @@ def tell(panels: Panels) -> str:
         rows = zip(*(points[step - 1 :: step] for points in lines.values()), strict=True)
         columns = (kind, *(f"{name}, us" for name in lines))
         cells = [[f"{points[0][0]:,.0f}", *(us for _, us in points)] for points in rows]
-        said = "; ".join(f"{name}: {judged(points)}" for name, points in lines.items())
-        parts += [table(columns, cells), f"{said}."]
+        judgements = "\n".join(f"- {name}: {judged(points)}" for name, points in lines.items())
+        parts += [table(columns, cells), f"Growth of the cost:\n\n{judgements}"]
     return "\n\n".join(parts)
 
 
@@ -193,7 +193,8 @@ def main(
     """Measure, print and draw."""
     panels = measure(instances, stream)
     one, two = (throughput(processes, STREAM) for processes in (1, 2))
-    text = f"{tell(panels)}\n\nTwo processes with a stream each do {shown(2.0 * one / two)} times the work of one."
+    gain = shown(2.0 * one / two)
+    text = f"{tell(panels)}\n\nTwo processes with a stream each have {gain} times the throughput of one."
     print(text)
     if figure is not None:
         draw(figure, panels)

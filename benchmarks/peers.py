@@ -184,10 +184,10 @@ COLUMNS = (
     "",
     "processor, us",
     "wall, us",
-    "right: known or unknown",
-    "of the known",
-    "of the unknown",
-    "right by label",
+    "accuracy of known or unknown",
+    "on known instances",
+    "on unknown instances",
+    "label accuracy",
 )
 
 

@@ -97,11 +97,11 @@ def measure_streams(instances: int | None, repeats: int) -> str:
     """Whole streams through the class, and what a prediction takes when they have ended."""
     keys = ("row", "instances", "processor_us", "wall_us", "floor_us", "floors", "ask_us")
     found = {name: streams.measure(name, instances, repeats) for name in streams.ROWS}
-    columns = ("stream", "instances", "processor, us", "wall, us", "floor, us", "floors", "then a prediction, us")
+    columns = ("stream", "instances", "processor, us", "wall, us", "floor, us", "/ floor", "prediction, us")
     asked = [found[f"LETTER, batch 64, {kind}"]["ask_us"] for kind in ("defaults", "one chain, window 0")]
     return (
         f"{table(columns, [[each[key] for key in keys] for each in found.values()])}\n\n"
-        f"A prediction by the defaults takes {shown(asked[0] / asked[1])} times that of one chain."
+        f"A prediction with the defaults takes {shown(asked[0] / asked[1])} times as long as with one chain."
     )
 
 
@@ -120,7 +120,8 @@ def measure_step(instances: int | None, repeats: int) -> str:
         short = given._replace(rows=given.rows[:PLAIN])
         plain = float(np.median([seat(plain_step, short, batch, 0) for _ in range(2)][1:]))
         rows.append([name, floor, bare, bare / floor, plain / bare, windowed, windowed / floor])
-    return table(("setting", "floor, us", "step, us", "floors", "plain, steps", "with window, us", "floors"), rows)
+    columns = ("setting", "floor, us", "step, us", "/ floor", "plain / step", "with window, us", "/ floor")
+    return table(columns, rows)
 
 
 START = """
@@ -154,12 +155,12 @@ def measure_beginnings(_: int | None, repeats: int) -> str:
         for name, command in (("stream-osr warmup", WARMUP), ("stream-osr demo", DEMO)):
             tree = Tree(ROOT, Path(folder, name.split()[1]))
             tree.folder.mkdir()
-            add(f"`{name}`, nothing compiled", [tree.python(*command)[1:]])
-            add(f"`{name}`, again", [tree.python(*command)[1:] for _ in range(repeats)])
+            add(f"`{name}`, empty cache", [tree.python(*command)[1:]])
+            add(f"`{name}`, filled cache", [tree.python(*command)[1:] for _ in range(repeats)])
         model = Path(folder, "speed.osr")
         add("training, LETTER, defaults, one thread", list(training(model, repeats))[1:])
         runs = [tree.python("-c", START, str(model))[1:] for _ in range(repeats + 1)]
-        add("new process: import, load, first batch, compiled before", runs[1:])
+        add("new process: import, load, first batch, filled cache", runs[1:])
     return table(("", "processor, s", "wall, s"), rows)
 
 

@@ -65,15 +65,15 @@ TABLES: dict[str, tuple[Callable[..., Table], tuple[int, ...]]] = {
 }
 COLUMNS = (
     "table",
-    "kept",
+    "dimensions",
     "training, s",
     "memory, GB",
     "an instance, us",
     "micro-F",
     "AUROC",
     "subclasses",
-    "said",
-    "new",
+    "estimated new classes",
+    "new classes",
 )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shlex
 import subprocess
 import sys
@@ -24,15 +23,15 @@ RECORDS = ROOT / "benchmarks" / "results"
 
 
 def shown(value: object) -> str:
-    """Three digits or so, without a zero in front of the point.
+    """Format a cell: a float with about three significant digits.
 
     >>> [shown(each) for each in (0.4567, 12.34, 306.2, "LETTER", 1000)]
-    ['.46', '12.3', '306', 'LETTER', '1000']
+    ['0.46', '12.3', '306', 'LETTER', '1000']
     """
     if not isinstance(value, float):
         return str(value)
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.{digits}f}")
+    return f"{value:.{digits}f}"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -41,7 +40,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     >>> print(table(["a", "b"], [["one", 0.5]]))
     | a | b |
     | --- | --- |
-    | one | .50 |
+    | one | 0.50 |
     """
     lines = [columns, ["---"] * len(columns), *([shown(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -68,7 +67,7 @@ def how() -> str:
     given = (each for each in sys.argv[1:] if each != "--write")
     command = shlex.join(os.path.relpath(each, ROOT) if Path(each).is_absolute() else each for each in given)
     return (
-        f"(`{f'python {name} {command}'.strip()}` at {commit()}; {platform.machine()}, {os.cpu_count()} cores, "
+        f"(`{f'python {name} {command}'.strip()}` at {commit()}, {platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}, numpy {np.__version__}, numba {numba.__version__})"
     )
 

@@ -98,9 +98,9 @@ def page(records: list[dict[str, Any]]) -> str:
         rows.append([name, *shape[name], *row])
     columns = ["table", "training", "stream", "d", "known", "micro-F", "best recipe", "AUROC", "best recipe"]
     sentences = [
-        f"{title}: above the best recipe on {sum(x > 0.0 for x in gain)} of {len(gain)}, below by more than .02 on "
-        f"{sum(x < -0.02 for x in gain)} and by more than .05 on {sum(x < -0.05 for x in gain)}; in the mean "
-        f"{np.mean(gain):+.3f}."
+        f"{title} is above the best recipe on {sum(x > 0.0 for x in gain)} of {len(gain)} tables. "
+        f"It is more than 0.02 below on {sum(x < -0.02 for x in gain)}, and more than 0.05 below on "
+        f"{sum(x < -0.05 for x in gain)}. The mean difference is {np.mean(gain):+.3f}."
         for title, each in (("Micro-F", f), ("AUROC", areas))
         for gain in [[of[OURS] - of[best(of)] for of in each.values()]]
     ]

@@ -120,12 +120,12 @@ def reliability_figure(records: Sequence[Record]) -> Figure | None:
             look = {"color": colours[level], "marker": {"medium": "s", "high": "o"}[level]}
             axes.plot(predicted, observed, lw=1.2, ms=3.8, **look)
             error = np.mean([record["ece"] for record in of_level])
-            text = f"{level} openness: ECE {error:.3f}".replace(" 0.", " .")
+            text = f"{level} openness: ECE {error:.3f}"
             axes.text(0.98, 0.04 + 0.09 * number, text, transform=axes.transAxes, ha="right", fontsize=7.5,
                       color=look["color"])  # fmt: skip
         axes.set(title=name, xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
-        axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"])
+        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
         axes.tick_params(labelbottom=True)
     figure.supxlabel("predicted probability of being unknown", fontsize=9)
     figure.supylabel("share that is unknown", fontsize=9)

@@ -81,7 +81,7 @@ def five_sets(records: Sequence[Record]) -> str:
             rows.append(
                 [name, NAMES[level], _mean(ours), *_beside(papers), *(_beside(best, best and best.way.method))]
             )
-    columns = ["", "", "stream-osr", "CD-OSR", "ours less CD-OSR", "best of the others", "ours less the best"]
+    columns = ["", "", "stream-osr", "CD-OSR", "difference to CD-OSR", "best of the others", "difference to the best"]
     return table(columns, rows)
 
 
@@ -125,8 +125,8 @@ def ablation(records: Sequence[Record]) -> str:
         of_part = [found.get((part, name)) for name in FIVE]
         over = [row.difference.mean for row in of_part if row is not None and row.difference is not None]
         cells = ["" if row is None else _difference(row, sign=-1) for row in of_part]
-        mean = _signed(-float(np.mean(over))) if len(over) == len(FIVE) else ""
-        rows.append([part.removeprefix(f"{OURS}, "), *cells, mean])
+        mean = f"{-np.mean(over):+.3f}" if len(over) == len(FIVE) else ""
+        rows.append([part.removeprefix(f"{OURS}, ").replace("broad term", "background component"), *cells, mean])
     return table(["", *FIVE, "mean"], rows)
 
 
@@ -139,8 +139,8 @@ def told(records: Iterable[Record]) -> str:
 
     seeds = sorted({v["seed"] for v in of})
     return (
-        f"Seeds {seeds[0]} to {seeds[-1]}; measured at {each('revision')} (`stream_osr/` there: {each('library')}); "
-        f"{each('machine')}, Python {each('python')}, numpy {each('numpy')}, numba {each('numba')}, "
+        f"Seeds {seeds[0]} to {seeds[-1]}. Commits {each('revision')} (tree of `stream_osr/`: {each('library')}). "
+        f"Machine {each('machine')}, Python {each('python')}, numpy {each('numpy')}, numba {each('numba')}, "
         f"scikit-learn {each('scikit-learn')}."
     )
 
@@ -153,30 +153,17 @@ def _beside(row: Compared | None, name: str | None = None) -> tuple[str, str]:
 
 def _mean(row: Compared) -> str:
     short = "" if row.figure.n >= len(REPORTING) else f" (n = {row.figure.n})"
-    return _short(row.figure.mean) + short
+    return f"{row.figure.mean:.3f}{short}"
 
 
 def _difference(row: Compared, sign: int = 1) -> str:
-    """Write a mean difference with its interval; starred where Holm's adjusted p is below .05."""
+    """Write a mean difference with its interval; starred where Holm's adjusted p is below 0.05."""
     if row.difference is None or not row.difference.n:
         return ""
     low, high = sorted((sign * row.difference.low, sign * row.difference.high))
     star = "\\*" if row.p < 0.05 else ""
-    between = f" ({_signed(low)} to {_signed(high)})" if math.isfinite(low) else ""
-    return f"{_signed(sign * row.difference.mean)}{star}{between}"
-
-
-def _short(value: float) -> str:
-    """Three digits without a zero in front.
-
-    >>> _short(0.9412), _short(1.0), _signed(-0.0341), _signed(0.0)
-    ('.941', '1.000', '-.034', '+.000')
-    """
-    return f"{value:.3f}".removeprefix("0")
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("0.", ".", 1)
+    between = f" ({low:+.3f} to {high:+.3f})" if math.isfinite(low) else ""
+    return f"{sign * row.difference.mean:+.3f}{star}{between}"
 
 
 def gathered(path: Path) -> list[Record]:

@@ -91,14 +91,14 @@ def entry(values: Sequence[float] | None) -> str:
     Examples
     --------
     >>> entry([0.5, 0.7]), entry([1.0]), entry(None)
-    ('.600 ± .141', '1.000', '')
+    ('0.600 ± 0.141', '1.000', '')
     """
     if not values:
         return ""
-    mean = f"{np.mean(values):.3f}".removeprefix("0")
+    mean = f"{np.mean(values):.3f}"
     if len(values) == 1:
         return mean
-    return f"{mean} ± {np.std(values, ddof=1):.3f}".replace(" 0.", " .")
+    return f"{mean} ± {np.std(values, ddof=1):.3f}"
 
 
 def without_sweeps(records: Iterable[Record]) -> list[Record]:

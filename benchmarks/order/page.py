@@ -14,19 +14,19 @@ from benchmarks.order.processes import SIZES
 
 Record = dict[str, Any]
 TITLES = {
-    "right": "known right",
-    "last_fifth": "last fifth right",
-    "rarest_right": "class of 5 right",
-    "false_unknown": "false unknown",
-    "announced": "announced",
-    "unknown_recall": "recall of the unknown",
+    "right": "known-class accuracy",
+    "last_fifth": "accuracy in the last fifth",
+    "rarest_right": "accuracy of the class of 5",
+    "false_unknown": "false unknown rate",
+    "announced": "announced subclasses",
+    "unknown_recall": "unknown recall",
     "auroc": "AUROC",
     "micro_f": "micro-F",
-    "live_off": "live figure off by",
-    "promised_off": "promise off by",
+    "live_off": "error of estimated recall",
+    "promised_off": "error of expected recall",
     "recall_dropped": "`RecallDropped` at",
     "dropped_after": "`RecallDropped` after",
-    "named_after": "column named after",
+    "named_after": "column identified after",
 }
 """Figures with conditions, and the column of the page that shows each."""
 
@@ -172,13 +172,13 @@ def shown(value: float, figure: str = "") -> str:
     """Write a figure: a share with two digits, a count with one at most.
 
     >>> [shown(0.504), shown(1.0), shown(3.0, "announced"), shown(0.6, "announced"), shown(math.inf)]
-    ['.50', '1.00', '3', '0.6', 'never']
+    ['0.50', '1.00', '3', '0.6', 'never']
     """
     if not math.isfinite(value):
         return "never"
     if figure in COUNTS:
         return f"{value:.0f}" if value == int(value) or value > 100 else f"{value:.1f}"
-    return f"{value:.2f}".removeprefix("0") if value < 1.0 else f"{value:.2f}"
+    return f"{value:.2f}"
 
 
 def cell(figure: str, before: Summed | None, now: Summed | None) -> str:
@@ -224,9 +224,9 @@ def text(before: dict[str, list[Record]], now: dict[str, list[Record]]) -> str:
     groups = {
         "Tables in order": [case for case in cases if case.endswith("/order")],
         "The same rows shuffled": [case for case in cases if case.endswith("/shuffled")],
-        "Made-up processes": [case for case in cases if case.count("/") == 1],
+        "Synthetic processes": [case for case in cases if case.count("/") == 1],
     }
-    columns, parts = ["", "frozen model right", *TITLES.values()], []
+    columns, parts = ["", "accuracy of the frozen model", *TITLES.values()], []
     for title, group in groups.items():
         body = [row(before, now, case) for case in group]
         kept = [at for at in range(len(columns)) if any(each[at] for each in body)]
@@ -236,7 +236,7 @@ def text(before: dict[str, list[Record]], now: dict[str, list[Record]]) -> str:
     for runs in filter(None, (before, now)):
         commits = ", ".join(sorted({record["commit"] for records in runs.values() for record in records}))
         met, of = count(runs)
-        parts.append(f"{commits}: {met} of {of} conditions are met.{gained(runs)}")
+        parts.append(f"At {commits}, {met} of {of} conditions are met.{gained(runs)}")
     same = [case for case in cases if case in before and digests(before, case) == digests(now, case)]
     if before:
         parts.append(f"Every decision is the same bit for bit as before: {', '.join(same) or 'in no case'}.")
@@ -254,4 +254,4 @@ def gained(runs: dict[str, list[Record]]) -> str:
     if not opened:
         return ""
     gain = np.mean([record["micro_f"] - record["frozen_micro_f"] for record in opened])
-    return f" Open tables in order: micro-F {gain:+.3f} beside the frozen model's in the mean."
+    return f" On the open tables in order, the mean difference in micro-F to the frozen model is {gain:+.3f}."

@@ -77,35 +77,35 @@ class EachStream(NamedTuple):
 EACH = (
     EachStream(
         "a",
-        "known right in the last fifth at least the frozen model's less .02 (and two standard errors)",
+        "known-class accuracy in the last fifth: at least the frozen model's - 0.02 (within two standard errors)",
         lost,
         lambda mean: mean.most >= -0.02,
         lambda means: int(np.argmin(means)),
     ),
     EachStream(
         "b",
-        "false unknown at most 1 - promised + .02 (and two standard errors)",
+        "false unknown rate: at most 1 - expected recall + 0.02 (within two standard errors)",
         beyond_promise("unknown"),
         lambda mean: mean.least <= 0.02,
         lambda means: int(np.argmax(means)),
     ),
     EachStream(
         "c",
-        "false unknown in the last fifth at most 1 - promised + .02 (and two standard errors)",
+        "false unknown rate in the last fifth: at most 1 - expected recall + 0.02 (within two standard errors)",
         beyond_promise("unknown_last"),
         lambda mean: mean.least <= 0.02,
         lambda means: int(np.argmax(means)),
     ),
     EachStream(
         "d",
-        "announced subclasses at most .1 a stream (and two standard errors)",
+        "announced subclasses: at most 0.1 a stream (within two standard errors)",
         get("announced"),
         lambda mean: mean.least <= 0.1,
         lambda means: int(np.argmax(means)),
     ),
     EachStream(
         "e",
-        "mean over seeds of abs(promised - got) at most .08",
+        "mean over seeds of abs(expected recall - recall): at most 0.08",
         absolute(promise_error),
         lambda mean: mean.mean <= 0.08,
         lambda means: int(np.argmax(means)),
@@ -176,16 +176,18 @@ def _live(records: Sequence[Record]) -> Iterator[Criterion]:
     if len(large.error):
         size = np.abs(large.error)
         mean, near = float(size.mean()), float((size <= 0.05).mean())
-        where = f"{len(size)} windows, mean signed difference {short(float(large.error.mean()))}"
+        where = f"{len(size)} windows, mean signed error {short(float(large.error.mean()))}"
         enough = f"{ENOUGH_TRAINING} training instances or more"
         yield Criterion(
-            f"live figure, {enough}: mean difference at most .02", f"{short(mean)}; {where}", mean <= 0.02
+            f"estimated recall, {enough}: mean error at most 0.02", f"{short(mean)}; {where}", mean <= 0.02
         )
-        yield Criterion(f"live figure, {enough}: 95 % of windows within .05", short(near), near >= 0.95)
+        yield Criterion(
+            f"estimated recall, {enough}: error at most 0.05 in 95 % of windows", short(near), near >= 0.95
+        )
     if len(small.error):
         share, width = float(small.covered.mean()), float(np.nanmean(small.high - small.low))
         found = f"{short(share)} of {len(small.error)} windows; mean width {short(width)}"
-        yield Criterion("live figure, fewer training instances: interval covers 90 %", found, share >= 0.90)
+        yield Criterion("estimated recall, fewer training instances: interval covers 90 %", found, share >= 0.90)
 
 
 def _closed(now: Streams, before: Streams) -> Iterator[Criterion]:
@@ -194,8 +196,8 @@ def _closed(now: Streams, before: Streams) -> Iterator[Criterion]:
     errors = [promise_error(record) for runs in now.values() for record in runs.values()]
     by_run = mean_of(None if error is None else abs(error) for error in errors)
     of_means = mean_of(abs(over_seeds(runs, promise_error).mean) for runs in now.values())
-    found = f"{short(by_run.mean)} by run; {short(of_means.mean)} of the streams' means"
-    yield Criterion("abs(promised - got) at most .03 on average over all runs", found, by_run.mean <= 0.03)
+    found = f"{short(by_run.mean)} over runs; {short(of_means.mean)} over the streams' means"
+    yield Criterion("mean over runs of abs(expected recall - recall): at most 0.03", found, by_run.mean <= 0.03)
     yield _of_each(EACH[4], now)
     yield from _live([record for runs in now.values() for record in runs.values()])
     if pairs := paired(now, before):
@@ -240,17 +242,17 @@ def _breadth(now: Streams, before: Streams) -> Iterator[Criterion]:
         mean, worst = float(np.mean(list(found.values()))), max(found, key=lambda name: found[name])
         yield Criterion("seventeen sets, calibration error: mean lower than before", f"{mean:+.4f}", mean < 0)
         said = f"worst {worst}: {found[worst]:+.4f}"
-        yield Criterion("seventeen sets, calibration error: none higher by .02", said, found[worst] < 0.02)
+        yield Criterion("seventeen sets, calibration error: none higher by 0.02", said, found[worst] < 0.02)
 
 
 def _overlap(now: Streams, before: Streams) -> Iterator[Criterion]:
-    for measure, where in (("ece", "whole stream"), ("ece_late", "from 1000 after the new class began on")):
+    for measure, where in (("ece", "whole stream"), ("ece_late", "from 1000 instances after the new class began")):
         means = {name: over_seeds(runs, get(measure)) for name, runs in now.items()}
         means = {name: mean for name, mean in means.items() if mean.n}
         if means:
             worst = max(means, key=lambda name: means[name].mean)
             met = means[worst].mean <= 0.04
-            wanted = f"overlap: calibration error at most .04 in each, {where}"
+            wanted = f"overlap: calibration error at most 0.04 in each, {where}"
             yield Criterion(wanted, f"worst {worst}: {means[worst]}", met)
 
 
@@ -260,7 +262,7 @@ def _persistent(now: Streams, before: Streams) -> Iterator[Criterion]:
         least = min(record["accuracy"] for record in runs.values())
         yield Criterion(f"{name}, a class that stays: at most one ClassDrifted", f"at most {most}", most <= 1)
         yield Criterion(
-            f"{name}, a class that stays: accuracy at least .997", f"at least {least:.4f}", least >= 0.997
+            f"{name}, a class that stays: accuracy at least 0.997", f"at least {least:.4f}", least >= 0.997
         )
 
 
@@ -268,7 +270,7 @@ def _demo(now: Streams, before: Streams) -> Iterator[Criterion]:
     for name, runs in now.items():
         ece = over_seeds(runs, get("ece"))
         numbers = [record["number"] for record in runs.values()]
-        yield Criterion(f"{name}: calibration error at most .04", str(ece), ece.mean <= 0.04)
+        yield Criterion(f"{name}: calibration error at most 0.04", str(ece), ece.mean <= 0.04)
         said = ", ".join(str(number) for number in numbers)
         yield Criterion(f"{name}: three new classes", said, all(number == 3 for number in numbers))
 

@@ -25,7 +25,7 @@ class Mean(NamedTuple):
     Examples
     --------
     >>> str(Mean(0.9754, 0.0031, 5)), str(Mean(-1.5, 0.0, 1)), str(Mean(math.nan, 0.0, 0))
-    ('.975 ± .003', '-1.500', '')
+    ('0.975 ± 0.003', '-1.500', '')
     """
 
     mean: float
@@ -50,16 +50,14 @@ class Mean(NamedTuple):
 
 
 def short(value: float) -> str:
-    """Write a number with three decimals and no zero before the point.
+    """Write a number with three decimals; a negative zero loses its sign.
 
     Examples
     --------
     >>> short(0.25), short(-0.0321), short(-0.0001), short(12.0)
-    ('.250', '-.032', '.000', '12.000')
+    ('0.250', '-0.032', '0.000', '12.000')
     """
-    text = f"{value:.3f}"
-    text = "0.000" if text == "-0.000" else text
-    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+    return f"{value:z.3f}"
 
 
 def mean_of(values: Iterable[float | None]) -> Mean:

@@ -99,10 +99,10 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
     Examples
     --------
-    >>> print(table(["set", "F"], [["A", ".9"]]))
+    >>> print(table(["set", "F"], [["A", "0.9"]]))
     | set | F |
     | --- | ---: |
-    | A | .9 |
+    | A | 0.9 |
     """
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -207,5 +207,5 @@ def markdown(records: Mapping[Run, Record], before: Mapping[Run, Record]) -> str
             parts.append(difference_table(part, now, was))
     judged = criteria(records, before)
     rows = [[one.wanted, one.found, "met" if one.met else "**not met**"] for one in judged]
-    parts += ["## What is wanted", table(["wanted", "found", ""], rows)]
+    parts += ["## Criteria", table(["criterion", "result", ""], rows)]
     return "\n\n".join(parts)

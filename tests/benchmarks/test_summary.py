@@ -43,11 +43,11 @@ def test_the_five_sets_have_a_row_an_openness_with_paired_differences():
     rows = [line.split(" | ") for line in summary.five_sets(small()).splitlines()[2:]]
     assert len(rows) == 15
     name, level, ours, papers, less_papers, best, less_best = rows[2]
-    assert (name, level, ours) == ("| LETTER", "highest openness", ".909")
-    assert papers == ".808"  # the better start
-    assert less_papers.startswith("+.101\\* (+.100 to ")
-    assert best == ".711 (OSNN)"  # no baseline, though it is higher; no ablation
-    assert less_best.startswith("+.198\\* (")
+    assert (name, level, ours) == ("| LETTER", "highest openness", "0.909")
+    assert papers == "0.808"  # the better start
+    assert less_papers.startswith("+0.101\\* (+0.100 to ")
+    assert best == "0.711 (OSNN)"  # no baseline, though it is higher; no ablation
+    assert less_best.startswith("+0.198\\* (")
 
 
 def test_other_seeds_are_left_out(tmp_path):
