@@ -21,7 +21,7 @@ MEASURES = {
     "known_recall": "Recall of the known, by name",
     "unknown_recall": "Recall of the unknown",
     "auroc": "AUROC of the unknown score",
-    "fpr95": "Share of the unknown taken for known where .95 of the known are accepted (FPR95)",
+    "fpr95": "Share of the unknown taken for known where 0.95 of the known are accepted (FPR95)",
     "oscr": "Area under the open-set classification rate (OSCR)",
     "ece": "Expected calibration error of p_unknown (15 bins of equal mass)",
 }

@@ -53,7 +53,7 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def problem(name: str, seed: int) -> Problem:
-    """Divide a set: half of the classes known, .6 of each for training, all else in the stream."""
+    """Divide a set: half of the classes known, 0.6 of each for training, all else in the stream."""
     X, y = load(name)
     rng = np.random.default_rng([seed, 1])
     classes = rng.permutation(np.unique(y))

@@ -143,7 +143,7 @@ ENTRIES = {
     },
     **{
         f"{name}, nothing chosen": Entry(
-            partial(CoCluster, start=start, grid=FIXED), "whole", "the paper's algorithm at nu = d + 1, scale .1"
+            partial(CoCluster, start=start, grid=FIXED), "whole", "the paper's algorithm at nu = d + 1, scale 0.1"
         )
         for name, start in STARTS.items()
     },
