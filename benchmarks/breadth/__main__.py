@@ -98,13 +98,13 @@ def page(records: list[dict[str, Any]]) -> str:
         rows.append([name, *shape[name], *row])
     columns = ["table", "training", "stream", "d", "known", "micro-F", "best recipe", "AUROC", "best recipe"]
     sentences = [
-        f"{title} is above the best recipe on {sum(x > 0.0 for x in gain)} of {len(gain)} tables. "
+        f"{title} is above the best recipe on {sum(x > 0.0 for x in gain)} of {len(gain)} tables.\n"
         f"It is more than 0.02 below on {sum(x < -0.02 for x in gain)}, and more than 0.05 below on "
         f"{sum(x < -0.05 for x in gain)}. The mean difference is {np.mean(gain):+.3f}."
         for title, each in (("Micro-F", f), ("AUROC", areas))
         for gain in [[of[OURS] - of[best(of)] for of in each.values()]]
     ]
-    return "\n\n".join([table(columns, rows), " ".join(sentences)])
+    return "\n\n".join([table(columns, rows), "\n".join(sentences)])
 
 
 def draw(records: list[dict[str, Any]], path: Path) -> None:

@@ -139,7 +139,7 @@ def told(records: Iterable[Record]) -> str:
 
     seeds = sorted({v["seed"] for v in of})
     return (
-        f"Seeds {seeds[0]} to {seeds[-1]}. Commits {each('revision')} (tree of `stream_osr/`: {each('library')}). "
+        f"Seeds {seeds[0]} to {seeds[-1]}. Commits {each('revision')} (tree of `stream_osr/`: {each('library')}).\n"
         f"Machine {each('machine')}, Python {each('python')}, numpy {each('numpy')}, numba {each('numba')}, "
         f"scikit-learn {each('scikit-learn')}."
     )

@@ -254,4 +254,4 @@ def gained(runs: dict[str, list[Record]]) -> str:
     if not opened:
         return ""
     gain = np.mean([record["micro_f"] - record["frozen_micro_f"] for record in opened])
-    return f" On the open tables in order, the mean difference in micro-F to the frozen model is {gain:+.3f}."
+    return f"\nOn the open tables in order, the mean difference in micro-F to the frozen model is {gain:+.3f}."
