@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says of where a thing is changed."""
+"""The code map of CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.blobs import fitted
 from tests.doors.files import Sinks, run
 
 ROOT = Path(__file__).parents[1]
-SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where would you change it?")[2].partition("\n## ")[0]
+SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("## Code map")[2].partition("\n## ")[0]
 ROWS = [row for row in re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", SECTION, re.MULTILINE) if "`" in row[1]]
 
 
