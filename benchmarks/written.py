@@ -68,7 +68,7 @@ def how() -> str:
     given = (each for each in sys.argv[1:] if each != "--write")
     command = shlex.join(os.path.relpath(each, ROOT) if Path(each).is_absolute() else each for each in given)
     return (
-        f"(`{f'python {name} {command}'.strip()}` at {commit()}; {platform.machine()}, {os.cpu_count()} cores, "
+        f"(`{f'python {name} {command}'.strip()}` at {commit()}, {platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}, numpy {np.__version__}, numba {numba.__version__})"
     )
 
