@@ -18,7 +18,8 @@ def rows(text: str, first: str) -> dict[str, list[str]]:
     """Read the table whose first heading begins so: cells of each row by the first of them, headings among them."""
     table = re.search(rf"^\| *{first}.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
     assert table is not None
-    cells = [[cell.strip(" *") for cell in line.strip().strip("|").split("|")] for line in table[0].splitlines()]
+    text = re.sub(r"(?<![\w.])0(?=\.\d)", "", table[0])  # records have no leading zero
+    cells = [[cell.strip(" *") for cell in line.strip().strip("|").split("|")] for line in text.splitlines()]
     return {row[0]: row[1:] for row in cells}
 
 
