@@ -86,16 +86,12 @@ def five_sets(records: Sequence[Record]) -> str:
 
 
 def front(records: Sequence[Record]) -> str:
-    """Lay out the same for the README: a row a set, and the differences at the highest openness."""
+    """Lay out micro-F at the highest openness for the README: ours, the paper's method, the best of the others."""
     rows = []
     for name in FIVE:
-        cells = []
-        for level in LEVELS:
-            ours, papers, best = standing(records, name, level)
-            cells.append(" / ".join(_mean(row) if row else "" for row in (ours, papers, best)))
-        rows.append([name, *cells, *(_difference(row) if row else "" for row in (papers, best))])
-    columns = ["", *(NAMES[level] for level in LEVELS), "ours less CD-OSR, highest", "ours less the best, highest"]
-    return table(columns, rows)
+        compared = standing(records, name, "high")
+        rows.append([name, *(_mean(row) if row else "" for row in compared)])
+    return table(["", "stream-osr", "the paper's method", "best of the others"], rows)
 
 
 def scores(records: Sequence[Record]) -> str:
@@ -188,7 +184,7 @@ def main(
         print(f"{name}\n\n{whole}\n")
         if into_pages:
             write(name, whole, PAGE)
-    short = f"{front(of_five)}\n\n{told(of_five)}"
+    short = front(of_five)
     print(short)
     if into_pages:
         write("five sets", short, FRONT)

@@ -96,5 +96,5 @@ def test_the_pages_hold_what_the_results_say(measured, page, make):
     records = [r for r in summary.gathered(summary.RESULTS) if r["dataset"] in FIVE]
     text = page.read_text()
     assert make(records) in text
-    assert summary.told(records) in text
+    assert page == summary.FRONT or summary.told(records) in text
     assert np.isfinite([r["micro_f"] for r in records]).all()
