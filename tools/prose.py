@@ -142,7 +142,8 @@ def _markdown(path: Path, source: str, line: int = 0) -> Iterator[Text]:
 
 
 def _dedented(source: str) -> str:
-    """Return a page whose notes and tabs (``!!!``, ``???``, ``===``) are paragraphs."""
+    """Return a page whose notes and tabs (``!!!``, ``???``, ``===``) are paragraphs, without directives (``:::``)."""
+    source = re.sub(r"^:::.*(?:\n {4}.*)*", lambda found: "\n" * found[0].count("\n"), source, flags=re.MULTILINE)
     out, inside = [], False
     for each in source.split("\n"):
         if re.match(r"(?:!!!|\?\?\?\+?|===) ", each):

@@ -142,125 +142,125 @@ class ServiceSettings(BaseSettings):
     model: Path
     """Model made by `stream-osr fit`."""
     brokers: str
-    """Comma-separated host:port of brokers to begin with."""
+    """Comma-separated host:port of the brokers to connect to first."""
     input: str
     """Topic of the instances, or several topics, comma-separated."""
     output: str = ""
-    """Topic of the decisions; INPUT.decisions if not given. With several inputs all defaults begin with GROUP."""
+    """Topic of the decisions. Default: INPUT.decisions. With several inputs all defaults start with GROUP."""
     events: str = ""
-    """Topic of the events; INPUT.events if not given."""
+    """Topic of the events. Default: INPUT.events."""
     dead_letters: str = ""
-    """Topic of unusable records; INPUT.dlq if not given."""
+    """Topic of unusable records. Default: INPUT.dlq."""
     labels: str | None = None
-    """Topic of commands and late labels, of one partition; none if not given."""
+    """Topic of commands and late labels, with one partition. Default: none."""
     subclasses: str | None = None
-    """Topic of one partition, compacted, of what `stream-osr reconcile` reads; none if not given."""
+    """Compacted topic of the summaries that `stream-osr reconcile` reads, with one partition. Default: none."""
     links: str = ""
-    """Topic of its links, compacted; INPUT.links if not given."""
+    """Compacted topic of the links that `stream-osr reconcile` writes. Default: INPUT.links."""
     global_events: str = ""
-    """Topic of its events; INPUT.global-events if not given."""
+    """Topic of the events that `stream-osr reconcile` writes. Default: INPUT.global-events."""
 
     group: Annotated[str, Field(min_length=1)] = "stream-osr"
     """Consumer group."""
     instance: Annotated[str, Field(min_length=1)] = Field(default_factory=socket.gethostname)
-    """Name of this worker in the group: its own, and the same after a restart."""
+    """Name of this worker in the group. Must be unique, and the same after a restart."""
     workers: AtLeastOne = 1
-    """Worker processes."""
+    """Number of worker processes."""
     start: str = "earliest"
-    """Where a group begins that has committed nothing yet: earliest, latest, or a time in ISO 8601."""
+    """Start of a group without committed offsets: earliest, latest, or a time in ISO 8601."""
     stop: str | None = None
-    """Where the service ends: end (of the input, as it is at the start) or a time in ISO 8601; never if not given."""
+    """End of the service: end (of the input at the start), or a time in ISO 8601. Default: never."""
 
     decoder: str = "json"
-    """json, or module:function that makes a decoder of these settings."""
+    """json, or module:function that takes the settings and returns a decoder."""
     encoder: str = "json"
-    """json, or module:function that makes an encoder of decisions and events of these settings."""
+    """json, or module:function that takes the settings and returns an encoder of decisions and events."""
     key: str | None = None
-    """Field of the key; the record's key if not given."""
+    """Field of the key. Default: the key of the record."""
     time: str | None = None
-    """Field of the time; the record's timestamp if not given."""
+    """Field of the time. Default: the timestamp of the record."""
     label: str | None = None
-    """Field of labels, where there are some: evidence."""
+    """Field of true labels, if records have any. The model learns from them."""
     features: tuple[str, ...] | None = None
-    """Feature fields; those of the model if not given."""
+    """Feature fields. Default: the features of the model."""
     label_type: LabelType = "auto"
-    """What labels become: auto, str or int."""
+    """Type of labels: auto, str or int."""
     max_instance_bytes: AtLeastOne = 1_000_000
-    """Longest value that is decoded; longer ones are dead letters."""
+    """Maximum size of a value. Longer values become dead letters."""
 
     batch_size: AtLeastOne | None = None
-    """Records of a micro-batch; the model's."""
+    """Records in a micro-batch. Default: as in the model."""
     max_wait: Seconds | None = 1.0
-    """Seconds after which a micro-batch is closed though it is not full."""
+    """Seconds after which a partial micro-batch is closed."""
     commit_batches: AtLeastOne = 8
-    """Micro-batches that may share a transaction."""
+    """Maximum number of micro-batches in a transaction."""
     on_missing: Literal["impute", "error", "skip"] | None = None
-    """Missing features; as the model says."""
+    """Treatment of missing features. Default: as in the model."""
     min_probability: Annotated[float | None, Field(ge=0, le=1)] = None
-    """Least probability of a known label; the model's."""
+    """Minimum probability of a known label. Default: as in the model."""
     threads: AtLeastOne | None = None
-    """Threads for the chains; as the model says."""
+    """Threads for the chains. Default: as in the model."""
     seed: Annotated[int | None, Field(ge=0)] = None
-    """Of everything random; the model's."""
+    """Seed of all random numbers. Default: as in the model."""
 
     state: Path = Path("state")
-    """Folder of the snapshots, seen by all workers."""
+    """Folder of the snapshots. All workers must share it."""
     snapshot_interval: Seconds = 60.0
     """Seconds between the snapshots of a partition."""
     snapshots: Annotated[int, Field(ge=2)] = 3
-    """Snapshots kept of each partition."""
+    """Number of snapshots stored for each partition."""
     on_lost_state: Literal["fail", "cold"] = "fail"
-    """No snapshot leads to the committed offset: suspend the partition, or begin anew from there."""
+    """Action if no snapshot leads to the committed offset: suspend the partition, or start with an empty state."""
     on_gap: Literal["carry", "fail", "cold"] = "carry"
-    """The input deleted unread records: go on with what has emerged, suspend the partition, or begin anew."""
+    """Action if unread records were deleted: keep the emerging subclasses, suspend the partition, or start empty."""
     on_model_change: Literal["refuse", "carry", "cold"] = "refuse"
-    """Another model than the one that the group has run: stop, go on with what has emerged, or begin anew with it."""
+    """Action for another model: refuse to start, keep the emerging subclasses, or start with an empty state."""
 
     transaction_deadline: Seconds = 15.0
-    """Seconds after which a transaction counts as stuck and its producer is replaced."""
+    """Seconds after which the service abandons a transaction and replaces its producer."""
     transaction_timeout: Seconds = 30.0
     """Seconds after which the broker aborts the transaction of a dead worker."""
     session_timeout: Seconds = 30.0
-    """Seconds without a sign of life after which partitions go to other workers."""
+    """Seconds without a heartbeat after which partitions move to other workers."""
     stop_timeout: Seconds = 30.0
-    """Seconds that stopping may take."""
+    """Maximum number of seconds for a shutdown."""
     on_stop: Literal["leave", "keep"] = "leave"
-    """A worker that is stopped leaves the group, or stays a member until session_timeout."""
+    """Action on a shutdown: leave the group, or keep the membership until session_timeout."""
     watchdog: Seconds = 300.0
-    """Seconds without a turn of the loop after which a worker ends itself."""
+    """Seconds without a turn of the main loop after which a worker ends itself."""
     metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """Port of /metrics, /healthz and /readyz; none if not given."""
+    """Port of /metrics, /healthz and /readyz. Default: none."""
     metrics_host: str = "127.0.0.1"
-    """Address that this port listens at."""
+    """Address at which this port listens."""
     log_format: Literal["text", "json"] = "text"
-    """Lines of text, or a JSON object on each line."""
+    """Lines of text, or one JSON object on each line."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severity of what is logged."""
+    """Minimum severity of log lines."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
-    """Of what is published."""
+    """Compression of published messages."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """How to talk to the brokers."""
+    """Protocol of the connection to the brokers."""
     tls_ca: Path | None = None
-    """Certificates of authorities to trust (PEM)."""
+    """Certificates of the trusted authorities (PEM)."""
     tls_certificate: Path | None = None
-    """Own certificate (PEM)."""
+    """Client certificate (PEM)."""
     tls_key: Path | None = None
-    """Its private key (PEM)."""
+    """Private key of the client certificate (PEM)."""
     tls_key_password: SecretStr | None = None
     """Password of the private key."""
     tls_check_hostname: bool = True
-    """Check that a certificate is the host's."""
+    """Check that the certificate names the host."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
-    """How to log in."""
+    """Login mechanism."""
     sasl_username: str | None = None
     """User name."""
     sasl_password: SecretStr | None = None
-    """Password; better from environment or file."""
+    """Password. Prefer the environment variable or the file."""
     sasl_password_file: Path | None = None
-    """File that holds the password."""
+    """File with the password."""
     sasl_token_file: Path | None = None
-    """File that holds the OAUTHBEARER token, read again at each login."""
+    """File with the OAUTHBEARER token. The service reads it again at each login."""
 
     @model_validator(mode="before")
     @classmethod

@@ -124,8 +124,8 @@ RIGHTS = {
 OF_OTHERS = {"group": ResourceType.GROUP, "transactional id": ResourceType.TRANSACTIONAL_ID}
 
 
-@pytest.mark.fault("the right to the input, the group or the transactional id is taken away, and given back")
-@pytest.mark.fault("the right to write to an output is taken away, and given back")
+@pytest.mark.fault("the right to the input, the group or the transactional id is revoked and granted again")
+@pytest.mark.fault("the right to write to an output is revoked and granted again")
 @pytest.mark.parametrize(
     "of", [pytest.param(of, marks=pytest.mark.long) if "other way" in of else of for of in RIGHTS]
 )

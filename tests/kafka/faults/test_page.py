@@ -10,7 +10,7 @@ PAGE = (HERE.parents[2] / "docs" / "kafka.md").read_text()
 
 
 def test_the_page_says_what_happens_with_every_fault_that_is_tested() -> None:
-    section = PAGE.partition("\n## What happens when\n")[2].partition("\n## ")[0]
+    section = PAGE.partition("\n## Fault reference\n")[2].partition("\n## ")[0]
     rows = [line.split(" | ")[0].removeprefix("| ") for line in section.splitlines() if line.startswith("| ")][2:]
     tested = {
         name
