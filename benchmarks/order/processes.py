@@ -1,7 +1,7 @@
 """Made-up processes: five classes of two Gaussian blobs in eight features, and what befalls a stream of them.
 
 Standard deviations are 1 within a blob. The distances of the blobs were chosen so that the frozen model of 2c2959a
-is right as often as in the table of issue 37.
+is right as often as on real tables in order.
 """
 
 from __future__ import annotations
