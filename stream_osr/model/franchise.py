@@ -4,7 +4,7 @@
 
 Dishes are numbered consecutively. The C *frozen* dishes come first: the known classes of a stream, none during
 training. The Gaussian dishes follow, so that Gaussian slot k is dish C + k. Seats may weigh less than one because the
-seating counts of a stream fade (``docs/inference.md``, "The model must not age").
+seating counts of a stream fade (``docs/inference.md``, section 10).
 
 Between two batches the functions make room for new subclasses, name them, fade the seats, and derive the counts
 again.

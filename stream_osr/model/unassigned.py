@@ -175,7 +175,7 @@ GAIN = 0.5
 PASSES = 5
 """Most passes in which a core may grow."""
 LOOKED = math.log(len(SIZES) * len(LATELY)) + math.log(1000.0)
-"""Log odds that pay for the choice among the searches, and for repeating it with each arrival."""
+"""Log odds subtracted for the choice among the searches, which is repeated with each arrival."""
 
 
 class UnassignedRows(NamedTuple):
@@ -224,7 +224,7 @@ class _Seated(NamedTuple):
 
 
 def outweighs_noise(around: Alternatives, key: int, others: int) -> bool:
-    """Return whether subclass ``key`` is more probable than independent noise, given ``others`` other instances."""
+    """Return whether subclass ``key`` is more probable than noise, beside ``others`` other unassigned instances."""
     known, state, noise = around
     k = slot_of(state, key)
     size = int(state.dishes.size[k])
@@ -334,7 +334,7 @@ def _log_odds(size: int, among: int, alpha: float) -> float:
 
 @kernel
 def _together(block: Array, scene: _Scene) -> float:
-    """Log marginal likelihood of a few homogeneous rows as a subclass, without the terms that ``log_marginal`` omits."""
+    """Log marginal likelihood of a few homogeneous rows as a subclass, without the terms that cancel in comparisons."""
     d, skip, squares = scene.prior.n_features, scene.prior.first.shape[0], 0.0
     mean = np.zeros(d + 1)
     for i in range(len(block)):
@@ -391,9 +391,9 @@ def _is_no_outlier(alone: float, group: Array, among: _Seated, scene: _Scene) ->
 
 @kernel
 def _sits_nowhere(group: Array, recent: int, among: _Seated, no_home: Array, scene: _Scene) -> bool:
-    """Return whether the part of a group in an emerging subclass is rather a separate subclass.
+    """Return whether the part of a group in each emerging subclass is more probable as a separate subclass.
 
-    If the group is about the whole subclass, this does not matter.
+    The test skips a subclass if the group has at least half its instances, unless ``no_home`` marks the subclass.
     """
     dishes = scene.emerging
     for i in range(len(group)):

@@ -28,7 +28,7 @@ class BatchFaults(NamedTuple):
     begun
         Column faults that begin.
     rows
-        Fingerprints of the rows, shape (b,). Empty if training rows repeat as well.
+        Fingerprints of the rows, shape (b,). Empty if the rule for repeated rows does not apply.
     repeats
         Position of each repeated row, and its first copy: a position in the batch, or a copy from an earlier batch.
     """

@@ -47,7 +47,7 @@ def follow_known(
 ) -> tuple[Drift, list[ev.Event]]:
     """Update the drift detectors of the known classes after a batch, in the leader, and report drift.
 
-    With a reference check, instances that a new class adds to a known one are excluded.
+    With a reference check, instances in an emerging subclass that arrives at its usual rate are no evidence of drift.
 
     Parameters
     ----------

@@ -567,7 +567,8 @@ def start_check(n_classes: int) -> ReferenceCheck:
 def fit_check(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
     """Add new subclasses and classes, and delete those that have gone.
 
-    Until the next batch a new subclass has the values of a new one, and a new class has the mean share.
+    Until the next batch a new subclass has the known share of the cell for new subclasses, and a new class has the
+    mean share.
     """
     if len(check.counts.votes) == n_classes and np.array_equal(ids, check.ids):
         return check

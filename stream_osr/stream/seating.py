@@ -234,8 +234,9 @@ def _let_go(recent: RecentInstances, chains: Chains, results: Sequence[sampler.B
 def _keep_identities(chain_result: ChainResult) -> ChainResult:
     """Continue the identity of emerged subclasses most of whose instances moved to one other emerging subclass.
 
-    The remaining instances, if any, are too few for a subclass and move along. The identity of the subclass with more
-    of the instances continues. If the other identity is older, that one continues.
+    The remaining instances, if any, are too few for a subclass and move along. The target's identity continues if it
+    is older, or if most instances of the result come from the target. Otherwise the identity of the moved subclass
+    continues.
     """
     chain, state, result, changes = chain_result[:4]
     life = chain.life

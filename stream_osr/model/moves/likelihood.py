@@ -2,7 +2,7 @@
 
 Most visits move no guest, and then no density changes. So the sampler computes the densities of all guests of a step
 once. It corrects them when a subclass gains or loses a guest. The correction has rank one: the update of the inverse
-Q also updates the quadratic forms ``h = x~' Q x~`` (``docs/inference.md``, "Remembered densities").
+Q also updates the quadratic forms ``h = x~' Q x~`` (``docs/inference.md``, "Predictive cache").
 
 The cache holds densities, not logarithms, each relative to a reference of the guest. A visit then computes only
 products. If the densities drift far from the reference, :func:`restate` chooses another.

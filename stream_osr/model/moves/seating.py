@@ -146,7 +146,7 @@ def draw_table(rng: Generator, franchise: restaurant.Franchise, group: int, dish
 
 @borrowing_kernel
 def visit(rng: Generator, i: int, state: memory.SamplerState, likelihood: memory.Likelihood | None = None) -> float:
-    """Seat guest i (again), write the weights of the dishes, and return their sum."""
+    """Re-seat guest i, or seat it if it has no table. Write the weights of the dishes and return their sum."""
     guests, franchise, dishes, prior = state.guests, state.franchise, state.dishes, state.prior
     frozen, group = state.log_frozen.shape[1], guests.group[i]
     old = own = restaurant.CLOSED
