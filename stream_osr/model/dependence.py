@@ -54,7 +54,7 @@ SIGNIFICANT = 4.0
 LEAST_PAIRS, LEAST_STREAM_PAIRS = 256, 64
 """Least number of pairs of neighbours for the test, in training and in the stream."""
 LEAST_AT_LAG, MOST_AT_LAG = 30, 500.0
-"""Pairs from which on a lag counts, and the bound on its weight, in pairs."""
+"""Least number of pairs for a lag to count, and the bound on its weight, in pairs."""
 WIDEST = 4.0
 """Upper bound on the variance of the slowly varying part, in within-class variances."""
 LEAST_SLOW = 0.05

@@ -98,7 +98,7 @@ def keep_slots(dishes: Dishes, slots: Array) -> Dishes:
 
 
 def concatenated(first: Dishes, second: Dishes) -> Dishes:
-    """Lay the slots of two tables side by side."""
+    """Concatenate the slots of two tables."""
     return Dishes(*(np.concatenate([a, b]) for a, b in zip(first, second, strict=True)))
 
 

@@ -1,6 +1,6 @@
 """Moves of emerging subclasses between batches: dormant and back, merged, split and gathered.
 
-Dormant subclasses are off the menu, where they cost the sweeps nothing. They can return.
+Dormant subclasses are off the menu, so the sweeps do not visit them. They can return.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAST_PART = 4
 
 
 class DormantSubclasses(NamedTuple):
-    """Dormant subclasses: K of them, off the menu and at no cost for the sweeps.
+    """K dormant subclasses, which are off the menu and at no cost for the sweeps.
 
     Attributes
     ----------

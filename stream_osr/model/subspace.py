@@ -116,7 +116,7 @@ def _area(novelty: Array, new: Array) -> float:
 
 
 USUAL = 0.9
-"""Share of instances with one value from which on a feature hardly varies."""
+"""Least share of instances with one value for a feature that hardly varies."""
 ROUNDING, LEAST_SPREAD = 1e-14, 1e-140
 """Largest standard deviation of a constant feature: as a share of the feature's size, and in any unit."""
 COPY = 1e-9

@@ -334,7 +334,7 @@ def _log_odds(size: int, among: int, alpha: float) -> float:
 
 @kernel
 def _together(block: Array, scene: _Scene) -> float:
-    """Log marginal likelihood of a few homogeneous rows as a subclass, without the terms that cancel in comparisons."""
+    """Log marginal likelihood of a few homogeneous rows as a subclass, up to a factor common to all seatings."""
     d, skip, squares = scene.prior.n_features, scene.prior.first.shape[0], 0.0
     mean = np.zeros(d + 1)
     for i in range(len(block)):

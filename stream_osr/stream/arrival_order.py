@@ -15,12 +15,12 @@ from stream_osr.trust.levels import quantiles
 from stream_osr.trust.references import References
 
 ACCEPTED_FROM = 0.2
-"""Density rank from which on an instance moves the state of the class.
+"""Least density rank at which an instance moves the state of the class.
 
 The density rank is the share of the class's independent references that are no denser.
 """
 PLAUSIBLE_FROM = 0.02
-"""Density rank from which on an instance counts in the test."""
+"""Least density rank at which an instance counts in the test."""
 ELSEWHERE = 3.0
 """Least correlation in a dependent stream, in standard errors, after the class with the strongest is left out."""
 PAIRS_HALF_LIFE = 2000.0
@@ -30,10 +30,10 @@ USUAL_HALF_LIFE = 10_000.0
 TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY_REFERENCES, AT_ONCE = 0.2, 0.4, 12.0, 50, 3
 """Thresholds at which the known classes dissolve.
 
-From the first density rank on an instance is typical of a class. A class dissolves if more than the second share of
-these instances is labelled unknown. It needs at least the third number of typical instances and the fourth number of
-references. Dissolving of at least the last number of classes, and of most classes, means that the sampler has
-abandoned the known classes in bulk. A new class replaces only one.
+An instance is typical of a class if its density rank is at least the first number. A class dissolves if more than the
+second share of these instances is labelled unknown. It needs at least the third number of typical instances and the
+fourth number of references. Dissolving of at least the last number of classes, and of most classes, means that the
+sampler has abandoned the known classes in bulk. A new class replaces only one.
 """
 GONE = 0.02
 """Share of typical instances below which all known classes have moved away or are gone."""
@@ -66,7 +66,7 @@ class Arrival(NamedTuple):
     gain
         Log likelihood gain of the latest instances given the instances before them, shape (w,).
     since
-        Position in the stream from which on neighbours are known to be dependent, -1 if they are not.
+        Position in the stream since which neighbours are known to be dependent, -1 if they are not.
     fitted
         Position at which the process was fitted, -1 for training.
     independent

@@ -41,10 +41,10 @@ PRIOR_WEIGHT = 20.0
 LEAST_RANK = 0.02
 """Density rank below which an instance does not pull."""
 SURELY_USUAL = 0.2
-"""Density rank from which on unknown instances also pull.
+"""Least density rank at which unknown instances also pull.
 
-From 0.05 on, a new class 2.5 standard deviations away drags a known one half way along. Without such instances, a
-class that has begun to dissolve lags behind.
+At 0.05, a new class 2.5 standard deviations away drags a known one half way along. Without such instances, a class
+that has begun to dissolve lags behind.
 """
 STEP = 0.05
 """Least offset for a class to move, in standard deviations of the class."""

@@ -68,7 +68,7 @@ class RecognizerState:
     unmet: SchemaMismatch | None = None
 
     def __copy__(self) -> RecognizerState:
-        """Return a copy whose parts nothing else changes in place. Immutable parts are shared, so it is cheap."""
+        """Return an independent copy. It shares the immutable parts, so it is cheap."""
         return replace(self, **{name: copy(getattr(self, name)) for name in _CHANGING})
 
     @property

@@ -61,7 +61,7 @@ ANEW = 256
 RECOUNTED = 2000
 """Latest instances to recount when neighbours are found to be dependent."""
 TYPICAL = N_LEVELS - 2
-"""Level from which on (four fifths of the references) an instance counts for class shares, whatever its label.
+"""Least level (four fifths of the references) at which an instance counts for class shares, whatever its label.
 
 Otherwise a class labelled unknown would lose its share, and then even more instances would be labelled unknown.
 """

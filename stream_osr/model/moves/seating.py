@@ -189,7 +189,7 @@ def visit(rng: Generator, i: int, state: memory.SamplerState, likelihood: memory
 
 
 HOPELESS = 32.0
-"""Nats below the best from which on a dish is skipped. ``exp(-32)`` is 1e-14."""
+"""Least distance below the best, in nats, at which a dish is skipped. ``exp(-32)`` is 1e-14."""
 
 
 @borrowing_kernel
