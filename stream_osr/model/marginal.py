@@ -161,7 +161,7 @@ PASSES = 12
 AXES = 4
 """Number of longest axes at which the split test first cuts the rows. It takes the best resulting partition."""
 MANY = 128
-"""Least number of rows for which only the longest axis is cut. It is then well determined, and each try costs more."""
+"""Least number of rows for which only the longest axis is cut: it is then well determined, and tries cost more."""
 GAIN = 1.0
 """Least mean gain of each row in log odds, under a conjugate base measure.
 
