@@ -164,7 +164,7 @@ def test_missing_values_are_left_out_of_account_and_counted(trained, phase, valu
 
 def test_missing_values_are_an_error_when_asked_to_be():
     model = in_training(on_missing="error")
-    message = r"feature 'b' is None \(NoneType\): it is missing; give a number, or set on_missing='impute' or 'skip'"
+    message = r"feature 'b' is None \(NoneType\): it is missing. Give a number, or set on_missing='impute' or 'skip'"
     learn = [
         lambda x=x, y=y: model.learn_one(x, y) for x in ({"a": 1.0}, {"a": 1.0, "b": None}) for y in ("left", None)
     ]
@@ -223,7 +223,7 @@ def test_instance_without_features(trained):
         fresh.learn_one({})
     fresh.learn_one({}, "left")  # its values may all be missing: those of later instances have names
     fresh.learn_many(pd.DataFrame(index=[0, 1]), ["left", "right"])
-    with pytest.raises(InvalidInstance, match="the training instances have no feature; give one"):
+    with pytest.raises(InvalidInstance, match=r"the training instances have no feature\. Give one"):
         fresh.freeze()
     assert fresh.predict_one({}) is None
     for model in (in_training(), in_stream(trained)):  # later it is one whose values are all missing
@@ -441,7 +441,7 @@ def test_stream_of_one_point_for_ever(trained):
 
 def test_unlabelled_instance_before_any_label():
     model = OpenSetRecognizer()
-    message = "an unlabelled instance came before any labelled one; learn labelled instances first"
+    message = "an unlabelled instance came before any labelled one. Learn labelled instances first"
     with refused(model, NotTrained, message):
         model.learn_one({"a": 1.0})
     with refused(model, NotTrained, f"row 0: {message}"):
@@ -450,7 +450,7 @@ def test_unlabelled_instance_before_any_label():
 
 def test_stray_unlabelled_instance_ends_no_training_that_is_ended_by_hand():
     model = in_training(freezing="manual", batch_size=1)
-    message = r"an unlabelled instance came before freeze\(\), and freezing='manual'; call freeze\(\) first"
+    message = r"an unlabelled instance came before freeze\(\), and freezing='manual'. Call freeze\(\) first"
     with refused(model, NotTrained, message):
         model.learn_one({"a": 0.0, "b": 0.0})
     with refused(model, NotTrained, f"row 1: {message}"):
@@ -464,7 +464,7 @@ def test_training_that_cannot_begin_takes_nothing_in():
     model, rows = OpenSetRecognizer(model=ModelOptions(nu=2)), np.random.default_rng(0).normal(size=(4, 4))
     part = [dict(zip("abcd", row.tolist(), strict=True)) for row in rows]
     learn_all(model, [(x, "left") for x in part[:3]])
-    message = "nu is 2, but 3 whitened features need nu > 2; leave nu=None or raise it"
+    message = "nu is 2, but 3 whitened features need nu > 2. Leave nu=None or raise it"
     for _ in range(3):  # with the fourth there are three directions
         with refused(model, InvalidParameter, message):
             model.learn_one(part[3], "left")

@@ -141,7 +141,7 @@ def test_a_category_that_training_never_saw_is_no_typing_error_that_passes() -> 
     model = OpenSetRecognizer(categorical=["port", "prot"])
     for number in range(20):
         model.learn_one({"port": number % 3, "size": number}, "ab"[number % 2])
-    expected = "categorical has 'prot', which is none of the features of the training instances; did you mean 'port'?"
+    expected = "categorical has 'prot', which is not a feature of the training instances: did you mean 'port'?"
     for ends in (model.freeze, lambda: model.learn_one({"port": 1, "size": 3})):
         with pytest.raises(InvalidParameter, match=re.escape(expected)):
             ends()

@@ -277,12 +277,12 @@ def test_a_chain_without_a_counterpart_gets_one(trained):
 @pytest.mark.parametrize(
     ("ids", "label", "error", "message"),
     [
-        ([], "x", InvalidSubclass, r"no subclass id was given; name those to be promoted, such as \[7\]"),
-        ([10**6], "x", InvalidSubclass, "subclass 1000000 does not exist; the emerging subclasses are: "),
+        ([], "x", InvalidSubclass, r"no subclass id was given. Give the subclasses to be promoted, such as \[7\]"),
+        ([10**6], "x", InvalidSubclass, "subclass 1000000 does not exist. The emerging subclasses are: "),
         ([-1], "x", InvalidSubclass, "subclass -1 does not exist"),
-        ([0], "x", InvalidSubclass, "subclass 0 is one of the known class 'left'; only emerging subclasses can be"),
-        ("7", "x", InvalidSubclass, r"subclass_ids is '7' \(str\); expected a list of ids, such as \[7\]"),
-        ([1.5], "x", InvalidSubclass, r"subclass id is 1.5 \(float\); expected whole numbers"),
+        ([0], "x", InvalidSubclass, "subclass 0 belongs to the known class 'left'. Only emerging subclasses can be"),
+        ("7", "x", InvalidSubclass, r"subclass_ids is '7' \(str\): expected a list of ids, such as \[7\]"),
+        ([1.5], "x", InvalidSubclass, r"subclass id is 1.5 \(float\): expected whole numbers"),
         (None, "unknown", InvalidLabel, "is the label of unknown instances"),
         (None, 3, InvalidLabel, "use labels of one type"),
         (None, 2.5, InvalidLabel, "expected str, int or bool"),
@@ -306,7 +306,7 @@ def test_a_subclass_is_promoted_once(trained):
     ids = emerged(model)
     model.promote([*ids, *ids], "above")
     assert model.value.stream.known.ids.tolist().count(ids[0]) == 1
-    with pytest.raises(InvalidSubclass, match="is one of the known class 'above'"):
+    with pytest.raises(InvalidSubclass, match="belongs to the known class 'above'"):
         model.promote(ids, "above")
 
 
@@ -428,7 +428,7 @@ def test_what_was_asked_last_is_taken_back_first(trained):
     twin.undo()  # before it has taken effect
     twin.flush()
     assert content(twin) == before
-    with pytest.raises(NothingToUndo, match="no promotion, mute or late label is left"):
+    with pytest.raises(NothingToUndo, match="no promotion, mute or late label to undo"):
         twin.undo()
 
 

@@ -1,5 +1,5 @@
 """The model: a hierarchical Dirichlet process over Gaussians, sampled in the Chinese restaurant franchise.
 
-Known classes and the stream are *groups* (restaurants); mixture components are *dishes* = **subclasses**.
-The package knows nothing of river, of events or of connectors.
+Known classes and the stream are *groups* (restaurants). Mixture components are *dishes*, called **subclasses**.
+The package does not depend on river, events or connectors.
 """

@@ -1,8 +1,8 @@
-"""Numeric features that are categories in disguise: flags, one-hot columns, and constants beside them.
+"""Numeric features that encode categories: flags, one-hot columns, and constants beside them.
 
-A number that has two values in training is the one or the other, and a Gaussian describes neither. Columns of which
-exactly one is set in each instance say one thing together. What is found is a category whose values are known by the
-numbers that its columns have; the columns themselves stay numbers wherever they come from.
+A feature with two values in training takes one or the other, and a Gaussian fits neither. One-hot columns, of which
+exactly one is set in each instance, encode a single category. This module finds such categories and identifies their
+values by the numbers in the columns. In the input the columns stay numbers.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ import numpy as np
 from stream_osr.model.jit import Array, borrowing_kernel
 
 LEAST_ROWS, LEAST_OF_VALUE = 20, 2
-"""Instances that training needs, and how many must have the rarer value: of fewer, two values may be an accident."""
+"""Least number of training instances, and least count of the rarer value. With fewer, two values may be chance."""
 ROUNDING = 1e-6
-"""How far a number may be from a value, as a share of the distance between the two."""
+"""Tolerance around a value, as a share of the distance between the two values."""
 SIMILAR = 0.1
-"""How far a number may be from the one value of a constant, as a share of its size; a zero is exact."""
+"""Tolerance around the single value of a constant, as a share of this value. A zero must match exactly."""
 OF_FLAG = -1
-"""In the place of a number of places: the feature is one of a flag."""
+"""Marker in place of a number of places: the feature belongs to a flag."""
 MOST_STEPS = 20_000
-"""Steps of the search for one-hot columns; where it takes more they are flags, each by itself."""
+"""Most steps of the search for one-hot columns. Beyond that, each column becomes a flag by itself."""
 
 
 class BinaryFeatures(NamedTuple):
-    """Categories that are given as numbers: columns that have few rows of values together.
+    """Categories that are given as numbers: columns with few distinct rows of values.
 
     Attributes
     ----------
     members
-        Raw columns, those of one category after those of another, shape (M,).
+        Raw columns, category by category, shape (M,).
     spans
-        How many of them each category has, shape (F,).
+        Number of columns of each category, shape (F,).
     sizes
-        How many values each has, shape (F,).
+        Number of values of each category, shape (F,).
     low, high
-        Between what the members lie, value by value, one category after another.
+        Bounds of each member for each value, category by category.
     """
 
     members: Array
@@ -61,8 +61,8 @@ class _Found(NamedTuple):
 def find_binary_features(X: Array, places: Array) -> BinaryFeatures:
     """Find the categories among the numeric features of training rows, NaN = missing, shape (n, p).
 
-    Columns that say the same, or the opposite, are one category. A constant is a category with one value if there is
-    any other, given or found: in a table of numbers alone it stays a number.
+    Columns with equal or opposite values form one category. A constant is a category with one value if there is any
+    other category, given or found. In a table of numbers alone it stays a number.
 
     Parameters
     ----------
@@ -132,8 +132,8 @@ def exact_covers(on: Array) -> list[list[int]]:
 
     Returns
     -------
-    The sets that share no column with another: where one says which columns belong together, and another others,
-    nothing is said. None if the search takes too long.
+    The sets that share no column with another set: where two sets disagree about a column, neither is returned. The
+    list is empty if the search takes too long.
 
     Examples
     --------
@@ -163,9 +163,9 @@ def exact_covers(on: Array) -> list[list[int]]:
 
 
 def texts_of(binary_features: BinaryFeatures, names: Sequence[Hashable]) -> list[tuple[Hashable, tuple[str, ...]]]:
-    """Name each category and its values, for people to read, given the names of all raw features.
+    """Name each category and its values for people to read, given the names of all raw features.
 
-    Values are the numbers of the first column; where columns are one-hot, the names of these.
+    Values are the numbers of the first column. For one-hot columns, the values are the names of the columns.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def texts_of(binary_features: BinaryFeatures, names: Sequence[Hashable]) -> list
 
 
 def each_flag(binary_features: BinaryFeatures) -> Iterator[tuple[Array, Array, Array]]:
-    """Walk through the categories: members, shape (k,), and low and high of each value, shape (values, k)."""
+    """Iterate over the categories: members, shape (k,), and low and high of each value, shape (values, k)."""
     member = bound = 0
     for span, size in zip(binary_features.spans.tolist(), binary_features.sizes.tolist(), strict=True):
         end = bound + span * size
@@ -200,7 +200,8 @@ def each_flag(binary_features: BinaryFeatures) -> Iterator[tuple[Array, Array, A
 def place_of_flag(raw: Array, members: Array, low: Array, high: Array) -> int:
     """Place of a raw row's value among those of a category with k members, ``low`` and ``high`` of shape (values k,).
 
-    The first if it is missing, the last if training had it not. What is there of the members must leave one value.
+    A missing value has the first place, and a value that is not in training has the last. The members that are
+    present must leave one value.
     """
     count, place, fitting, known = len(members), 1 + len(low) // len(members), 0, False
     for value in range(len(low) // count):

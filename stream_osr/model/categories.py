@@ -1,15 +1,16 @@
-"""Categorical columns of a subclass: a Dirichlet-multinomial each, with its probabilities integrated out.
+"""Categorical columns of a subclass: one Dirichlet-multinomial each, with its probabilities integrated out.
 
-All columns share one array of *places*. The first place of a column stands for the column as a whole, then come its
-values, and the last is for all values that training did not have. A row names one place of each column, the first
-where its value is missing. With n the counts of a subclass and a the Dirichlet parameters, both of which have at the
-first place of a column the sum of its values,
+All columns share one array of *places*. The first place of a column stands for the column as a whole. Its values
+follow, and its last place is for all values that are not in training. A row names one place for each column: the
+first where its value is missing. Let n be the counts of a subclass and a the Dirichlet parameters. At the first place
+of a column both have the sum over the values of the column. Then
 
 ``p(place) = (n[place] + a[place]) / (n[first] + a[first])``
 
-so that a missing value has the probability 1: it is marginalised out (``docs/inference.md``).
+so a missing value has probability 1: it is marginalised out (``docs/inference.md``).
 
-Every function takes views of one subclass: ``counts`` (n), shape (V,); of a row ``x`` the first C numbers are places.
+Every function takes views of one subclass: ``counts`` (n) has shape (V,). The first C numbers of a row ``x`` are
+places.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from stream_osr.model.prior import Prior
 
 @borrowing_kernel
 def shift(counts: Array, x: Array, sign: float, prior: Prior) -> None:
-    """Put the values of ``x`` in (sign 1) or take them out (sign -1)."""
+    """Add the values of ``x`` to the counts (sign 1) or remove them (sign -1)."""
     for c in range(prior.first.shape[0]):
         place = int(x[c])
         if place != prior.first[c]:
@@ -47,7 +48,7 @@ def log_predictive(counts: Array, x: Array, prior: Prior) -> float:
 
 @borrowing_kernel
 def log_predictive_without(counts: Array, x: Array, prior: Prior) -> float:
-    """Log probability of the values of ``x``, which are in the counts, under the others."""
+    """Log probability of the values of ``x`` under the other instances. The counts include ``x``."""
     total = 0.0
     for c in range(prior.first.shape[0]):
         place, first = int(x[c]), prior.first[c]
@@ -59,9 +60,9 @@ def log_predictive_without(counts: Array, x: Array, prior: Prior) -> float:
 
 @called_kernel
 def log_block_predictive(counts: Array, block: Array, member: bool, prior: Prior) -> float:
-    """Log probability of the values of some rows together; ``member`` says that they are in the counts.
+    """Log probability of the values of some rows together. ``member`` is true if the counts include these rows.
 
-    Each is foreseen by the counts with those before it; the counts are in the end what they were.
+    Each row is predicted from the counts plus the rows before it. The counts are unchanged on return.
     """
     total = 0.0
     if member:
@@ -78,7 +79,7 @@ def log_block_predictive(counts: Array, block: Array, member: bool, prior: Prior
 
 @borrowing_kernel
 def log_marginal(counts: Array, prior: Prior) -> float:
-    """Log marginal probability of the values that the counts sum up, in any one order."""
+    """Log marginal probability of the counted values, in any one order."""
     total = 0.0
     for c in range(prior.first.shape[0]):
         first = prior.first[c]
@@ -94,7 +95,7 @@ def log_marginal(counts: Array, prior: Prior) -> float:
 
 @borrowing_kernel
 def log_apart(counts: Array, prior: Prior) -> float:
-    """Log probability of the values that the counts sum up, each drawn from the base measure by itself."""
+    """Log probability of the counted values if each is drawn from the base measure by itself."""
     total = 0.0
     for c in range(prior.first.shape[0]):
         first = prior.first[c]
@@ -107,7 +108,7 @@ def log_apart(counts: Array, prior: Prior) -> float:
 
 @borrowing_kernel
 def log_rarer(counts: Array, x: Array, prior: Prior) -> float:
-    """Log ratio of the probabilities of the commonest value of each column and of those of ``x``, added up."""
+    """Log ratio of the probability of the commonest values to that of the values of ``x``, over all columns."""
     total = 0.0
     for c in range(prior.first.shape[0]):
         place, first = int(x[c]), prior.first[c]
@@ -148,18 +149,18 @@ def places_of(rows: Array, count: int) -> Array:
 
 @kernel
 def numbers_of(rows: Array, count: int) -> Array:
-    """Coordinates of n homogeneous rows but for their first ``count`` columns, shape (d + 1, n)."""
+    """Coordinates of n homogeneous rows without their first ``count`` columns, shape (d + 1, n)."""
     return np.ascontiguousarray(rows[:, count:].T)
 
 
 def log_of_each(logs: Array, rows: Array, count: int) -> Array:
-    """Add up what one log probability of each place, shape (V,), says of n rows; shape (n,)."""
+    """Sum the log probabilities, shape (V,), of the places that each of n rows names, shape (n,)."""
     return np.asarray(logs[rows[:, :count].astype(np.int64)].sum(axis=1))
 
 
 @kernel
 def log_without_each(counts: Array, rows: Array, prior: Prior) -> Array:
-    """Log probability of the values of each of n rows, all of which are in the counts, under the others."""
+    """Log probability of the values of each of n rows under the other instances. The counts include all n rows."""
     out = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         out[i] = log_predictive_without(counts, rows[i], prior)
@@ -173,7 +174,7 @@ def log_base(prior: Prior) -> Array:
 
 @borrowing_kernel
 def mismatches(x: Array, y: Array, count: int) -> float:
-    """Count the columns in which two rows have different values; a missing one is like any other."""
+    """Count the columns in which two rows have different values. A missing value matches any value."""
     total = 0.0
     for c in range(count):
         total += 1.0 if x[c] != y[c] else 0.0
@@ -181,7 +182,7 @@ def mismatches(x: Array, y: Array, count: int) -> float:
 
 
 def spread_out(rows: Array, count: int) -> Array:
-    """State the categories of n rows as numbers: a column for each of their values, 1 where it is; shape (n, ...).
+    """Encode the categories of n rows as numbers: one column for each value, 1 where the row has it, shape (n, ...).
 
     Examples
     --------
@@ -205,18 +206,18 @@ def counts_of(rows: Array, prior: Prior) -> Array:
 
 
 def with_base(prior: Prior, places: Array, base: Array, concentration: float) -> Prior:
-    """Give a base measure categorical columns.
+    """Add categorical columns to a base measure.
 
     Parameters
     ----------
     prior
-        Of the numeric features.
+        Base measure of the numeric features.
     places
         Places of each column, shape (C,).
     base
         Probability of each place within its column, 1 at the first of each, shape (V,).
     concentration
-        Of each column: instances that the base measure weighs.
+        Weight of the base measure of each column, in instances.
     """
     first = np.cumsum(places) - places
     return prior._replace(first=first.astype(np.int64), pseudo=concentration * base)
@@ -225,15 +226,15 @@ def with_base(prior: Prior, places: Array, base: Array, concentration: float) ->
 def base_of(rows: Array, group: Array, places: Array) -> Array:
     """Probability of each place before any instance: its frequency in a class, averaged over the classes.
 
-    Each class counts alike, however many instances it has, and as if it had one more, spread evenly over all places
-    of the column; so a value that training did not have is possible.
+    Each class has the same weight, however many instances it has. One more instance is added to each class, spread
+    evenly over all places of the column, so a value that is not in training is possible.
 
     Parameters
     ----------
     rows
         Rows whose first C numbers are places, shape (n, C + d).
     group
-        Class of each, shape (n,).
+        Class of each row, shape (n,).
     places
         Places of each column, shape (C,).
 
@@ -243,7 +244,7 @@ def base_of(rows: Array, group: Array, places: Array) -> Array:
 
     Examples
     --------
-    Two values in one column: nine of ten and one of ten; in another class all ten have the second.
+    One column with two values. In one class nine of ten instances have the first value, in the other none of ten:
 
     >>> rows = np.repeat([1.0, 2.0, 2.0], [9, 1, 10])[:, None]
     >>> base_of(rows, np.repeat([0, 1], 10), np.array([4])).round(3)

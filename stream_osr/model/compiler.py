@@ -1,15 +1,15 @@
-"""Compilation of kernels by classes of numba that are private: bodies for callers, and machine code that is kept.
+"""Compilation of kernels with private classes of numba: intermediate code for callers, and a cache of machine code.
 
-numba makes every function ready to be called from Python: it optimises it together with all that it calls and emits
-machine code, at each level of the tree again. Most kernels are called by other kernels only: those get intermediate
-code alone (:func:`within`). What Python calls is optimised as a whole, and has machine code.
+numba makes every function callable from Python. It optimises the function together with all its callees and emits
+machine code, once at each level of the call tree. Most kernels are called by other kernels only. Those are compiled
+to intermediate code alone (:func:`within`). A kernel that Python calls is optimised as a whole and has machine code.
 
-Machine code is kept on this machine as long as the sources are what they were (:func:`source_stamp`). A platform's
-wheel brings some along: ``make wheel`` compiles it for any processor of ``x86-64-v3`` (2013 and later), and for the
-Python and the numba of the machine that builds. Elsewhere, and for kernels whose sources have changed, kernels are
-compiled as ever. What a machine has compiled itself goes first.
+Machine code is cached on this machine until the sources change (:func:`source_stamp`). A platform's wheel contains
+precompiled machine code. ``make wheel`` compiles it for any processor of ``x86-64-v3`` (2013 and later), and for the
+Python and numba versions of the build machine. Elsewhere, and for kernels whose sources have changed, kernels are
+compiled as usual. Code that this machine compiled takes precedence.
 
-Without one of these classes :mod:`stream_osr.model.jit` uses plain ``njit``.
+If one of numba's private classes is missing, :mod:`stream_osr.model.jit` uses plain ``njit``.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ ROOT = Path(__file__).parents[2]
 _IMPORT = re.compile(r"^\s*from (stream_osr[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 FOLDER = Path(__file__).parents[1] / "compiled"
-"""Machine code that came along, by folders as in the package; absent in a checkout and in the plain wheel."""
+"""Precompiled machine code, in folders as in the package. Absent in a checkout and in the plain wheel."""
 TARGET = "x86-64-v3"
 _NEEDED = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 
 
 @cache
 def source_stamp(source: Path) -> str:
-    """Digest of a kernel's own source and of all of this package that it imports, however far off.
+    """Digest of a kernel's own source and of all sources of this package that it imports, directly or not.
 
-    numba looks only at the file of the kernel itself, and would go on using a kernel whose callees, in other
-    modules, have changed. Its module imports what it calls, and the types of what it is handed; and this one, which
-    says how kernels are compiled.
+    numba checks the kernel's own file only. It would keep using a kernel whose callees, in other modules, have
+    changed. The digest covers the imports of the kernel's module, which include the callees and the types of the
+    arguments. It also covers this module, which defines how kernels are compiled.
     """
     found, waiting = set[Path](), {source}
     while waiting:
@@ -60,7 +60,7 @@ def source_stamp(source: Path) -> str:
 
 @cache
 def _imported(source: Path) -> tuple[Path, ...]:
-    """Find the sources of this package that a source imports: modules, and packages for what they bring along."""
+    """Find the sources of this package that a source imports. A package counts for the modules that it imports."""
     paths = []
     for module, names in _IMPORT.findall(source.read_text()):
         for name in ["", *re.findall(r"\w+", names)]:
@@ -70,16 +70,16 @@ def _imported(source: Path) -> tuple[Path, ...]:
 
 
 def within(function: Callable[..., object], options: dict[str, Any]) -> Any:
-    """Make the dispatcher of a function for the kernels that call it; Python cannot."""
+    """Make a dispatcher of a function that other kernels can call and Python cannot."""
     only = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return CPUDispatcher(function, targetoptions={**options, **only}, pipeline_class=_Compiler)
 
 
 class _Body(JITCodeLibrary):
-    """Intermediate code to be linked into that of callers."""
+    """Intermediate code to link into the code of callers."""
 
     def _optimize_final_module(self) -> None:
-        """Leave it to whoever has machine code made."""
+        """Skip the optimisation. The caller's library does it."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -88,7 +88,7 @@ class _Body(JITCodeLibrary):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lowering(NativeLowering):
-    """Translate a function without making machine code of it."""
+    """Lowering of a function without machine code."""
 
     _name = "stream_osr_lowering"
 
@@ -119,9 +119,10 @@ class _Compiler(CompilerBase):
 
 
 class _MachineCode(CompileResultCacheImpl):
-    """Without the intermediate code that numba keeps as well, for callers to be linked with.
+    """Cached machine code, without the intermediate code that numba also caches for callers.
 
-    Those have theirs from :func:`within`, and to read it would take longer than all the rest.
+    Callers use the code from :func:`within` instead. Reading numba's intermediate code would take longer than all the
+    rest.
     """
 
     def reduce(self, compiled: Any) -> Any:
@@ -130,7 +131,7 @@ class _MachineCode(CompileResultCacheImpl):
 
 
 def _declared(described: Any) -> bytes:
-    """Intermediate code that has nothing but the names by which numba finds the functions in the machine code."""
+    """Intermediate code with only the names by which numba finds the functions in the machine code."""
     names = described.llvm_func_name, described.llvm_cpython_wrapper_name, described.llvm_cfunc_wrapper_name
     text = "\n".join(f'define void @"{name}"() {{ ret void }}' for name in names)
     code: bytes = llvm.parse_assembly(text).as_bitcode()
@@ -147,7 +148,7 @@ class _Index(IndexDataCacheFile):
 
 
 class KernelCache(FunctionCache):
-    """Machine code of a kernel on this machine."""
+    """Cache of a kernel's machine code on this machine."""
 
     _impl_class = _MachineCode
 
@@ -159,7 +160,7 @@ class KernelCache(FunctionCache):
 
 @cache
 def why_not() -> str | None:
-    """Say why the machine code that came along is of no use here; ``None``: it is used, or none came along.
+    """Return why the precompiled machine code cannot be used here, or ``None`` if it is used or absent.
 
     >>> why_not()  # a checkout brings none
     """
@@ -175,7 +176,7 @@ def why_not() -> str | None:
 
 
 class _Place(_CacheLocator):
-    """The folder of a source's kernels."""
+    """Folder of a source's precompiled kernels."""
 
     def __init__(self, source: str, line: int) -> None:
         self.source, self.line = Path(source), line
@@ -199,7 +200,7 @@ class _Impl(CompileResultCacheImpl):
 
 
 class _Shipped(FunctionCache):
-    """Machine code of a kernel that came with the package."""
+    """Precompiled machine code of a kernel that came with the package."""
 
     _impl_class = _Impl
 
@@ -209,13 +210,13 @@ class _Shipped(FunctionCache):
 
 
 def beside(own: Any, function: Callable[..., object]) -> Any:
-    """Put what came with the package beside a kernel's cache on this machine, if something came and is of use."""
+    """Add the precompiled code to a kernel's cache on this machine, if it exists and can be used."""
     came = FOLDER.is_dir() and Path(function.__code__.co_filename).is_relative_to(FOLDER.parent)
     return _Beside(own, function) if came and why_not() is None else own
 
 
 class _Beside:
-    """Two caches, one after the other."""
+    """A cache that tries two caches in turn."""
 
     def __init__(self, own: Any, function: Any) -> None:
         self._own = own
@@ -225,17 +226,17 @@ class _Beside:
         return getattr(self._own, name)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load what is compiled for a signature, from the one place or the other; ``None``: it is nowhere."""
+        """Load the code for a signature from the first cache that has it, or return ``None``."""
         found = self._own.load_overload(sig, target_context)
         return self._shipped.load_overload(sig, target_context) if found is None else found
 
 
 class Kernel(CPUDispatcher):
-    """A compiled function; other kernels that call it take in its intermediate code."""
+    """A compiled function. Other kernels that call it inline its intermediate code."""
 
     @cached_property
     def within(self) -> Any:
-        """Function that other kernels call."""
+        """The function that other kernels call."""
         return within(self.py_func, self.targetoptions)
 
     @property
@@ -244,7 +245,7 @@ class Kernel(CPUDispatcher):
 
 
 def compiled(function: Callable[..., object], options: dict[str, Any]) -> Any:
-    """Make the dispatcher of a function, with what is kept of it, here and in the package."""
+    """Make the dispatcher of a function, with its cached code on this machine and in the package."""
     dispatcher: Any = Kernel(function, targetoptions=options)
     # without a folder that can be written the kernel works all the same, and is compiled anew in each process
     with suppress(RuntimeError):

@@ -1,31 +1,32 @@
 """Dependence in order of arrival: its test and fit, and predictions of the known classes in that order.
 
-Dependence in order of arrival: how strongly neighbouring instances of a class resemble each other.
+The dependence measures how strongly neighbouring instances of a class resemble each other.
 
-An instance of class j has the whitened residual ``z = W_j (x - mu_j)``, with mean and covariance of the class in
-training. Where instances are independent, residuals of neighbours are uncorrelated. Where a class lasts for a while,
-a device has an offset or a process drifts, they are not: in each direction the residual is the sum of a slowly
-varying part with variance Q and autocorrelation ``phi^g`` at lag g, and of an independent part with variance R
+An instance of class j has the whitened residual ``z = W_j (x - mu_j)``, with the mean and covariance of the class in
+training. If instances are independent, residuals of neighbours are uncorrelated. They are correlated if a class lasts
+for a while, a device has an offset, or a process drifts. In each direction the residual is then the sum of two parts.
+The slowly varying part has variance Q and autocorrelation ``phi^g`` at lag g. The independent part has variance R
 (``docs/inference.md``, section 17).
 
-Known classes predict in order of arrival: an instance is likely that resembles the latest ones of its class.
+Known classes predict in order of arrival: an instance that resembles the latest instances in its class is more
+likely.
 
-Each class has a state in each direction of the process (:class:`Process`), a Kalman filter of the
-slowly varying part of its residuals. Before an instance the state s with variance P becomes ``phi s`` and
-``phi^2 P + Q (1 - phi^2)``, and the residual z of the instance has the density ``N(z; s, P + R)``. The density of the
-class given what came before is
+Each class has a state in each direction of the process (:class:`Process`): a Kalman filter of the slowly varying part
+of the residuals. Before an instance the state s with variance P becomes ``phi s`` and ``phi^2 P + Q (1 - phi^2)``.
+The residual z of the instance has the density ``N(z; s, P + R)``. The density of the class given the instances before
+is
 
-    l_j(x) = log( (1 - w) F_j(x) + w N(z_j; s_j, P_j + R) |W_j| )
+    l_j(x) = log( (1 - w) F_j(x) + w N(z_j | s_j, P_j + R) |W_j| )
 
-with the frozen density F_j: a class may also jump within itself. Only an instance that is accepted as class j moves
-its state, by the gain ``P / (P + R)``; the variance Q of the stationary process bounds how far.
+with the frozen density F_j, because a class may also jump within itself. Only an instance that is accepted as class j
+moves the state of class j, by the gain ``P / (P + R)``. The variance Q of the stationary process bounds the move.
 
-The classes compete by their frozen densities: a state that follows the instances called j draws the next ones to j,
-right or wrong. What the order of arrival says, it says of the known classes together: all of them are by
+The classes compete by their frozen densities. A state that followed the instances labelled j would draw the next ones
+to j, right or wrong. The order of arrival therefore acts on the known classes together: it makes all of them by
 
     g(x) = log sum_j exp l_j(x) - log sum_j exp F_j(x)
 
-more likely than frozen.
+more likely than the frozen densities do.
 """
 
 from __future__ import annotations
@@ -41,30 +42,29 @@ LAGS = np.array([1, 2, 4, 8, 16, 32, 64])
 """Lags in instances at which the autocovariance is estimated."""
 FARTHEST_NEIGHBOUR = int(LAGS[-1])
 STEPS = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995])
-"""Autocorrelations at lag 1 that are tried."""
+"""Autocorrelations at lag 1 to try."""
 CLIP = 2.0
-"""Residuals longer than the root of so many times their dimension are shortened to it in the test."""
+"""Bound on the squared length of residuals in the test, per dimension. Longer ones are shortened."""
 CORRELATED, CORRELATED_STREAM, STILL_CORRELATED = 0.05, 0.03, 0.015
-"""Neighbours are dependent from this mean correlation on, in training and in the stream, and independent below the
-last one."""
+"""Mean correlation from which neighbours are dependent, in training and in the stream, and its lower end."""
 LEAST_EARLIER = 8.0
-"""Instances of a class that have to say where it was lately, before a neighbour is compared with that."""
+"""Least weight of earlier instances that locate a class before a neighbour is compared with that location."""
 SIGNIFICANT = 4.0
-"""Standard errors by which the mean correlation exceeds zero at least."""
+"""Least mean correlation, in standard errors above zero."""
 LEAST_PAIRS, LEAST_STREAM_PAIRS = 256, 64
-"""Pairs of neighbours that the test needs in training, and in the stream."""
+"""Least number of pairs of neighbours for the test, in training and in the stream."""
 LEAST_AT_LAG, MOST_AT_LAG = 30, 500.0
-"""A lag counts from so many pairs on, and by so many at most."""
+"""Least number of pairs for a lag to count, and the bound on its weight, in pairs."""
 WIDEST = 4.0
-"""Variance of the slowly varying part at most, in within-class variances: what the stationary process may reach."""
+"""Upper bound on the variance of the slowly varying part, in within-class variances."""
 LEAST_SLOW = 0.05
-"""A smaller variance of the slowly varying part is none."""
+"""Variance of the slowly varying part below which it counts as zero."""
 FARTHEST = 2000
-"""Lags beyond this add nothing to what dependent instances share."""
+"""Lag beyond which dependent instances share no information."""
 MOST_LOST = 0.75
-"""Variance of a class's mean at most, in variances of the slowly varying part."""
+"""Upper bound on the variance of a class's mean, in variances of the slowly varying part."""
 LEAST_NOISE = 0.03
-"""Share of the variance that is independent at least."""
+"""Lower bound on the independent share of the variance."""
 RIDGE = 1e-6
 
 
@@ -76,9 +76,10 @@ class Residuals(NamedTuple):
     mean
         Training mean of each class, shape (J, d).
     whitener
-        Symmetric inverse root of its covariance, shrunk to the pooled one by ``d / (n + d)``, shape (J, d, d).
+        Symmetric inverse square root of each class's covariance, shrunk to the pooled one by ``d / (n + d)``, shape
+        (J, d, d).
     log_volume
-        Log determinant of that, shape (J,).
+        Log determinant of ``whitener``, shape (J,).
     """
 
     mean: Array
@@ -87,17 +88,17 @@ class Residuals(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Sums over pairs of neighbours of one class.
+    """Sums over pairs of neighbours in the same class.
 
     Attributes
     ----------
     products
         Symmetrised products of residuals, at lag 0 and at each of :data:`LAGS`, shape (8, d, d).
     number
-        Number of pairs at each of them, shape (8,).
+        Number of pairs at each of these lags, shape (8,).
     correlation
-        For each class: pairs of one instance and the one before it in the class, the sum of their correlations and
-        of the squares of these, shape (J, 3).
+        Three sums for each class over the pairs of an instance and the one before it in the class. They are the
+        number of pairs, their correlations, and the squares of these, shape (J, 3).
     """
 
     products: Array
@@ -129,11 +130,11 @@ class ArrivalOrder(NamedTuple):
     Attributes
     ----------
     residuals
-        How residuals are whitened.
+        Whitening of the residuals.
     pairs
         Sums over neighbours in training.
     process
-        What they are like; ``None``: neighbours are independent.
+        Fitted process. ``None`` if neighbours are independent.
     """
 
     residuals: Residuals
@@ -142,18 +143,18 @@ class ArrivalOrder(NamedTuple):
 
 
 def find_order(rows: Array, group: Array, order: Array | None) -> ArrivalOrder | None:
-    """Test whether neighbouring training instances depend on each other, and fit how.
+    """Test whether neighbouring training instances depend on each other, and fit the dependence.
 
     Parameters
     ----------
     rows
         Numeric whitened rows, shape (n, d).
     group, order
-        Class of each, and its position in the order of arrival, both of shape (n,).
+        Class of each row, and its position in the order of arrival, both of shape (n,).
 
     Returns
     -------
-    ``None`` if the order carries no information, or there are no numeric dimensions.
+    The dependence, or ``None`` if the order carries no information or there are no numeric dimensions.
     """
     if order is None or not rows.shape[1]:
         return None
@@ -167,15 +168,15 @@ def find_order(rows: Array, group: Array, order: Array | None) -> ArrivalOrder |
 
 
 def refit(order: ArrivalOrder, group: Array, at: Array) -> Process:
-    """Fit the process again where a class is no longer than its episodes: its mean follows them.
+    """Fit the process again for classes that are no longer than their episodes: their mean follows the episodes.
 
-    The autocovariance about the mean of n instances is lower by the variance of this mean at each lag (Kendall 1954,
-    Marriott and Pope 1954).
+    The autocovariance about the mean of n instances is lower by the variance of this mean at each lag
+    (Kendall 1954, Marriott and Pope 1954).
 
     Parameters
     ----------
     order
-        What training found.
+        Dependence found by training.
     group, at
         Class of each training instance, and its position in the order of arrival, both of shape (n,).
     """
@@ -191,7 +192,7 @@ def refit(order: ArrivalOrder, group: Array, at: Array) -> Process:
 
 
 def whitened(residuals: Residuals, rows: Array, group: Array) -> Array:
-    """Residuals of rows, shape (n, d), from the classes that they belong to, shape (n,)."""
+    """Whitened residuals of rows, shape (n, d), from their classes, shape (n,)."""
     return _whitened(np.ascontiguousarray(rows), group, residuals.mean, residuals.whitener)
 
 
@@ -209,7 +210,7 @@ def _whitened(rows: Array, group: Array, mean: Array, whitener: Array) -> Array:
 
 
 def residuals_of(rows: Array, group: Array) -> Residuals:
-    """Estimate mean and covariance of each class from whitened rows, shape (n, d), with classes of shape (n,)."""
+    """Estimate the mean and covariance of each class from whitened rows, shape (n, d), with classes of shape (n,)."""
     n_classes, d = int(group.max()) + 1, rows.shape[1]
     mean = np.stack([rows[group == j].mean(axis=0) if (group == j).any() else np.zeros(d) for j in range(n_classes)])
     off = rows - mean[group]
@@ -225,12 +226,12 @@ def residuals_of(rows: Array, group: Array) -> Residuals:
 
 
 def no_pairs(n_classes: int, d: int) -> Pairs:
-    """Begin with nothing counted."""
+    """Make empty sums."""
     return Pairs(np.zeros((len(LAGS) + 1, d, d)), np.zeros(len(LAGS) + 1), np.zeros((n_classes, 3)))
 
 
 def shortened(z: Array) -> Array:
-    """Shorten residuals, shape (n, d), that are longer than the root of ``CLIP * d``: heavy tails are no evidence."""
+    """Shorten residuals, shape (n, d), longer than the root of ``CLIP * d``: heavy tails are no evidence."""
     length = np.sqrt((z**2).sum(axis=1))
     return np.asarray(z * np.minimum(1.0, np.sqrt(CLIP * z.shape[1]) / np.maximum(length, 1e-9))[:, None])
 
@@ -245,23 +246,23 @@ def count_pairs(
     middle: Array | None = None,
     products: bool = True,
 ) -> Pairs:
-    """Add the pairs whose later instance is one of those from position ``first`` on.
+    """Add the pairs whose later instance is at position ``first`` or after.
 
     Parameters
     ----------
     before
-        The sums so far; they do not change.
+        The sums so far. They do not change.
     z, group, at
-        Residuals, shape (n, d), class of each, -1: none, and position in the order of arrival, both of shape (n,),
-        ascending.
+        Residuals, shape (n, d), class of each (-1 if none), and position in the order of arrival, both of shape (n,).
+        Positions ascend.
     first
-        Instances before it were counted earlier: they are only partners.
+        Instances before this position were counted earlier. They serve only as partners.
     middle
-        Mean residual of each class in the stream before, NaN: it is not known yet, shape (J, d). The correlation of
-        an instance with its neighbour is that beyond its correlation with this mean: of exchangeable instances it is
-        zero, wherever these lie. ``None``: zeros, the training mean.
+        Mean residual of each class in the stream so far, NaN if not known yet, shape (J, d). The correlation of an
+        instance with its neighbour is counted beyond its correlation with this mean. For exchangeable instances that
+        is zero, wherever they lie. ``None``: zeros, the training mean.
     products
-        Add products of residuals, too: they cost more, and only a fit needs them.
+        Also add products of residuals. They cost more, and only a fit needs them.
     """
     summed, count, correlation, d = before.products, before.number, before.correlation.copy(), z.shape[1]
     if products:
@@ -282,7 +283,7 @@ def count_pairs(
 
 @kernel
 def _correlate(z: Array, group: Array, at: Array, first: int, middle: Array, correlation: Array) -> None:
-    """Add the pairs of one instance and the one before it in its class to ``correlation``."""
+    """Add to ``correlation`` the pairs of an instance and the one before it in its class."""
     (n, d), latest = z.shape, np.full(len(correlation), -1)
     for i in range(n):
         j = group[i]
@@ -303,27 +304,28 @@ def _correlate(z: Array, group: Array, at: Array, first: int, middle: Array, cor
 
 
 def faded_pairs(pairs: Pairs, factor: float) -> Pairs:
-    """Let all that was counted weigh so much less."""
+    """Multiply the weight of all counted pairs by ``factor``."""
     return Pairs(*(each * factor for each in pairs))
 
 
 def correlation_of(pairs: Pairs) -> tuple[float, float, float]:
-    """Mean correlation of neighbours over all classes, in standard errors (self-normalised), and their number."""
+    """Mean correlation of neighbours over all classes, in standard errors (self-normalised), and number of pairs."""
     n, total, square = pairs.correlation.sum(axis=0).tolist()
     return (total / n, total / max(square, 1e-300) ** 0.5, n) if n > 0.0 else (0.0, 0.0, 0.0)
 
 
 def correlation_by_class(pairs: Pairs) -> Array:
-    """Mean correlation of neighbours in each class, 0 where there are none, shape (J,)."""
+    """Mean correlation of neighbours in each class, 0 without pairs, shape (J,)."""
     n, total, _ = pairs.correlation.T
     return np.asarray(total / np.maximum(n, 1.0))
 
 
 def without_strongest(pairs: Pairs) -> Pairs:
-    """Leave the class out whose neighbours add most to the correlation.
+    """Drop the class whose neighbours add most to the correlation.
 
-    A new class that begins in the middle of a stream, near one known class, correlates the neighbours of this class:
-    its mean in the stream so far is not that of the mixture. Dependence shows in the others, too.
+    A new class that begins in the middle of a stream, near one known class, correlates the neighbours of that class.
+    The class's mean in the stream so far is not the mean of the mixture. Real dependence also shows in the other
+    classes.
     """
     correlation = pairs.correlation.copy()
     correlation[correlation[:, 1].argmax()] = 0.0
@@ -331,7 +333,11 @@ def without_strongest(pairs: Pairs) -> Pairs:
 
 
 def is_dependent(pairs: Pairs, least: int, least_correlation: float, *, was: bool = False) -> bool:
-    """Say whether neighbours are surely and noticeably correlated, by ``least`` pairs; or still are, if they were."""
+    """Return whether neighbours are significantly and noticeably correlated.
+
+    The test needs ``least`` pairs. If neighbours were dependent before (``was``), they count as dependent down to a
+    lower correlation.
+    """
     mean, errors, n = correlation_of(pairs)
     if was:
         return mean > STILL_CORRELATED
@@ -341,14 +347,14 @@ def is_dependent(pairs: Pairs, least: int, least_correlation: float, *, was: boo
 def fit_process(pairs: Pairs, lost: Array | None = None) -> Process:
     """Fit ``c_g = Q (phi^g - m)`` to the autocovariances at lags g > 0 by least squares, direction by direction.
 
-    The directions are eigenvectors of the autocovariance at the lags, pooled; ``R = c_0 - Q (1 - m)``.
+    The directions are eigenvectors of the pooled autocovariance at the lags, and ``R = c_0 - Q (1 - m)``.
 
     Parameters
     ----------
     pairs
         Sums over neighbours.
     lost
-        Variance m of a class's mean, in variances of the slow part, for each of :data:`STEPS`; ``None``: 0.
+        Variance m of a class's mean, in variances of the slow part, for each of :data:`STEPS`. ``None``: 0.
     """
     lost = np.zeros(len(STEPS)) if lost is None else lost
     products, count, _ = pairs
@@ -370,10 +376,10 @@ def fit_process(pairs: Pairs, lost: Array | None = None) -> Process:
 
 
 def effective_share(pairs: Pairs, process: Process) -> float:
-    """Count the independent instances that say as much about a class as its dependent ones, as a share of these.
+    """Effective number of independent instances of a class, as a share of the dependent instances.
 
-    ``1 / (1 + 2 sum_g f_g rho_g)``: rho_g is the autocorrelation at lag g, averaged over the directions, and f_g the
-    share of the instances that have a partner of their class at that lag.
+    It is ``1 / (1 + 2 sum_g f_g rho_g)``. rho_g is the autocorrelation at lag g, averaged over the directions. f_g is
+    the share of the instances that have a partner in their class at that lag.
     """
     lag = np.arange(1, FARTHEST)
     slow = process.slow / (process.slow + process.noise)
@@ -383,7 +389,7 @@ def effective_share(pairs: Pairs, process: Process) -> float:
 
 
 PREDICTED = 0.6
-"""Weight w of what the order of arrival predicts."""
+"""Weight w of the prediction from the order of arrival."""
 
 
 class TrackedLocations(NamedTuple):
@@ -400,12 +406,12 @@ class TrackedLocations(NamedTuple):
 
 
 def start(process: Process, n_classes: int) -> TrackedLocations:
-    """Begin with what is known of a class that has not come lately: the stationary process."""
+    """Start from the stationary process, the state of a class without recent instances."""
     return TrackedLocations(np.zeros((n_classes, len(process.slow))), np.tile(process.slow, (n_classes, 1)))
 
 
 class Came(NamedTuple):
-    """The n instances that are predicted, in order of arrival.
+    """The n instances to predict, in order of arrival.
 
     Attributes
     ----------
@@ -416,9 +422,10 @@ class Came(NamedTuple):
     log_density
         Frozen log densities, shape (n, J).
     log_new
-        Log density of a new class, in units of the weight of a known one: less is no instance of one, shape (n,).
+        Log density of a new class, in units of the weight of a known one, shape (n,). An instance whose density given
+        the earlier instances is lower is not accepted as a known class.
     complete
-        Nothing is missing of them, shape (n,): others are not predicted, and move no state.
+        Whether no value is missing, shape (n,). Incomplete instances are not predicted and move no state.
     """
 
     rows: Array
@@ -436,18 +443,18 @@ def predict_in_order(
     Parameters
     ----------
     process, residuals
-        What the residuals of the J classes are like.
+        Process and whitening of the residuals of the J classes.
     tracked
-        Where the classes were before; it does not change.
+        Locations of the classes before. They do not change.
     came
         The instances.
     least
-        Frozen log density from which on an instance is accepted as each class, shape (J,). One given what came before
-        would do no: a new class near a known one would be accepted step by step.
+        Least frozen log density to accept an instance as each class, shape (J,). A density given earlier instances
+        would not work here: it would accept a new class near a known one step by step.
 
     Returns
     -------
-    By how much more likely each instance is given what came before, g, shape (n,), and where the classes are
+    The log likelihood gain g of each instance given the instances before it, shape (n,), and the locations
     afterwards.
     """
     n_classes = came.log_density.shape[1]
@@ -496,16 +503,16 @@ def _predict(
 def training_in_order(
     process: Process, residuals: Residuals, rows: Array, order: Array, log_density: Array, known: Known
 ) -> Array:
-    """Log likelihood gain of the training instances given those before them, shape (n,).
+    """Log likelihood gain of the training instances given the instances before them, shape (n,).
 
     Parameters
     ----------
     process, residuals
-        What the residuals are like.
+        Process and whitening of the residuals.
     rows, order
         Homogeneous rows, shape (n, C + d + 1), and the position of each in the order of arrival, shape (n,).
     log_density
-        Frozen log densities, as if the model had not seen the instance, shape (n, J).
+        Leave-one-out frozen log densities, shape (n, J).
     known
         The known classes.
     """

@@ -1,4 +1,4 @@
-"""Dishes of the franchise = subclasses, one slot each: Gaussian statistics, and counts of the categories."""
+"""Dishes of the franchise (subclasses), one slot each: Gaussian statistics, and counts of the categories."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from stream_osr.model.jit import Array, borrowing_kernel, called_kernel, kernel
 from stream_osr.model.prior import Prior
 
 REFRESH_EVERY = 512
-"""Rank-one updates of an inverse between two inversions of the stored sum (``tests/model/test_dishes.py``)."""
+"""Rank-one updates of an inverse between two full inversions of the stored sum (``tests/model/test_dishes.py``)."""
 
 
 class Dishes(NamedTuple):
-    """Sufficient statistics of K subclasses; what the matrices hold is said in :mod:`stream_osr.model.gaussian`.
+    """Sufficient statistics of K subclasses. :mod:`stream_osr.model.gaussian` defines the matrices.
 
     Attributes
     ----------
     size
         Instances in each subclass, shape (K,).
     matrix, inverse
-        Statistics and what the predictive needs of them, shape (K, a, b).
+        Statistics, and their inverse for the predictive, shape (K, a, b).
     log_det
         Log-determinant that belongs to ``matrix``, shape (K,).
     constant
-        The parts of the log predictive that depend on the count alone, for ``size`` and ``size - 1``
-        instances, shape (K, 2).
+        The parts of the log predictive that depend on the count alone, for ``size`` and ``size - 1`` instances, shape
+        (K, 2).
     updates
         Rank-one updates since the last inversion, shape (K,).
     counts
-        How often each value of the categorical columns is in each (:mod:`stream_osr.model.categories`), shape (K, V).
+        Count of each value of the categorical columns in each subclass (:mod:`stream_osr.model.categories`), shape
+        (K, V).
     """
 
     size: Array
@@ -54,7 +55,7 @@ def empty_dishes(capacity: int, prior: Prior) -> Dishes:
 
 @kernel
 def _free(capacity: int, width: int, places: int) -> Dishes:
-    """Make free slots for ``capacity`` subclasses: nothing but their size of 0 is written."""
+    """Make free slots for ``capacity`` subclasses. Only their size of 0 is written."""
     matrix, inverse = np.empty((capacity, width, width)), np.empty((capacity, width, width))
     size, updates = np.zeros(capacity, np.int64), np.empty(capacity, np.int64)
     counts = np.empty((capacity, places))
@@ -63,10 +64,10 @@ def _free(capacity: int, width: int, places: int) -> Dishes:
 
 @kernel
 def copy_slots(dishes: Dishes, slots: Array, capacity: int) -> Dishes:
-    """Copy the named slots, in that order, into a new table with room for ``capacity`` subclasses.
+    """Copy the given slots, in that order, into a new table with room for ``capacity`` subclasses.
 
-    In the place of slot -1 comes a free one. What a free slot holds, but for its size of 0, is not written before
-    somebody takes it.
+    Slot -1 stands for a free slot. The content of a free slot, except its size of 0, is undefined until the slot is
+    used.
     """
     out = _free(capacity, dishes.matrix.shape[1], dishes.counts.shape[1])
     for k in range(len(slots)):
@@ -81,7 +82,7 @@ def copy_slots(dishes: Dishes, slots: Array, capacity: int) -> Dishes:
 
 @kernel
 def keep_slots(dishes: Dishes, slots: Array) -> Dishes:
-    """Keep the named slots, in increasing order; a view as long as they are the first ones."""
+    """Keep the given slots, in increasing order. The result is a view if they are the first slots."""
     count = len(slots)
     if count > 0 and slots[-1] != count - 1:
         return copy_slots(dishes, slots, count)
@@ -97,7 +98,7 @@ def keep_slots(dishes: Dishes, slots: Array) -> Dishes:
 
 
 def concatenated(first: Dishes, second: Dishes) -> Dishes:
-    """Lay the slots of two tables side by side."""
+    """Concatenate the slots of two tables."""
     return Dishes(*(np.concatenate([a, b]) for a, b in zip(first, second, strict=True)))
 
 
@@ -110,7 +111,7 @@ def clear_all(dishes: Dishes, prior: Prior) -> None:
 
 @kernel
 def dishes_with(rows: Array, dish: Array, capacity: int, prior: Prior) -> Dishes:
-    """Make slots for ``capacity`` subclasses and put each homogeneous row into its own; the others stay free."""
+    """Make slots for ``capacity`` subclasses and put each homogeneous row into its own. The others stay free."""
     dishes = _free(capacity, prior.n_features + 1, prior.pseudo.shape[0])
     for i in range(rows.shape[0]):
         add(dishes, dish[i], rows[i], prior)
@@ -119,7 +120,7 @@ def dishes_with(rows: Array, dish: Array, capacity: int, prior: Prior) -> Dishes
 
 @kernel
 def refill(dishes: Dishes, dish: Array, rows: Array, prior: Prior) -> None:
-    """State the subclasses anew, from their members' homogeneous rows: after a change of prior or coordinates."""
+    """Recompute the subclasses from their members' homogeneous rows, after a change of prior or coordinates."""
     clear_all(dishes, prior)
     for i in range(rows.shape[0]):
         add(dishes, dish[i], rows[i], prior)
@@ -127,7 +128,7 @@ def refill(dishes: Dishes, dish: Array, rows: Array, prior: Prior) -> None:
 
 @kernel
 def sum_up(dishes: Dishes, dish: Array, rows: Array, prior: Prior) -> None:
-    """State the subclasses anew, as :func:`refill` does; each matrix is inverted once, not row by row."""
+    """Recompute the subclasses as :func:`refill` does, but invert each matrix once instead of row by row."""
     clear_all(dishes, prior)
     skip = prior.first.shape[0]
     for i in range(rows.shape[0]):
@@ -141,7 +142,7 @@ def sum_up(dishes: Dishes, dish: Array, rows: Array, prior: Prior) -> None:
 
 @kernel
 def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
-    """Let all else in slot k follow from its matrix, its counts and its n instances."""
+    """Derive all other fields of slot k from its matrix, its counts and its n instances."""
     dishes.log_det[k] = gaussian.invert(dishes.matrix[k], dishes.inverse[k])
     dishes.size[k], dishes.updates[k] = n, 0
     dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
@@ -149,7 +150,7 @@ def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
 
 @called_kernel
 def clear(dishes: Dishes, k: int, prior: Prior) -> None:
-    """Empty slot k: the prior, exactly."""
+    """Empty slot k: it becomes exactly the prior."""
     dishes.log_det[k] = gaussian.reset(dishes.matrix[k], dishes.inverse[k], prior)
     dishes.updates[k] = 0
     dishes.size[k] = 0
@@ -175,7 +176,7 @@ def log_predictive(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
 
 @kernel
 def log_predictive_without(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
-    """Log predictive density of ``x`` under subclass k without ``x``, which is one of its instances."""
+    """Log predictive density of ``x``, an instance of subclass k, under the other instances of k."""
     n, columns = dishes.size[k], prior.first.shape[0]
     z = x[columns:]
     out = gaussian.log_predictive_without(
@@ -192,7 +193,7 @@ def add(dishes: Dishes, k: int, x: Array, prior: Prior) -> None:
 
 @borrowing_kernel
 def add_telling(dishes: Dishes, k: int, x: Array, prior: Prior, v: Array) -> None:
-    """Put ``x`` into subclass k; ``v`` becomes ``Q x~`` as it was before."""
+    """Put ``x`` into subclass k, and write ``Q x~`` from before the update to ``v``."""
     if dishes.size[k] == 0:
         clear(dishes, k, prior)
     n, z = dishes.size[k] + 1, x[prior.first.shape[0] :]
@@ -206,13 +207,13 @@ def add_telling(dishes: Dishes, k: int, x: Array, prior: Prior, v: Array) -> Non
 
 @kernel
 def remove(dishes: Dishes, k: int, x: Array, prior: Prior) -> None:
-    """Take ``x`` out of subclass k; the last one leaves the prior behind, exactly."""
+    """Take ``x`` out of subclass k. Removing the last instance restores the prior exactly."""
     remove_telling(dishes, k, x, prior, np.empty(prior.n_features + 1))
 
 
 @borrowing_kernel
 def remove_telling(dishes: Dishes, k: int, x: Array, prior: Prior, v: Array) -> None:
-    """Take ``x`` out of subclass k; ``v`` becomes ``Q x~`` as it was before."""
+    """Take ``x`` out of subclass k, and write ``Q x~`` from before the update to ``v``."""
     n, z = dishes.size[k] - 1, x[prior.first.shape[0] :]
     if n == 0:
         gaussian.times(dishes.inverse[k], z, v)
@@ -238,8 +239,8 @@ def _count_update(dishes: Dishes, k: int) -> None:
 def log_block_predictive(dishes: Dishes, k: int, block: Array, member: bool, prior: Prior) -> float:
     """Log predictive density of a block of homogeneous rows, shape (size, C + d + 1), under subclass k.
 
-    The ratio of two marginal likelihoods, with the block and without it; ``member`` says that the block is
-    in the statistics already (then it is predicted from the rest of the subclass).
+    It is the ratio of two marginal likelihoods, with the block and without it. ``member`` is true if the statistics
+    already include the block. Then the rest of the subclass predicts the block.
     """
     size = block.shape[0]
     sign = -1.0 if member else 1.0
@@ -259,16 +260,17 @@ def log_block_predictive(dishes: Dishes, k: int, block: Array, member: bool, pri
 
 @borrowing_kernel
 def mahalanobis(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
-    """Distance of ``x`` from subclass k in the numeric features, in standard deviations of its predictive."""
+    """Distance of ``x`` from subclass k in the numeric features, in standard deviations of the predictive."""
     n, z = dishes.size[k], x[prior.first.shape[0] :]
     return gaussian.mahalanobis(dishes.inverse[k], n, z, prior)
 
 
 @borrowing_kernel
 def distance_from(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
-    """Distance of ``x`` from subclass k: squared it is that of the numeric features, and what the values are rarer.
+    """Distance of ``x`` from subclass k. Its square adds the rarity of the values to that of the numeric features.
 
-    Twice the log ratio of the commonest values and of its own: a squared Mahalanobis distance is one of densities.
+    The rarity is twice the log ratio of the probability of the commonest values to that of the row's values. A
+    squared Mahalanobis distance is such a ratio of densities.
     """
     near = mahalanobis(dishes, k, x, prior)
     if prior.first.shape[0] == 0:
@@ -278,7 +280,7 @@ def distance_from(dishes: Dishes, k: int, x: Array, prior: Prior) -> float:
 
 @kernel
 def mahalanobis_each(dishes: Dishes, slot: Array, rows: Array, prior: Prior) -> Array:
-    """Distance of each homogeneous row, shape (n, C + d + 1), from the subclass named for it, shape (n,)."""
+    """Distance of each homogeneous row, shape (n, C + d + 1), from its subclass in ``slot``, shape (n,)."""
     out = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         out[i] = distance_from(dishes, slot[i], rows[i], prior)
@@ -298,7 +300,7 @@ def log_prior_predictives(rows: Array, prior: Prior) -> Array:
 
 @kernel
 def log_prior_densities(rows: Array, columns: int, prior: Prior) -> Array:
-    """Do so of the numeric features alone, which begin after so many columns."""
+    """Log density of the numeric features alone, which follow the first ``columns`` columns."""
     n, d = rows.shape[0], prior.n_features
     out = np.empty(n)
     constant = log_constant(0, prior)

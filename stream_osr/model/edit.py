@@ -1,14 +1,12 @@
 """Edits of the stream's state between two batches.
 
-The stream's books between two batches: subclasses joined, parted, held, let go, and seats taken and given up.
+They merge, split, hold and drop subclasses, and they add and remove seats. Tables and the hold marks are the primary
+data. Each function updates these, and :func:`derive` computes the rest. Functions take a state and return the next
+one. They move statistics and never estimate them.
 
-Tables and what is held are the truth: each function says what becomes of them, and :func:`derive` makes the rest.
-Functions take a state and return the next one; statistics are moved, never estimated.
-
-Subclasses change sides: from the stream's menu into a known class when a person names them, and back.
-
-Statistics and identities go with them as they are. The tables that served a named subclass serve its class from then
-on, so that the class begins with the odds that its subclasses had.
+When a person names subclasses, they move from the stream's menu into a known class. An undo moves them back. Their
+statistics and identities stay the same. The tables that served a named subclass serve its class from then on, so the
+class begins with the odds that its subclasses had.
 """
 
 from __future__ import annotations
@@ -35,15 +33,15 @@ class Seat(NamedTuple):
     Attributes
     ----------
     subclass
-        Identity of the emerging subclass that holds it, -1: none.
+        Identity of the emerging subclass of the instance, -1 if none.
     j
-        Number of the known class at whose table it sits, -1: none, or not known any more.
+        Number of the known class at whose table the instance sits, -1 if none or if the class is no longer known.
     weight
-        What its seat weighs.
+        Weight of the seat.
     live
-        It can still be re-seated.
+        Whether the instance can still be re-seated.
     alone
-        Nobody else sits at its table.
+        Whether the instance is the only one at its table.
     """
 
     subclass: int
@@ -72,18 +70,18 @@ def tables_of(state: StreamState) -> Array:
 
 
 def seat_of(state: StreamState, seq: int, subclass: int, weight: float) -> Seat:
-    """Say where an instance sits that came at position ``seq``.
+    """Find the seat of the instance at position ``seq``.
 
     Parameters
     ----------
     state
-        As it is.
+        Current state.
     seq
         Position in the stream.
     subclass
         Identity of the emerging subclass that holds it, or -1.
     weight
-        What its seat weighs if it has left the window.
+        Weight of the seat if it has left the window.
     """
     tables, n_classes = state.franchise, classes_of(state)
     here, slot = np.flatnonzero(state.window_seq == seq), np.flatnonzero(state.ids == subclass)
@@ -102,18 +100,18 @@ def seat_of(state: StreamState, seq: int, subclass: int, weight: float) -> Seat:
 
 
 def rewrite(state: StreamState, tables: Franchise, trained: Array | None = None, **parts: Any) -> StreamState:
-    """Write what has become of the tables and of what is held, and derive the books anew.
+    """Replace the tables and the hold marks, and derive the other counts again.
 
     Parameters
     ----------
     state
-        As it is; it stays so.
+        Current state. It does not change.
     tables
-        Tables, and what is held, as they are from now on; the rest is not looked at.
+        New tables and hold marks. Its other fields are ignored.
     trained
-        Tables of the known classes that are none of the stream's own; ``None``: as many as there are.
+        Tables of the known classes that come from training. ``None``: unchanged.
     parts
-        Other parts of the state that change.
+        Other fields of the state to replace.
     """
     if trained is None:
         old, n_classes = state.franchise, classes_of(state)
@@ -122,16 +120,16 @@ def rewrite(state: StreamState, tables: Franchise, trained: Array | None = None,
 
 
 def renumber(state: StreamState, number: Array, held: Array, trained: Array, **parts: Any) -> StreamState:
-    """Give every dish another number, perhaps several the same; their tables go with them.
+    """Renumber all dishes, together with their tables. Several dishes may get the same number.
 
     Parameters
     ----------
     state
-        As it is; it stays so.
+        Current state. It does not change.
     number
-        Number of each dish now, ``CLOSED``: its tables go, shape (J + K,).
+        New number of each dish, or ``CLOSED`` to drop its tables, shape (J + K,).
     held
-        What is held of the dishes as they are now.
+        Hold marks of the new dishes.
     trained, parts
         As for :func:`rewrite`.
     """
@@ -140,7 +138,7 @@ def renumber(state: StreamState, number: Array, held: Array, trained: Array, **p
 
 
 def with_tables(old: Franchise, dish: Array, mass: Array, founder: Array) -> Franchise:
-    """Lay more tables: dishes, settled seats and what is left of the founders' seats, each of shape (t,)."""
+    """Add tables with the given dishes, settled seats and founders' remaining seats, each of shape (t,)."""
     none = np.zeros(len(dish), np.int64)
     return old._replace(
         table_dish=np.append(old.table_dish, dish),
@@ -165,7 +163,7 @@ def _take_off(tables: Franchise, dishes: Array) -> None:
 
 
 def merge(state: StreamState, older: int, younger: int, prior: Prior) -> StreamState:
-    """Make two subclasses on the menu one, under the older identity: statistics, tables and seats."""
+    """Merge two subclasses on the menu under the older identity: statistics, tables and seats."""
     slots = np.array([slot_of(state, older), slot_of(state, younger)])
     tables, dishes = _copied(state.franchise), _copied(state.dishes)
     add_statistics(dishes, int(slots[0]), statistics_of(dishes, slots[1:]), prior)
@@ -176,16 +174,16 @@ def merge(state: StreamState, older: int, younger: int, prior: Prior) -> StreamS
 
 
 def split(state: StreamState, key: int, rows: Array, seqs: Array, prior: Prior) -> StreamState:
-    """Give some of a subclass's instances a subclass of their own, ``state.next_id``, which is held on the menu.
+    """Move some of a subclass's instances to a new subclass, ``state.next_id``, which is held on the menu.
 
-    Their share of the settled seats goes with them; those in the window take a table of their own.
+    Their share of the settled seats moves with them. Those in the window get a table of their own.
 
     Parameters
     ----------
     key
-        The subclass that has them now.
+        Their current subclass.
     rows
-        Their whitened rows, shape (n, d); some instances of the subclass must be left.
+        Their whitened rows, shape (n, d). At least one instance of the subclass must remain.
     seqs
         Their positions in the stream, shape (n,).
     """
@@ -215,27 +213,27 @@ def split(state: StreamState, key: int, rows: Array, seqs: Array, prior: Prior) 
 
 
 def insert(state: StreamState, key: int, dishes: Dishes) -> StreamState:
-    """Put a subclass, a single slot, on the menu: it is held, with nobody at a table."""
+    """Put a subclass, a single slot, on the menu. It is held and has no table."""
     tables = state.franchise._replace(held=np.append(state.franchise.held, 1.0))
     return rewrite(state, tables, dishes=concatenated(state.dishes, dishes), ids=np.append(state.ids, key))
 
 
 def drop(state: StreamState, slots: Array) -> StreamState:
-    """Take subclasses off the menu, with what is left of their tables."""
+    """Take subclasses off the menu, together with their remaining tables."""
     tables = _copied(state.franchise)
     _take_off(tables, classes_of(state) + slots)
     return rewrite(state, tables)
 
 
 def rename(state: StreamState, was: int, now: int) -> StreamState:
-    """Give a subclass another identity, one that nobody on the menu has."""
+    """Give a subclass another identity, which no subclass on the menu has."""
     return state._replace(ids=np.where(state.ids == was, now, state.ids))
 
 
 def hold(state: StreamState, ids: Collection[int]) -> StreamState:
-    """Keep exactly these emerging subclasses on the menu when their tables fade.
+    """Hold exactly these emerging subclasses on the menu when their tables fade.
 
-    One that is let go and has no table any more is gone.
+    A subclass that is no longer held and has no table is dropped.
     """
     old, wanted = state.franchise, set(ids)
     held = old.held.copy()
@@ -251,18 +249,18 @@ def hold(state: StreamState, ids: Collection[int]) -> StreamState:
 def gather(
     state: StreamState, dishes: Dishes, rows: Array, seq: Array, subclass: Array, weight: Array, prior: Prior
 ) -> StreamState:
-    """Give instances that other subclasses hold an emerging subclass of their own, with the next identity.
+    """Move instances of other subclasses to a new emerging subclass with the next identity.
 
     Parameters
     ----------
     state
-        As it is; it stays so.
+        Current state. It does not change.
     dishes
         Statistics of the new subclass, one slot.
     rows
-        Whitened rows of the instances that are remembered, shape (n, d).
+        Whitened rows of the remembered instances, shape (n, d).
     seq, subclass, weight
-        Position in the stream, emerging subclass (-1: none) and what a seat weighs now, of each, shape (n,).
+        Position in the stream, emerging subclass (-1 if none) and current seat weight of each, shape (n,).
     """
     table, dish = len(state.franchise.table_dish), len(state.franchise.menu)
     tables = with_tables(_copied(state.franchise), np.array([dish]), np.zeros(1), np.zeros(1))
@@ -287,7 +285,7 @@ def gather(
 
 
 def withdraw(state: StreamState, row: Array, seq: int, key: int, weight: float, prior: Prior) -> StreamState:
-    """Take one past instance out of the stream: its seat, and its part in the emerging subclass it sat in.
+    """Remove one past instance from the stream: its seat, and its part in the emerging subclass.
 
     Parameters
     ----------
@@ -298,7 +296,7 @@ def withdraw(state: StreamState, row: Array, seq: int, key: int, weight: float, 
     key
         Identity of the emerging subclass that holds it, or -1.
     weight
-        What its seat weighs now.
+        Current seat weight.
     """
     tables, dishes = _copied(state.franchise), _copied(state.dishes)
     here, slot, _ = _stand_up(state, tables, seq, key, weight)
@@ -312,22 +310,22 @@ def withdraw(state: StreamState, row: Array, seq: int, key: int, weight: float, 
 def put_back(
     state: StreamState, row: Array, seq: int, seat: Seat, weight: float, live: bool, prior: Prior
 ) -> StreamState:
-    """Seat an instance again that :func:`withdraw` has taken out.
+    """Seat an instance again that :func:`withdraw` has removed.
 
     Parameters
     ----------
     state
-        As it is; it stays so.
+        Current state. It does not change.
     row
         Whitened row, shape (d,).
     seq
         Its position in the stream.
     seat
-        Where it sat; the dish is there.
+        Its former seat. The dish must exist.
     weight
-        What the seat weighs now.
+        Current weight of the seat.
     live
-        It can be re-seated again, as one of the window.
+        Whether the instance returns to the window, where it can be re-seated.
     """
     tables, dishes, dish = _copied(state.franchise), _copied(state.dishes), seat.j
     window, window_seq, instance = state.window, state.window_seq, homogeneous(row[None])
@@ -353,9 +351,10 @@ def put_back(
 
 
 def _stand_up(state: StreamState, tables: Franchise, seq: int, key: int, weight: float) -> tuple[Array, Array, float]:
-    """Free an instance's seat: its place in the window and its slot, if any, each in a list, and the weight freed.
+    """Free an instance's seat: its place in the window and its slot, if any, each in a list, and the freed weight.
 
-    A settled seat's weight is that of the subclass's table that has most of it, as far as there is so much.
+    The weight of a settled seat comes from the subclass's table with the most settled weight, up to what that table
+    has.
     """
     here, slot = np.flatnonzero(state.window_seq == seq), np.flatnonzero(state.ids == key)
     if len(here):
@@ -376,12 +375,12 @@ def _stand_up(state: StreamState, tables: Franchise, seq: int, key: int, weight:
 
 
 def seat_classes(state: StreamState, seats: Array) -> StreamState:
-    """Lay a table for each known class, with so many settled seats, shape (J,)."""
+    """Add a table with the given settled seats for each known class, shape (J,)."""
     return rewrite(state, with_tables(state.franchise, np.arange(len(seats)), seats, np.zeros(len(seats))))
 
 
 def refresh_classes(state: StreamState, frozen: classes.Densities) -> StreamState:
-    """Carry the stream over to known classes that have changed; new classes join the menu."""
+    """Carry the stream over to known classes that have changed. New classes join the menu."""
     count, added = classes_of(state), len(frozen.menu) - classes_of(state)
     number = np.arange(len(state.franchise.menu))
     held = np.insert(state.franchise.held, [count] * added, 1.0)
@@ -390,7 +389,7 @@ def refresh_classes(state: StreamState, frozen: classes.Densities) -> StreamStat
 
 
 class Moved(NamedTuple):
-    """Known classes, their densities, and the stream's state, after subclasses have changed sides."""
+    """Known classes, their densities, and the stream's state after subclasses have moved between the two."""
 
     known: classes.Known
     frozen: classes.Densities
@@ -398,29 +397,30 @@ class Moved(NamedTuple):
 
 
 def slots_of(ids: Array, keys: Sequence[int]) -> Array:
-    """Positions of the given identities, in their order; those that are not there are left out."""
+    """Positions of the given identities, in their order. Absent identities are skipped."""
     at = {int(key): slot for slot, key in enumerate(ids)}
     return np.array([at[key] for key in keys if key in at], dtype=np.int64)
 
 
 def adopt(known: classes.Known, state: StreamState, keys: Sequence[int], j: int, rows: Array) -> Moved:
-    """Make emerging subclasses subclasses of known class j; j equal to the number of classes opens one.
+    """Move emerging subclasses into known class j. If j equals the number of classes, this opens a class.
 
-    The instances of each sit at one table of the class's restaurant. A subclass that was named counts whatever its
-    share of the class is. A class that had no instance gets a broad term, like those of training: its density does
-    not absorb what comes, and from eight instances alone it is so narrow that many new ones together would rather be
-    a subclass of their own. Density ranks are not touched (:func:`rank_levels`), those of an opened class are 0.
+    The instances of each subclass sit at one table of the class's restaurant. A named subclass counts whatever its
+    share of the class. A class without earlier instances gets a background component like the classes of training.
+    Its density does not adapt to new instances, and from eight instances alone it would be very narrow. Many new
+    instances together would then form a subclass of their own. Density ranks do not change (:func:`rank_levels`).
+    Those of a new class are 0.
 
     Parameters
     ----------
     known, state
-        As they are; they stay so.
+        Current known classes and state. They do not change.
     keys
         Identities of the subclasses.
     j
         Number of the class.
     rows
-        Whitened rows of their instances, those that are remembered, shape (n, d).
+        Whitened rows of their remembered instances, shape (n, d).
     """
     slots = slots_of(state.ids, keys)
     moved = copy_slots(state.dishes, slots, len(slots))
@@ -450,21 +450,21 @@ def adopt(known: classes.Known, state: StreamState, keys: Sequence[int], j: int,
 def give_back(
     known: classes.Known, state: StreamState, keys: Sequence[int], home: Array, member: Array, held: Collection[int]
 ) -> Moved:
-    """Make subclasses of known classes emerging ones again.
+    """Make subclasses of known classes emerging subclasses again.
 
     Parameters
     ----------
     known, state
-        As they are; they stay so.
+        Current known classes and state. They do not change.
     keys
         Identities of the subclasses.
     home
-        The one of them that each table serves from now on, -1: what it has served, shape (T,).
+        The subclass among ``keys`` that each table serves from now on, -1 if its dish stays, shape (T,).
     member
-        Whether each guest of the window is in the statistics of such a subclass already; those at its tables who
-        are not go into them, shape (w,).
+        Whether the statistics of such a subclass already include each guest of the window, shape (w,). The other
+        guests at its tables are added.
     held
-        Which of them stay on the menu without a table.
+        Subclasses that stay on the menu without a table.
     """
     n_classes, slots, window = len(known.size), slots_of(known.ids, keys), state.window
     everyone = np.append(state.ids, known.ids[slots])
@@ -484,17 +484,17 @@ def give_back(
 
 
 def owner_of(known: classes.Known, key: int) -> int:
-    """Class whose restaurant serves a subclass, even when its last instance has been taken out."""
+    """Class whose restaurant serves a subclass, even after its last instance has been removed."""
     return int(np.argmax(known.tables[:, slots_of(known.ids, [key])[0]]))
 
 
 def take_out(known: classes.Known, key: int, row: Array, j: int, tables: float = 0.0) -> classes.Known:
-    """Take one instance, and ``tables`` tables, out of a subclass of class j; the argument stays as it is."""
+    """Remove one instance, and ``tables`` tables, from a subclass of class j. The argument does not change."""
     return _shift(known, key, row, j, -1.0, -tables)
 
 
 def put_in(known: classes.Known, key: int, row: Array, j: int) -> classes.Known:
-    """Put one instance into a subclass of class j; the argument stays as it is."""
+    """Add one instance to a subclass of class j. The argument does not change."""
     return _shift(known, key, row, j, 1.0, 0.0)
 
 
@@ -510,7 +510,7 @@ def _shift(known: classes.Known, key: int, row: Array, j: int, count: float, tab
 
 
 def drop_class(known: classes.Known, state: StreamState, j: int) -> Moved:
-    """Take a class without instances and without tables off the books."""
+    """Delete a class without instances and tables."""
     known = known._replace(**{name: np.delete(getattr(known, name), j, axis=0) for name in _OF_CLASSES})
     known = known._replace(
         background_components=(*known.background_components[:j], *known.background_components[j + 1 :])
@@ -523,7 +523,7 @@ def drop_class(known: classes.Known, state: StreamState, j: int) -> Moved:
 def _with_term(
     background_components: Sequence[Location | None], j: int, rows: Array, prior: Prior
 ) -> tuple[Location | None, ...]:
-    """Give class j a broad term: its outline, with the degrees of freedom of the others."""
+    """Give class j a background component: its outline, with the degrees of freedom of the other classes."""
     whole = classes.outline(rows[:, len(prior.first) :])
     freedom = next(shape.freedom for shape in background_components if shape is not None)
     shapes = [*background_components, *[None] * (j + 1 - len(background_components))]
@@ -535,7 +535,7 @@ _OF_CLASSES = ("seated", "tables", "size", "ranks")
 
 
 def without_subclasses(known: classes.Known, slots: Array) -> classes.Known:
-    """Leave the subclasses in these slots out, with their instances."""
+    """Drop the subclasses in these slots, with their instances."""
     kept = np.delete(np.arange(len(known.ids)), slots)
     gone = set(known.ids[slots].tolist())
     return known._replace(
@@ -551,20 +551,20 @@ def without_subclasses(known: classes.Known, slots: Array) -> classes.Known:
 def rank_levels(
     known: classes.Known, frozen: classes.Densities, j: int, rows: Array, key: Array, new: float
 ) -> Array:
-    """Quantiles of the log densities of class j after it has taken in instances, shape (101,).
+    """Quantiles of the log densities of class j after it has received instances, shape (101,).
 
     Parameters
     ----------
     known, frozen
-        The classes, with the instances; ``known.ranks`` holds the quantiles without them.
+        The classes, with the instances. ``known.ranks`` holds the quantiles without them.
     j
         Number of the class.
     rows
-        Whitened rows of those that are remembered, shape (n, d).
+        Whitened rows of the remembered instances, shape (n, d).
     key
-        Subclass of class j that holds each, shape (n,).
+        Subclass of class j of each instance, shape (n,).
     new
-        How many the class has taken in.
+        Number of instances that the class has received.
     """
     before = known.size[j] - new
     if not len(rows):
@@ -582,7 +582,7 @@ def rank_levels(
 
 
 def restated(dishes: Dishes, k: int, prior: Prior, other: Prior) -> Dishes:
-    """State subclass k under another base measure: one slot."""
+    """Express subclass k under another base measure, as one slot."""
     out = copy_slots(dishes, np.array([k]), 1)
     if not same_prior(prior, other):
         out.matrix[0] += of_nobody(other) - of_nobody(prior)

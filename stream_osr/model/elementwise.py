@@ -1,8 +1,8 @@
 """Logarithms and exponentials of whole arrays, in loops that the compiler turns into vector instructions.
 
-A call of the mathematical library cannot be vectorised: it takes 5 to 10 ns a number, these take about one.
-Both are right to a few units in the last place and give the same bits wherever they run on the same kind of
-processor.
+A call of the mathematical library cannot be vectorised. It takes 5 to 10 ns for each number, and these loops take
+about 1 ns. Both functions are accurate to a few units in the last place. They give the same bits on all processors of
+the same kind.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import numpy as np
 from stream_osr.model.jit import Array, borrowing_kernel, fused_called_kernel, kernel
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""log 2 in two parts; the first has trailing zeros enough for an exact product with an exponent."""
+"""log 2 in two parts. The first has enough trailing zeros for an exact product with an exponent."""
 LOG2_E = 1.4426950408889634
 TO_INTEGER = 6755399441055744.0
-"""Adding and subtracting 1.5 * 2^52 rounds a double to the nearest whole number."""
+"""Constant 1.5 * 2^52: adding and subtracting it rounds a double to the nearest whole number."""
 SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 """The bits of sqrt(1/2) as a double."""
 SMALLEST_EXPONENT = -708.0
-"""Below it an exponential is zero here: it is no normal number."""
+"""Exponent below which the exponential is set to zero, because it is no normal number."""
 
 
 @kernel
 def log_each(values: Array) -> None:
-    """Replace positive normal numbers by their natural logarithms, in place; contiguous, of shape (n,)."""
+    """Replace positive normal numbers by their natural logarithms in a contiguous array of shape (n,)."""
     log_each_using(np.empty(values.shape[0]), values)
 
 
 @fused_called_kernel
 def log_each_using(exponent: Array, values: Array) -> None:
-    """Do what :func:`log_each` does, with room for n numbers that is at hand.
+    """Do the work of :func:`log_each` with given scratch space for n numbers.
 
     With ``value = 2^k (1 + f)``, ``1 + f`` between sqrt(1/2) and sqrt(2), ``s = f / (2 + f)``:
-    ``log(1 + f) = 2 artanh(s)``, whose series is replaced by a polynomial in s^2 (that of FreeBSD's ``e_log.c``).
+    ``log(1 + f) = 2 artanh(s)``. A polynomial in s^2 (that of FreeBSD's ``e_log.c``) replaces its series.
     """
     n = values.shape[0]
     bits = values.view(np.int64)
@@ -58,16 +58,16 @@ def log_each_using(exponent: Array, values: Array) -> None:
 
 @kernel
 def exp_each(values: Array) -> None:
-    """Replace numbers of at most 709 by their exponentials, in place; contiguous, of shape (n,)."""
+    """Replace numbers of at most 709 by their exponentials in a contiguous array of shape (n,)."""
     exp_each_using(np.empty(values.shape[0], np.int64), values)
 
 
 @fused_called_kernel
 def exp_each_using(power: Array, values: Array) -> None:
-    """Do what :func:`exp_each` does, with room for n whole numbers that is at hand.
+    """Do the work of :func:`exp_each` with given scratch space for n whole numbers.
 
-    With ``value = k log 2 + r``, r at most half of log 2, the exponential of r is its Taylor series to r^13 (the
-    next term is below 1e-17), and 2^k is made of bits. Minus infinity gives 0.
+    With ``value = k log 2 + r``, r at most half of log 2, the exponential of r is its Taylor series to r^13. The next
+    term is below 1e-17. 2^k is made from bits. Minus infinity gives 0.
     """
     n = values.shape[0]
     scale = power.view(np.float64)
@@ -96,7 +96,7 @@ def exp_each_using(power: Array, values: Array) -> None:
 
 @borrowing_kernel
 def largest(values: Array) -> float:
-    """Return the largest of at least one number."""
+    """Return the largest of one or more numbers."""
     n = values.shape[0]
     a = b = c = d = values[0]
     whole = n - n % 4
@@ -112,7 +112,7 @@ def largest(values: Array) -> float:
 
 @borrowing_kernel
 def total_of(values: Array) -> float:
-    """Sum, four running sums at a time; zeros at the end make no difference, not even to the last bit."""
+    """Sum with four running sums. Zeros at the end do not change a single bit."""
     n = values.shape[0]
     a = b = c = d = 0.0
     whole = n - n % 4

@@ -1,15 +1,16 @@
 """Tables and menu of the restaurants, and the stream's restaurant from batch to batch.
 
-The Chinese restaurant franchise's books: who sits where, which table serves which dish, and the menu.
+:class:`Franchise` records the seat of each guest, the dish of each table, and the menu.
 
-Dishes are numbered through: first the C *frozen* dishes (the known classes of a stream; none while training),
-then the Gaussian ones, so that Gaussian slot k is dish C + k. Seats may weigh less than one: in a stream the
-seating counts fade (``docs/inference.md``, "The model must not age").
+Dishes are numbered consecutively. The C *frozen* dishes come first: the known classes of a stream, none during
+training. The Gaussian dishes follow, so that Gaussian slot k is dish C + k. Seats may weigh less than one because the
+seating counts of a stream fade (``docs/inference.md``, section 10).
 
-The stream's restaurant from one batch to the next: room for what may come, names, fading, and the books made anew.
+Between two batches the functions make room for new subclasses, name them, fade the seats, and derive the counts
+again.
 
-Everything here is compiled, and a step goes through it in one call: in batches of 64 the bookkeeping would take
-longer than the sampler otherwise.
+Everything here is compiled, and a step runs it in one call. Otherwise, in batches of 64, the bookkeeping would take
+longer than the sampler.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ANYONE = -1
 """Owner of a dish that every group may order."""
 
 CLOSED = -1
-"""Dish of a table slot that is not in use; table of an instance that is not seated."""
+"""Dish of an unused table slot, and table of an instance without a seat."""
 
 
 class Franchise(NamedTuple):
@@ -36,22 +37,22 @@ class Franchise(NamedTuple):
     menu
         Tables that serve each dish, m_k, over all restaurants and including trained ones, shape (C + K,).
     held
-        1 for dishes that stay on the menu, as if one table served them, when their tables have gone; else 0, shape
-        (C + K,).
+        1 for dishes that stay on the menu, as if one table served them, when their tables have gone. Otherwise 0,
+        shape (C + K,).
     owner
         The only group that may order the dish, or ``ANYONE``, shape (C + K,).
     seated
         Seat weight of each group at each dish, n_jk, shape (G, C + K).
     table_dish, table_group
-        Dish served (``CLOSED``: slot unused) and restaurant of each table, shape (T,).
+        Dish of each table (``CLOSED`` if the slot is unused) and its restaurant, shape (T,).
     table_live
         Instances at the table that can still be re-seated, shape (T,).
     table_residual
-        Faded seat weight of instances that are settled for good, shape (T,).
+        Faded seat weight of permanently settled instances, shape (T,).
     table_mass
         Whole seat weight of the table, n_jt, shape (T,).
     table_founder
-        What is left of the seat of the guest that opened the table, shape (T,).
+        Remaining seat weight of the guest that opened the table, shape (T,).
     alpha
         Concentration of each restaurant, shape (G,).
     gamma
@@ -59,11 +60,11 @@ class Franchise(NamedTuple):
     total
         Number of tables that the menu counts, m.., shape (1,).
     overflow
-        First set to 1 when a slot was needed and none was free; second the first dish number that a new subclass
-        may have (in a stream beyond all that were there before the batch: a number freed within it would pass for
-        its old subclass), shape (2,).
+        Two numbers, shape (2,). The first is set to 1 when a slot is needed and none is free. The second is the first
+        dish number that a new subclass may have. In a stream it lies beyond all numbers from before the batch: a
+        number freed within the batch would be mistaken for its old subclass.
     extent
-        One more than the highest number of a dish, and of a table, that is or was in use, shape (2,).
+        One more than the highest dish number, and the highest table number, ever in use, shape (2,).
     """
 
     menu: Array
@@ -93,7 +94,7 @@ class Guests(NamedTuple):
     group
         Restaurant of each, shape (n,).
     weight
-        Seat weight of each (1 when it has just arrived), shape (n,).
+        Seat weight of each (1 on arrival), shape (n,).
     table
         Table of each, or ``CLOSED``, shape (n,).
     """
@@ -105,7 +106,7 @@ class Guests(NamedTuple):
 
 
 def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, gamma: float) -> Franchise:
-    """Open restaurants without guests; dishes are numbered 0 to ``n_dishes - 1``."""
+    """Open restaurants without guests. Dishes are numbered 0 to ``n_dishes - 1``."""
     return Franchise(
         menu=np.zeros(n_dishes),
         held=np.zeros(n_dishes),
@@ -127,7 +128,7 @@ def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, g
 
 @borrowing_kernel
 def menu_weight(franchise: Franchise, dish: int) -> float:
-    """Tables that count for a dish: at least one while it is held, 0 when it is off the menu."""
+    """Tables that count for a dish: at least one while it is held, 0 if it is off the menu."""
     return max(franchise.menu[dish], franchise.held[dish])
 
 
@@ -172,7 +173,7 @@ def free_dish(franchise: Franchise, first: int) -> int:
 
 @borrowing_kernel
 def leave(franchise: Franchise, table: int, weight: float) -> int:
-    """Let one guest leave; an empty table is cleared. Returns the dish that was served."""
+    """Remove one guest from a table, clear the table if it is empty, and return its dish."""
     menu, seated, tables = franchise.menu, franchise.seated, franchise.table_dish
     live, residual, mass = franchise.table_live, franchise.table_residual, franchise.table_mass
     dish, group = tables[table], franchise.table_group[table]
@@ -190,7 +191,7 @@ def leave(franchise: Franchise, table: int, weight: float) -> int:
 
 @borrowing_kernel
 def join(franchise: Franchise, table: int, group: int, dish: int, weight: float) -> None:
-    """Seat a guest at a table, opening it for ``dish`` when it is not in use."""
+    """Seat a guest at a table. If the table is not in use, open it for ``dish``."""
     live, mass, seated = franchise.table_live, franchise.table_mass, franchise.seated
     if franchise.table_dish[table] == CLOSED:
         franchise.table_dish[table] = dish
@@ -205,18 +206,18 @@ def join(franchise: Franchise, table: int, group: int, dish: int, weight: float)
 
 
 CLEARED_BELOW = 0.05
-"""A table whose seat weight has faded below this is cleared away."""
+"""Seat weight below which a faded table is cleared."""
 
 
 class StreamState(NamedTuple):
-    """The stream's restaurant and the subclasses that emerged in it. Size O(K d^2), however long the stream.
+    """The stream's restaurant and its emerging subclasses. Size O(K d^2), however long the stream.
 
     Attributes
     ----------
     franchise
-        Tables and menu; the frozen dishes are the known classes, the Gaussian ones the emerging subclasses.
+        Tables and menu. The frozen dishes are the known classes, the Gaussian ones the emerging subclasses.
     dishes
-        Statistics of the emerging subclasses: exact, they never fade.
+        Statistics of the emerging subclasses. They are exact and never fade.
     ids
         Identity of each emerging subclass, shape (K,).
     window
@@ -226,7 +227,7 @@ class StreamState(NamedTuple):
     batches, seen
         Batches and instances so far.
     next_id
-        The next identity; none is ever used twice.
+        The next identity. No identity is used twice.
     """
 
     franchise: Franchise
@@ -241,7 +242,7 @@ class StreamState(NamedTuple):
 
 @kernel
 def lengthened(values: Array, count: int, fill: float) -> Array:
-    """Copy values of shape (n,) into an array of shape (count,), the rest filled."""
+    """Copy values of shape (n,) into an array of shape (count,) and fill the rest."""
     out = np.empty(count, values.dtype)
     out[: len(values)] = values
     out[len(values) :] = fill
@@ -250,7 +251,7 @@ def lengthened(values: Array, count: int, fill: float) -> Array:
 
 @kernel
 def lay_tables(state: StreamState, rows: Array, arriving: int, spare: int) -> tuple[Guests, Franchise, Dishes]:
-    """Copy the state, with room for ``spare`` more subclasses and a table for everybody; the batch is at the door."""
+    """Copy the state, with room for ``spare`` more subclasses and a table for each guest. The batch is not seated."""
     old, window = state.franchise, state.window
     n_dishes, n_tables = len(old.menu) + spare, len(old.table_dish) + len(rows)
     franchise = Franchise(
@@ -281,8 +282,8 @@ def lay_tables(state: StreamState, rows: Array, arriving: int, spare: int) -> tu
 def name_subclasses(state: StreamState, guests: Guests, franchise: Franchise, n_classes: int) -> tuple[Array, int]:
     """Name the subclasses: old slots keep their identity, slots opened in this batch get fresh ones.
 
-    A slot that was emptied and opened again inside the batch keeps its number only if somebody who sat there
-    before still does; otherwise it is a new subclass.
+    A slot that was emptied and opened again inside the batch may be a new subclass. It keeps its identity only if a
+    guest sits there who also sat there before the batch.
 
     Returns
     -------
@@ -311,7 +312,7 @@ def name_subclasses(state: StreamState, guests: Guests, franchise: Franchise, n_
 
 @kernel
 def subclasses_of(guests: Guests, franchise: Franchise, ids: Array, n_classes: int) -> Array:
-    """Identity of the emerging subclass that each guest sits in, -1: none."""
+    """Identity of each guest's emerging subclass, -1 if none."""
     out = np.full(len(guests.table), -1)
     for i in range(len(out)):
         dish = franchise.table_dish[guests.table[i]]
@@ -322,18 +323,18 @@ def subclasses_of(guests: Guests, franchise: Franchise, ids: Array, n_classes: i
 
 @kernel
 def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guests:
-    """Settle the first ``kept`` guests for good, let all seats fade, close the tables that have faded away.
+    """Settle the first ``kept`` guests for good, fade all seats, and close the tables that have faded away.
 
     Parameters
     ----------
     franchise
-        Its tables are changed in place; the rest follows by :func:`derive`.
+        Tables, changed in place. :func:`derive` computes the rest.
     guests
-        Everybody, seated.
+        All guests, seated.
     kept
-        How many leave the window.
+        Number of guests that leave the window.
     share
-        What a seat keeps of its weight.
+        Share of the weight that a seat keeps.
 
     Returns
     -------
@@ -361,17 +362,17 @@ def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guest
 
 @kernel
 def derive(state: StreamState, trained: Array) -> StreamState:
-    """Make the books of a stream between two batches from what is true of it: its tables, and what is held.
+    """Derive the counts of a stream between two batches from its primary data: tables and hold marks.
 
-    Menu, seats, total and extent are counted from them. Closed tables are dropped, and so are subclasses that no
-    table serves and that are not held; those that stay are numbered through in their order.
+    The function counts menu, seats, total and extent. It drops closed tables, and subclasses without a table that are
+    not held. The remaining subclasses are renumbered in their order.
 
     Parameters
     ----------
     state
-        As it is, but for what follows. The dishes are as many as ``held`` says.
+        Current state. The number of dishes must equal the length of ``held``.
     trained
-        Tables of the known classes that are none of the stream's own, shape (J,).
+        Tables of the known classes that come from training, shape (J,).
     """
     old, window = state.franchise, state.window
     tables = np.flatnonzero(old.table_dish != CLOSED)

@@ -1,12 +1,12 @@
 """One subclass with a full covariance matrix: normal-inverse-Wishart statistics in homogeneous coordinates.
 
-With ``x~ = (x, 1)`` the posterior of a subclass with mean m, precision r of the mean and scale matrix S is one
-matrix, ``M = [[S + r m m', r m], [r m', r]]``: the prior's matrix plus a plain sum of ``x~ x~'``. Its inverse Q
-gives the quadratic form ``h = x~' Q x~ = (x - m)' S^-1 (x - m) + 1/r``, and ``|M| = r |S|``, so that the
-Student-t posterior predictive needs neither mean nor Cholesky factor (``docs/inference.md``).
+Let ``x~ = (x, 1)``. A subclass has posterior mean m, precision r of the mean, and scale matrix S. Together they are
+one matrix, ``M = [[S + r m m', r m], [r m', r]]``: the prior's matrix plus a plain sum of ``x~ x~'``. Its inverse Q
+gives the quadratic form ``h = x~' Q x~ = (x - m)' S^-1 (x - m) + 1/r``, and ``|M| = r |S|``. So the Student-t
+posterior predictive needs neither mean nor Cholesky factor (``docs/inference.md``).
 
-Every function takes views of one subclass: ``matrix`` (M) and ``inverse`` (Q), arrays of shape (d + 1, d + 1);
-``x`` is a homogeneous row of length d + 1; ``n`` counts the instances in the statistics.
+Every function takes views of one subclass: ``matrix`` (M) and ``inverse`` (Q), arrays of shape (d + 1, d + 1). ``x``
+is a homogeneous row of length d + 1, and ``n`` counts the instances in the statistics.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stream_osr.model.jit import Array, borrowing_kernel, fused_borrowing_kernel
 from stream_osr.model.prior import Prior
 
 LOSES_DIGITS = 1e-3
-"""A removal that leaves less than this share of the determinant is redone from the stored sum."""
+"""Share of the determinant below which a removal is recomputed from the stored sum, because it loses digits."""
 
 
 @borrowing_kernel
 def reset(matrix: Array, inverse: Array, prior: Prior) -> float:
-    """Put the prior, exactly, in place of the statistics; return ``log|M|``."""
+    """Replace the statistics by exactly the prior, and return ``log|M|``."""
     d = prior.n_features
     matrix[:, :] = 0.0
     inverse[:, :] = 0.0
@@ -81,7 +81,7 @@ def log_constant(n: int, prior: Prior) -> float:
 
 @borrowing_kernel
 def log_predictive(inverse: Array, log_det: float, n: int, constant: float, x: Array, prior: Prior) -> float:
-    """Log density of ``x`` under the Student-t posterior predictive; ``constant`` is ``log_constant(n)``."""
+    """Log density of ``x`` under the Student-t posterior predictive, given ``constant = log_constant(n)``."""
     h = quadratic(inverse, x)
     return constant - 0.5 * log_det - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)
 
@@ -107,7 +107,7 @@ def log_predictive_without(
 
 @fused_borrowing_kernel
 def times(inverse: Array, x: Array, v: Array) -> None:
-    """Write ``Q x~`` to ``v``; Q is symmetric, so it is a sum of rows."""
+    """Write ``Q x~`` to ``v``, as a sum of rows because Q is symmetric."""
     width = x.shape[0]
     v[:] = 0.0
     for a in range(width):
@@ -127,7 +127,7 @@ def shift(matrix: Array, x: Array, sign: float) -> None:
 
 @borrowing_kernel
 def add(matrix: Array, inverse: Array, log_det: float, x: Array, v: Array) -> float:
-    """Put ``x`` into the statistics; return the new ``log|M|``. ``v`` becomes ``Q x~`` as it was before."""
+    """Add ``x`` to the statistics, write ``Q x~`` from before to ``v``, and return the new ``log|M|``."""
     times(inverse, x, v)
     h = max(dot(x, v), 0.0)
     shift(inverse, v, -1.0 / (1.0 + h))
@@ -137,7 +137,7 @@ def add(matrix: Array, inverse: Array, log_det: float, x: Array, v: Array) -> fl
 
 @borrowing_kernel
 def remove(matrix: Array, inverse: Array, log_det: float, x: Array, v: Array) -> float:
-    """Take ``x`` out of the statistics; return the new ``log|M|``. ``v`` becomes ``Q x~`` as it was before."""
+    """Remove ``x`` from the statistics, write ``Q x~`` from before to ``v``, and return the new ``log|M|``."""
     times(inverse, x, v)
     left = 1.0 - dot(x, v)
     shift(matrix, x, -1.0)
@@ -149,10 +149,10 @@ def remove(matrix: Array, inverse: Array, log_det: float, x: Array, v: Array) ->
 
 @kernel
 def invert(matrix: Array, inverse: Array) -> float:
-    """Write the inverse of a symmetric positive definite matrix; return its log-determinant.
+    """Write the inverse of a symmetric positive definite matrix, and return its log-determinant.
 
-    Through the Cholesky factor; a pivot that rounding made non-positive is lifted to the smallest positive
-    share of its diagonal element that still means something.
+    It uses the Cholesky factor. A pivot that rounding made non-positive is raised to the smallest meaningful positive
+    share of the diagonal element.
     """
     size = matrix.shape[0]
     lower = np.zeros((size, size))
@@ -189,10 +189,10 @@ def invert(matrix: Array, inverse: Array) -> float:
 
 @borrowing_kernel
 def log_marginal_ratio(log_det: float, n: int, log_det_after: float, n_after: int, prior: Prior) -> float:
-    """Log ratio of the marginal likelihoods after some rows came, or went, and before.
+    """Log ratio of the marginal likelihoods after some rows were added or removed, and before.
 
-    Of the gamma functions all but two for each row cancel, and those two follow from the ones of the row before
-    the last. Up to a factor that all seatings of the same rows share.
+    All gamma functions but two for each row cancel. Those two follow from the ones of the row before the last. The
+    ratio omits a factor that all seatings of the same rows share.
     """
     d = prior.n_features
     total = 0.0
@@ -217,7 +217,8 @@ def log_marginal_ratio(log_det: float, n: int, log_det_after: float, n_after: in
 def log_det_with(matrix: Array, inverse: Array, log_det: float, block: Array, sign: float) -> float:
     """``log|M + sign X~' X~|`` for a block of homogeneous rows of shape (size, C + d + 1).
 
-    By the determinant lemma while the block is smaller than the matrix, ``|I + sign X~ Q X~'|``, else afresh.
+    While the block is smaller than the matrix, the determinant lemma gives ``|I + sign X~ Q X~'|``. Otherwise the
+    determinant is computed directly.
     """
     size, width = block.shape[0], matrix.shape[0]
     if size < width:
@@ -239,7 +240,7 @@ def _products(block: Array, width: int) -> Array:
 def log_det_begun(block: Array, prior: Prior) -> float:
     """``log|M|`` of a subclass whose first rows are the block, shape (size, C + d + 1).
 
-    As :func:`log_det_with` of no rows, but for ``Q`` being diagonal: of size ``d`` for a row in place of ``d^2``.
+    Like :func:`log_det_with` of no rows, but ``Q`` is diagonal: a row costs ``d`` in place of ``d^2``.
     """
     size, width = block.shape[0], prior.n_features + 1
     if size < width:
@@ -252,7 +253,7 @@ def log_det_begun(block: Array, prior: Prior) -> float:
 
 @fused_kernel
 def _log_det_of_first(block: Array, prior: Prior) -> float:
-    """``log|I + X~ Q X~'|`` where Q is the prior's."""
+    """``log|I + X~ Q X~'|`` for the prior's Q."""
     size, width = block.shape[0], prior.n_features + 1
     skip = block.shape[1] - width
     lower, v = np.empty((size, size)), np.empty(width)
@@ -279,7 +280,7 @@ def log_det_change(inverse: Array, block: Array, sign: float) -> float:
 
 @fused_borrowing_kernel
 def _factor(lower: Array) -> float:
-    """Put the Cholesky factor in place of a lower triangle, pivots lifted as in :func:`invert`; log-determinant."""
+    """Replace a lower triangle by its Cholesky factor (pivots as in :func:`invert`). Return the log-determinant."""
     log_det = 0.0
     for i in range(lower.shape[0]):
         for j in range(i + 1):
@@ -298,10 +299,10 @@ def _factor(lower: Array) -> float:
 
 @fused_kernel
 def log_det_added(inverse: Array, block: Array, form: Array, members: Array, enough: float) -> float:
-    """``log|I + X~ Q X~'|`` for rows that come, or infinity as soon as it must be more than ``enough``.
+    """``log|I + X~ Q X~'|`` for added rows, or infinity as soon as it must exceed ``enough``.
 
-    Of each of the ``members``, whose rows are the block, the quadratic form is known. ``|I + A| >= 1 + tr A`` for a
-    positive semidefinite A, and what is left of A after some rows (its Schur complement) is one.
+    The block has the rows of ``members``, whose quadratic forms are known. ``|I + A| >= 1 + tr A`` for a positive
+    semidefinite A. The Schur complement of A after some rows is positive semidefinite as well.
     """
     size, width = block.shape[0], inverse.shape[0]
     skip = block.shape[1] - width
@@ -330,7 +331,7 @@ def log_det_added(inverse: Array, block: Array, form: Array, members: Array, eno
 
 @borrowing_kernel
 def mahalanobis(inverse: Array, n: int, x: Array, prior: Prior) -> float:
-    """Distance of ``x`` from the subclass, in standard deviations of its predictive scale matrix."""
+    """Distance of ``x`` from the subclass, in standard deviations of the predictive scale matrix."""
     r = prior.beta + n
     df = prior.nu + n - prior.n_features + 1.0
     return math.sqrt(max(quadratic(inverse, x) - 1.0 / r, 0.0) * df * r / (r + 1.0))

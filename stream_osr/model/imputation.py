@@ -1,9 +1,9 @@
-"""Training rows of which values are missing, completed class by class.
+"""Imputation of missing values in training rows, class by class.
 
-The training mean lies between the classes: rows that are filled with it are drawn there, widen the pooled covariance,
-and hide what features have to do with each other. Here what is missing is drawn given what is there, from a Gaussian
-for each class with one covariance for all of them, which is estimated with the missing values integrated out (the EM
-algorithm of Dempster, Laird and Rubin, 1977).
+The training mean lies between the classes. Rows filled with it move towards it, widen the pooled covariance, and hide
+the relations between features. This module draws missing values given the values that are present. It uses one
+Gaussian for each class with a common covariance, estimated with the missing values integrated out (the EM algorithm
+of Dempster, Laird and Rubin, 1977).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from stream_osr.model.subspace import is_constant
 
 ITERATIONS = 30
 SETTLED = 1e-3
-"""Change of the completed values, in standard deviations, at which the estimate has settled."""
+"""Change of the completed values, in standard deviations, at which the estimate has converged."""
 RIDGE = 1e-3
-"""Variance added to each standardised feature: features that follow from each other do not make it singular."""
+"""Variance added to each standardised feature. Linearly dependent features then do not make the matrix singular."""
 MOST_WORK = 2e10
-"""Multiplications of an iteration beyond which features are filled each by itself, with the means of the classes."""
+"""Multiplications in an iteration beyond which each feature is filled by itself, with the means of the classes."""
 
 
 class _Pattern(NamedTuple):
-    """Rows of which the same features are missing."""
+    """Rows in which the same features are missing."""
 
     rows: Array
     absent: Array
@@ -33,24 +33,25 @@ class _Pattern(NamedTuple):
 
 
 def fill_groups(X: Array, group: Array, seed: int) -> Array:
-    """Complete labelled rows.
+    """Impute the missing values of labelled rows.
 
     Parameters
     ----------
     X
-        Rows, NaN = missing, shape (n, p). A feature that does not vary stays as it is; one without any value is 0.
+        Rows, NaN = missing, shape (n, p). A feature that does not vary stays as it is. A feature without any value is
+        set to 0.
     group
         Class of each, 0 to J - 1, shape (n,).
     seed
-        Of what is drawn.
+        Seed of the draws.
 
     Returns
     -------
-    The rows without missing values; the same array if there are none.
+    The rows without missing values, or the same array if there are none.
 
     Examples
     --------
-    Of two features that agree, the second is missing in a few rows:
+    Two features agree, and the second is missing in a few rows:
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 1)) + 0.01 * rng.normal(size=(200, 2))
@@ -76,7 +77,7 @@ def fill_groups(X: Array, group: Array, seed: int) -> Array:
 
 
 def _class_means(z: Array, group: Array, there: Array) -> Array:
-    """Mean of each class over the values that are there, 0 (that of all) where a class has none, shape (J, p)."""
+    """Mean of each class over the values that are present, or 0 (the overall mean) without values, shape (J, p)."""
     out = np.zeros((int(group.max()) + 1, z.shape[1]))
     for j in range(len(out)):
         own = group == j
@@ -94,7 +95,7 @@ def _patterns(missing: Array) -> list[_Pattern]:
 
 
 def _settle(z: Array, group: Array, patterns: list[_Pattern], rng: np.random.Generator) -> Array:
-    """Iterate estimates and conditional means until they settle, then draw."""
+    """Iterate estimates and conditional means until they converge, then draw."""
     n, p = z.shape
     everything = np.ones(z.shape, bool)
     extra = np.zeros((p, p))
@@ -116,7 +117,7 @@ def _settle(z: Array, group: Array, patterns: list[_Pattern], rng: np.random.Gen
 
 
 def _covariance(residual: Array, extra: Array, freedom: int) -> Array:
-    """Pooled covariance, drawn to its diagonal as far as degrees of freedom lack, as coordinates are made of it."""
+    """Pooled covariance, shrunk to its diagonal where degrees of freedom are lacking, as for the coordinates."""
     p = residual.shape[1]
     shrink = max(0.0, 1.0 - freedom / (2.0 * p))
     within = (residual.T @ residual + extra) / max(freedom, 1)
@@ -124,7 +125,7 @@ def _covariance(residual: Array, extra: Array, freedom: int) -> Array:
 
 
 def _conditional(covariance: Array, absent: Array, there: Array) -> tuple[Array, Array]:
-    """Slopes of absent features on those that are there, shape (o, m), and the covariance that is left, (m, m)."""
+    """Slopes of absent features on present ones, shape (o, m), and the residual covariance, shape (m, m)."""
     across = covariance[np.ix_(there, absent)]
     slope = np.linalg.solve(covariance[np.ix_(there, there)], across) if len(there) else across
     rest = covariance[np.ix_(absent, absent)] - across.T @ slope

@@ -1,4 +1,4 @@
-"""Compiled kernels: one switch for all of them."""
+"""Compiled kernels: one switch for all kernels."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ except (ImportError, AttributeError):  # another numba than those that the packa
 
     @cache
     def why_not() -> str | None:
-        """Say why no machine code is kept."""
-        return f"numba {numba.__version__} is not what this release knows: no machine code is kept"
+        """Return why machine code is not cached."""
+        return f"numba {numba.__version__} is not supported by this release: machine code is not cached"
 
     def compiled(function: Callable[..., object], options: dict[str, Any]) -> Any:
-        """Compile by plain ``njit``; nothing is kept: numba alone does not see when a callee has changed."""
+        """Compile by plain ``njit`` without a cache: numba alone does not detect that a callee has changed."""
         return numba.njit(**{name: options[name] for name in ("nogil", "error_model", "fastmath")})(function)
 
 
@@ -34,35 +34,35 @@ give_notice(why_not)
 def kernel(function: F) -> F:
     """Compile a function over arrays, once per machine and version of the sources.
 
-    Division follows IEEE rules (no hidden zero checks), there is no fast-math, other threads may run, and the machine
-    code is kept in ``NUMBA_CACHE_DIR``, else beside the source, else in the user's cache directory.
+    Division follows IEEE rules (no hidden zero checks), there is no fast-math, and other threads may run. Machine
+    code is cached in ``NUMBA_CACHE_DIR``, else beside the source, else in the user's cache directory.
     """
     return _compile(function)
 
 
 def fused_kernel(function: F) -> F:
-    """Compile like :func:`kernel`, products and sums fused (one rounding in place of two) where the machine can.
+    """Compile like :func:`kernel`, with products and sums fused (one rounding in place of two) where the machine can.
 
-    Nothing else that fast-math allows is allowed: no reordering, infinities and missing numbers as they should be.
+    Nothing else of fast-math applies: no reordering, and infinities and NaN follow IEEE rules.
     """
     return _compile(function, fastmath={"contract"})
 
 
 def summing_kernel(function: F) -> F:
-    """Compile like :func:`fused_kernel`, sums taken in any order: several at a time.
+    """Compile like :func:`fused_kernel`, but allow sums in any order: several at a time.
 
-    The order is fixed when the kernel is compiled, so results are the same bit for bit as often as it runs. Not for
-    tricks with rounding, and not for functions that make arrays.
+    The compiler fixes the order, so repeated runs give the same bits. Do not use it for rounding tricks or for
+    functions that make arrays.
     """
     return _compile(function, fastmath={"contract", "reassoc"}, counts_references=False)
 
 
 def borrowing_kernel(function: F) -> F:
-    """Compile like :func:`kernel` a function that makes no array and returns none, without counting references.
+    """Compile like :func:`kernel` a function that makes and returns no array, without counting references.
 
-    numba counts a reference to each field that is taken out of a tuple of arrays, with an atomic instruction: in
-    a small function on a large state that is most of the time. It is inlined as well: handing the state over, a word
-    or two for each of some forty arrays, would take longer than its work.
+    numba counts a reference to each field that is read from a tuple of arrays, with an atomic instruction. In a small
+    function on a large state that takes most of the time. The function is also inlined: passing the state, a word or
+    two for each of some forty arrays, would take longer than its work.
     """
     return _compile(function, counts_references=False)
 
@@ -75,14 +75,15 @@ def fused_borrowing_kernel(function: F) -> F:
 def called_kernel(function: F) -> F:
     """Compile like :func:`borrowing_kernel` a function that is called wherever it is named, and not inlined.
 
-    For what many places name and few reach, or takes long for what it is handed: it is optimised, and has machine
-    code, once in a tree of kernels. Inlined, it would as often as there are ways that lead to it.
+    Use it for functions that many kernels name and few reach, or whose work outweighs the passing of arguments. Such
+    a function is optimised and compiled once in a tree of kernels. Inlined, it would be compiled once for every path
+    that leads to it.
     """
     return _compile(function, counts_references=False, inlined=False)
 
 
 def fused_called_kernel(function: F) -> F:
-    """Compile like :func:`fused_kernel` what :func:`called_kernel` is for."""
+    """Compile like :func:`fused_kernel`, but do not inline the function, as in :func:`called_kernel`."""
     return _compile(function, fastmath={"contract"}, counts_references=False, inlined=False)
 
 

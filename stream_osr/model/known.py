@@ -1,20 +1,20 @@
-"""Known classes, summed up: what the training groups leave behind for the stream.
+"""Summary of the known classes: the result of training that the stream uses.
 
-For seating, a known class is one dish with one density ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)`` over the
-subclasses that hold at least the share epsilon of it, plus a broad term with the mass that they leave (`broad.py`);
-its menu weight are the tables of the class.
+For seating, a known class is one dish with one density ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)``. The sum runs
+over the subclasses that hold at least the share epsilon of the class. A background component takes the remaining
+mass. The dish's menu weight is the number of tables of the class.
 
-A broad term in each known density: where a class lies that its kept subclasses do not describe.
+The background component covers the part of a class that its kept subclasses do not describe.
 
-The restaurant of class j has mass outside the subclasses that are kept: ``alpha0 / (n_j + alpha0)`` for a new one,
-and the seats of those that were dropped. In ``sum_k n_jk / (n_j + alpha0) f_k(x)`` all of it is missing. The broad
-term puts it where the class lies as a whole, so that the class density ``F_j`` integrates to one: a Student-t with
-the mean of the class and its scatter, shrunk to the pooled within-class covariance (instances far outside it count
-as if they were nearer, `scatter.py`). Its degrees of freedom are those that foresee the training instances best, each
-left out of its class.
+The restaurant of class j has mass outside the kept subclasses: ``alpha0 / (n_j + alpha0)`` for a new subclass, and
+the seats of the dropped ones. The sum over kept subclasses lacks all this mass. The background component puts it
+where the class lies as a whole, so that the class density ``F_j`` integrates to one. It is a Student-t with the mean
+and scatter of the class, shrunk to the pooled within-class covariance. Instances far outside the class count as if
+they were nearer (:func:`stream_osr.model.whitening.bounded_scatter`). Its degrees of freedom are those that best
+predict the training instances, each left out of the class it belongs to.
 
-Its tails are lighter than those of the density of a new subclass, in every direction: what lies far from everything
-is unknown.
+Its tails are lighter than those of the density of a new subclass in every direction, so an instance far from
+everything is unknown.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from stream_osr.model.prior import Prior
 from stream_osr.model.whitening import bounded_scatter
 
 FREEDOM_ABOVE = 2.0 ** np.arange(2, 9)
-"""Degrees of freedom above those of the density of a new subclass."""
+"""Candidate degrees of freedom, above those of the density of a new subclass."""
 
 
 class Outline(NamedTuple):
-    """A class of n instances as a whole, and as it is without each of them.
+    """A class of n instances as a whole, and without each instance in turn.
 
     Attributes
     ----------
     mean
         Shape (d,).
     factor
-        Inverse Cholesky factor of its scale matrix, shape (d, d).
+        Inverse Cholesky factor of the scale matrix, shape (d, d).
     square
-        Squared Mahalanobis length of each instance, from the mean and by the scale matrix without it, shape (n,);
-        infinite for the only one.
+        Squared Mahalanobis length of each instance, by the mean and scale matrix without it, shape (n,). Infinite if
+        it is the only one.
     log_determinant
-        Of the scale matrix without it, shape (n,).
+        Log-determinant of the scale matrix without each instance, shape (n,).
     """
 
     mean: Array
@@ -58,13 +58,13 @@ class Outline(NamedTuple):
 
 
 def outline(members: Array) -> Outline:
-    """Take the outline of a class from its whitened rows without categories, shape (n, d).
+    """Compute the outline of a class from its whitened rows without categories, shape (n, d).
 
-    The scale matrix is ``S = A / (n + d + 1)`` with ``A = scatter + (d + 1) I``. Instance i counts ``c_i`` (1, unless
-    it is far), all together C. Without it the mean is ``m - c_i u / (C - c_i)``, ``u = x_i - m``, and A becomes
-    ``A - c_i C / (C - c_i) u u'``: a change of rank one, whose determinant and inverse follow from ``u' A^-1 u``.
-    The counts of the other instances stay as they are: exact where nothing is far, an approximation where something
-    is.
+    The scale matrix is ``S = A / (n + d + 1)`` with ``A = scatter + (d + 1) I``. Instance i has weight ``c_i``
+    (1, unless it is far), and the weights sum to C. Without it the mean is ``m - c_i u / (C - c_i)``,
+    ``u = x_i - m``, and A becomes ``A - c_i C / (C - c_i) u u'``. This is a change of rank one, whose determinant and
+    inverse follow from ``u' A^-1 u``. The weights of the other instances stay the same, which is exact without far
+    instances and an approximation otherwise.
     """
     n, d = members.shape
 
@@ -86,7 +86,7 @@ def outline(members: Array) -> Outline:
 def fit_background_component(
     rows: Array, group: Array, kept: Array, log_own: Array, alpha: float, prior: Prior
 ) -> tuple[tuple[student_t.Location, ...], Array]:
-    """Fit the broad terms: the outlines of the classes, and the degrees of freedom, one number for all.
+    """Fit the background components: the outlines of the classes, and one number of degrees of freedom for all.
 
     Parameters
     ----------
@@ -97,16 +97,16 @@ def fit_background_component(
     kept
         Whether each sits in a kept subclass, shape (n,).
     log_own
-        Log density of each under the kept subclasses of its class, left out of them, shape (n,).
+        Leave-one-out log density of each under the kept subclasses of the class, shape (n,).
     alpha
         Concentration of the classes' restaurants.
     prior
-        Base measure: says what the broad terms compete with.
+        Base measure, with which the background components compete.
 
     Returns
     -------
-    A Student-t for each class, and the log density of each instance under its class, left out of subclasses and broad
-    term, shape (n,): minus infinity for the only instance of a class.
+    A Student-t for each class, and the log density of each instance under its class, shape (n,). The instance is left
+    out of subclasses and background component. For the only instance of a class the value is minus infinity.
     """
     columns = len(prior.first)
     d = rows.shape[1] - columns
@@ -135,34 +135,34 @@ def fit_background_component(
 
 
 def log_values_left_out(rows: Array, prior: Prior) -> Array:
-    """Log probability of the values of each row of a class, of shape (n, C + d), under those of the others, (n,)."""
+    """Log probability of the values of each row of a class, shape (n, C + d), under the other rows, shape (n,)."""
     counts = categories.counts_of(rows, prior)
     return categories.log_without_each(counts, rows, prior)
 
 
 def log_values(rows: Array, prior: Prior) -> Array:
-    """Log probability of each place in a class of whitened rows as a whole, shape (V,)."""
+    """Log probability of each place in a class as a whole, from its whitened rows, shape (V,)."""
     return np.asarray(categories.log_table(categories.counts_of(rows, prior)[None], prior)[0])
 
 
 def log_missing(log_weight: Array) -> Array:
-    """Log of the mass that the kept subclasses leave in each class, from their log weights, (J, K); shape (J,)."""
+    """Log of the mass outside the kept subclasses of each class, shape (J,), from their log weights, (J, K)."""
     return np.asarray(np.log1p(-np.exp(log_weight).sum(axis=1)))
 
 
 def add_background_component(
     log_density: Array, background_components: tuple[student_t.Location | None, ...], log_weight: Array, rows: Array
 ) -> Array:
-    """Add the broad terms to log class densities of shape (n, J).
+    """Add the background components to log class densities of shape (n, J).
 
     Parameters
     ----------
     log_density
         Under the kept subclasses, shape (n, J).
     background_components
-        Shapes of the terms, J or fewer; ``None``: the class has none.
+        Shapes of the components, J or fewer. ``None``: the class has none.
     log_weight
-        Log weights of the kept subclasses, shape (J, K): the broad term takes what they leave.
+        Log weights of the kept subclasses, shape (J, K). The background component takes the remaining mass.
     rows
         Homogeneous rows, shape (n, d + 1).
     """
@@ -192,19 +192,20 @@ class Known(NamedTuple):
     tables
         Tables of each class that serve each subclass, shape (J, K).
     size
-        Instances of each class, those of dropped subclasses included, shape (J,).
+        Instances of each class, including those of dropped subclasses, shape (J,).
     alpha, gamma
         Concentrations as trained.
     epsilon
-        Share of its class below which a subclass does not count.
+        Share of a class below which a subclass does not count.
     ranks
         Evenly spaced quantiles of the leave-one-out log densities of each class, ascending, shape (J, 101).
     location
         Density of the first instance of a new subclass.
     background_components
-        Broad terms of the class densities, a Student-t for each class that has one; empty: there are none.
+        Background components of the class densities: a Student-t for each class that has one. Empty if there are
+        none.
     named
-        Identities of subclasses that a person has named: they count whatever their share of the class.
+        Identities of subclasses that a person has named. They count whatever their share of the class.
     """
 
     prior: Prior
@@ -230,9 +231,9 @@ class Densities(NamedTuple):
     student_terms
         The J class densities and, last, that of a new subclass, as sums of Student-t densities.
     log_weight
-        ``log(n_jk / (n_j + alpha0))``, minus infinity where the subclass is none of the class's, shape (J, K).
+        ``log(n_jk / (n_j + alpha0))``, minus infinity if the subclass is not part of the class, shape (J, K).
     menu
-        Trained tables of each class, its weight on the stream's menu, at least 1, shape (J,).
+        Trained tables of each class (its weight on the stream's menu), at least 1, shape (J,).
     """
 
     student_terms: student_t.StudentTerms
@@ -252,13 +253,13 @@ def densities(known: Known) -> Densities:
 
 
 def background_shapes(known: Known) -> tuple[student_t.Location | None, ...]:
-    """Return the broad term of every class; ``None``: it has none, or nobody is left in the class."""
+    """Return the background component of every class, or ``None`` if it has none or no instance is left."""
     shapes = (*known.background_components, *[None] * (len(known.size) - len(known.background_components)))
     return tuple(shape if n else None for shape, n in zip(shapes, known.size.tolist(), strict=True))
 
 
 def _terms(known: Known, log_weight: Array) -> list[list[student_t.StudentTerm]]:
-    """Terms of each class density, its broad term included, and of the density of a new subclass."""
+    """Terms of each class density, including its background component, and of the density of a new subclass."""
     dishes, prior = known.dishes, known.prior
     shapes, missing, sums = background_shapes(known), log_missing(log_weight), []
     values = log_table(dishes.counts, prior)
@@ -326,12 +327,12 @@ def log_densities(
     rows
         Homogeneous rows, shape (n, C + d + 1).
     product
-        Products of their coordinates, if they are at hand (:func:`stream_osr.model.student_t.products`).
+        Products of their coordinates, if already computed (:func:`stream_osr.model.student_t.products`).
 
     Returns
     -------
     Log density ``F_j`` and the most responsible subclass, both of shape (n, J), and the log density as the first
-    of a new subclass, shape (n,).
+    instance of a new subclass, shape (n,).
     """
     columns = len(known.prior.first)
     product = student_t.products(rows, columns) if product is None else product
@@ -345,12 +346,12 @@ def log_class_densities(known: Known, frozen: Densities, rows: Array) -> tuple[A
 
 
 def log_new(known: Known, rows: Array) -> Array:
-    """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
+    """Log density of each homogeneous row as the first instance of a new subclass, shape (n,)."""
     return student_t.log_new_densities(rows, known.prior, known.location)
 
 
 def log_categories(known: Known, frozen: Densities, rows: Array) -> Array:
-    """Log probability of the categories of homogeneous rows in each class, whatever their numbers, shape (n, J)."""
+    """Log probability of the categories of homogeneous rows in each class, ignoring their numbers, shape (n, J)."""
     columns, n_classes = len(known.prior.first), len(known.size)
     if not columns:
         return np.zeros((len(rows), n_classes))
@@ -359,7 +360,7 @@ def log_categories(known: Known, frozen: Densities, rows: Array) -> Array:
 
 
 class ClassFields(NamedTuple):
-    """Fields that leave classes out: those of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
+    """Fields for leave-one-out densities: those of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
 
     dishes: Dishes
     log_weight: Array
@@ -371,9 +372,10 @@ class ClassFields(NamedTuple):
 
 @kernel
 def leave_one_out(rows: Array, group: Array, dish: Array, holding: ClassFields) -> Array:
-    """Log class densities of the training instances, each left out of its own subclass, shape (n, J).
+    """Log class densities of the training instances, each left out of the subclass that holds it, shape (n, J).
 
-    ``rows`` are homogeneous, ``group`` and ``dish`` the class and the kept subclass (-1: a dropped one) of each.
+    ``rows`` are homogeneous. ``group`` and ``dish`` are the class and the kept subclass of each row, -1 for a dropped
+    subclass.
     """
     dishes, log_weight, seated, size, alpha, prior = holding
     n = rows.shape[0]
@@ -403,9 +405,10 @@ def leave_one_out(rows: Array, group: Array, dish: Array, holding: ClassFields) 
 
 
 def unseen(known: Known, frozen: Densities, rows: Array, group: Array, slot: Array) -> Array:
-    """Log density of instances of known classes, each left out of its own, shape (n,).
+    """Leave-one-out log density of instances of known classes, each under its own class, shape (n,).
 
-    As the first of a new subclass where nobody else is left. Arguments as for :func:`leave_one_out`.
+    If no other instance is left, the density is that of the first instance of a new subclass. Arguments as for
+    :func:`leave_one_out`.
     """
     holding = ClassFields(known.dishes, frozen.log_weight, known.seated, known.size, known.alpha, known.prior)
     apart = add_background_component(
@@ -416,21 +419,22 @@ def unseen(known: Known, frozen: Densities, rows: Array, group: Array, slot: Arr
 
 
 def open_class(known: Known, level: float = 0.0) -> Known:
-    """Add a class without instances, all quantiles of its log densities at ``level``."""
+    """Add a class without instances, with all quantiles of the log densities at ``level``."""
     seated, tables = (np.vstack([v, np.zeros(v.shape[1])]) for v in (known.seated, known.tables))
     ranks = np.vstack([known.ranks, np.full(N_RANKS, level)])
     return known._replace(seated=seated, tables=tables, size=np.append(known.size, 0.0), ranks=ranks)
 
 
 def learn_labelled(known: Known, row: Array, j: int, rng: np.random.Generator, next_id: int) -> Known:
-    """Seat one labelled homogeneous row in its class's own restaurant; the argument stays as it is.
+    """Seat one labelled homogeneous row in its class's own restaurant. The argument does not change.
 
-    A sequential collapsed update: the subclass is drawn from those of the class and a new one, by equation
-    (10), and takes the instance into its statistics. ``j`` equal to the number of classes opens a class.
+    This is a sequential collapsed update. Equation (10) draws the subclass from those of the class and a new one, and
+    the statistics of that subclass then include the instance. If ``j`` equals the number of classes, it opens a
+    class.
 
     Returns
     -------
-    The new summary; it has one subclass more, called ``next_id``, when one was opened.
+    The new summary. If a subclass was opened, it has one subclass more, with identity ``next_id``.
     """
     prior = known.prior
     if j == len(known.size):

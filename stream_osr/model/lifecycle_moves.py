@@ -1,6 +1,6 @@
-"""Moves of emerging subclasses between batches: dormant and back, merged, split and gathered. A door for each.
+"""Moves of emerging subclasses between batches: dormant and back, merged, split and gathered.
 
-Those that are set aside are off the menu, where they cost the sweeps nothing, and can be brought back.
+Dormant subclasses are off the menu, so the sweeps do not visit them. They can return.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from stream_osr.model.prior import Prior, homogeneous, width_of
 from stream_osr.model.unassigned import Alternatives, UnassignedRows, find_group
 
 LEAST_PART = 4
-"""Rows that each part of a subclass must have for it to be parted."""
+"""Least number of rows in each part of a split subclass."""
 
 
 class DormantSubclasses(NamedTuple):
-    """Subclasses that are kept off the menu: K of them, at no cost for the sweeps.
+    """K dormant subclasses, which are off the menu and at no cost for the sweeps.
 
     Attributes
     ----------
     ids
         Identities, shape (K,).
     statistics
-        What sums up their instances.
+        Sufficient statistics of their instances.
     """
 
     ids: Array
@@ -39,7 +39,7 @@ class DormantSubclasses(NamedTuple):
 
 
 def no_dormant(prior: Prior) -> DormantSubclasses:
-    """Begin with none."""
+    """Make an empty set of dormant subclasses."""
     nobody = np.zeros(0, np.int64)
     return DormantSubclasses(nobody, marginal.statistics_of(empty_dishes(0, prior), nobody))
 
@@ -47,7 +47,7 @@ def no_dormant(prior: Prior) -> DormantSubclasses:
 def make_dormant(
     state: StreamState, dormant: DormantSubclasses, keys: Collection[int]
 ) -> tuple[StreamState, DormantSubclasses]:
-    """Take subclasses that no table serves off the menu, and keep their statistics."""
+    """Take subclasses without tables off the menu, and keep their statistics."""
     slots = np.array([slot_of(state, key) for key in sorted(keys)], np.int64)
     if not len(slots):
         return state, dormant
@@ -58,18 +58,18 @@ def make_dormant(
 
 
 def only_dormant(dormant: DormantSubclasses, keys: Collection[int]) -> DormantSubclasses:
-    """Keep these of the subclasses set aside, and drop the others."""
+    """Keep these dormant subclasses and drop the others."""
     kept = np.isin(dormant.ids, list(keys))
     return DormantSubclasses(dormant.ids[kept], marginal.of_slots(dormant.statistics, np.flatnonzero(kept)))
 
 
 def dormant_statistics(dormant: DormantSubclasses, key: int) -> marginal.Statistics:
-    """Return the statistics of one subclass that was set aside."""
+    """Return the statistics of one dormant subclass."""
     return marginal.Statistics(*(part[dormant.ids == key] for part in dormant.statistics))
 
 
 def withdraw_dormant(dormant: DormantSubclasses, key: int, row: Array, prior: Prior) -> DormantSubclasses:
-    """Take one whitened row of shape (d,) out of a subclass that was set aside."""
+    """Remove one whitened row of shape (d,) from a dormant subclass."""
     dishes = marginal.dishes_of(dormant_statistics(dormant, key), prior)
     remove(dishes, 0, homogeneous(row[None])[0], prior)
     at, statistics = dormant.ids == key, marginal.Statistics(*(v.copy() for v in dormant.statistics))
@@ -81,15 +81,15 @@ def withdraw_dormant(dormant: DormantSubclasses, key: int, row: Array, prior: Pr
 def bring_back(
     state: StreamState, dormant: DormantSubclasses, key: int, into: int | None, prior: Prior
 ) -> tuple[StreamState, DormantSubclasses]:
-    """Put a subclass that was set aside on the menu again, under its identity.
+    """Return a dormant subclass to the menu under its identity.
 
     Parameters
     ----------
     key
         Its identity.
     into
-        The subclass on the menu that has turned out to be the same: its instances, tables and seats are taken over,
-        its identity ends. ``None``: there is none, it comes back with nobody at a table, held.
+        The subclass on the menu that turned out to be the same. The returning subclass receives its instances, tables
+        and seats, and its identity ends. ``None``: the subclass returns held and without a table.
     """
     left = only_dormant(dormant, set(dormant.ids.tolist()) - {key})
     if into is None:
@@ -102,7 +102,7 @@ def bring_back(
 def bound(
     state: StreamState, dormant: DormantSubclasses, held: Array, active: Array
 ) -> tuple[StreamState, DormantSubclasses]:
-    """Hold exactly these slots of the menu, shape (K,); set those aside that are not active and have no table."""
+    """Hold exactly these slots of the menu, shape (K,). Inactive slots without a table become dormant."""
     if active is held and np.array_equal(state.franchise.held[len(state.franchise.held) - len(held) :] > 0.0, held):
         return state, dormant
     off = state.ids[held & ~active & (tables_of(state) == 0)]
@@ -112,22 +112,22 @@ def bound(
 def merge_if_same(
     known: Known, state: StreamState, dormant: DormantSubclasses, key: int, may_be: Array
 ) -> tuple[StreamState, DormantSubclasses, int] | None:
-    """Join a subclass on the menu with the one that it is most probably the same as, on the menu or aside, if any.
+    """Merge a subclass on the menu with the one that it most probably equals, on the menu or dormant, if any.
 
-    The test is the ratio of the marginal likelihoods of both as one and as two. The older identity goes on.
+    The test is the ratio of the marginal likelihoods of both as one and as two. The older identity continues.
 
     Parameters
     ----------
     known, state, dormant
-        As they are; they stay so.
+        Current known classes, state and dormant subclasses. They do not change.
     key
         The subclass.
     may_be
-        Those that it may be the same as, if they have as many instances as there are dimensions.
+        Candidates. A candidate counts if it has at least as many instances as there are dimensions.
 
     Returns
     -------
-    The state, those aside, and the other one's identity; ``None``: it is the same as no other.
+    The state, the dormant subclasses, and the other subclass's identity, or ``None`` if no candidate is the same.
     """
     prior, own = known.prior, slot_of(state, key)
 
@@ -157,20 +157,20 @@ def merge_if_same(
 def split_if_two(
     known: Known, state: StreamState, key: int, rows: Array, seqs: Array
 ) -> tuple[StreamState, Array] | None:
-    """Part a subclass in two if its rows say so; those that are not given stay with the larger part.
+    """Split a subclass in two if its rows favour it. Instances that are not given stay with the larger part.
 
     Parameters
     ----------
     known, state
-        As they are; they stay so.
+        Current known classes and state. They do not change.
     key
-        The subclass; the smaller part is ``state.next_id``.
+        The subclass. The smaller part becomes ``state.next_id``.
     rows, seqs
-        Whitened rows that are remembered of it, shape (n, d), and their positions in the stream, shape (n,).
+        Its remembered whitened rows, shape (n, d), and their positions in the stream, shape (n,).
 
     Returns
     -------
-    The state, and whether each row is in the smaller part; ``None``: they stay together.
+    The state, and whether each row is in the smaller part, or ``None`` if the rows stay together.
     """
     smaller = marginal.split_test(
         homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, known.prior, known.location
@@ -183,7 +183,7 @@ def split_if_two(
 
 
 class GatheredSubclass(NamedTuple):
-    """A state with a subclass gathered from others: its identity, its instances, who ended in it, who lost some."""
+    """State with a gathered subclass: its identity and instances, and the subclasses that ended or lost instances."""
 
     state: StreamState
     key: int
@@ -195,9 +195,9 @@ class GatheredSubclass(NamedTuple):
 def gather(
     around: Alternatives, unassigned: UnassignedRows, arrived: Array, announced: Array
 ) -> GatheredSubclass | None:
-    """Make a subclass of the class that is hidden among strangers (:func:`find_group`), if there is one.
+    """Make a subclass of the class hidden among unassigned rows (:func:`find_group`), if there is one.
 
-    Its instances sit in other subclasses, or sat in some that have left the model.
+    Its instances sit in other subclasses, or sat in subclasses that have left the model.
     """
     core = find_group(unassigned, arrived, around, announced)
     if core is None:

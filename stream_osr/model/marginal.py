@@ -1,10 +1,9 @@
 """Marginal likelihoods of whole subclasses: merge tests and split tests.
 
-Marginal likelihoods of whole subclasses, from their statistics alone: together against apart.
+A merge test compares two subclasses together and apart, from their statistics alone. Statistics are sums, so those of
+two subclasses together are the sum of both with the prior counted once.
 
-Statistics are sums, so those of two subclasses together are the sum of theirs with the prior counted once.
-
-Whether the rows of one subclass are better described as two, and which of them go where.
+A split test finds whether two subclasses describe the rows of one better, and assigns the rows to them.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Statistics(NamedTuple):
 
 
 def statistics_of(dishes: Dishes, slots: Array) -> Statistics:
-    """Copy the statistics of the named slots."""
+    """Copy the statistics of the given slots."""
     return Statistics(dishes.size[slots], dishes.matrix[slots], dishes.counts[slots])
 
 
@@ -54,7 +53,7 @@ def of_rows(rows: Array, prior: Prior) -> Statistics:
 
 
 def of_slots(statistics: Statistics, slots: Sequence[int] | Array) -> Statistics:
-    """Copy the statistics in the named places."""
+    """Copy the statistics at the given positions."""
     at = np.asarray(slots, np.int64)
     return Statistics(*(part[at] for part in statistics))
 
@@ -77,7 +76,7 @@ def _log_whole(n: int, matrix: Array, counts: Array, prior: Prior, location: Loc
 
 @kernel
 def log_marginal(n: int, matrix: Array, log_det: float, prior: Prior, location: Location) -> float:
-    """Log marginal likelihood of the numeric features of one subclass, whose log-determinant is known."""
+    """Log marginal likelihood of the numeric features of one subclass with a known log-determinant."""
     d, r = prior.n_features, prior.beta + n
     log_r, log_beta = math.log(r), math.log(prior.beta)
     total = 0.5 * (prior.nu + n) * (log_r - log_det) - 0.5 * d * (log_r - log_beta + n * math.log(math.pi))
@@ -99,13 +98,13 @@ def log_ratios_together(one: Statistics, others: Statistics, prior: Prior, locat
     one
         A single subclass.
     others
-        Those that it is compared with.
+        The subclasses to compare it with.
     prior, location
-        Base measure, and where it places new subclasses.
+        Base measure, and the location of new subclasses.
 
     Examples
     --------
-    Two halves of one Gaussian belong together, two Gaussians ten standard deviations apart do not.
+    Two halves of one Gaussian belong together. Two Gaussians ten standard deviations apart do not.
 
     >>> from stream_osr.model.dishes import refill
     >>> from stream_osr.model.prior import homogeneous, make_prior
@@ -124,7 +123,7 @@ def log_ratios_together(one: Statistics, others: Statistics, prior: Prior, locat
 
 @kernel
 def _log_ratios(one: Statistics, others: Statistics, nobody: Array, prior: Prior, location: Location) -> Array:
-    """Do what :func:`log_ratios_together` does."""
+    """Do the work of :func:`log_ratios_together`."""
     (size, matrix, counts), n, own, values = others, one.size[0], one.matrix[0], one.counts[0]
     out = np.empty(len(size))
     alone = _log_whole(n, own, values, prior, location)
@@ -137,7 +136,7 @@ def _log_ratios(one: Statistics, others: Statistics, nobody: Array, prior: Prior
 
 
 def add_statistics(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1) -> None:
-    """Put all instances of a single subclass into slot k, or (``sign`` -1) take them out of it."""
+    """Add all instances of a single subclass to slot k, or (``sign`` -1) remove them."""
     if dishes.size[k] == 0:
         clear(dishes, k, prior)
     n = int(dishes.size[k]) + sign * int(poured.size[0])
@@ -150,7 +149,7 @@ def add_statistics(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sig
 
 
 def dishes_of(statistics: Statistics, prior: Prior) -> Dishes:
-    """Make slots that hold the instances of these subclasses, in their order."""
+    """Make slots with the instances of these subclasses, in their order."""
     dishes = empty_dishes(len(statistics.size), prior)
     for slot in range(len(statistics.size)):
         add_statistics(dishes, slot, of_slots(statistics, [slot]), prior)
@@ -158,24 +157,28 @@ def dishes_of(statistics: Statistics, prior: Prior) -> Dishes:
 
 
 PASSES = 12
-"""Passes of the alternation, at most."""
+"""Most passes of the alternation."""
 AXES = 4
-"""Longest axes that the rows are cut across to begin with; the best of the partitions that follow is taken. ..."""
+"""Number of longest axes at which the split test first cuts the rows. It takes the best resulting partition."""
 MANY = 128
-"""... So many rows are cut across the longest alone: it is seen well enough, and each look costs as many rows."""
+"""Least number of rows for which only the longest axis is cut: it is then well determined, and tries cost more."""
 GAIN = 1.0
-"""Log odds that each row must gain, on average, under a conjugate base measure. No class is quite Gaussian, and with
-rows enough parts of it win by little; where two classes had been taken for one most rows gain more. Where the
-location has a density of its own no gain is asked for: classes are small there (``docs/results/discovery.md``)."""
+"""Least mean gain of each row in log odds, under a conjugate base measure.
+
+No class is exactly Gaussian, and with enough rows a part of a class gains a little. If two classes were taken for
+one, most rows gain more. With a separate location density no gain is required, because classes are small there
+(``docs/results/discovery.md``).
+"""
 
 
 def split_test(rows: Array, alpha: float, least: int, prior: Prior, location: Location = CONJUGATE) -> Array | None:
-    """Find two subclasses in the homogeneous rows of one, if they are far more probable than one.
+    """Find two subclasses in the homogeneous rows of one, if two are far more probable than one.
 
-    The rows are cut across one of their longest axes, and go then, all together and again and again, to the part that
-    predicts them better. The two parts are compared with the one by marginal likelihoods and by what the Chinese
-    restaurant thinks of the partition, ``alpha Gamma(a) Gamma(b) / Gamma(a + b)``: without that the best of very many
-    partitions would nearly always win. Of the partitions that the axes lead to the most probable is taken.
+    The test cuts the rows across one of their longest axes. Then it repeatedly assigns all rows to the part that
+    predicts them better. It compares the two parts with the whole by marginal likelihoods and by the Chinese
+    restaurant's probability of the partition, ``alpha Gamma(a) Gamma(b) / Gamma(a + b)``. Without this probability
+    the best of very many partitions would nearly always win. The test returns the most probable of the partitions
+    from all axes.
 
     Parameters
     ----------
@@ -184,13 +187,13 @@ def split_test(rows: Array, alpha: float, least: int, prior: Prior, location: Lo
     alpha
         Concentration.
     least
-        Rows that each part must have.
+        Least number of rows in each part.
     prior, location
-        Base measure, and where it places new subclasses.
+        Base measure, and the location of new subclasses.
 
     Returns
     -------
-    Whether each row belongs to the smaller part, shape (n,), or ``None``: they stay together.
+    Whether each row belongs to the smaller part, shape (n,), or ``None`` if they stay together.
     """
     n = len(rows)
     if n < 2 * least:
@@ -207,7 +210,7 @@ def split_test(rows: Array, alpha: float, least: int, prior: Prior, location: Lo
 def _best_partition(
     centred: Array, rows: Array, alpha: float, least: int, prior: Prior, location: Location
 ) -> tuple[Array, float]:
-    """Cut rows across each of their longest axes, and improve that; the best partition, and its log odds.
+    """Cut rows across each of their longest axes, improve each cut, and return the best partition and its log odds.
 
     ``centred`` are the rows about their mean, shape (n, d).
     """
@@ -221,7 +224,7 @@ def _best_partition(
 
 @kernel
 def _alternate_each(sides: Array, rows: Array, alpha: float, least: int, prior: Prior, location: Location) -> Array:
-    """Improve the partitions of shape (a, n); return the log odds of each against one, of one part too small -inf."""
+    """Improve the partitions of shape (a, n), and return the log odds of each, -inf if a part is too small."""
     n, odds = len(rows), np.full(len(sides), -np.inf)
     dishes, together = empty_dishes(2, prior), empty_dishes(1, prior)
     sum_up(together, np.zeros(n, np.int64), rows, prior)
@@ -243,18 +246,18 @@ def _log_marginal(dishes: Dishes, k: int, prior: Prior, location: Location) -> f
 
 @kernel
 def alternate(dishes: Dishes, side: Array, rows: Array, least: int, prior: Prior) -> None:
-    """Send all rows to the part that predicts them better, until none changes or a part has become too small.
+    """Assign all rows to the part that predicts them better, until none changes or a part is too small.
 
     Parameters
     ----------
     dishes
-        Two slots, for the parts; as they are in the end, of too small a part its size alone.
+        Two slots, which hold the parts on return. If a part is too small, only its size is valid.
     side
-        The part of each row, 0 or 1, shape (n,), to begin with and then in the end.
+        The part of each row, 0 or 1, shape (n,): initial values, replaced by the result.
     rows
         Homogeneous rows, shape (n, d + 1).
     least
-        Rows that each part must have.
+        Least number of rows in each part.
     prior
         Base measure.
     """

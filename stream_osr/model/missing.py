@@ -1,17 +1,15 @@
-"""Missing values: densities with them integrated out, and completed rows.
-
-Instances of which features are missing: their densities with what is missing integrated out, and completed rows.
+"""Missing values: densities with the missing features integrated out, and completed rows.
 
 A missing feature leaves a direction of the whitened space open. Every density here is, in homogeneous coordinates,
-``exp(head) (1 + x~' Q x~)^-power``, and with r open directions integrated out it is one of the same kind: with B the
-open directions, shape (r, d + 1), and ``C = B Q B'``
+``exp(head) (1 + x~' Q x~)^-power``. With r open directions integrated out the density has the same form. Let B be the
+open directions, shape (r, d + 1), and ``C = B Q B'``. Then
 
     Q_open = Q - Q B' C^-1 B Q        power_open = power - r / 2
     head_open = head - log|C| / 2 + r/2 log pi + log Gamma(power - r/2) - log Gamma(power)
 
-So a pattern of missing features has terms of its own, and whatever computes with terms computes with those.
+So a pattern of missing features has its own terms, and all functions that compute with terms can use them.
 
-Rows of which something is missing, in a present state: how dense they are without it, and what it may be.
+The present state gives the density of a row without its missing values, and the distribution of those values.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from stream_osr.model.student_t import log_sums, products
 from stream_osr.model.whitening import Whitening
 
 NOTHING = -1
-"""Pattern of a row of which nothing is missing."""
+"""Pattern of a row without missing values."""
 OPEN = 1e-9
 """Share of the largest singular value below which missing features leave a direction closed."""
 
@@ -42,16 +40,16 @@ class MissingPattern(NamedTuple):
     Attributes
     ----------
     pattern
-        Number of the pattern of each row, ``NOTHING``: it is complete, shape (n,).
+        Number of the pattern of each row, ``NOTHING`` if the row is complete, shape (n,).
     basis
         Orthonormal open directions of each of P patterns, in its first rows, shape (P, d, d).
     rank
-        How many directions each leaves open, shape (P,).
+        Number of open directions of each pattern, shape (P,).
     shift
-        What is added to the log densities of a row, under whatever it is weighed, shape (n,): that of what was drawn
-        for it, so that they are on the scale of complete rows.
+        Number to add to all log densities of a row, shape (n,). It is the log density of the drawn values and puts
+        incomplete rows on the scale of complete rows.
     room, apart
-        Room for a form and a row, twice, shape (d + 2, d + 1).
+        Scratch space for a form and a row, twice, shape (d + 2, d + 1).
     """
 
     pattern: Array
@@ -64,13 +62,13 @@ class MissingPattern(NamedTuple):
 
 @kernel
 def nothing_missing(n: int, d: int) -> MissingPattern:
-    """Say that n rows of d dimensions are complete."""
+    """Describe n complete rows of d dimensions."""
     nowhere = np.empty((0, d + 1))
     return MissingPattern(np.full(n, -1), np.zeros((0, d, d)), np.zeros(0, np.int64), np.zeros(n), nowhere, nowhere)
 
 
 def missing_of(whitening: Whitening, X: Array) -> MissingPattern:
-    """Find what is missing of the numeric features of raw rows, NaN = missing, shape (n, p).
+    """Find the missing numeric features of raw rows, NaN = missing, shape (n, p).
 
     Examples
     --------
@@ -100,7 +98,7 @@ def missing_of(whitening: Whitening, X: Array) -> MissingPattern:
 
 
 def filled_in(missing: MissingPattern, at: Sequence[int]) -> MissingPattern:
-    """Take what was drawn for some rows as if it had been there; it costs less than to integrate it out."""
+    """Treat the drawn values of some rows as observed, which costs less than integrating them out."""
     pattern = missing.pattern.copy()
     pattern[at] = NOTHING
     if (pattern == NOTHING).all():
@@ -109,7 +107,7 @@ def filled_in(missing: MissingPattern, at: Sequence[int]) -> MissingPattern:
 
 
 def after(n: int, missing: MissingPattern) -> MissingPattern:
-    """Put n complete rows before those of which something is missing; with room of its own: chains have threads."""
+    """Put n complete rows before the incomplete rows, with separate scratch space because chains run in threads."""
     return missing._replace(
         pattern=np.concatenate([np.full(n, NOTHING), missing.pattern]),
         shift=np.concatenate([np.zeros(n), missing.shift]),
@@ -122,8 +120,8 @@ def after(n: int, missing: MissingPattern) -> MissingPattern:
 def open_form(form: Array, basis: Array, rank: int, v: Array) -> float:
     """Integrate ``rank`` directions out of a form Q of shape (d + 1, d + 1), in place.
 
-    ``basis`` holds the directions in its first rows, shape (d, d); ``v`` is room of shape (d + 1,). One after the
-    other: each is a change of rank one.
+    ``basis`` holds the directions in its first rows, shape (d, d), and ``v`` is scratch space of shape (d + 1,). Each
+    direction is one change of rank one.
 
     Returns
     -------
@@ -147,7 +145,7 @@ def open_form(form: Array, basis: Array, rank: int, v: Array) -> float:
 
 @borrowing_kernel
 def gain(power: float, log_det: float, rank: int) -> float:
-    """Say by what the head of a density changes when ``rank`` directions are integrated out, log|C| given."""
+    """Return the change of a density's head when ``rank`` directions with log|C| are integrated out."""
     left = power - 0.5 * rank
     return 0.5 * (rank * math.log(math.pi) - log_det) + math.lgamma(left) - math.lgamma(power)
 
@@ -158,7 +156,7 @@ def open_terms(packed: Array, head: Array, power: Array, basis: Array, rank: int
 
     Returns
     -------
-    Packed forms, heads and powers of the terms that are left.
+    Packed forms, heads and powers of the remaining terms.
     """
     width = basis.shape[1] + 1
     out, heads, powers = np.empty_like(packed), np.empty_like(head), power - 0.5 * rank
@@ -199,11 +197,11 @@ def log_open_density(form: Array, head: float, power: float, x: Array, basis: Ar
 
 @called_kernel
 def form_without(form: Array, x: Array, out: Array) -> float:
-    """Write the form of a subclass without ``x``, which is one of its instances, to ``out`` of shape (d + 2, d + 1).
+    """Write the form of a subclass without its instance ``x`` to ``out`` of shape (d + 2, d + 1).
 
     Returns
     -------
-    ``1 - x~' Q x~``: below ``LOSES_DIGITS`` what is written is not good for anything.
+    ``1 - x~' Q x~``. Below ``LOSES_DIGITS`` the written form is not usable.
     """
     width = form.shape[0]
     v, left = out[width], 1.0
@@ -226,11 +224,11 @@ def complete(form: Array, power: float, x: Array, basis: Array, rng: np.random.G
     form, power
         Q of the density, shape (d + 1, d + 1), and its power.
     x
-        Homogeneous row with anything in its open directions, shape (d + 1,).
+        Homogeneous row, shape (d + 1,). Its values in the open directions are ignored.
     basis
         The open directions, shape (r, d).
     rng
-        Source of randomness; ``None``: the middle is taken.
+        Source of randomness. ``None``: the conditional mean instead of a draw.
 
     Returns
     -------
@@ -250,7 +248,7 @@ def complete(form: Array, power: float, x: Array, basis: Array, rng: np.random.G
 
 
 def with_open_directions(view: View, missing: MissingPattern, pattern: int) -> View:
-    """State the terms of a view with what a pattern leaves open integrated out."""
+    """Return the terms of a view with the open directions of a pattern integrated out."""
     head, power, least = view.shape
     packed, head, power = open_terms(view.packed, head, power, missing.basis[pattern], int(missing.rank[pattern]))
     return view._replace(packed=packed, shape=np.array([head, power, least]))
@@ -259,23 +257,23 @@ def with_open_directions(view: View, missing: MissingPattern, pattern: int) -> V
 def open_densities(
     frozen: Densities, view: View, missing: MissingPattern, rows: Array, log_density: Array, log_density_new: Array
 ) -> tuple[Array, Array, MissingPattern]:
-    """Integrate what is missing out of the frozen densities.
+    """Integrate the missing values out of the frozen densities.
 
     Parameters
     ----------
     frozen, view
         Densities of the known classes and of a new subclass, and all terms of the present state.
     missing
-        What is missing of n rows.
+        Missing values of n rows.
     rows
-        Homogeneous, with what was drawn where something is missing, shape (n, C + d + 1).
+        Homogeneous rows, with draws in place of missing values, shape (n, C + d + 1).
     log_density, log_density_new
-        Of the rows as they are, shape (n, J) and (n,).
+        Log densities of the rows with the draws, shape (n, J) and (n,).
 
     Returns
     -------
-    The log densities without what is missing, on the scale of complete rows, and the gaps with that shift: what is
-    drawn for a row adds the same to all of its densities, so that it does not choose between them.
+    The log densities without the missing values, on the scale of complete rows, and the missing values with that
+    shift. The drawn values add the same number to all log densities of a row, so they do not favour any class.
     """
     log_density, log_density_new, shift = log_density.copy(), log_density_new.copy(), missing.shift.copy()
     columns = rows.shape[1] - 1 - missing.basis.shape[1]
@@ -295,7 +293,7 @@ def open_densities(
 
 
 def weights_of(view: View, product: Array, places: Array) -> Array:
-    """Log weight of each of M terms for n rows, by products of their coordinates and their places, shape (M, n)."""
+    """Log weight of each of M terms for n rows, from their products of coordinates and their places, shape (M, n)."""
     head, power, least = view.shape
     form = np.maximum(view.packed @ product.T, least[:, None])
     out = head[:, None] - power[:, None] * np.log1p(form)
@@ -305,17 +303,17 @@ def weights_of(view: View, product: Array, places: Array) -> Array:
 def complete_rows(
     view: View, rows: Array, missing: MissingPattern, rng: np.random.Generator | None, only: range | None = None
 ) -> Array:
-    """Complete whitened rows, shape (n, C + d), by what is there of them.
+    """Complete whitened rows, shape (n, C + d), given their observed values.
 
     Parameters
     ----------
     view
         All terms of the present state.
     rows, missing
-        The rows, and what is missing of them.
+        The rows, and their missing values.
     rng
-        Source of randomness: a term is drawn, then what is missing given that and the rest. ``None``: the most
-        probable term, and the middle of it.
+        Source of randomness: it draws a term, then the missing values given the term and the observed values.
+        ``None``: the most probable term and its conditional mean.
     only
         Known classes that the rows belong to.
     """
@@ -346,5 +344,5 @@ def complete_rows(
 
 
 def is_complete(missing: MissingPattern) -> bool:
-    """Say whether nothing is missing."""
+    """Return whether no value is missing."""
     return bool((missing.pattern == NOTHING).all())

@@ -1,9 +1,4 @@
-"""Positions of subclasses: means, covariances, the nearest known one, typical rows.
-
-What a subclass lies beside: the known subclass nearest to it, and which rows are most typical of it.
-
-Where subclasses lie: means, mean covariances, and the rows that are most typical of them.
-"""
+"""Positions of subclasses: means, covariances, the nearest known subclass, typical rows."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ from stream_osr.model.whitening import Whitening, in_deviations, raw_difference,
 
 
 def typical_rows(dishes: Dishes, prior: Prior) -> Array:
-    """Posterior mean of each subclass, with the commonest value of each category before it, shape (K, C + d)."""
+    """Posterior mean of each subclass, preceded by the commonest value of each category, shape (K, C + d)."""
     means = means_and_scales(dishes, prior)[0]
     if not len(prior.first):
         return means
@@ -52,9 +47,9 @@ class Nearest(NamedTuple):
     subclass
         Its position in :class:`stream_osr.model.known.Known`.
     owner
-        Number of its class.
+        Number of the class it belongs to.
     distance
-        Mahalanobis distance of the mean from it, in standard deviations of its predictive.
+        Mahalanobis distance of the emerging subclass's mean from it, in standard deviations of the predictive.
     mean
         Posterior mean of the emerging subclass, whitened, without categories, shape (1, d).
     """
@@ -66,12 +61,12 @@ class Nearest(NamedTuple):
 
 
 def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> Nearest:
-    """Find the known subclass nearest to the one in ``slot`` of ``dishes``, among those that count."""
+    """Find the known subclass nearest to the one in ``slot`` of ``dishes``. Dropped subclasses do not count."""
     return _compare(dishes, slot, known, frozen)[0]
 
 
 def _compare(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> tuple[Nearest, Array, Array]:
-    """Find the known subclass nearest to one; its mean, shape (d,), and mean covariance, shape (d, d), too."""
+    """Find the known subclass nearest to one, with its mean, shape (d,), and mean covariance, shape (d, d)."""
     prior = known.prior
     typical = typical_rows(copy_slots(dishes, np.array([slot]), 1), prior)
     at, distance, mean, covariance = _find(homogeneous(typical)[0], known.dishes, frozen.log_weight, prior)
@@ -81,7 +76,7 @@ def _compare(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> tupl
 
 @kernel
 def _find(row: Array, known: Dishes, log_weight: Array, prior: Prior) -> tuple[int, float, Array, Array]:
-    """Find the known subclass nearest to a homogeneous row, among those that have a weight in some class.
+    """Find the known subclass nearest to a homogeneous row, among those with a weight in some class.
 
     Returns
     -------
@@ -99,14 +94,15 @@ def _find(row: Array, known: Dishes, log_weight: Array, prior: Prior) -> tuple[i
 
 
 class Beside(NamedTuple):
-    """A subclass beside the nearest known one, in the caller's units.
+    """A subclass compared with the nearest known one, in the caller's units.
 
     Attributes
     ----------
     near
-        The nearest known one.
+        The nearest known subclass.
     mean, difference, shift
-        Mean of the subclass, how far that is from the other's, and that in its standard deviations, shape (p,).
+        Mean of the subclass, its difference from the other's, and that difference in the other's standard deviations,
+        shape (p,).
     """
 
     near: Nearest

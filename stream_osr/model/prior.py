@@ -10,7 +10,7 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.model.jit import Array, kernel
 
 NO_COLUMN, NO_VALUE = np.zeros(0, np.int64), np.zeros(0)
-"""Without categorical columns."""
+"""Values for a model without categorical columns."""
 
 
 class Prior(NamedTuple):
@@ -32,7 +32,7 @@ class Prior(NamedTuple):
     first
         First place of each categorical column (:mod:`stream_osr.model.categories`), shape (C,).
     pseudo
-        Dirichlet parameters: instances that each place counts before there are any, shape (V,).
+        Dirichlet parameters: pseudo-counts of each place, shape (V,).
     """
 
     n_features: int
@@ -58,22 +58,22 @@ def make_prior(n_features: int, nu: float, scale: float, beta: float) -> Prior:
     """
     if not nu > n_features - 1:
         raise InvalidParameter(
-            f"nu is {nu:g}, but {n_features} whitened features need nu > {n_features - 1}; leave nu=None or raise it"
+            f"nu is {nu:g}, but {n_features} whitened features need nu > {n_features - 1}. Leave nu=None or raise it"
         )
     for name, value in (("scale", scale), ("beta", beta)):
         if not value > 0:
-            raise InvalidParameter(f"{name} is {value:g}; expected a positive number")
+            raise InvalidParameter(f"{name} is {value:g}: expected a positive number")
     return Prior(n_features, float(nu), float(nu * scale), float(beta))
 
 
 def same_prior(one: Prior, other: Prior) -> bool:
-    """Say whether two base measures are the same."""
+    """Return whether two base measures are the same."""
     alike = np.array_equal(one.first, other.first) and np.array_equal(one.pseudo, other.pseudo)
     return one[:4] == other[:4] and alike
 
 
 def width_of(prior: Prior) -> int:
-    """Count the numbers of a whitened row: a place for each category, and the whitened numeric features, C + d."""
+    """Length of a whitened row, C + d: a place for each category, and the whitened numeric features."""
     return len(prior.first) + prior.n_features
 
 

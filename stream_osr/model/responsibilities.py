@@ -1,12 +1,12 @@
-"""Responsibilities of known classes and subclasses for rows that are not seated, and immediate predictions.
+"""Responsibilities of known classes and subclasses for rows without a seat, and immediate predictions.
 
-Where rows would sit in the present state: known classes, emerging subclasses, a new one. Nobody is seated.
+The responsibilities are the probabilities of each seat for a row in the present state: known classes, emerging
+subclasses, and a new one. The functions seat no row.
 
-Immediate prediction: the present state as one set of weighted Student-t densities, and nobody seated.
-
-The conditional weights of a guest's dish, equation (10), are ``seats x density``: with the seats in the heads of the
-terms, a prediction is one pass over the quadratic forms. It makes no use of BLAS, so that its bits do not depend on
-threads, nor on how many instances are asked about at a time.
+An immediate prediction uses the present state as one set of weighted Student-t densities. The conditional weights of
+a guest's dish, equation (10), are ``seats x density``. With the seats in the heads of the terms, a prediction is one
+pass over the quadratic forms. It does not use BLAS, so its bits depend neither on threads nor on the number of
+instances in a query.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from stream_osr.model.whitening import HORIZON, NO_WHITENING, Whitening, write_p
 
 
 class QueryRows(NamedTuple):
-    """The n rows that are asked about, alike for all states.
+    """The n query rows, in a form that serves all states.
 
     Attributes
     ----------
     rows, product
-        Homogeneous rows, shape (n, C + d + 1), and the products of their numeric coordinates,
-        shape (n, (d + 1) (d + 2) / 2).
+        Homogeneous rows, shape (n, C + d + 1), and the products of their numeric coordinates, shape (n, (d + 1) (d +
+        2) / 2).
     """
 
     rows: Array
@@ -57,7 +57,7 @@ def responsibilities_of(
     subclass: Array | None = None,
     weight: float | Array = 0.0,
 ) -> Array:
-    """Ask of the present state where n rows would sit: equation (10), each row without itself.
+    """Compute the probabilities of each seat for n rows in the present state: equation (10), each row left out.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def responsibilities_of(
     rows, log_density
         The rows, and their log densities under the known classes, shape (n, J).
     subclass
-        Emerging subclass that each row is part of, -1: none.
+        Emerging subclass that includes each row, -1 if none.
     weight
-        What their seats weigh.
+        Weight of their seats.
 
     Returns
     -------
@@ -81,14 +81,14 @@ def responsibilities_of(
 
 
 class QueryDensities(NamedTuple):
-    """Densities and seats of the n query rows, state by state.
+    """Densities and seats of the n query rows in one state.
 
     Attributes
     ----------
     log_density, log_density_new
         Log densities under the known classes, shape (n, J), and under a new subclass, shape (n,).
     subclass, weight
-        Emerging subclass that each is part of, -1: none, and what its seat weighs, shape (n,).
+        Emerging subclass that includes each row (-1 if none), and the seat weight, shape (n,).
     """
 
     log_density: Array
@@ -120,13 +120,13 @@ def log_seats_of(franchise: Franchise) -> Array:
 
 @borrowing_kernel
 def share_of_menu(franchise: Franchise) -> float:
-    """Say what each table on the menu adds to the seats at its dish."""
+    """Return the weight that each table on the menu adds to the seats at its dish."""
     return float(franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0]))
 
 
 @borrowing_kernel
 def place_of(ids: Array, key: int) -> int:
-    """Find an identity among those of the emerging subclasses; -1: it is none of them."""
+    """Find the position of an identity among those of the emerging subclasses, or -1."""
     if key >= 0:
         for k in range(len(ids)):
             if ids[k] == key:
@@ -136,7 +136,7 @@ def place_of(ids: Array, key: int) -> int:
 
 @kernel
 def weigh(state: StreamState, query: QueryRows, densities: QueryDensities, prior: Prior) -> Array:
-    """Do what :func:`responsibilities_of` does; all that it leaves open is said."""
+    """Do the work of :func:`responsibilities_of` with all arguments given."""
     out = np.empty((len(densities.weight), len(state.franchise.menu) + 1))
     weigh_into(out, state, terms_of(state.dishes, prior), query, densities, prior)
     return out
@@ -151,7 +151,7 @@ def weigh_into(
     densities: QueryDensities,
     prior: Prior,
 ) -> None:
-    """Write what :func:`weigh` returns; ``student_terms`` are those of the emerging subclasses (:func:`terms_of`)."""
+    """Write the result of :func:`weigh` to ``out``, given the terms of the emerging subclasses (:func:`terms_of`)."""
     franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, query.rows
     emerging = _log_emerging(dishes, student_terms, query, prior)
     log_seats, share = log_seats_of(franchise), share_of_menu(franchise)
@@ -214,7 +214,7 @@ class Nearby(NamedTuple):
     nearest, rank
         Its number, and the density rank there, shape (n,).
     distance
-        Mahalanobis distance from its most responsible subclass, shape (n,); of no row if none was asked for.
+        Mahalanobis distance from its most responsible subclass, for the m rows that were given, shape (m,).
     """
 
     nearest: Array
@@ -223,16 +223,16 @@ class Nearby(NamedTuple):
 
 
 def nearby(known: Known, log_density: Array, responsible: Array, rows: Array) -> Nearby:
-    """Find the known class that each row is densest in.
+    """Find the known class with the highest density for each row.
 
     Parameters
     ----------
     known
         The known classes.
     log_density, responsible
-        Log density of each row under each class and the most responsible subclass of that, shape (n, J).
+        Log density of each row under each class, and that class's most responsible subclass, shape (n, J).
     rows
-        Whitened rows whose distances are asked for, the first m of them, shape (m, d).
+        Whitened rows for the distances, the first m rows, shape (m, d).
     """
     return Nearby(*_nearby(known.dishes, known.ranks, log_density, responsible, homogeneous(rows), known.prior))
 
@@ -241,7 +241,7 @@ def nearby(known: Known, log_density: Array, responsible: Array, rows: Array) ->
 def _nearby(
     dishes: Dishes, ranks: Array, log_density: Array, responsible: Array, rows: Array, prior: Prior
 ) -> tuple[Array, Array, Array]:
-    """Do what :func:`nearby` does; the rows are homogeneous."""
+    """Do the work of :func:`nearby` for homogeneous rows."""
     n, n_classes = log_density.shape
     nearest, rank, distance = np.zeros(n, np.int64), np.empty(n), np.empty(len(rows))
     for i in range(n):
@@ -271,8 +271,8 @@ class View(NamedTuple):
     values
         Log probability of each place of the categories under each term, shape (M, V).
     columns, places, binary_features, open
-        Raw features that are categories, the places of each, and those in which a new value says nothing
-        (:class:`stream_osr.model.whitening.Whitening`).
+        Raw features that are categories, the places of each, and the open categories, in which new values carry no
+        information (:class:`stream_osr.model.whitening.Whitening`).
     """
 
     fill: Array
@@ -291,9 +291,9 @@ class View(NamedTuple):
 def view(
     known: Known, frozen: Densities, state: StreamState, whitening: Whitening = NO_WHITENING, shift: float = 0.0
 ) -> View:
-    """State the weight of each known class and of all else, its log odds shifted.
+    """Return the terms of each known class and of all else, with the log odds of all else shifted.
 
-    Without a whitening it is for whitened rows.
+    Without a whitening the view is for whitened rows.
     """
     terms, n_classes, log_seats = frozen.student_terms, len(known.size), log_seats_of(state.franchise)
     packed, emerging, power, least = terms_of(state.dishes, known.prior)
@@ -340,7 +340,7 @@ def look(values: Array, view: View) -> Array:
 def look_closely(values: Array, view: View, emerging: int) -> tuple[Array, Array]:
     """Probabilities of the known classes, of each of K emerging subclasses and of a new one, for raw rows.
 
-    The terms of the emerging ones are the last.
+    The terms of the emerging subclasses are the last ones.
 
     Returns
     -------
@@ -371,9 +371,9 @@ def look_closely(values: Array, view: View, emerging: int) -> tuple[Array, Array
 
 @kernel
 def weigh_terms(raw: Array, view: View, x: Array, product: Array, value: Array, places: Array) -> float:
-    """Write the weights of the terms for a raw row into ``value``, relative to the largest; returns its logarithm.
+    """Write the weights of the terms for a raw row into ``value``, relative to the largest, and return its logarithm.
 
-    ``x``, ``product`` and ``places`` are room.
+    ``x``, ``product`` and ``places`` are scratch space.
     """
     fill, center, forward, packed, shape = view.fill, view.center, view.forward, view.packed, view.shape
     d, count = forward.shape[1], packed.shape[0]
@@ -407,7 +407,7 @@ def weigh_terms(raw: Array, view: View, x: Array, product: Array, value: Array, 
 
 @kernel
 def draw_in(z: Array) -> None:
-    """Draw a whitened row that lies beyond the horizon in to it, as :func:`~.whitening.whiten` does."""
+    """Move a whitened row beyond the horizon back to it, as :func:`~.whitening.whiten` does."""
     far = np.abs(z).max() if len(z) else 0.0
     if far > HORIZON / np.sqrt(len(z)):
         length = 0.0

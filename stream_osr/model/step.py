@@ -1,6 +1,7 @@
-"""The micro-batch step: seat a batch of the stream given the known classes and what has emerged.
+"""The micro-batch step: seat a batch of the stream given the known classes and the emerging subclasses.
 
-The state is a value. A step takes one and returns the next; whoever keeps the old one can undo.
+The state is a value. A step takes one state and returns the next, so a caller that keeps the old one can undo the
+step.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from stream_osr.model.prior import Prior, homogeneous, width_of
 from stream_osr.model.responsibilities import QueryRows, query_rows, view
 
 SPARE = 16
-"""Free slots for subclasses that a batch starts with, beside one for every so many of its instances (below)."""
+"""Free slots for subclasses at the start of a batch, in addition to those in proportion to its instances (below)."""
 INSTANCES_PER_SLOT = 8
 GUESTS_PER_PROPOSAL = 16
-"""A split or merge is proposed for every so many instances of a batch, after each sweep."""
+"""Instances of a batch for each proposed split or merge, after each sweep."""
 
 
 class Settings(NamedTuple):
@@ -39,7 +40,7 @@ class Settings(NamedTuple):
     window
         Latest instances before the batch that are re-seated with it.
     half_life
-        Instances after which a seat weighs half; infinity: seats never fade (and the model ages).
+        Instances after which a seat weighs half. Infinity: seats never fade (and the model ages).
     """
 
     sweeps: int = 5
@@ -48,31 +49,31 @@ class Settings(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """Result of a step for the b instances of its batch.
+    """Result of a step for the b instances of the batch.
 
     Attributes
     ----------
     probabilities
         Averaged conditional probability of each known class and, last, unknown, shape (b, J + 1).
     window_seq, window_probabilities
-        Positions in the stream of the window's instances, shape (w,), and their probabilities now, shape
-        (w, J + 1); nothing without re-seating sweeps.
+        Positions in the stream of the window's instances, shape (w,), and their updated probabilities, shape
+        (w, J + 1). Empty without re-seating sweeps.
     subclass
-        Emerging subclass (its id) whose seat each instance took, -1 if it took a known one, shape (b,).
+        Emerging subclass (its id) of each instance's seat, -1 for a known class, shape (b,).
     log_density, log_density_new
-        Log density under each known class, shape (b, J), and as the first of a new subclass, shape (b,).
+        Log density under each known class, shape (b, J), and as the first instance of a new subclass, shape (b,).
     responsible
         Most responsible subclass (position in :class:`Known`) of each class, shape (b, J).
     moved
         Positions in the stream of window instances whose emerging subclass changed, shape (m,).
     moved_from, moved_to
-        Their subclass before and now, -1 for a known one, shape (m,).
+        Their subclass before and now, -1 for a known class, shape (m,).
     window_subclass, window_log_density
-        Emerging subclass that each instance of the window (as it was before the batch) sits in now, -1: none, shape
-        (w,), and its log density under each known class, shape (w, J).
+        Current emerging subclass of each instance of the window (as it was before the batch), -1 if none, shape (w,),
+        and its log density under each known class, shape (w, J).
     gain
-        By how much more likely the instances of the window and of the batch were given those before them, and all
-        their log densities are larger, shape (w + b,); ``None``: neighbours are independent.
+        Log likelihood gain of the instances of the window and of the batch given the instances before them, shape
+        (w + b,). Their log densities include it. ``None`` if neighbours are independent.
     """
 
     probabilities: Array
@@ -91,7 +92,7 @@ class BatchResult(NamedTuple):
 
 
 def open_stream(known: Known, frozen: Densities) -> restaurant.StreamState:
-    """Start the stream's restaurant: nobody seated, the known classes on the menu."""
+    """Open the stream's restaurant without guests, with the known classes on the menu."""
     franchise = restaurant.empty_franchise(1, len(known.size), 0, STREAM_ALPHA.shape / STREAM_ALPHA.rate, known.gamma)
     franchise.held[:] = 1.0
     nobody, next_id = np.zeros(0, np.int64), int(known.ids.max()) + 1
@@ -101,16 +102,16 @@ def open_stream(known: Known, frozen: Densities) -> restaurant.StreamState:
 
 
 class BatchInput(NamedTuple):
-    """The n guests of the window and the batch, those at the door last.
+    """The n guests of the window and the batch, with the batch last.
 
     Attributes
     ----------
     rows, product
-        Their homogeneous rows, shape (n, d + 1), and the products of the coordinates of these.
+        Their homogeneous rows, shape (n, d + 1), and the products of the coordinates.
     log_density, log_density_new
         Their log densities under the known classes, shape (n, J), and a new subclass, shape (n,).
     missing
-        What is missing of them.
+        Their missing values.
     """
 
     rows: Array
@@ -142,9 +143,9 @@ def step(
     Parameters
     ----------
     known, frozen
-        The known classes; they do not change.
+        The known classes. They do not change.
     state
-        The stream so far; it does not change.
+        The stream so far. It does not change.
     rows
         Whitened rows of the batch, shape (b, d), b >= 1.
     rng
@@ -152,17 +153,17 @@ def step(
     settings
         Sweeps, window, half-life.
     missing
-        What is missing of the rows, whatever stands there: it is integrated out where they are seated, with full
-        covariances. Statistics take what stands there.
+        Missing values of the rows. Seating integrates them out, with full covariances. Statistics use the values in
+        ``rows``.
     query
-        What :func:`guests_of` makes of state and rows, if it is at hand.
+        Result of :func:`guests_of` for the state and the rows, if already computed.
     gain
-        By how much more likely the guests are under the known classes given those before them, shape (w + b,);
-        ``None``: neighbours are independent.
+        Log likelihood gain of the guests under the known classes given the instances before them, shape (w + b,).
+        ``None`` if neighbours are independent.
 
     Returns
     -------
-    The next state, and what was found out about the batch.
+    The next state, and the result for the batch.
     """
     first = len(state.window.rows)
     everyone, product = guests_of(state, rows, known.prior) if query is None else query
@@ -215,14 +216,14 @@ def seat_batch(
     settings: Settings,
     spare: int,
 ) -> tuple[restaurant.StreamState, Array, Array, Array]:
-    """Seat the guests who stand at the door: a step but for the densities of the known classes.
+    """Seat the arrived guests: a step without the densities of the known classes.
 
     Parameters
     ----------
     rng, state, prior, settings
         As for :func:`step`.
     trained
-        Tables of the known classes that are none of the stream's own, shape (J,).
+        Tables of the known classes that come from training, shape (J,).
     arrived
         The guests of the window and the batch.
     spare
@@ -230,9 +231,9 @@ def seat_batch(
 
     Returns
     -------
-    The next state, probabilities of shape (n, J + 1), the emerging subclass of each guest now, shape (n,), and of
-    each guest of the window before, shape (w,). If the slots ran out everything but the state is empty, which is
-    the one before.
+    The next state, probabilities of shape (n, J + 1), the current emerging subclass of each guest, shape (n,), and
+    that of each guest of the window before, shape (w,). If the slots run out, the state is the one before and all
+    else is empty.
     """
     rows, product, log_density, log_density_new, missing = arrived
     n, n_classes = log_density.shape
@@ -262,7 +263,7 @@ def seat_batch(
 
 
 def immediate(known: Known, frozen: Densities, state: restaurant.StreamState, rows: Array) -> Array:
-    """Class probabilities from the present state alone: nobody is seated, nothing changes.
+    """Class probabilities from the present state alone. The function seats no row and changes nothing.
 
     Parameters
     ----------

@@ -1,19 +1,19 @@
 """Student-t densities: sums of many at once, and the density of a new subclass.
 
-Sums of Student-t densities, many at once: one matrix product, then logarithms and exponentials of whole arrays.
+Sums are computed for many rows at once: one matrix product, then logarithms and exponentials of whole arrays. In
+homogeneous coordinates every Student-t is ``exp(head) (1 + x~' Q x~)^-power``, and its quadratic form is linear in
+the products of coordinates. So the known subclasses, the background components and the density of a new subclass are
+columns of one product (``docs/inference.md``, section 11).
 
-In homogeneous coordinates every Student-t is ``exp(head) (1 + x~' Q x~)^-power``, and its quadratic form is linear in
-the products of coordinates. So the known subclasses, the broad terms and the density of a new subclass are columns
-of one product (``docs/inference.md``, section 11).
+The location of a new subclass has the conjugate prior's density, or a Student-t learnt from the known classes.
 
-Where a new subclass is expected: the conjugate prior's own answer, or a Student-t learnt from the known classes.
+The conjugate base measure ties the spread of the subclass means to their covariances. It is isotropic in whitened
+coordinates, whatever directions the known classes lie in. The alternative here replaces only the density of a *new*
+subclass at its first instance, by ``t_q(mu0, tau T)``. T is the total covariance.
 
-The conjugate base measure ties the spread of the subclass means to their covariances: isotropic in whitened
-coordinates, whatever directions the known classes lie in. The departure offered here lets the density of a *new*
-subclass at its first instance be ``t_q(mu0, tau T)``, T the total covariance, with q and tau chosen so that each
-known class is foreseen by the others (and a hundredth of the conjugate one, for the tails). Everything else of the
-model stays as it is, with a nearly flat ``beta``, so that it is not a normalised model; the correctness tests are
-about the conjugate one.
+Training chooses q and tau so that the other classes predict each known class. It mixes in a hundredth of the
+conjugate density for the tails. The rest of the model stays the same, with a nearly flat ``beta``. The model is then
+not normalised, so the correctness tests use the conjugate density.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from stream_osr.model.prior import NO_VALUE, Prior
 
 
 class StudentTerms(NamedTuple):
-    """M weighted Student-t densities; those of one sum lie side by side.
+    """M weighted Student-t densities. The terms of one sum are adjacent.
 
     Attributes
     ----------
     packed
-        Lower triangles of the forms Q, what is off the diagonal twice, shape (M, (d + 1) (d + 2) / 2).
+        Lower triangles of the forms Q, with off-diagonal elements doubled, shape (M, (d + 1) (d + 2) / 2).
     head
         Log density, weight included, where the quadratic form is 0, shape (M,).
     power
         Half of (degrees of freedom + d), shape (M,).
     least
-        The least value that the quadratic form can have: rounding may not push it lower, shape (M,).
+        Least possible value of the quadratic form, a bound against rounding errors, shape (M,).
     first
         Sum s has the terms ``first[s]`` to ``first[s + 1] - 1``, shape (S + 1,).
     subclass
-        Subclass that the term stands for, -1: none, shape (M,).
+        Subclass of the term, -1 if none, shape (M,).
     values
         Log probability of each place of the categorical columns, shape (M, V).
     """
@@ -74,7 +74,7 @@ class StudentTerm(NamedTuple):
 
 
 def pack(sums: list[list[StudentTerm]], n_features: int, places: int = 0) -> StudentTerms:
-    """Lay the terms of each sum side by side; all have log probabilities of so many places."""
+    """Lay out the terms of each sum side by side. All terms have log probabilities of ``places`` places."""
     student_terms = [term for each in sums for term in each]
     a, b = np.tril_indices(n_features + 1)
     packed = np.array([term.form[a, b] for term in student_terms]).reshape(len(student_terms), len(a))
@@ -91,7 +91,7 @@ def pack(sums: list[list[StudentTerm]], n_features: int, places: int = 0) -> Stu
 
 @kernel
 def products(rows: Array, columns: int = 0) -> Array:
-    """Products of every two coordinates of each row, of shape (n, C + d + 1), but for its categories.
+    """Products of every two numeric coordinates of each row, shape (n, C + d + 1).
 
     Returns
     -------
@@ -110,7 +110,7 @@ def products(rows: Array, columns: int = 0) -> Array:
 
 @kernel
 def packed_forms(used: Array, dishes: Dishes) -> Array:
-    """Lower triangles of the inverses, what is off the diagonal twice: forms are linear in :func:`products`."""
+    """Lower triangles of the inverses, off-diagonal elements doubled: forms are linear in :func:`products`."""
     width = dishes.inverse.shape[1]
     out = np.empty((len(used), width * (width + 1) // 2))
     for position in range(len(used)):
@@ -188,14 +188,14 @@ FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
 SPREAD = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0])
 LEAST_CLASSES = 3
 FLAT_BETA = 0.003
-"""Precision of the prior mean within subclasses when their location has a density of its own."""
+"""Precision of the prior mean within subclasses when their location has a separate density."""
 CONJUGATE_SHARE = 0.01
 """Share of the conjugate predictive in that density.
 
-Its tails are heavier than those of any subclass: what lies far from everything is new, whatever q is.
+Its tails are heavier than those of any subclass, so an instance far from everything is new, whatever q is.
 """
 CLASSES_ASKED, INSTANCES_ASKED = 20, 50
-"""Known classes of which pairs are looked at, and instances of each, at most."""
+"""Most known classes that are compared in pairs, and most instances of each class."""
 
 
 class Location(NamedTuple):
@@ -204,13 +204,13 @@ class Location(NamedTuple):
     Attributes
     ----------
     freedom
-        Degrees of freedom q; 0: the conjugate prior predictive, and the other fields are empty.
+        Degrees of freedom q. 0: the conjugate prior predictive, and the other fields are empty.
     mean
         Centre, shape (d,).
     factor
         Inverse Cholesky factor of the scale matrix, shape (d, d).
     values
-        Log probability of each place of the categorical columns, shape (V,); empty: that of the base measure.
+        Log probability of each place of the categorical columns, shape (V,). Empty: that of the base measure.
     """
 
     freedom: float
@@ -223,7 +223,7 @@ CONJUGATE = Location(0.0, np.zeros(0), np.zeros((0, 0)))
 
 
 def log_new_densities(rows: Array, prior: Prior, location: Location = CONJUGATE) -> Array:
-    """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
+    """Log density of each homogeneous row as the first instance of a new subclass, shape (n,)."""
     conjugate = log_prior_predictives(rows, prior)
     if location.freedom == 0.0:
         return conjugate
@@ -235,9 +235,9 @@ def log_new_densities(rows: Array, prior: Prior, location: Location = CONJUGATE)
 
 @kernel
 def log_placed(row: Array, prior: Prior, location: Location) -> float:
-    """Log ratio of the densities of one row as the first of a new subclass: placed against conjugate.
+    """Log ratio of the location density and the conjugate density of one row as the first of a new subclass.
 
-    The row is homogeneous, without categories: of these both densities say the same.
+    The row is homogeneous, without categories: both densities agree on these.
     """
     d, q, square, log_det = prior.n_features, location.freedom, 0.0, 0.0
     if q == 0.0:
@@ -267,7 +267,7 @@ def log_student_t(rows: Array, location: Location) -> Array:
 
 
 def student_t(shape: Location, log_weight: float) -> StudentTerm:
-    """State a weighted Student-t as a quadratic form in homogeneous coordinates."""
+    """Express a weighted Student-t as a quadratic form in homogeneous coordinates."""
     d = len(shape.mean)
     precision = shape.factor.T @ shape.factor / shape.freedom
     form = np.empty((d + 1, d + 1))
@@ -295,13 +295,13 @@ def new_subclass(prior: Prior, location: Location) -> list[StudentTerm]:
 
 
 def log_t(square: Array, log_determinant: float | Array, d: int, freedom: float) -> Array:
-    """Log density of the Student-t in d dimensions at squared Mahalanobis lengths, by its scale's log-determinant."""
+    """Log density of the Student-t in d dimensions at squared Mahalanobis lengths, given its log-determinant."""
     constant = gammaln(0.5 * (freedom + d)) - gammaln(0.5 * freedom) - 0.5 * d * math.log(freedom * math.pi)
     return np.asarray(constant - 0.5 * log_determinant - 0.5 * (freedom + d) * np.log1p(square / freedom))
 
 
 def fit_location(rows: Array, group: Array) -> Location:
-    """Learn the location density: each known class is foreseen from the others, and the best on average is taken.
+    """Fit the location density: the other classes predict each known class, and the best density is chosen.
 
     Parameters
     ----------
@@ -312,7 +312,8 @@ def fit_location(rows: Array, group: Array) -> Location:
 
     Returns
     -------
-    The conjugate prior's own with fewer than three classes: two do not foresee each other.
+    The location density. With fewer than three classes it is the conjugate one, because two classes do not predict
+    each other.
 
     Examples
     --------
@@ -345,11 +346,11 @@ def fit_location(rows: Array, group: Array) -> Location:
 
 
 def share_among_neighbours(rows: Array, group: Array, prior: Prior, location: Location) -> float:
-    """Find out how many instances are likelier beside one of their class than as the first of a new subclass.
+    """Measure how many instances are likelier next to one of the same class than as the first of a new subclass.
 
-    Where it is few, each instance of a new class would begin a subclass of its own: in many dimensions a second
-    instance is foreseen from a single one with twice the variance, and a location learnt from a few classes that
-    lie close together, as dimensions go, foresees it better than that.
+    If the share is low, each instance of a new class would begin a separate subclass. In many dimensions a single
+    instance predicts a second one with twice the variance. A location learnt from a few classes that lie close
+    together, relative to the dimension, predicts it better than that.
 
     Parameters
     ----------
@@ -358,12 +359,12 @@ def share_among_neighbours(rows: Array, group: Array, prior: Prior, location: Lo
     group
         Class of each, shape (n,).
     prior, location
-        Of the subclasses.
+        Base measure and location of the subclasses.
 
     Returns
     -------
-    Share of those asked, spread evenly over the rows, whose class has another instance; 1 where no class has two,
-    or new subclasses are not placed.
+    Share among sampled rows, evenly spaced, whose class has another instance. It is 1 if no class has two instances,
+    or if new subclasses have no location density.
 
     Examples
     --------
@@ -393,7 +394,7 @@ def share_among_neighbours(rows: Array, group: Array, prior: Prior, location: Lo
 
 
 def _center_and_factor(rows: Array, group: Array) -> tuple[Array, Array]:
-    """Mean, and Cholesky factor of the total covariance: identity within classes, and the spread between them."""
+    """Mean, and Cholesky factor of the total covariance: identity within classes, plus the spread between them."""
     mean = rows.mean(axis=0)
     covariance = np.eye(rows.shape[1])
     for j in np.unique(group):

@@ -1,17 +1,17 @@
-"""Choice of the feature directions that carry the model, from the training instances, whatever the units.
+"""Choice of the feature directions for the model, from the training instances, whatever the units.
 
-Three things a table can have too much of. Features that nearly always have the same value: their variance is an
-accident of few instances, and a Gaussian takes the next accident for something new. They share one coordinate, the
-sum of what is unusual about an instance. Features that say what others say: a copy is left out. And directions in
-which instances hardly differ, or which are too many for the instances there are: of the principal axes of the
-features the first are kept, as many as tell known classes apart from what is new. What that is the known classes
-themselves show: each is left out in turn, and the others must not take it for their own (:func:`recall_left_out`).
+Training handles three kinds of excess features:
 
-Open-set recognition among the known classes: each is left out in turn, and the others must not take it for theirs.
+* Features that nearly always have the same value. Their variance depends on a few instances, and a Gaussian takes the
+  next deviation for something new. They share one coordinate, the sum of an instance's unusual values.
+* Copies of other features. They are left out.
+* Directions in which instances hardly differ, or too many directions for the number of instances. Training keeps the
+  first principal axes, as many as separate known classes from new ones. The known classes provide that measure: each
+  is left out in turn, and the others must not accept it (:func:`recall_left_out`).
 
-It is the one measure of what a choice is worth for instances of new classes that training instances allow. The model
-is the plainest that there is, Gaussian classes with one covariance, so that hundreds of choices cost less than
-training.
+This leave-one-class-out test is the only measure of a choice for instances of new classes that training instances
+allow. Its model is the simplest possible, Gaussian classes with one covariance, so that hundreds of choices cost less
+than training.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from stream_osr.model.jit import Array
 from stream_osr.model.prior import NO_COLUMN
 
 FOLDS = 3
-"""Parts of the known instances: one is asked about, the others are what the classes are known by."""
+"""Folds of the known instances: one is the query, the others define the classes."""
 MOST_CLASSES = 20
 MOST_QUERIES = 500
-"""Classes that are left out, and instances that are asked about, at most."""
+"""Most classes that are left out, and most query instances."""
 RIDGE = 1e-6
 """Share of the total variances that is added to the covariance."""
 LEAST_VARIANCE = 1e-200
-"""Added too: where all rows are the same, squares of distances are numbers still."""
+"""Least variance, added as well. If all rows are equal, squared distances stay finite."""
 
 
 def recall_left_out(rows: Array, group: Array, ranks: Sequence[int]) -> Array:
-    """Leave each class out and tell it from the others, in the first coordinates alone.
+    """Leave each class out and separate it from the others, using the first coordinates alone.
 
-    An instance is as new as the nearest class is far.
+    The novelty of an instance is its distance from the nearest class.
 
     Parameters
     ----------
@@ -50,16 +50,16 @@ def recall_left_out(rows: Array, group: Array, ranks: Sequence[int]) -> Array:
     group
         Class of each, 0 to J - 1, shape (n,).
     ranks
-        Numbers of coordinates, R of them.
+        Numbers of coordinates to try, R in all.
 
     Returns
     -------
-    Area under the ROC curve, mean of the parts, for each number of coordinates and each class that can be left out,
+    Area under the ROC curve, mean over the folds, for each number of coordinates and each class that can be left out,
     shape (R, C).
 
     Examples
     --------
-    Four classes in two dimensions, two of which are at one place in the first.
+    Four classes in two dimensions. Two of the classes have the same position in the first dimension.
 
     >>> group = np.repeat(np.arange(4), 50)
     >>> centres = np.array([[0, 0], [0, 9], [9, 0], [18, 0]])
@@ -89,7 +89,7 @@ def recall_left_out(rows: Array, group: Array, ranks: Sequence[int]) -> Array:
 
 
 def _novelty(rows: Array, group: Array, asked: Array, ranks: Sequence[int]) -> list[Array]:
-    """Squared distance of the rows that are asked about, shape (a, d), from the nearest class: (a,) for each rank."""
+    """Squared distance of the query rows, shape (a, d), from the nearest class, shape (a,), for each rank."""
     number = np.unique(group, return_inverse=True)[1]
     mean = np.array([rows[number == k].mean(axis=0) for k in range(int(number.max()) + 1)])
     centred = rows - mean[number]
@@ -108,7 +108,7 @@ def _novelty(rows: Array, group: Array, asked: Array, ranks: Sequence[int]) -> l
 
 
 def _area(novelty: Array, new: Array) -> float:
-    """Area under the ROC curve: how often what is new has the larger value; no ties."""
+    """Area under the ROC curve: how often a new instance has the larger value, without ties."""
     rank = np.empty(len(new))
     rank[np.argsort(novelty, kind="stable")] = np.arange(len(new))
     count = int(new.sum())
@@ -116,27 +116,34 @@ def _area(novelty: Array, new: Array) -> float:
 
 
 USUAL = 0.9
-"""A feature that has one and the same value in so large a share of the instances hardly varies."""
+"""Least share of instances with one value for a feature that hardly varies."""
 ROUNDING, LEAST_SPREAD = 1e-14, 1e-140
-"""Standard deviation of a constant feature at most: as a share of its size, and in any unit: its square is 0."""
+"""Largest standard deviation of a constant feature: as a share of the feature's size, and in any unit."""
 COPY = 1e-9
-"""A feature whose correlation with an earlier one lacks no more than this is a copy of it."""
+"""Most that a copy's correlation with an earlier feature may fall short of 1."""
 GAUSSIAN_KURTOSIS = 3.0
 LEAST_POWER = 1e-6
-"""Variance of a direction that is rounding, 1 being that of a feature."""
+"""Variance below which a direction is rounding, where a feature has variance 1."""
 TOLERANCE = 0.005
-"""How much worse a class that was left out may be told from the others: more directions are better than fewer."""
+"""Tolerated loss in separating a class that was left out: more directions are better than fewer."""
 AMPLE, SURE = 25.0, 2.33
-"""With so many within-class degrees of freedom for each direction none costs much to estimate. Directions are then
-left out only if no class loses by it, or the gain is so many standard errors (noise: once in a hundred times)."""
+"""Thresholds for ample data: degrees of freedom for each direction, and standard errors.
+
+With this many within-class degrees of freedom for each direction, no direction costs much to estimate. Training then
+drops directions only if no class loses, or if the gain exceeds this many standard errors (noise: once in a hundred
+times).
+"""
 STEP = 1.2
-"""Numbers of directions that are tried, each about so many times the one before."""
+"""Factor between the numbers of directions to try."""
 PLENTY, FEW = 5.0, 20
-"""Within-class degrees of freedom for each direction from which on up to so many directions are kept unasked."""
+"""Thresholds to keep all directions without a test.
+
+They are the least within-class degrees of freedom for each direction and the largest number of directions.
+"""
 MOST = 128
-"""Directions at most."""
+"""Most directions."""
 TIMED, LEAST_TIMED = 0.99, 16
-"""A clock has at least this rank correlation with the order of arrival, in each class with so many instances."""
+"""Least rank correlation of a clock with the order of arrival, and least instances of a class for that test."""
 
 
 class Plan(NamedTuple):
@@ -145,22 +152,22 @@ class Plan(NamedTuple):
     Attributes
     ----------
     informative
-        Features that the axes are made of, shape (q,).
+        Features from which the axes are made, shape (q,).
     axes
-        How many principal axes they have.
+        Number of principal axes of these features.
     rare
-        Features that nearly always have their usual value, the constant ones among them, shape (m,).
+        Features that nearly always have their usual value, including constant ones, shape (m,).
     weight
-        What a unit of each of these counts in their sum, shape (m,).
+        Weight of a unit of each rare feature in their sum, shape (m,).
     least
-        Variance of the sum at least.
+        Least variance of the sum.
     copies, originals
-        Features that say what an earlier one says, and which one, shape (c,).
+        Features that copy an earlier feature, and that earlier feature, shape (c,).
     rank
-        How many of the axes are kept.
+        Number of axes kept.
     kept_area, whole_area
-        How well a known class that was left out was told from the others, with these axes and with all
-        that were tried: mean area under the ROC curve. NaN: there was nothing to choose.
+        Mean area under the ROC curve for separating a known class that was left out, with these axes and with all
+        axes tried. NaN: there was nothing to choose.
     """
 
     informative: Array
@@ -174,16 +181,16 @@ class Plan(NamedTuple):
     kept_area: float
     whole_area: float
     clocks: Array = NO_COLUMN
-    """Features that rise or fall with the order of arrival in every class, shape (t,): they are left out."""
+    """Features that rise or fall with the order of arrival in every class, shape (t,). They are left out."""
 
     @property
     def partial(self) -> bool:
-        """Axes are left out because of how classes were told apart."""
+        """Whether axes are left out because of how well classes were separated."""
         return self.rank < self.axes and not math.isnan(self.kept_area)
 
     @property
     def everything(self) -> bool:
-        """Each feature is a direction of its own: nothing is left out."""
+        """Whether each feature is a separate direction and nothing is left out."""
         return self.rank == len(self.informative) and not len(self.rare) + len(self.copies) + len(self.clocks)
 
 
@@ -195,9 +202,9 @@ class Directions(NamedTuple):
     basis
         Coordinates of a row of features, shape (p, d).
     back
-        Features of a row of coordinates, shape (d, p), what is left out at its mean; ``back @ basis`` is I.
+        Features of a row of coordinates, shape (d, p), with the left-out part at its mean. ``back @ basis`` is I.
     least
-        Variance that each coordinate has at least, shape (d,).
+        Least variance of each coordinate, shape (d,).
     """
 
     basis: Array
@@ -206,13 +213,14 @@ class Directions(NamedTuple):
 
 
 def make_plan(X: Array, group: Array, order: Array | None = None) -> Plan:
-    """Choose from training rows, NaN = missing, shape (n, p), of classes 0 to J - 1, shape (n,).
+    """Choose the plan from training rows, NaN = missing, shape (n, p), of classes 0 to J - 1, shape (n,).
 
-    ``order`` is the position of each row in the order of arrival, shape (n,); ``None``: it carries no information.
+    ``order`` is the position of each row in the order of arrival, shape (n,). ``None``: the order carries no
+    information.
 
     Examples
     --------
-    Two features that tell six classes apart, one of them twice, and 40 that are noise:
+    Six classes, two features that separate them (one of the two twice), and 40 features of noise:
 
     >>> rng = np.random.default_rng(0)
     >>> group = np.repeat(np.arange(6), 10)
@@ -244,10 +252,10 @@ def make_plan(X: Array, group: Array, order: Array | None = None) -> Plan:
 
 
 def is_clock(X: Array, group: Array, order: Array) -> Array:
-    """Say which features rise or fall with the order of arrival, among all rows and within each class, shape (p,).
+    """Find the features that rise or fall with the order of arrival, overall and within each class, shape (p,).
 
-    Such a feature (a date, a counter, a row number) says when an instance came. In a stream it lies beyond all
-    training values, and no class has it. The measure is Spearman's rank correlation with the order of arrival.
+    Such a feature (a date, a counter, a row number) encodes the time of arrival. In a stream it lies beyond all
+    training values, so it fits no class. The measure is Spearman's rank correlation with the order of arrival.
 
     Parameters
     ----------
@@ -284,9 +292,9 @@ def is_clock(X: Array, group: Array, order: Array) -> Array:
 
 
 def follow(plan: Plan, X: Array) -> Directions:
-    """Make the directions that a plan says, of training rows of shape (n, p).
+    """Make the directions of a plan from training rows of shape (n, p).
 
-    There may be fewer axes if the rows are not those that the plan was made from.
+    There may be fewer axes if the plan was made from other rows.
     """
     p = X.shape[1]
     if plan.everything:
@@ -311,15 +319,16 @@ def follow(plan: Plan, X: Array) -> Directions:
 
 
 def _unusual(X: Array, typical: float) -> tuple[Array, float]:
-    """Sum up what is unusual in features that nearly always have their usual value, rows of shape (n, m).
+    """Sum the unusual values of features that nearly always have their usual value, rows of shape (n, m).
 
-    A feature counts by the log odds that it has its usual value, times its deviation as a share of those that there
-    were. Where there were none, one of its own size is a whole one; of a zero, one of what is ``typical`` of others.
+    The weight of a feature is the log odds of the usual value. Its deviation is a share of the deviations in
+    training. If there were none in training, the unit is the feature's size, or for a zero the ``typical`` size of
+    other features.
 
     Returns
     -------
-    Weights of the features, shape (m,), and the variance of the sum if half an instance more had been unusual in
-    each.
+    Weights of the features, shape (m,), and the variance of the sum with half an unusual instance added to each
+    feature.
     """
     n, usual = len(X), usual_values(X)
     away = np.nan_to_num(X - usual)
@@ -334,7 +343,7 @@ def _unusual(X: Array, typical: float) -> tuple[Array, float]:
 
 
 def _features_of(X: Array, weight: Array) -> Array:
-    """Find what the features are at a unit of their weighted sum, by regression, shape (m,)."""
+    """Regress the features on their weighted sum: their values at one unit of the sum, shape (m,)."""
     away = np.where(is_constant(X), 0.0, _filled(X) - _filled(X).mean(axis=0))
     total = away @ weight
     power = total @ total
@@ -342,17 +351,17 @@ def _features_of(X: Array, weight: Array) -> Array:
 
 
 def usual_values(X: Array) -> Array:
-    """Take a median of each feature that is among its values, shape (p,): what most rows have is that."""
+    """Take the median of each feature among its own values, shape (p,). A majority value is that median."""
     there = np.maximum((~np.isnan(X)).sum(axis=0), 1)
     return np.nan_to_num(np.sort(X, axis=0)[(there - 1) // 2, np.arange(X.shape[1])])
 
 
 def is_constant(X: Array) -> Array:
-    """Say which features vary by no more than rounding, shape (p,).
+    """Find the features that vary by no more than rounding, shape (p,).
 
     Examples
     --------
-    Times of one second, counted in milliseconds since 1970, differ; so many equal numbers do not:
+    Times one second apart, in milliseconds since 1970, differ. A thousand equal numbers do not:
 
     >>> X = np.column_stack([1.7e12 + np.arange(1000), np.full(1000, 0.1)])
     >>> is_constant(X)
@@ -365,10 +374,10 @@ def is_constant(X: Array) -> Array:
 
 
 def units(X: Array) -> Array:
-    """Find the unit of each feature: its standard deviation, or what its far values make of it, shape (p,).
+    """Find the unit of each feature: its standard deviation, or more if few far values dominate, shape (p,).
 
-    The root of ``E x^4 / (3 E x^2)``: that of a Gaussian is its standard deviation. Where few instances make up the
-    variance it is larger. 1 where a feature is constant.
+    The unit is the root of ``E x^4 / (3 E x^2)``, which for a Gaussian is the standard deviation. If few instances
+    make up the variance, it is larger. It is 1 for a constant feature.
     """
     filled = _filled(X)
     centred = np.where(is_constant(X), 0.0, filled - filled.mean(axis=0))
@@ -379,25 +388,25 @@ def units(X: Array) -> Array:
 
 
 def in_units(X: Array) -> Array:
-    """State rows less their mean in the units of the features; zeros where they are constant, or missing."""
+    """Return rows less their mean in the units of the features, 0 for constant features and missing values."""
     filled = _filled(X)
     return np.asarray(np.where(is_constant(X), 0.0, filled - filled.mean(axis=0)) / units(X))
 
 
 def _filled(X: Array) -> Array:
-    """Put the mean of a feature where it is missing, 0 if it is missing everywhere."""
+    """Fill missing values of a feature with its mean, or with 0 if all its values are missing."""
     known = ~np.isnan(X)
     return np.where(known, X, np.where(known, X, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 
 
 def alike(scaled: Array) -> Array:
-    """Say which features are the same but for unit and origin, shape (p, p)."""
+    """Find the pairs of features that are equal except for unit and origin, shape (p, p)."""
     length = np.sqrt((scaled**2).sum(axis=0))
     return np.abs(scaled.T @ scaled) > (1.0 - COPY) * np.maximum(np.outer(length, length), np.finfo(float).tiny)
 
 
 def principal_axes(scaled: Array) -> Array:
-    """Find the directions in which scaled rows, shape (n, q), differ, by falling variance.
+    """Find the directions in which scaled rows, shape (n, q), differ, by decreasing variance.
 
     Returns
     -------
@@ -413,7 +422,7 @@ def principal_axes(scaled: Array) -> Array:
 
 
 def _numbers(most: int, least: int) -> list[int]:
-    """Numbers of directions to try, by rising size.
+    """Numbers of directions to try, in increasing order.
 
     Examples
     --------
@@ -427,17 +436,17 @@ def _numbers(most: int, least: int) -> list[int]:
 
 
 def _choose(ranks: list[int], areas: Array, freedom: int) -> tuple[int, float, float]:
-    """Choose as many directions as are no worse than the best number, but for the tolerance.
+    """Choose as many directions as possible that are no worse than the best number, within the tolerance.
 
-    Where instances are ample, all are kept if the gain of the best number is within the noise of leaving classes out:
-    the mean gain is small beside its standard error over the classes, and some class loses.
+    With ample instances, all are kept if the gain of the best number is within the noise of leaving classes out. That
+    is the case if the mean gain is small relative to its standard error over the classes and some class loses.
 
     Parameters
     ----------
     ranks
-        Numbers of directions, R of them, the last all that there are.
+        Numbers of directions, R in all. The last is the number of all directions.
     areas
-        How well each class that was left out is told from the others, shape (R, C).
+        Area under the ROC curve for separating each class that was left out, shape (R, C).
     freedom
         Within-class degrees of freedom.
 

@@ -1,4 +1,4 @@
-"""The training phase: seat the known classes, then sum them up."""
+"""The training phase: seat the known classes, then summarise them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ from stream_osr.model.whitening import Whitening
 SPARE = 64
 
 SETTLED = 0.6
-"""Share of the sweeps after which the concentrations of categories are drawn. While a class is one subclass, its
-counts are about the base measure: drawn then, concentrations would be large, and no subclass unlike another."""
+"""Share of the sweeps after which the concentrations of categories are drawn.
+
+While a class is one subclass, its counts are close to the base measure. Concentrations drawn then would be large, and
+no subclass would differ from another.
+"""
 
 
 MOST_START, LEAST_START = 20, 10
-"""Subclasses of a class with categories at the start, and instances of each on average, at least."""
+"""Most initial subclasses of a class with categories, and the least mean number of instances in each."""
 
 
 class Seating(NamedTuple):
@@ -54,7 +57,7 @@ def seat_by_groups(rows: Array, group: Array, dish: Array, prior: Prior, exclusi
     rows
         Homogeneous rows, shape (n, d + 1).
     group, dish
-        Group and starting dish of each, shape (n,). With ``dish = group`` each class starts as one subclass.
+        Group and initial dish of each, shape (n,). With ``dish = group`` each class starts as one subclass.
     """
     n_groups = int(group.max()) + 1
     n_dishes = int(dish.max()) + 1
@@ -90,9 +93,9 @@ def copy_seating(seating: Seating, spare: int = 0) -> Seating:
 def sweep(
     seating: Seating, prior: Prior, rng: np.random.Generator, exclusive: bool, log_new: Array | None = None
 ) -> Seating:
-    """One Gibbs sweep over all groups; the argument stays as it is.
+    """Run one Gibbs sweep over all groups. The argument does not change.
 
-    When the slots run out the sweep is done again from the same state and the same randomness with more.
+    If the slots run out, the sweep is repeated with more slots, from the same state and the same randomness.
     """
     if log_new is None:
         log_new = log_new_densities(seating.guests.rows, prior)
@@ -108,7 +111,7 @@ def sweep(
 
 
 class Training(NamedTuple):
-    """Result of the training sweeps: the space they ended in , base measure, seats."""
+    """Result of the training sweeps: final whitened space, base measure, and seats."""
 
     whitening: Whitening
     prior: Prior
@@ -128,7 +131,7 @@ def train(
     location: Location = CONJUGATE,
     progress: Callable[[int], None] | None = None,
 ) -> Training:
-    """Sweep the training groups, each class started as one subclass, or with categories as several.
+    """Sweep the training groups. Each class starts as one subclass, or with categories as several.
 
     Parameters
     ----------
@@ -137,7 +140,7 @@ def train(
     group
         Class of each, 0 to J - 1, shape (n,).
     whitening
-        Where the rows live.
+        Whitening of the rows.
     prior
         Base measure.
     rng
@@ -145,12 +148,12 @@ def train(
     sweeps
         Number of Gibbs sweeps.
     grid
-        Values between which the base measure is drawn before each sweep, from its conditional given the seats;
-        ``None``: ``prior`` stays.
+        Candidate values of the base measure, drawn before each sweep from its conditional given the seats. ``None``:
+        ``prior`` stays.
     location
         Density of the first instance of a new subclass.
     progress
-        Called with the number of each finished sweep.
+        Function called with the number of each finished sweep.
     """
     start = spread(group, rng) if len(prior.first) else group
     seating = seat_by_groups(homogeneous(rows), group, start, prior, exclusive=True)
@@ -167,10 +170,11 @@ def train(
 
 
 def spread(group: Array, rng: np.random.Generator) -> Array:
-    """Spread each class at random over several subclasses to begin with, shape (n,).
+    """Spread each class at random over several initial subclasses, shape (n,).
 
-    Where columns are categories nobody gains by leaving a large subclass alone: the first instance of a new one has
-    the probabilities of the base measure. Parts of a class grow unlike each other, and what is alike is joined.
+    With categorical columns no single instance gains by leaving a large subclass: the first instance of a new
+    subclass has the probabilities of the base measure. Parts of a class diverge during the sweeps, and similar parts
+    merge.
     """
     count = np.clip(np.bincount(group) // LEAST_START, 1, MOST_START)
     first = np.cumsum(count) - count
@@ -181,7 +185,7 @@ def spread(group: Array, rng: np.random.Generator) -> Array:
 def _draw_base_measure(
     rng: np.random.Generator, rows: Array, seating: Seating, grid: Grid | None, prior: Prior, *, settled: bool
 ) -> tuple[Prior, Seating]:
-    """Draw nu, scale, beta and the concentrations of categories given the seats; state the subclasses anew."""
+    """Draw nu, scale, beta and the concentrations of categories given the seats, and recompute the subclasses."""
     dish = dish_of_guests(seating)
     if grid is not None:
         prior = draw_prior(rng, rows[:, len(prior.first) :], dish, grid, prior)
@@ -199,19 +203,19 @@ def dish_of_guests(seating: Seating) -> Array:
 def summarize(
     training: Training, epsilon: float, background_components: bool = False, effective: float = 1.0
 ) -> tuple[Known, Array]:
-    """Sum up the seats: drop subclasses below the share epsilon, keep statistics and tables of the rest.
+    """Summarise the seats: drop subclasses below the share epsilon, keep statistics and tables of the rest.
 
     Parameters
     ----------
     training
-        Where the sweeps ended.
+        Result of the sweeps.
     epsilon
-        The least share of its class that a subclass needs.
+        Least share of a class that a subclass needs.
     background_components
-        Add a broad term to each class density.
+        Whether to add a background component to each class density.
     effective
-        Number of independent instances that say as much as one training instance: the statistics of the subclasses
-        are :func:`tempered` by it in the end.
+        Number of independent instances with the information of one training instance. At the end the statistics of
+        the subclasses are :func:`tempered` by it.
 
     Returns
     -------
@@ -262,7 +266,7 @@ def summarize(
 
 
 def tempered(dishes: Dishes, prior: Prior, effective: float) -> Dishes:
-    """Let each instance count as so many independent ones.
+    """Weight each instance as ``effective`` independent ones.
 
     The posterior of a subclass is then that of ``max(2, effective * n)`` instances with the same mean and scatter.
     """

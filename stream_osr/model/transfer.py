@@ -1,9 +1,9 @@
-"""One trained model after another: the stream's subclasses in the coordinates and among the classes of the next.
+"""Transfer to a new trained model: the stream's subclasses in its coordinates and among its classes.
 
-Both whiten rows by affine maps, so what is a plain sum of products in one model's coordinates is one in the other's:
-nothing is estimated anew. Where they bend features in other ways (:mod:`stream_osr.model.yeo_johnson`) a row goes
-the way exactly, and a subclass as if it were straight about its mean. Known classes that follow their instances are
-translated as they are.
+Both models whiten rows by affine maps, so a plain sum of products in one model's coordinates is one in the other's.
+No parameter is estimated again. If the models transform features differently (:mod:`stream_osr.model.yeo_johnson`),
+rows are mapped exactly. Subclasses are mapped by the linear approximation about their mean. Known classes with a
+class shift are translated without approximation.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from stream_osr.model.whitening import Whitening, numeric
 from stream_osr.model.yeo_johnson import YeoJohnson, bend, slopes, unbend
 
 OTHER = 1 << 30
-"""In the place of the number of a value that is none here."""
+"""Marker in place of the number of a value that this model does not have."""
 GAIN = 2.0
-"""Log odds that each row must gain, on average, by a new subclass of their own. No class is quite what its density
-says, and parts of it win by little (``tests/test_succession.py``, on LETTER and PENDIGITS)."""
+"""Least mean gain of each row in log odds from a separate new subclass.
+
+No class matches its density exactly, and parts of a class gain a little (``tests/test_succession.py``, on LETTER and
+PENDIGITS).
+"""
 
 
 NOTHING = np.zeros((0, 0))
 
 
 class CategoryOrigin(NamedTuple):
-    """Origin of a category: its number in another model, and the numbers of its values in this one."""
+    """Origin of a category: its number in another model, and the numbers of the values in this model."""
 
     category: int
     numbers: Array
@@ -50,7 +53,7 @@ class TransformChange(NamedTuple):
     old, new
         Powers of both.
     center, backward
-        Bent features of a whitened row of the first model: ``center + z @ backward``.
+        Transformed features of a whitened row of the first model: ``center + z @ backward``.
     other_center, forward
         Its whitened row in the second: ``(x - other_center) @ forward``.
     """
@@ -63,12 +66,12 @@ class TransformChange(NamedTuple):
     forward: Array
 
     def of(self, z: Array) -> Array:
-        """Take whitened rows, shape (n, d), to the other coordinates, shape (n, e)."""
+        """Map whitened rows, shape (n, d), to the other coordinates, shape (n, e)."""
         raw = unbend(self.old, self.center + z @ self.backward)
         return np.asarray((bend(self.new, raw) - self.other_center) @ self.forward)
 
     def about(self, z: Array) -> tuple[Array, Array]:
-        """Matrix, shape (d, e), and offset, shape (e,), of the way about a whitened row of shape (d,)."""
+        """Matrix, shape (d, e), and offset, shape (e,), of the map about a whitened row of shape (d,)."""
         raw = unbend(self.old, self.center + z[None] @ self.backward)
         slope = slopes(self.new, raw) / slopes(self.old, raw)
         matrix = (self.backward * slope) @ self.forward
@@ -85,16 +88,16 @@ class CoordinateMap(NamedTuple):
     offset
         Shape (e,).
     columns
-        Category that each of the other model's was, -1: none, its value is missing, shape (C,).
+        Origin of each of the other model's categories, -1 if it has none and its value is missing, shape (C,).
     places
-        Place that each of the first model's has become, -1: none, shape (V,).
+        New place of each of the first model's places, -1 if none, shape (V,).
     begins
         First place of each of the other model's categories, shape (C,).
     missing
-        Covariance within classes of what the first model left out, in the other's coordinates, shape (e, e); empty:
-        it left out nothing.
+        Within-class covariance of the features that the first model left out, in the other's coordinates, shape
+        (e, e). Empty if it left out nothing.
     bends
-        What is not affine about it: then matrix and offset are those about the centre of the first model.
+        Non-affine part of the map. If there is one, matrix and offset are those about the centre of the first model.
     """
 
     matrix: Array
@@ -106,7 +109,7 @@ class CoordinateMap(NamedTuple):
     bends: TransformChange | None = None
 
     def of(self, rows: Array) -> Array:
-        """Take whitened rows, shape (n, C + d), to the other coordinates, shape (n, C + e)."""
+        """Map whitened rows, shape (n, C + d), to the other coordinates, shape (n, C + e)."""
         count = rows.shape[1] - len(self.matrix)
         z = rows[:, count:]
         moved = z @ self.matrix + self.offset if self.bends is None else self.bends.of(z)
@@ -128,21 +131,21 @@ class CoordinateMap(NamedTuple):
 def passage(
     old: Whitening, new: Whitening, order: Sequence[int], values: Sequence[CategoryOrigin | None] = ()
 ) -> CoordinateMap:
-    """Find the way from one model's coordinates to another's, through the caller's own.
+    """Find the map from one model's coordinates to another's, through the caller's own units.
 
-    What the old one left out of the features nobody knows of its subclasses. They are taken to vary there as the
-    known classes do, about where these are: the covariance within classes, 1 in the new coordinates, less what of it
-    the old ones explain.
+    The old model has no information about its subclasses in the directions that it left out. The map assumes that
+    they vary there like the known classes, about the same place. The covariance is the within-class covariance, 1 in
+    the new coordinates, less the part that the old coordinates explain.
 
     Parameters
     ----------
     old, new
-        The maps of the models.
+        Whitening maps of the models.
     order
-        Where the features of the new one stand among those of the old one, shape (p,).
+        Positions of the new model's features among those of the old one, shape (p,).
     values
-        Of each category of the new one: which of the old one's it was, and the number that each value of that has in
-        the new one; ``None``: it was none, and nobody knows its values.
+        Origin of each category of the new model: the old category, and the number that each old value has in the new
+        model. ``None``: the category is new and its values are not known.
 
     Returns
     -------
@@ -176,7 +179,7 @@ def passage(
 
 
 def _bends(old: Whitening, new: Whitening, order: Sequence[int]) -> TransformChange | None:
-    """Find what is not affine between two maps; ``None``: they bend the same features in the same way."""
+    """Find the non-affine part between two maps, or ``None`` if they transform the same features in the same way."""
     place = np.argsort(np.asarray(order, np.int64))
     moved = old.yeo_johnson._replace(columns=place[old.yeo_johnson.columns])
     if all(np.array_equal(a, b) for a, b in zip(moved, new.yeo_johnson, strict=True)):
@@ -189,7 +192,7 @@ def _bends(old: Whitening, new: Whitening, order: Sequence[int]) -> TransformCha
 def _columns_and_places(
     old: Whitening, new: Whitening, values: Sequence[CategoryOrigin | None]
 ) -> tuple[Array, Array, Array]:
-    """Say which category each new one was, what each of the old places has become, and where the new ones begin."""
+    """Map the categories: old category of each new one, new place of each old place, first places of the new ones."""
     columns, places = np.full(len(new.places), -1), np.full(int(old.places.sum()), -1)
     begin, begins = np.cumsum(old.places) - old.places, np.cumsum(new.places) - new.places
     for c, (origin, first, count) in enumerate(zip(values, begins, new.places, strict=True)):
@@ -205,16 +208,16 @@ def _columns_and_places(
 def origins(
     old: BinaryFeatures, names: Sequence[Hashable], new: BinaryFeatures, now: Sequence[Hashable], given: int
 ) -> list[CategoryOrigin | None]:
-    """Find each flag among those of an earlier model: that of the same features.
+    """Find the origin of each flag in an earlier model: the flag of the same features.
 
     Parameters
     ----------
     old, names
-        The earlier model's, and its features.
+        Flags and feature names of the earlier model.
     new, now
-        Those of the model that goes on.
+        Flags and feature names of the new model.
     given
-        Categories of the earlier model that are no flags: they come first.
+        Number of categories of the earlier model that are not flags. They come first.
     """
     before = {
         frozenset(names[at] for at in members.tolist()): (number, [names[at] for at in members.tolist()], low + high)
@@ -234,9 +237,9 @@ def origins(
 
 
 def restate(statistics: Statistics, way: CoordinateMap, prior: Prior, other: Prior) -> Statistics:
-    """State subclasses in other coordinates, under another base measure.
+    """Express subclasses in other coordinates, under another base measure.
 
-    Where the way is not affine it is that about the mean of each.
+    A non-affine map is linearised about the mean of each subclass.
     """
     if way.bends is not None and len(statistics.size):
         sums = statistics.matrix - of_nobody(prior)
@@ -260,10 +263,10 @@ def restate(statistics: Statistics, way: CoordinateMap, prior: Prior, other: Pri
 
 
 def class_of(known: Known, frozen: Densities, rows: Array) -> int | None:
-    """Find the known class that whitened rows of shape (n, d) belong to, all together; ``None``: to none.
+    """Find the known class to which whitened rows of shape (n, d) belong together, or ``None``.
 
-    The one that foresees them best, unless a new subclass of their own is so much more probable that each row gains
-    ``GAIN`` by it, on average.
+    The class is the one that predicts the rows best. It is ``None`` if a new subclass is so much more probable that
+    each row gains more than ``GAIN`` by it, on average.
     """
     instances = homogeneous(rows)
     log_density, _, log_new = log_densities(known, frozen, instances)
@@ -275,7 +278,7 @@ def class_of(known: Known, frozen: Densities, rows: Array) -> int | None:
 
 @kernel
 def _log_rest(rows: Array, prior: Prior) -> float:
-    """Log density of a subclass's rows after the first, each foreseen by those before it."""
+    """Log density of a subclass's rows after the first, each predicted from those before it."""
     own, total = empty_dishes(1, prior), 0.0
     add(own, 0, rows[0], prior)
     for i in range(1, rows.shape[0]):
@@ -294,21 +297,22 @@ def move_in(
     statistics: Statistics,
     held: Array,
 ) -> StreamState:
-    """Seat what an earlier model's stream has gathered in a stream that has just begun.
+    """Seat the subclasses of an earlier model's stream in a new stream.
 
-    Tables go on with what they hold, those of the window's guests too, who can no longer be re-seated. The known
-    classes keep the seats that they begin with. Concentration, batches and instances go on from the old stream.
+    Tables continue with their weights. This includes the seats of the window's guests, which can no longer be
+    re-seated. The known classes keep their initial seats. Concentration, batches and instances continue from the old
+    stream.
 
     Parameters
     ----------
     known, frozen
         The C known classes.
     fresh
-        The stream that has just begun.
+        The new stream.
     old
-        The earlier one.
+        The earlier stream.
     dish
-        Number of the dish here that each one of the old menu has become, ``CLOSED``: none.
+        New number of each dish of the old menu, ``CLOSED`` if none.
     ids, statistics
         Identities and, in the new coordinates, statistics of the K subclasses: dishes C to C + K - 1.
     held
@@ -327,9 +331,9 @@ def move_in(
 
 
 def moved(known: Known, move: Array) -> Known:
-    """Translate known classes by vectors of shape (J, d): the densities are the same, elsewhere.
+    """Translate known classes by vectors of shape (J, d). The densities keep their shapes.
 
-    A subclass that several classes share goes by the mean of their ways, by their instances in it.
+    A subclass that several classes share moves by the mean of their vectors, weighted by their instances in it.
     """
     held = known.seated.sum(axis=0)
     by = (known.seated / np.maximum(held, 1.0)).T @ move
@@ -350,7 +354,7 @@ def translated(known: Known, slots: Array, way: Array) -> Known:
 
 
 def _translated(dishes: Dishes, by: Array, prior: Prior) -> Dishes:
-    """Translate subclasses, what the prior has put into their statistics included: scatters stay as they are."""
+    """Translate subclasses, including the prior's part in their statistics. Scatters stay the same."""
     count = len(dishes.size)
     out = copy_slots(dishes, np.arange(count), count)
     for k in np.flatnonzero(by.any(axis=1)).tolist():

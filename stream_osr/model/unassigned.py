@@ -1,18 +1,15 @@
-"""Noise: its density, and the classes that are hidden in it.
+"""Unassigned rows: a density of noise, and the detection of classes hidden among the rows.
 
-Instances that resemble nothing: how dense they would be, so that a candidate can be held against them.
+Noise is the alternative to a candidate class. It has no particular shape and fills about the range of the training
+data. A candidate is a class only if its instances are more probable as one subclass than as independent instances
+from that range. Their density is that of a Gaussian with the moments of a uniform distribution over the range. This
+is exact if many raw features form few coordinates. The candidate's own instances determine its width.
 
-Noise has no shape of its own. What it has is room: the range of the training data, about. So a candidate is a class
-only if its instances are more probable as one subclass than as instances that came from anywhere in that range, each
-by itself. The density of these is that of a Gaussian with the moments of a uniform one over the range, which is exact
-where many raw features make few coordinates; how wide it is, the candidate's own instances say.
-
-Whether a group of rows that resemble nothing is rather a class: hidden in noise, or so rare that its seats fade.
-
-Each of some rows is looked at with its nearest neighbours. They are a class if they are more probable as one subclass
-than as what lies around them: noise over the range of training, outliers of the known class nearest to them, the
-subclass that they sit in with others. The Chinese restaurant's odds of so many among so many are asked in addition,
-because the best of very many groups would nearly always win.
+A group of unassigned rows may be a class that noise hides, or one so rare that its seats fade. The search takes each
+arrival with its nearest neighbours. They form a class if they are more probable as one subclass than under each
+alternative. The alternatives are noise over the range of training, outliers of the nearest known class, and the
+emerging subclass in which they sit. The Chinese restaurant's log odds of such a group are added, because otherwise
+the best of very many groups would nearly always win.
 """
 
 from __future__ import annotations
@@ -37,9 +34,9 @@ from stream_osr.model.whitening import Whitening
 from stream_osr.model.yeo_johnson import bend
 
 NARROWEST = 0.25
-"""Variance of the background at least, in those of a uniform density over the range: noise may fill half of it."""
+"""Least variance of the noise, relative to a uniform density over the range: noise may fill half the range."""
 OWN_WIDTH = 1e-2
-"""Variance of each whitened coordinate that is added: where training has no range the background has one."""
+"""Variance added to each whitened coordinate, so that noise has a width where training has no range."""
 
 
 class Background(NamedTuple):
@@ -50,7 +47,7 @@ class Background(NamedTuple):
     mean
         Middle of the range of the training data, whitened, shape (d,).
     covariance
-        That of a uniform density over the range, whitened, shape (d, d).
+        Covariance of a uniform density over the range, whitened, shape (d, d).
     """
 
     mean: Array
@@ -58,7 +55,7 @@ class Background(NamedTuple):
 
 
 def fit_noise_range(X: Array, whitening: Whitening) -> Background:
-    """Take the range of training rows, NaN = missing, shape (n, p); categories have none.
+    """Compute the range of training rows, NaN = missing, shape (n, p). Categories have no range.
 
     Examples
     --------
@@ -77,7 +74,7 @@ def fit_noise_range(X: Array, whitening: Whitening) -> Background:
 
 
 class NoiseModel(NamedTuple):
-    """The Gaussian of the background, as densities are computed from it.
+    """Gaussian noise, in the form for computing densities.
 
     Attributes
     ----------
@@ -92,7 +89,7 @@ class NoiseModel(NamedTuple):
 
 
 def noise_model_of(noise_range: Background) -> NoiseModel:
-    """Derive the densities of instances that resemble nothing, once."""
+    """Derive the noise density from its range, once."""
     mean, covariance = noise_range
     shifted = np.hstack([np.eye(len(mean)), -mean[:, None]])
     form = shifted.T @ np.linalg.solve(covariance, shifted)
@@ -101,22 +98,22 @@ def noise_model_of(noise_range: Background) -> NoiseModel:
 
 @kernel
 def log_density(square: float, n: int, d: int, log_det: float, narrowest: float) -> float:
-    """Log density of a group of rows under a Gaussian that is as many times wider as suits the group best.
+    """Log density of a group of rows under a Gaussian scaled to the width that suits the group best.
 
     Parameters
     ----------
     square
-        Sum of the squared distances of its rows.
+        Sum of the squared distances of the rows.
     n, d
-        Rows, and dimensions.
+        Number of rows, and of dimensions.
     log_det
         Log-determinant of the covariance.
     narrowest
-        It is taken at least so many times.
+        Least scale factor of the covariance.
 
     Examples
     --------
-    A row at distance 2 of a Gaussian in one dimension: it is taken four times as wide.
+    A row at distance 2 of a Gaussian in one dimension, whose variance is scaled by 4:
 
     >>> round(log_density(4.0, 1, 1, 0.0, 1.0), 3)
     -2.112
@@ -129,18 +126,18 @@ def log_density(square: float, n: int, d: int, log_det: float, narrowest: float)
 
 @kernel
 def gain(dishes: statistics.Dishes, k: int, noise: NoiseModel, prior: Prior, location: Location) -> float:
-    """Log likelihood that the instances of a subclass gain as one over instances of the background, each by itself.
+    """Log likelihood gain of the instances of a subclass as one, compared with independent noise.
 
-    Of these the categories are independent, each as frequent as in the base measure.
+    In noise the categories are independent, each with the frequencies of the base measure.
 
     Parameters
     ----------
     dishes, k
         The subclass.
     noise
-        What instances that resemble nothing look like.
+        Noise model.
     prior, location
-        Base measure, and where it places new subclasses.
+        Base measure, and the location of new subclasses.
     """
     n, matrix, log_det = dishes.size[k], dishes.matrix[k], dishes.log_det[k]
     d, square, beyond = prior.n_features, 0.0, noise.log_det
@@ -155,7 +152,7 @@ def gain(dishes: statistics.Dishes, k: int, noise: NoiseModel, prior: Prior, loc
 
 
 def is_broad(dishes: statistics.Dishes, prior: Prior, noise: NoiseModel) -> Array:
-    """Say which subclasses are wider than halfway from a known class to the background, by volume, shape (K,)."""
+    """Find the subclasses wider than halfway from a known class to the noise, by volume, shape (K,)."""
     if noise.log_det <= 0.0:
         return np.zeros(len(dishes.size), bool)
     d = prior.n_features
@@ -165,22 +162,24 @@ def is_broad(dishes: statistics.Dishes, prior: Prior, noise: NoiseModel) -> Arra
 
 
 SIZES = (8, 16)
-"""Instances that are looked at together: one that has arrived and its nearest neighbours, ..."""
+"""Sizes of candidate groups: an arrival with its nearest neighbours."""
 LATELY = (256, 2048, 1 << 40)
-"""... of those that came within so many instances of the stream: a class that begins now need not outnumber the noise
-of long ago."""
+"""Ranges of latest instances in which to search.
+
+With a short range, a class that begins now need not outnumber old noise.
+"""
 MARGIN = 3.0
-"""Log odds that a candidate must have, ..."""
+"""Least log odds of a candidate."""
 GAIN = 0.5
-"""... and as much more for each of its instances: no noise is quite as the background has it."""
+"""Additional log odds required for each instance, because no noise matches the noise model exactly."""
 PASSES = 5
-"""Times that a core may grow."""
+"""Most passes in which a core may grow."""
 LOOKED = math.log(len(SIZES) * len(LATELY)) + math.log(1000.0)
-"""What the choice among them costs, and that it is made for each arrival anew."""
+"""Log odds subtracted for the choice among the searches, which is repeated with each arrival."""
 
 
 class UnassignedRows(NamedTuple):
-    """Remembered unknown instances that are in no announced subclass, n of them.
+    """Remembered unknown instances that are in no announced subclass, n in all.
 
     Attributes
     ----------
@@ -189,7 +188,7 @@ class UnassignedRows(NamedTuple):
     rows
         Whitened rows, shape (n, d).
     seat
-        Emerging subclass that each sits in, or sat in before that left the model, shape (n,).
+        Emerging subclass of each, possibly one that has left the model, shape (n,).
     """
 
     seqs: Array
@@ -206,7 +205,7 @@ class Alternatives(NamedTuple):
 
 
 class _Scene(NamedTuple):
-    """The same for kernels: base measure, subclasses known and emerging, an empty one, background, concentration."""
+    """The same for kernels: base measure, known and emerging subclasses, an empty one, noise, concentration."""
 
     prior: Prior
     location: Location
@@ -218,14 +217,14 @@ class _Scene(NamedTuple):
 
 
 class _Seated(NamedTuple):
-    """Homogeneous rows of strangers, shape (n, d + 1), and the slot that each sits in, -1: none, shape (n,)."""
+    """Homogeneous unassigned rows, shape (n, d + 1), and the slot of each, -1 if none, shape (n,)."""
 
     rows: Array
     slot: Array
 
 
 def outweighs_noise(around: Alternatives, key: int, others: int) -> bool:
-    """Say whether subclass ``key`` is one rather than as many instances that resemble nothing, beside so many."""
+    """Return whether subclass ``key`` is more probable than noise, beside ``others`` other unassigned instances."""
     known, state, noise = around
     k = slot_of(state, key)
     size = int(state.dishes.size[k])
@@ -235,18 +234,18 @@ def outweighs_noise(around: Alternatives, key: int, others: int) -> bool:
 
 
 def find_group(unassigned: UnassignedRows, arrived: Array, around: Alternatives, announced: Array) -> Array | None:
-    """Find the class that is hidden among strangers, around one that has just arrived; ``None``: there is none.
+    """Find a class hidden among the unassigned rows, around one that has just arrived, or return ``None``.
 
     Parameters
     ----------
     unassigned
-        Among whom.
+        The unassigned rows.
     arrived
-        Positions of the arrivals in them.
+        Positions of the arrivals in these rows.
     around
-        What they are held against.
+        Alternatives to a class.
     announced
-        Subclasses that somebody has noticed (`Lifecycle.noticed`).
+        Announced or muted subclasses (`Lifecycle.noticed`).
 
     Returns
     -------
@@ -264,7 +263,7 @@ def find_group(unassigned: UnassignedRows, arrived: Array, around: Alternatives,
 
 @kernel
 def _find(rows: Array, seat: Array, arrived: Array, begin: Array, ids: Array, no_home: Array, scene: _Scene) -> Array:
-    """Say which strangers are of the class; they are looked for from each of these positions on."""
+    """Mark the unassigned rows of the class. The search tries each start position in ``begin``."""
     slot, core = np.full(len(rows), -1), np.zeros(len(rows), np.bool_)
     for k in range(len(ids)):
         for i in range(len(rows)):
@@ -295,7 +294,7 @@ def _find(rows: Array, seat: Array, arrived: Array, begin: Array, ids: Array, no
 
 @kernel
 def _nearest(rows: Array, arrived: Array, begin: Array, columns: int) -> Array:
-    """Find the nearest strangers of each arrival, from each position on, the nearest first; -1: there are no more."""
+    """Find the nearest rows of each arrival, from each start position on, nearest first, -1 if there are no more."""
     near = np.full((len(begin) * len(arrived), SIZES[-1]), -1)
     away, least = np.empty(len(rows)), np.empty(SIZES[-1])
     for i in range(len(arrived)):
@@ -329,13 +328,13 @@ def _rows_at(rows: Array, at: Array) -> Array:
 
 @kernel
 def _log_odds(size: int, among: int, alpha: float) -> float:
-    """Log odds that the Chinese restaurant gives to so many of so many at a dish of their own."""
+    """Log odds in the Chinese restaurant of ``size`` out of ``among`` guests at a dish of their own."""
     return math.log(alpha) + math.lgamma(size) + math.lgamma(among - size + 1) - math.lgamma(among)
 
 
 @kernel
 def _together(block: Array, scene: _Scene) -> float:
-    """Log marginal likelihood of a few homogeneous rows as a subclass, up to what ``log_marginals`` leaves out."""
+    """Log marginal likelihood of a few homogeneous rows as a subclass, up to a factor common to all seatings."""
     d, skip, squares = scene.prior.n_features, scene.prior.first.shape[0], 0.0
     mean = np.zeros(d + 1)
     for i in range(len(block)):
@@ -348,7 +347,7 @@ def _together(block: Array, scene: _Scene) -> float:
 
 @kernel
 def _of_nothing(block: Array, scene: _Scene, narrowest: float) -> float:
-    """Log density of a group of rows as instances of the background."""
+    """Log density of a group of rows as noise."""
     (noise, prior), square, of_values = (scene.noise, scene.prior), 0.0, 0.0
     skip, nobody = prior.first.shape[0], np.zeros(prior.pseudo.shape[0])
     for i in range(len(block)):
@@ -359,7 +358,7 @@ def _of_nothing(block: Array, scene: _Scene, narrowest: float) -> float:
 
 @kernel
 def _predicted(block: Array, dishes: statistics.Dishes, k: int, floor: float, prior: Prior) -> float:
-    """Log density of rows, each by itself, under a subclass; minus infinity as soon as it must be below ``floor``."""
+    """Log density of rows, each by itself, under a subclass, or minus infinity once it must be below ``floor``."""
     total, most = 0.0, dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
     for i in range(len(block)):
         total += statistics.log_predictive(dishes, k, block[i], prior)
@@ -370,7 +369,7 @@ def _predicted(block: Array, dishes: statistics.Dishes, k: int, floor: float, pr
 
 @kernel
 def _is_no_outlier(alone: float, group: Array, among: _Seated, scene: _Scene) -> bool:
-    """Say whether a group, of these log odds, is rather a subclass than outliers of the known one nearest to it."""
+    """Return whether a group with these log odds is a subclass rather than outliers of the nearest known one."""
     (prior, known), block = (scene.prior, scene.known), _rows_at(among.rows, group)
     near, highest = 0, -np.inf
     for k in range(len(known.size)):
@@ -392,7 +391,10 @@ def _is_no_outlier(alone: float, group: Array, among: _Seated, scene: _Scene) ->
 
 @kernel
 def _sits_nowhere(group: Array, recent: int, among: _Seated, no_home: Array, scene: _Scene) -> bool:
-    """Say whether what of a group sits in an emerging subclass is rather one of its own, unless that is about all."""
+    """Return whether the part of a group in each emerging subclass is more probable as a separate subclass.
+
+    The test skips a subclass if the group has at least half its instances, unless ``no_home`` marks the subclass.
+    """
     dishes = scene.emerging
     for i in range(len(group)):
         k, count, beside = among.slot[group[i]], 0, 0
@@ -414,7 +416,7 @@ def _sits_nowhere(group: Array, recent: int, among: _Seated, no_home: Array, sce
 
 @kernel
 def _grow(core: Array, among: _Seated, scene: _Scene) -> None:
-    """Add the strangers that the core predicts better than all that is around it does."""
+    """Add the unassigned rows that the core predicts better than all alternatives."""
     (rows, slot), (prior, dishes) = among, (scene.prior, scene.emerging)
     own, n = statistics.empty_dishes(1, prior), len(rows)
     beside = np.empty(n)

@@ -1,14 +1,11 @@
-"""From raw features to whitened coordinates: the map, beside categories, with bounded scatter.
+"""Whitening: the map from raw features to the model's coordinates and back, with bounded scatter.
 
-Scatter that single far instances do not rule: Huber's weights.
+Whitened rows begin with the places of the categories. The numeric features follow, whitened.
 
-One instance of 3000 standard deviations in a class of 5000 makes its class sixty times wider than it is: the pooled
-covariance measures the accident, and everything new lies within it. An instance further than :data:`REACH` times
-what is usual counts as if it stood there.
-
-From raw features to the whitened coordinates in which the model lives, and back.
-
-Whitened coordinates of raw rows some of whose features are categories.
+Far instances do not dominate the scatter, thanks to Huber's weights. One instance of 3000 standard deviations in a
+class of 5000 would make its class sixty times wider. The pooled covariance would measure that accident, and
+everything new would lie within it. An instance further than :data:`REACH` times the usual distance counts as if it
+were at that distance.
 """
 
 from __future__ import annotations
@@ -28,18 +25,18 @@ from stream_osr.model.subspace import Directions, Plan, follow, is_constant, mak
 from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, unbend
 
 REACH = 4.0
-"""Mahalanobis distance from its class's mean, over ``sqrt(d)``, beyond which an instance loses weight."""
+"""Mahalanobis distance from the class's mean, over ``sqrt(d)``, beyond which an instance loses weight."""
 
 ROUNDS = 100
 TOLERANCE = 1e-4
 
 
 def bounded_scatter(rows: Array, group: Array, covariance: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
-    """Means of the groups and their summed scatter, far instances bounded (Huber 1964; Maronna 1976).
+    """Means of the groups and their summed scatter, with bounded weights of far instances (Huber 1964, Maronna 1976).
 
-    A fixed point of ``w_i = min(1, REACH^2 d / D_i^2)`` with ``D_i`` the Mahalanobis distance of instance i from the
-    weighted mean of its group under the covariance of the weighted scatter. Where no instance is that far, these are
-    the plain mean and scatter, bit for bit.
+    The result is a fixed point of ``w_i = min(1, REACH^2 d / D_i^2)``. ``D_i`` is the Mahalanobis distance of
+    instance i from the weighted mean of the group, under the covariance of the weighted scatter. If no instance is
+    that far, the result is the plain mean and scatter, bit for bit.
 
     Parameters
     ----------
@@ -48,7 +45,7 @@ def bounded_scatter(rows: Array, group: Array, covariance: Callable[[Array], Arr
     group
         Group of each, 0 to J - 1, shape (n,).
     covariance
-        Makes a positive definite covariance, shape (d, d), of the summed scatter.
+        Function that makes a positive definite covariance, shape (d, d), from the summed scatter.
 
     Returns
     -------
@@ -93,7 +90,7 @@ def _weighted(rows: Array, members: list[Array], weight: Array) -> tuple[Array, 
 
 
 def _distances(centred: Array, covariance: Array) -> Array:
-    """Squared Mahalanobis lengths of centred rows, shape (n,); features may differ by orders of magnitude."""
+    """Squared Mahalanobis lengths of centred rows, shape (n,). Features may differ by orders of magnitude."""
     scale = np.sqrt(np.diag(covariance))
     lower = np.linalg.cholesky(covariance / np.outer(scale, scale))
     return np.asarray((solve_triangular(lower, (centred / scale).T, lower=True) ** 2).sum(axis=0))
@@ -103,23 +100,23 @@ RIDGE = 1e-6
 """Share of each feature's total variance that is added to its within-class variance."""
 
 CONSTANT_SPREAD = 0.1
-"""Standard deviation given to a feature that is constant in training, as a share of its own size."""
+"""Standard deviation of a feature that is constant in training, as a share of the feature's size."""
 
 HORIZON = 1e4
-"""Rows further from the training mean than this (in within-class standard deviations) are drawn in to it."""
+"""Distance from the training mean (in within-class standard deviations) to which farther rows are moved."""
 
 
 class Whitening(NamedTuple):
-    """A frozen map: features bent, missing values filled, projected, whitened by the within-class covariance W.
+    """A frozen map: transform features, fill missing values, project, whiten by the within-class covariance W.
 
-    Past the powers it is affine: all but these are of bent features.
+    After the power transforms the map is affine: all fields but these are of transformed features.
 
     Attributes
     ----------
     fill
-        What replaces a missing value: the training mean of each raw feature, shape (p,).
+        Training mean of each raw feature, which replaces missing values, shape (p,).
     center
-        Training mean ``mu0``, far instances counted as nearer ones, shape (p,).
+        Training mean ``mu0``, with bounded weights of far instances, shape (p,).
     forward
         ``z = (x - center) @ forward``, shape (p, d).
     backward
@@ -129,19 +126,19 @@ class Whitening(NamedTuple):
     variance_left
         Share of the total variance that a PCA left out (0 without PCA).
     columns
-        Raw features that are categories, held as numbers of values, shape (C,): whitened rows begin with their places
-        (:mod:`stream_osr.model.categories`), and the maps do not see them.
+        Raw features that are categories, given as numbers of values, shape (C,). Whitened rows begin with their
+        places (:mod:`stream_osr.model.categories`), and the maps ignore them.
     places
-        Places of each category: its values, one for the column and one for all other values, shape (C,). First those
-        that ``columns`` hold, then the flags.
+        Places of each category: its values, one for the column and one for all other values, shape (C,). Those of
+        ``columns`` come first, then the flags.
     binary_features
-        Categories that raw features hold as the numbers that they were given as.
+        Categories that the input gives as numbers.
     yeo_johnson
-        Features that are bent first (:mod:`stream_osr.model.yeo_johnson`).
+        Features to transform first (:mod:`stream_osr.model.yeo_johnson`).
     open
-        Those of ``columns`` in which known instances bring new values all the time
-        (:func:`find_open`), by their numbers among the categories: a value that training did
-        not have says nothing there, and is taken for missing.
+        Open categories among ``columns``, by their numbers among the categories. Known instances bring new values in
+        them all the time (:func:`find_open`). A value that is not in training carries no information there and counts
+        as missing.
     """
 
     fill: Array
@@ -158,7 +155,7 @@ class Whitening(NamedTuple):
 
 
 NO_WHITENING = Whitening(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
-"""Of no numeric feature."""
+"""Whitening without numeric features."""
 
 
 def fit_whitening(
@@ -171,12 +168,14 @@ def fit_whitening(
 ) -> Whitening:
     """Fit the map on the training groups.
 
-    The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each coordinate's
-    total variance. With fewer within-class degrees of freedom than twice the dimension, W is shrunk towards
-    the total variances in proportion to what is missing. Instances far outside their class count as if they were
-    nearer (:func:`bounded_scatter`). Where each feature is a direction of its own, one that is constant gets
-    a standard deviation of ``CONSTANT_SPREAD`` times the larger of its size and the median standard deviation of
-    the features that vary: a deviation of its own order shows as novelty, rounding does not.
+    The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each coordinate's total
+    variance. With fewer within-class degrees of freedom than twice the dimension, W is shrunk towards the total
+    variances in proportion to the shortfall. Instances far outside their class count as if they were nearer
+    (:func:`bounded_scatter`).
+
+    If each feature is a separate direction, a constant feature gets a standard deviation. It is ``CONSTANT_SPREAD``
+    times the larger of the feature's size and the median standard deviation of the features that vary. A deviation of
+    that order shows as novelty, and rounding does not.
 
     Parameters
     ----------
@@ -185,14 +184,15 @@ def fit_whitening(
     group
         Class of each, 0 to J - 1, shape (n,).
     plan
-        What becomes of the features (:mod:`stream_osr.model.subspace`); ``None``: each is a direction of its own.
+        Treatment of the features (:mod:`stream_osr.model.subspace`). ``None``: each is a separate direction.
     pca_components, pca_variance
-        Keep so many principal components, or as many as explain this share of the variance; not both, and no plan.
+        Number of principal components to keep, or share of the variance that they must explain. Give at most one, and
+        no plan.
 
     Raises
     ------
     InvalidParameter
-        If there is no such number of components.
+        If this number of components is not available.
 
     Examples
     --------
@@ -238,13 +238,13 @@ def fit_whitening(
 
 def _principal_axes(centred: Array, components: int | None, variance: float | None) -> tuple[Array, float]:
     if components is not None and variance is not None:
-        raise InvalidParameter("pca_components and pca_variance are both given; give one of them")
+        raise InvalidParameter("pca_components and pca_variance are both given: give one of them")
     _, singular, axes = np.linalg.svd(centred, full_matrices=False)
     power = singular**2
     useful = int((power > 1e-12 * power[0]).sum()) if power[0] > 0 else 0
     if useful == 0:
         raise InvalidParameter(
-            "the training instances are all equal: there is nothing for a PCA to keep; leave it out"
+            "the training instances are all equal, so a PCA has no component to keep. Leave it out"
         )
     share = np.cumsum(power) / power.sum()
     if variance is not None:
@@ -258,7 +258,7 @@ def _principal_axes(centred: Array, components: int | None, variance: float | No
 
 
 def _within_covariance(coordinates: Array, group: Array, spread: Array, ridge: Array) -> tuple[Array, Array]:
-    """Pooled within-class covariance, ridge included, and what each instance weighed in it."""
+    """Pooled within-class covariance, including the ridge, and the weight of each instance."""
     n, d = coordinates.shape
     freedom = n - len(np.unique(group))
     shrink = max(0.0, 1.0 - freedom / (2.0 * max(d, 1)))
@@ -302,8 +302,8 @@ def write_places(
 ) -> None:
     """Write the places of the categories of a raw row, shape (C,).
 
-    In each category the first is for a missing value, and the last for one that training had not. Where that says
-    nothing (``Whitening.open``), it is the first, too.
+    The first place of a category is for a missing value, and the last for a value that is not in training. In an open
+    category (``Whitening.open``) a value that is not in training also gets the first place.
     """
     given, begin, member, bound = len(columns), 0, 0, 0
     for c in range(len(places)):
@@ -335,7 +335,7 @@ def even_where_open(base: Array, whitening: Whitening) -> Array:
 
 
 def numeric(whitening: Whitening) -> Array:
-    """Say which raw features are numbers, and neither categories nor of a flag, shape (p,)."""
+    """Find the raw features that are numbers and neither categories nor part of a flag, shape (p,)."""
     out = np.ones(len(whitening.center), bool)
     out[whitening.columns] = out[whitening.binary_features.members] = False
     return out
@@ -347,7 +347,7 @@ def unwhiten(whitening: Whitening, z: Array) -> Array:
 
 
 def raw_difference(whitening: Whitening, z: Array, other: Array) -> Array:
-    """Return how far a whitened row is from another in each raw feature, shape (p,)."""
+    """Return the difference of two whitened rows in each raw feature, shape (p,)."""
     apart = (z - other) @ whitening.backward  # of raw rows it would drown in a large centre
     columns = whitening.yeo_johnson.columns
     if len(columns):
@@ -357,27 +357,27 @@ def raw_difference(whitening: Whitening, z: Array, other: Array) -> Array:
 
 
 def in_deviations(whitening: Whitening, z: Array, other: Array, covariance: Array) -> Array:
-    """Return how far a whitened row is from another in each feature, bent as it is, in its standard deviations.
+    """Return the difference of two whitened rows in each transformed feature, in standard deviations, shape (p,).
 
-    These are those of a covariance of whitened rows, shape (d, d); what is returned has shape (p,).
+    The standard deviations come from a covariance of whitened rows, shape (d, d).
     """
     return np.asarray((z - other) @ whitening.backward / np.maximum(bent_scale(whitening, covariance), 1e-300))
 
 
 def bent_scale(whitening: Whitening, covariance: Array) -> Array:
-    """Return the standard deviation of each bent feature under a covariance of whitened rows, shape (p,)."""
+    """Return the standard deviation of each transformed feature under a covariance of whitened rows, shape (p,)."""
     return np.asarray(np.sqrt((whitening.backward * (covariance @ whitening.backward)).sum(axis=0)))
 
 
 OPEN_SHARE, LEAST_ALONE = 0.02, 5
-"""A category is open if so large a share of its instances, and so many, have a value that no other one has."""
+"""Least share and least number of instances with a value that no other instance has, for a category to be open."""
 
 
 def find_open(X: Array, places: Array) -> Array:
-    """Find the categories of which known instances bring new values all the time: addresses, names, identifiers.
+    """Find the categories in which known instances bring new values all the time: addresses, names, identifiers.
 
-    As many instances of a stream have a value that training did not have as training instances have a value that no
-    other one has (Good 1953). Arguments as for :func:`fit_mixed`.
+    The share of stream instances with a value that is not in training is estimated by the share of training instances
+    with a unique value (Good 1953). Arguments as for :func:`fit_mixed`.
 
     Returns
     -------
@@ -385,7 +385,7 @@ def find_open(X: Array, places: Array) -> Array:
 
     Examples
     --------
-    Of 40 addresses each is there once, of two protocols each twenty times:
+    Among 40 rows each of 40 addresses occurs once, and each of two protocols twenty times:
 
     >>> find_open(np.column_stack([np.arange(40), np.arange(40) % 2]), np.array([42, 4]))
     array([0])
@@ -401,10 +401,9 @@ def find_open(X: Array, places: Array) -> Array:
 
 
 def choose(X: Array, group: Array, places: Array, order: Array | None = None) -> Plan | None:
-    """Choose what becomes of the numeric features; ``None``: there are none.
+    """Choose the treatment of the numeric features, or ``None`` if there are none.
 
-    Arguments as for :func:`fit_mixed`, and the order of arrival as for
-    :func:`~stream_osr.model.subspace.make_plan`.
+    Arguments as for :func:`fit_mixed`, and the order of arrival as for :func:`~stream_osr.model.subspace.make_plan`.
     """
     return None if not (places == 0).any() else make_plan(X[:, places == 0], group, order)
 
@@ -412,7 +411,7 @@ def choose(X: Array, group: Array, places: Array, order: Array | None = None) ->
 def fill_mixed(X: Array, group: Array, places: Array, seed: int) -> Array:
     """Complete the numeric features of training rows (:func:`stream_osr.model.imputation.fill_groups`).
 
-    A category may be missing. Arguments as for :func:`fit_mixed`, and the seed of what is drawn.
+    A category may be missing. Arguments as for :func:`fit_mixed`, and the seed of the draws.
     """
     numeric = places == 0
     if numeric.all():
@@ -443,18 +442,18 @@ def fit_mixed(
     group
         Class of each, 0 to J - 1, shape (n,).
     places
-        Places of each feature: 0 for a numeric one, -1 for one of a flag, and two more than a category has values,
-        shape (p,).
+        Places of each feature, shape (p,): 0 for a number, -1 for a column of a flag, and two more than the number of
+        values for a category.
     binary_features
         Categories that are given as numbers (:func:`stream_osr.model.binary_features.find_binary_features`).
     yeo_johnson
-        Features that are bent first (:func:`stream_osr.model.yeo_johnson.find_yeo_johnson`).
+        Features to transform first (:func:`stream_osr.model.yeo_johnson.find_yeo_johnson`).
     open_categories
-        Those in which a new value says nothing (:func:`find_open`).
+        Open categories (:func:`find_open`).
     plan
-        What becomes of the numeric features (:func:`choose`).
+        Treatment of the numeric features (:func:`choose`).
     pca_components, pca_variance
-        Of the numeric features.
+        As for :func:`fit_whitening`, for the numeric features.
 
     Examples
     --------

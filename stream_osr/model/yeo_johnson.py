@@ -1,11 +1,13 @@
-"""Skewed features are bent before they are whitened: what is a Gaussian of its logarithm is none of itself.
+"""Yeo-Johnson transforms of skewed features before whitening.
 
-Each feature gets a power of its own, that of Yeo and Johnson ("A new family of power transformations to improve
-normality or symmetry", Biometrika 2000), about the middle of the feature and in its own unit: 1 leaves it as it is,
-0 takes logarithms above the middle, 2 takes them below. Further powers are not used: they would give the feature an
-end, and what is new would be pressed against it. Powers are chosen by the likelihood of the training classes as
-Gaussians, each with spreads of its own and all with the same correlations, the change of volume included, each
-feature given all others: features that say what others say stay alike, and classes of different width are no reason.
+Each feature gets its own power, that of Yeo and Johnson ("A new family of power transformations to improve normality
+or symmetry", Biometrika 2000), about the middle of the feature and in its own unit. Power 1 leaves the feature
+unchanged, 0 takes logarithms above the middle, and 2 takes them below. Further powers are not used. They would bound
+the feature, and new values would pile up at the bound.
+
+Powers maximise the likelihood of the training classes as Gaussians, each with its own spreads and all with the same
+correlations, including the change of volume. Each feature is conditioned on all others. Redundant features therefore
+stay alike, and classes of different width do not cause a transform.
 """
 
 from __future__ import annotations
@@ -19,33 +21,33 @@ from stream_osr.model.jit import Array, borrowing_kernel
 from stream_osr.model.subspace import ROUNDING, alike, in_units
 
 POWERS = np.linspace(0.0, 2.0, 9)
-"""Powers that are tried; the middle one changes nothing."""
+"""Powers to try. The middle one changes nothing."""
 AS_IT_IS = len(POWERS) // 2
 LEAST_GAIN, SURE_GAIN = 0.1, 3.0
-"""Log likelihood that a power must gain for each instance, and altogether, in logarithms of their number."""
+"""Least gain in log likelihood for each instance, and in total in logarithms of the number of instances."""
 LEAST_VALUES = 30
-"""Values that a feature must have had, or half as many as there are instances: with few it is a scale of steps."""
+"""Least number of distinct values, or half the number of instances. With fewer a feature is a scale of steps."""
 RIDGE = 0.1
-"""Share of its variance by which each feature is taken to differ from what others say of it."""
+"""Share of each feature's variance that other features are assumed not to explain."""
 BORROWED = 0.3
-"""Instances of all classes that the spread of a class is made of, beside its own."""
+"""Instances of all classes that enter the spread of a class, in addition to its own."""
 ROUNDS = 3
-"""Rounds in which the powers are chosen, each given those of the round before."""
+"""Rounds of choosing the powers, each given those of the round before."""
 MOST_LOG = 700.0
-"""Of what a logarithm is undone: beyond there is no number."""
+"""Largest logarithm that is undone, because beyond it the exponential overflows."""
 MOST_ROWS, MOST_FEATURES = 2000, 128
-"""Rows that the choice looks at, evenly spaced; and features of a table of which any are bent."""
+"""Most rows for the choice, evenly spaced, and most features of a table with transforms."""
 
 
 class YeoJohnson(NamedTuple):
-    """Features that are bent, m of them.
+    """Features to transform, m in all.
 
     Attributes
     ----------
     columns
-        Their numbers among the raw features, rising, shape (m,).
+        Their numbers among the raw features, ascending, shape (m,).
     middle, unit
-        About which value, and in what unit, shape (m,).
+        Centre and unit of the transform, shape (m,).
     power
         The power of each, between 0 and 2, shape (m,).
     """
@@ -73,7 +75,7 @@ def find_yeo_johnson(X: Array, group: Array, numeric: Array) -> YeoJohnson:
 
     Examples
     --------
-    A feature that is Gaussian, and one whose logarithm is:
+    A feature that is Gaussian, and one with a Gaussian logarithm:
 
     >>> rng = np.random.default_rng(0)
     >>> group = np.arange(400) % 2
@@ -107,12 +109,12 @@ def find_yeo_johnson(X: Array, group: Array, numeric: Array) -> YeoJohnson:
 
 
 def _count_values(rows: Array) -> Array:
-    """Count the different values of each feature, shape (p,)."""
+    """Count the distinct values of each feature, shape (p,)."""
     return np.array([len(np.unique(column[~np.isnan(column)])) for column in rows.T], np.int64)
 
 
 def _within(values: Array, group: Array, there: Array) -> Array:
-    """Deviations of features from the means of the classes, 0 where a value is missing; last axes (n, m)."""
+    """Deviations of features from the means of the classes, 0 for a missing value, with last axes (n, m)."""
     out = np.where(there, values, 0.0)
     for j in np.unique(group):
         own = group == j
@@ -121,11 +123,11 @@ def _within(values: Array, group: Array, there: Array) -> Array:
 
 
 def _in_units_of_classes(curves: Array, group: Array) -> tuple[Array, Array]:
-    """Divide deviations, shape (P, n, m), by those of their class, each as if it had ``BORROWED`` instances of all.
+    """Divide deviations, shape (P, n, m), by those of their class, with ``BORROWED`` instances of all classes added.
 
     Returns
     -------
-    The deviations, and the sum of the logarithms of what they were divided by, shape (P, m).
+    The deviations, and the sum of the logarithms of the divisors, shape (P, m).
     """
     out, log_spread = np.empty_like(curves), np.zeros((curves.shape[0], curves.shape[2]))
     everyone = (curves**2).mean(axis=1)
@@ -138,7 +140,7 @@ def _in_units_of_classes(curves: Array, group: Array) -> tuple[Array, Array]:
 
 
 def _choose(scaled: Array, group: Array, there: Array) -> Array:
-    """Choose among the ``POWERS`` for features less their middles and in their units, shape (n, m)."""
+    """Choose among the ``POWERS`` for centred features in their units, shape (n, m)."""
     (n, m), each = scaled.shape, np.arange(scaled.shape[1])
     curves, log_spread = _in_units_of_classes(_within(bent(scaled, POWERS[:, None, None]), group, there), group)
     volume = (POWERS[:, None] - 1.0) * (np.sign(scaled) * np.log1p(np.abs(scaled))).sum(axis=0)
@@ -166,7 +168,7 @@ def _correlation(now: Array) -> Array:
 
 
 def _given_others(now: Array, at: int, curves: Array) -> Array:
-    """Log likelihood of the curves of a feature, shape (P, n), given the other features as they are."""
+    """Log likelihood of the curves of a feature, shape (P, n), given the other features."""
     others = np.delete(now, at, axis=1)
     shared = others.T @ curves.T / len(now)
     left = 1.0 + RIDGE - (shared * np.linalg.solve(_correlation(others), shared)).sum(axis=0)
@@ -174,7 +176,7 @@ def _given_others(now: Array, at: int, curves: Array) -> Array:
 
 
 def bent(scaled: Array, power: Array) -> Array:
-    """Take values in their units to a power: 1 changes nothing, 0 is a logarithm above 0, 2 one below."""
+    """Transform values in their units by a power: 1 changes nothing, 0 is a logarithm above 0, 2 one below."""
     size = np.abs(scaled)
     exponent = np.where(scaled >= 0.0, power, 2.0 - power)
     safe = np.where(exponent > 0.0, exponent, 1.0)
@@ -183,7 +185,7 @@ def bent(scaled: Array, power: Array) -> Array:
 
 
 def bend(yeo_johnson: YeoJohnson, X: Array) -> Array:
-    """Bend raw rows, NaN = missing, shape (n, p); about its middle a feature keeps its unit.
+    """Transform raw rows, NaN = missing, shape (n, p). About its middle a feature keeps its unit.
 
     Examples
     --------
@@ -206,7 +208,7 @@ def unbend(yeo_johnson: YeoJohnson, X: Array) -> Array:
 
 
 def slopes(yeo_johnson: YeoJohnson, X: Array) -> Array:
-    """Say how much a bent feature grows with the raw one, at raw rows, shape (n, p)."""
+    """Return the slope of each transformed feature with respect to the raw one, at raw rows, shape (n, p)."""
     columns, middle, unit, power = yeo_johnson
     out = np.ones(X.shape)
     scaled = (X[:, columns] - middle) / unit
@@ -222,9 +224,9 @@ def _changed(X: Array, columns: Array, middle: Array, unit: Array, power: Array,
 
 @borrowing_kernel
 def _change(X: Array, columns: Array, middle: Array, unit: Array, power: Array, back: bool) -> None:
-    """Do what :func:`bent` does, or undo it, to features of rows, shape (n, p), where they are.
+    """Apply :func:`bent`, or its inverse, to features of rows, shape (n, p), in place.
 
-    A value at a time: its bits do not depend on how many there are, nor on how they lie.
+    It treats one value at a time, so its bits depend neither on the number of values nor on the memory layout.
     """
     for i in range(X.shape[0]):
         for m in range(len(columns)):

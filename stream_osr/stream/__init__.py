@@ -1,7 +1,7 @@
-"""A recognizer's stream: the chains that are averaged, a micro-batch from rows to decisions and events.
+"""A recognizer's stream: an ensemble of chains that turns micro-batches of rows into decisions and events.
 
-Everything is a value: :func:`close_batch` takes a :class:`Stream` and returns the next one. The first chain is the
-leader, whose identities, lives and names are reported; the others give probabilities and seats.
+All state is a value: :func:`close_batch` takes a :class:`Stream` and returns the next one. The first chain is the
+leader: its identities, histories and names are reported. The other chains contribute probabilities and seats.
 """
 
 from stream_osr.stream.batch import close_batch

@@ -1,7 +1,7 @@
-"""Events of a batch: what happened to the leader's emerging subclasses, within budgets.
+"""Events of a batch about the leader's emerging subclasses, within budgets.
 
-Beyond a budget events are summed up, and none is lost from the counts. Time is counted in instances, so that a replay
-tells the same.
+Events beyond a budget are summarised, and the counts include all of them. Time is counted in instances, so a replay
+emits the same events.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from stream_osr.trained import TrainedModel
 
 
 def about(trained: TrainedModel, state: StreamState) -> dict[str, Any]:
-    """Say what every event says: the batch and position that this state is the one after, and the model."""
+    """Return the fields that all events share: the batch and position that this state follows, and the model."""
     return {"batch": state.batches - 1, "seq": state.seen - 1, "model": trained.fingerprint}
 
 
 def events_of(
     trained: TrainedModel, labels: Sequence[Label], update: LifecycleUpdate, before: int
 ) -> tuple[Chain, list[ev.Event]]:
-    """Turn what happened to the emerging subclasses of the leader into events.
+    """Turn the changes of the leader's emerging subclasses into events.
 
     Parameters
     ----------
     trained, labels
-        What explanations speak of.
+        Model and labels for the explanations.
     update
-        What happened.
+        The changes.
     before
-        The next identity before the batch. No decision bears one that is not below it and has ended.
+        The next identity before the batch. An identity from this one on that has ended appears in no decision.
 
     Returns
     -------
-    The leader, which remembers the Delta it told, and the events.
+    The leader, which records the Delta that it reported, and the events.
     """
     chain, changes, (merged, split, _) = update.chain, update.changes, update.identities
     chain_results, common_fields = chain._replace(state=update.seated), about(trained, chain.state)
@@ -76,7 +76,7 @@ def events_of(
 def estimate_anew(
     trained: TrainedModel, chain: Chain, common_fields: dict[str, Any]
 ) -> tuple[Chain, list[ev.NewClassesChanged]]:
-    """Compute the paper's Delta, and say so when it has changed."""
+    """Compute the paper's Delta, and emit an event if it has changed."""
     life, emerged = chain.life, worth_telling(chain.life)
     delta = estimate_new_classes(len(emerged), len(trained.draws[0].ids), len(trained.labels))
     if delta == life.delta:
@@ -86,7 +86,7 @@ def estimate_anew(
 
 
 def describe(trained: TrainedModel, labels: Sequence[Label], chain: Chain, key: int) -> dict[str, Any]:
-    """Say of a subclass on the menu what every :class:`stream_osr.discovery.events.SubclassEvent` says."""
+    """Describe a subclass on the menu: the fields of every :class:`stream_osr.discovery.events.SubclassEvent`."""
     state, known, subclass = chain.state, chain.known, chain.life.subclasses[key]
     slot = state.ids.tolist().index(key)
     size = int(state.dishes.size[slot])
@@ -107,7 +107,7 @@ def describe(trained: TrainedModel, labels: Sequence[Label], chain: Chain, key: 
 
 
 class Budget(NamedTuple):
-    """So many events of some kinds may come at once, and so many with each 1000 instances in the long run."""
+    """Limits of some kinds of events: the most at once, and the long-run number for each 1000 instances."""
 
     kinds: tuple[type[ev.Event], ...]
     at_once: int
@@ -132,34 +132,37 @@ BUDGETS = (
         60,
     ),
 )
-"""Announcements, drift and data faults, and what follows from announcements, each apart, so that none drowns another.
-What is not named here is told always: it is rare by itself, or somebody has asked for it. The most that LETTER and
-YALEB have told, with all their new classes at once, were 45 announcements and 86 events in 1000 instances."""
+"""Separate budgets of announcements, of drift and data faults, and of later events about announced subclasses.
+
+Separate budgets ensure that no kind crowds out another. Other kinds of events have no budget: they are rare, or a
+person has requested them. LETTER and YALEB, with all their new classes at once, reached at most 45 announcements and
+86 events in 1000 instances.
+"""
 
 SUMMED_EVERY = 1000
-"""Instances from one sum to the next, at least."""
+"""Least number of instances between two summaries."""
 
 _UNIT = 1000
 """Budgets are counted in thousandths of an event."""
 
 
 class EventBudget(NamedTuple):
-    """Events reported lately, and those that wait to be summed up.
+    """Recently reported events, and events that wait for a summary.
 
     Attributes
     ----------
     spent
-        Of each budget, in thousandths of an event.
+        Spent part of each budget, in thousandths of an event.
     seen
-        Position in the stream as of which they are.
+        Position in the stream of the last update.
     counts
-        Events that wait to be summed up, by the names of their types.
+        Events that wait for a summary, by the names of their types.
     since, until
-        Positions of the first and of the last of them.
+        Positions of the first and the last waiting event.
     emerged
-        Identities of the subclasses whose announcement is among them.
+        Identities of the subclasses whose announcement is waiting.
     summed_at
-        Position at which events were last summed up.
+        Position of the last summary.
     """
 
     spent: tuple[int, ...] = (0,) * len(BUDGETS)
@@ -174,19 +177,19 @@ class EventBudget(NamedTuple):
 def within_budgets(
     event_budget: EventBudget, events: Sequence[ev.Event], seen: int, announced: Collection[int]
 ) -> tuple[EventBudget, list[ev.Event]]:
-    """Choose what a batch tells one by one; the rest waits to be summed up.
+    """Select the events of a batch to report one by one. The others wait for a summary.
 
     Parameters
     ----------
     event_budget
-        As of the batch before; it does not change.
+        Budget after the batch before. It does not change.
     events
-        What the batch has brought, in order.
+        Events of the batch, in order.
     seen
-        Instances of the stream, those of the batch included.
+        Instances of the stream, including those of the batch.
     announced
-        Identities of subclasses that had been announced: that one of them ends in another is told always, because
-        whoever heard of it has to hear where it went.
+        Identities of announced subclasses. The end of one in another subclass is always reported, because readers of
+        the announcement must learn where it went.
     """
     came = seen - event_budget.seen
     spent = [max(0, gone - came * of.in_thousand) for gone, of in zip(event_budget.spent, BUDGETS, strict=True)]
@@ -214,16 +217,16 @@ def within_budgets(
 def sum_up(
     event_budget: EventBudget, common_fields: dict[str, Any], *, end: bool = False
 ) -> tuple[EventBudget, list[ev.EventsSummed]]:
-    """Tell of what waits to be summed up, when it is time.
+    """Summarise the waiting events when the summary is due.
 
     Parameters
     ----------
     event_budget
-        It does not change.
+        Current budget. It does not change.
     common_fields
-        What every event says (:func:`about`).
+        Fields of every event (:func:`about`).
     end
-        It is time: nothing more may come.
+        Whether the summary is due now, because no more events may come.
     """
     seen = common_fields["seq"] + 1
     if not event_budget.counts or not (end or seen - event_budget.summed_at >= SUMMED_EVERY):

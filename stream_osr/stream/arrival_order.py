@@ -1,4 +1,4 @@
-"""The order of arrival in an ensemble: whether neighbours depend on each other, and what they say of the next."""
+"""The order of arrival in an ensemble: a test for dependence between neighbours, and predictions from it."""
 
 from __future__ import annotations
 
@@ -15,30 +15,36 @@ from stream_osr.trust.levels import quantiles
 from stream_osr.trust.references import References
 
 ACCEPTED_FROM = 0.2
-"""Share of the independent references of a class that are no denser than an instance, from which on it moves the
-state of the class."""
+"""Least density rank at which an instance moves the state of the class.
+
+The density rank is the share of the class's independent references that are no denser.
+"""
 PLAUSIBLE_FROM = 0.02
-"""The same share from which on an instance counts in the test."""
+"""Least density rank at which an instance counts in the test."""
 ELSEWHERE = 3.0
-"""Standard errors by which neighbours of the classes without the strongest are correlated in a dependent stream."""
+"""Least correlation in a dependent stream, in standard errors, after the class with the strongest is left out."""
 PAIRS_HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""
 USUAL_HALF_LIFE = 10_000.0
-"""Instances after which one counts half in where its class is usually."""
+"""Instances after which an instance counts half in the usual location of the class."""
 TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY_REFERENCES, AT_ONCE = 0.2, 0.4, 12.0, 50, 3
-"""An instance is typical of a class from this share of its references on. Where so large a share of its typical
-instances, at least so many, is called unknown, a class with so many references dissolves. Where so many classes do,
-and most of all, the collective decision departs from the known classes in bulk; a new class takes one's place."""
+"""Thresholds at which the known classes dissolve.
+
+An instance is typical of a class if its density rank is at least the first number. A class dissolves if more than the
+second share of these instances is labelled unknown. It needs at least the third number of typical instances and the
+fourth number of references. Dissolving of at least the last number of classes, and of most classes, means that the
+sampler has abandoned the known classes in bulk. A new class replaces only one.
+"""
 GONE = 0.02
-"""Share of typical instances below which the known classes have moved away, all of them, or are gone."""
+"""Share of typical instances below which all known classes have moved away or are gone."""
 LATELY = 256.0
-"""Instances after which a typical one counts half."""
+"""Instances after which a typical instance counts half."""
 DEPARTED_FOR = 5000
-"""Instances for which typicality says what is known after that."""
+"""Instances after a bulk departure for which typicality decides which instances are known."""
 ASSUMED = 0.1
-"""Independent instances that say as much as one of the stream, as long as nothing is known of their dependence."""
+"""Independent instances with the information of one stream instance, as long as their dependence is not estimated."""
 FITTED_AGAIN, FITTED_OFTEN = 1024, 256
-"""Instances after which the process of a stream is fitted again, and until that many have been counted."""
+"""Intervals in instances between fits of a stream's process, later and at first."""
 
 
 class Arrival(NamedTuple):
@@ -47,31 +53,30 @@ class Arrival(NamedTuple):
     Attributes
     ----------
     pairs
-        Sums over neighbours in the stream, faded.
+        Faded sums over neighbours in the stream.
     residual, group, at
-        Residuals of the latest instances, shape (m, d), the class of each, -1: implausible for all, and its position
-        in the stream, both of shape (m,).
+        Residuals of the latest instances, shape (m, d), the class of each (-1 if implausible for all), and its
+        position in the stream, both of shape (m,).
     usual
-        Number of plausible instances of each class and the sum of their residuals, faded, shape (J, d + 1).
+        Faded number of plausible instances of each class, and the sum of their residuals, shape (J, d + 1).
     process
-        What the residuals are like; ``None``: neighbours are independent.
+        Process of the residuals. ``None`` if neighbours are independent.
     tracked
-        Where the classes are; ``None``: neighbours are independent.
+        Locations of the classes. ``None`` if neighbours are independent.
     gain
-        By how much more likely the latest instances were given those before them, shape (w,).
+        Log likelihood gain of the latest instances given the instances before them, shape (w,).
     since
-        Position in the stream from which on neighbours are known to be dependent, -1: they are not.
+        Position in the stream since which neighbours are known to be dependent, -1 if they are not.
     fitted
-        Position at which the process was fitted, -1: in training.
+        Position at which the process was fitted, -1 for training.
     independent
-        Number of independent instances that say as much as one of the stream.
+        Number of independent instances with the information of one stream instance.
     typical
-        Latest instances that are typical of each class, and those of them that are called unknown, faded, shape
-        (J, 2).
+        Faded counts of the latest typical instances of each class, and of those labelled unknown, shape (J, 2).
     lately
-        Number of the latest instances, faded likewise.
+        Faded number of the latest instances.
     departed
-        Position at which most typical instances were called unknown, -1: they were not.
+        Position at which most typical instances were labelled unknown, -1 if never.
     """
 
     pairs: dependence.Pairs
@@ -91,17 +96,17 @@ class Arrival(NamedTuple):
 
     @property
     def counts_typicality(self) -> bool:
-        """True if typicality says what is known, and not location."""
+        """Whether typicality, and not location, decides which instances are known."""
         return self.process is not None or self.departed >= 0
 
     @property
     def has_left(self) -> bool:
-        """True if next to nothing of the latest instances is typical of any known class."""
+        """Whether almost none of the latest instances is typical of any known class."""
         return self.lately >= LATELY and bool(self.typical[:, 0].sum() < GONE * self.lately)
 
 
 def begin(order: dependence.ArrivalOrder) -> Arrival:
-    """Begin where nothing has come yet."""
+    """Begin with no instances."""
     n_classes, d = order.residuals.mean.shape
     nothing = np.zeros(0, np.int64)
     usual, typical = np.zeros((n_classes, d + 1)), np.zeros((n_classes, 2))
@@ -126,29 +131,29 @@ def predict(
     incomplete: np.ndarray,
     kept: int,
 ) -> tuple[Arrival, np.ndarray | None]:
-    """Predict a batch, and let the classes follow the instances that are accepted as theirs.
+    """Predict a batch, and update the locations of the classes with the instances accepted as each class.
 
     Parameters
     ----------
     arrival
-        The state before the batch; it does not change.
+        The state before the batch. It does not change.
     residuals
-        Of the J trained classes.
+        Whitened residuals of the J trained classes.
     chains
-        Before the batch.
+        Chains before the batch.
     references
-        Of the known classes.
+        References of the known classes.
     rows
         Whitened rows, shape (b, C + d).
     incomplete
-        Rows of which something is missing, or that stand in for others: they are not predicted, shape (b,).
+        Rows with missing values, or drawn in place of others, shape (b,). They are not predicted.
     kept
-        Instances whose gain is remembered: those of the window.
+        Number of instances whose gain is remembered: those of the window.
 
     Returns
     -------
-    The state after it, and by how much more likely the instances of the window and of the batch were given those
-    before them, shape (w + b,); ``None``: neighbours are independent.
+    The state after the batch, and the log likelihood gain of the instances of the window and of the batch given the
+    instances before them, shape (w + b,). The gain is ``None`` if neighbours are independent.
     """
     if arrival.process is None or arrival.tracked is None:
         return arrival, None
@@ -180,7 +185,7 @@ def test(
     unknown: np.ndarray,
     first: int,
 ) -> Arrival:
-    """Count the neighbours in a batch, and test whether they depend on each other, or known classes dissolve.
+    """Count the neighbours in a batch, and test for dependence and for dissolving classes.
 
     Parameters
     ----------
@@ -191,9 +196,9 @@ def test(
     log_density
         Frozen log densities under the trained classes, averaged over the chains, shape (b, J).
     unknown
-        Which of them are called unknown, shape (b,).
+        Whether each row is labelled unknown, shape (b,).
     first
-        Position of the first of them in the stream.
+        Position of the first row in the stream.
     """
     near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
     density = log_density[np.arange(len(near)), near]
@@ -236,14 +241,14 @@ def test(
 def _count_typical(
     arrival: Arrival, near: np.ndarray, unknown: np.ndarray, n: int, many: np.ndarray, now: int
 ) -> Arrival:
-    """Count the typical instances of a batch of n, and say whether most known classes dissolve.
+    """Count the typical instances of a batch of n, and record when most known classes dissolve.
 
     Parameters
     ----------
     near, unknown
-        Class of each typical instance, and whether it is called unknown.
+        Class of each typical instance, and whether it is labelled unknown.
     many
-        Classes with references enough, shape (J,).
+        Classes with enough references, shape (J,).
     now
         Position after the batch.
     """
@@ -262,9 +267,10 @@ def _count_typical(
 
 @once
 def _least(references: References, n_classes: int, share: float, *, always: bool = False) -> np.ndarray:
-    """Log density, averaged over the chains, that a share of the independent references of each class has, (J,).
+    """Log density, averaged over the chains, below which a share of each class's independent references lies, (J,).
 
-    References too few for the share reject nothing, or, ``always``, what is less dense than all of them.
+    With too few references for the share, the bound rejects nothing. With ``always`` it rejects instances less dense
+    than all references.
     """
     own, out = np.mean(references.log_density, axis=0), np.full(n_classes, np.inf)
     count = references.effective or len(references.group) / n_classes

@@ -1,4 +1,4 @@
-"""One micro-batch from rows to decisions and events. A batch that fails leaves nothing behind."""
+"""One micro-batch from rows to decisions and events. A batch that fails leaves no trace."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from stream_osr.trust.prior_odds import shift_odds
 
 
 class BatchOutput(NamedTuple):
-    """Final decisions, events, and what to count of a closed batch, or of another seating."""
+    """Final decisions, events, and counts of a closed batch or of a change of seats between batches."""
 
     decisions: Sequence[Decision] = ()
     events: Sequence[ev.Event] = ()
     counts: Mapping[str, int] = MappingProxyType({})
 
     def then(self, later: BatchOutput) -> BatchOutput:
-        """Join this output and that of a later seating."""
+        """Append the output of a later seating."""
         counts = Counter(self.counts)
         counts.update(later.counts)
         return BatchOutput([*self.decisions, *later.decisions], [*self.events, *later.events], counts)
 
 
 class Arrivals(NamedTuple):
-    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, what is missing.
+    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, missing values.
 
-    ``noticed`` is what their raw rows show; ``None``: nobody looked.
+    ``noticed`` has the data faults in their raw rows, or ``None`` if the rows were not checked.
     """
 
     rows: np.ndarray
@@ -69,7 +69,7 @@ def close_batch(
     *,
     release: bool = False,
 ) -> tuple[Stream, BatchOutput]:
-    """Decide a micro-batch of instances, in order of arrival, with ``missing`` in them (:func:`close_arrivals`)."""
+    """Decide a micro-batch of instances, in order of arrival, with missing values (:func:`close_arrivals`)."""
     rows, times, keys = zip(*arrived, strict=True) if arrived else ((), (), ())
     batch = Arrivals(np.array(rows), times, keys, missing)
     return close_arrivals(trained, stream, batch, evidence, parameters, release=release)
@@ -84,7 +84,7 @@ def close_arrivals(
     *,
     release: bool = False,
 ) -> tuple[Stream, BatchOutput]:
-    """Decide a micro-batch; floods of events are summed up (:mod:`stream_osr.stream.announcements`).
+    """Decide a micro-batch. Floods of events are summarised (:mod:`stream_osr.stream.announcements`).
 
     Parameters
     ----------
@@ -95,11 +95,11 @@ def close_arrivals(
     arrived
         The batch.
     evidence
-        Labels that take effect before it.
+        Labels that take effect before the batch.
     parameters
         Sampler settings and seed.
     release
-        Hold no decision back, and sum up the events that wait for it.
+        Whether to release all delayed decisions and to summarise the waiting events.
     """
     announced = set(stream.life.ids[stream.life.emerged].tolist())
     unknown_keys: list[Any] = []
@@ -122,7 +122,7 @@ def close_arrivals(
 def _go_through(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
-    """Take a batch through its stages; its decisions are final when they are released."""
+    """Run a batch through its stages. Its decisions become final on release."""
     noticed, missing = arrived.noticed, arrived.missing
     repeats = [] if noticed is None else [*noticed.repeats]
     rows = seating.complete(stream.chains, arrived.rows, parameters, missing)
@@ -157,7 +157,7 @@ def _go_through(
 def without_repeats(
     stream: Stream, rows: np.ndarray, missing: MissingPattern, repeats: Sequence[int], parameters: Parameters
 ) -> tuple[np.ndarray, MissingPattern]:
-    """Put rows that the known classes draw in the place of those that repeat: no evidence of anything new."""
+    """Replace repeated rows by draws from the known classes, so that they are no evidence of a new class."""
     rows, known, theirs = rows.copy(), range(len(stream.labels)), missing._replace(pattern=missing.pattern[repeats])
     rows[repeats] = seating.complete(stream.chains, rows[repeats], parameters, theirs, n_references=-1, only=known)
     return rows, filled_in(missing, repeats)
@@ -171,13 +171,13 @@ def seat(
     missing: MissingPattern | None = None,
     repeats: Sequence[int] = (),
 ) -> tuple[list[ChainResult], Arrival | None]:
-    """Let every chain seat the batch; references are asked beside it, and what is promised is kept.
+    """Seat the batch in every chain, run the reference check, and apply the bound on false unknowns.
 
-    ``repeats`` are rows that were drawn in the place of others: neighbours of nobody.
+    ``repeats`` are rows that were drawn in place of repeated ones. They have no neighbours.
 
     Returns
     -------
-    What became of the chains, and where the known classes are in order of arrival after the batch.
+    Results of the chains, and the locations of the known classes in order of arrival after the batch.
     """
     references, arrival, order, gain = references_of(trained, stream), stream.arrival, trained.order, None
     shifts = class_shifts(stream) if parameters.follow_drift else None
@@ -212,7 +212,7 @@ def seat(
 def settle(
     stream: Stream, arrived: Arrivals, posterior: BatchPosterior, parameters: Parameters
 ) -> tuple[Stream, DecidedBatch]:
-    """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
+    """Continue with the chains after the batch, and update the remembered instances with merges and moves."""
     seen, nowhere = stream.state.seen, np.zeros((0, len(arrived.keys)), np.int64)
     batch = DecidedBatch(posterior.rows, arrived.keys, arrived.times, seen, nowhere, posterior.probabilities[:, -1])
     chains, recent = seating.settle(posterior, stream.recent, batch, parameters.label_horizon)

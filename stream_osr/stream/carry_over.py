@@ -1,6 +1,6 @@
-"""A stream goes on under another trained model: what has emerged is carried over, chain by chain.
+"""Carry-over of a stream to another trained model: its emerging subclasses move chain by chain.
 
-Chain number r takes over from chain ``r mod R`` of the R that there were, as it does from the trained models.
+Chain number r continues chain ``r mod R`` of the R earlier chains, in the same way as it uses the trained models.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 
 MOST_ROWS = 128
-"""Where no sample of a subclass is kept, so many of its latest rows say whether the new model knows it."""
-_REMEDY = "train on the same features, or begin anew"
+"""Latest rows of a subclass that test whether the new model knows it, if the subclass has no sample."""
+_REMEDY = "Train on the same features, or start a new stream"
 
 
 def carry_over(
     its: TrainedModel, earlier: Stream, trained: TrainedModel, stream: Stream
 ) -> tuple[Stream, list[ev.Event]]:
-    """Carry what has emerged in the stream of an earlier model over to a stream that has just begun.
+    """Carry the emerging subclasses of an earlier model's stream over to a new stream.
 
     Parameters
     ----------
     its, earlier
-        The earlier model and its stream; no decision of it is held back.
+        The earlier model and its stream, without delayed decisions.
     trained, stream
-        The model that goes on, and its stream.
+        The new model and its stream.
 
     Returns
     -------
-    The stream that goes on, and what there is to tell.
+    The new stream, and the events.
 
     Raises
     ------
@@ -96,32 +96,32 @@ def carry_over(
 
 
 def find_way(its: TrainedModel, trained: TrainedModel) -> CoordinateMap:
-    """Find the way from one model's coordinates to another's.
+    """Find the map from one model's coordinates to another's.
 
     Raises
     ------
     InvalidParameter
-        If there is none, with the reason.
+        If there is no map, with the reason.
     """
     both = (("the earlier model", its.names, trained.names), ("the new one", trained.names, its.names))
     alone = [(who, [repr(name) for name in own if name not in others]) for who, own, others in both]
     differ = [f"{who} has {', '.join(names)}" for who, names in alone if names]
     if differ:
         raise InvalidParameter(
-            f"the features differ, so that nothing can be carried over: {' and '.join(differ)}; {_REMEDY}"
+            f"the features differ, so that nothing can be carried over: {' and '.join(differ)}. {_REMEDY}"
         )
     order, numbers = [its.names.index(name) for name in trained.names], _values_there(its, trained)
     return passage(its.whitening, trained.whitening, order, numbers)
 
 
 def _values_there(its: TrainedModel, trained: TrainedModel) -> list[CategoryOrigin | None]:
-    """Say of each category of a model which of the earlier model's it was, and the numbers that values have there."""
+    """Find the origin of each category of a model in the earlier model, and the numbers that values have there."""
     before, now = its.values, trained.values
     if before.keys() != now.keys():
         differ = ", ".join(repr(name) for name in trained.names if (name in before) != (name in now))
         raise InvalidParameter(
             f"features are numbers in one model and categories in the other, so that nothing can be carried over: "
-            f"{differ}; {_REMEDY}"
+            f"{differ}. {_REMEDY}"
         )
     numbers = [recoded(np.arange(float(len(before[name]))), before[name], own) for name, own in now.items()]
     given = [CategoryOrigin(list(before).index(name), number) for name, number in zip(now, numbers, strict=True)]
@@ -130,7 +130,7 @@ def _values_there(its: TrainedModel, trained: TrainedModel) -> list[CategoryOrig
 
 
 def opened_since(its: TrainedModel, earlier: Stream, known: Sequence[Label]) -> tuple[Label, ...]:
-    """Name the classes that people have made in the stream and that a model with these known labels does not know."""
+    """Find the classes that people opened in the stream and that a model with these known labels lacks."""
     return tuple(
         label
         for j, label in enumerate(earlier.labels)
@@ -139,9 +139,9 @@ def opened_since(its: TrainedModel, earlier: Stream, known: Sequence[Label]) -> 
 
 
 def _made_since(its: TrainedModel, earlier: Stream, number: int, j: int) -> np.ndarray:
-    """Find the subclasses (their slots) that class j of a chain has from the stream and not from training.
+    """Find the slots of class j's subclasses in a chain that come from the stream and not from training.
 
-    Of a class that was trained those count that a person has named.
+    For a trained class these are the subclasses that a person has named.
     """
     known = earlier.chains[number].known
     slots = np.arange(len(its.draws[number % len(its.draws)].ids), len(known.ids))  # those of training come first
@@ -160,25 +160,25 @@ def _carry(
     way: CoordinateMap,
     new_classes: Sequence[Label],
 ) -> tuple[Chain, list[list[int]], list[int]]:
-    """Carry one chain over to a fresh one.
+    """Carry one chain over to a new chain.
 
     Parameters
     ----------
     number
-        Of the chain.
+        Number of the chain.
     its, earlier
-        The earlier model and its stream, what it remembers in the new coordinates.
+        The earlier model and its stream, with the remembered instances in the new coordinates.
     trained, fresh
-        The model that goes on, and its chain.
+        The new model, and its chain.
     way
-        From the earlier model's coordinates to its own.
+        Map from the earlier model's coordinates to the new ones.
     new_classes
-        Classes that people have made in the earlier stream, and that the model does not know.
+        Classes that people opened in the earlier stream and that the new model lacks.
 
     Returns
     -------
-    The chain, with the subclasses of the opened classes still among the emerging ones; these subclasses, for each
-    opened class; and the emerging subclasses that were left behind, which the new model knows.
+    The chain, with the subclasses of the opened classes among the emerging ones. Then these subclasses for each
+    opened class, and the emerging subclasses that were dropped because the new model knows them.
     """
     source, labels = number % len(earlier.chains), earlier.labels
     old = earlier.chains[source]
@@ -225,14 +225,14 @@ def _carry(
 
 
 def _with_rows(life: SubclassHistory, way: CoordinateMap, number: int) -> SubclassHistory:
-    """Put the sample of a subclass into the new coordinates; only the leader keeps samples."""
+    """Map the sample of a subclass to the new coordinates. Only the leader keeps samples."""
     if life.kept is None or number:
         return life._replace(kept=None)
     return life._replace(kept=life.kept._replace(rows=way.of(life.kept.rows)))
 
 
 def _rows_of(key: int, number: int, life: SubclassHistory | None, recent: RecentInstances) -> np.ndarray:
-    """Rows of a subclass that are there, in the new coordinates: the sample, or the latest that are remembered."""
+    """Rows of a subclass in the new coordinates: its sample, or the latest remembered rows."""
     if life is not None and life.kept is not None and len(life.kept.rows):
         return np.ascontiguousarray(life.kept.rows)
     return np.asarray(recent.rows[remembered(recent, number, key)[-MOST_ROWS:]])

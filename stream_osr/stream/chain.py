@@ -1,4 +1,4 @@
-"""One of the models that are averaged, as a value, and what may happen to the identities of its subclasses."""
+"""One chain of the ensemble as a value, and the changes of subclass identities."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import KnownShares, ReferenceCounts
 
 PRIOR_SEATS = 50.0
-"""Seats that the known classes hold when a stream begins; they fade like all others."""
+"""Seats of the known classes at the beginning of a stream. They fade like all others."""
 
 
 class ReferenceCheck(NamedTuple):
-    """Reference check of one chain: counts of the stream and of references, and the shares that they give.
+    """Reference check of one chain: counts of the stream and of references, and the resulting shares.
 
     Attributes
     ----------
     ids
-        Identities of the emerging subclasses that are counted, shape (K,).
+        Identities of the counted emerging subclasses, shape (K,).
     counts
         The counts.
     shares
-        What they say.
+        The shares derived from the counts.
     owner
-        Number of the known class that each subclass describes anew, -1: it is new, shape (K,).
+        Number of the known class that each subclass repeats, -1 if it is new, shape (K,).
     known
-        Share of each that was known when it had support, -1: it had none so far, shape (K,).
+        Known share of each subclass when it last had support, -1 if it never had, shape (K,).
     estimated_at
-        Position in the stream at which the known share of the stream was last estimated, -1: never.
+        Position in the stream of the last estimate of the stream's known share, -1 if never.
     dependent
-        Neighbouring instances depend on each other: levels are those of typicality.
+        Whether neighbouring instances depend on each other. Then levels are those of typicality.
     """
 
     ids: np.ndarray
@@ -55,7 +55,7 @@ class ReferenceCheck(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """One of the models that are averaged: known classes, sampler state, lives of its emerging subclasses.
+    """One chain of the ensemble: known classes, sampler state, histories of the emerging subclasses.
 
     Attributes
     ----------
@@ -64,11 +64,11 @@ class Chain(NamedTuple):
     state
         The sampler's state.
     life
-        Lives of the emerging subclasses.
+        Histories of the emerging subclasses.
     dormant
-        The dormant ones: off the menu.
+        Dormant subclasses, which are off the menu.
     check
-        Reference check of its known classes; ``None``: the model has no references, or nothing has come yet.
+        Reference check of the known classes. ``None`` if the model has no references or no instance has come yet.
     """
 
     known: Known
@@ -80,27 +80,28 @@ class Chain(NamedTuple):
 
 
 Chains = tuple[Chain, ...]
-"""The ensemble: a leader, whose ids, lives and names are told, and followers, which give probabilities and seats."""
+"""The ensemble: a leader with the reported ids, histories and names, and followers with probabilities and seats."""
 
 
 class SplitOff(NamedTuple):
-    """Origin of a new subclass: the one it was split off, and the positions of its instances, shape (n,)."""
+    """Origin of a new subclass: the subclass it was split from, and the positions of the instances, shape (n,)."""
 
     old: int
     seqs: np.ndarray
 
 
 class IdentityChanges(NamedTuple):
-    """Changes of identities of emerging subclasses in a chain: made once, and followed by all who hold any.
+    """Changes of identities of emerging subclasses in a chain, for all parts that store identities.
 
     Attributes
     ----------
     merged
-        For each identity that ended in another: the one that goes on.
+        Map from each identity that ended to the one that continues.
     split
-        For each identity that is new because a subclass was parted: where it comes from.
+        Map from each new identity of a split subclass to its origin.
     moved
-        Positions of the instances that the sampler re-seated, shape (m,), and their subclass now, -1: a known one.
+        Positions of the instances that the sampler re-seated, shape (m,), and their current subclass, -1 for a known
+        one.
     """
 
     merged: Mapping[int, int] = {}
@@ -108,7 +109,7 @@ class IdentityChanges(NamedTuple):
     moved: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def then(self, later: IdentityChanges) -> IdentityChanges:
-        """Put what happened later after this; the sampler moves nobody later."""
+        """Append later changes, in which the sampler moves no instance."""
         now = later.merged
         return IdentityChanges(
             {was: now.get(key, key) for was, key in self.merged.items()} | {**now},
@@ -118,26 +119,26 @@ class IdentityChanges(NamedTuple):
 
 
 class LifecycleUpdate(NamedTuple):
-    """The emerging subclasses of one chain after a batch, and what happened to them.
+    """The emerging subclasses of one chain after a batch, and their changes.
 
     Attributes
     ----------
     chain
-        The chain, its lives included.
+        The chain, including its histories.
     recent
-        The remembered instances, under the identities that go on.
+        The remembered instances, under the current identities.
     identities
-        What happened to identities.
+        Changes of identities.
     changes
-        Who emerged, doubled, fell asleep, came back.
+        Subclasses that emerged, doubled, became dormant or recurred.
     ended
-        Lives that ended, of those that had been announced.
+        Histories of announced subclasses that ended.
     seated
-        The state before subclasses were set aside and forgotten.
+        The state before subclasses became dormant or were forgotten.
     refuted
-        Identities that had been announced and are a known class's after all.
+        Announced identities that turned out to be part of a known class.
     regained
-        Instances that had left the model with a subclass that was never announced, and are in one that is.
+        Instances that had left the model with an unannounced subclass and are now in an announced one.
     """
 
     chain: Chain
@@ -150,7 +151,7 @@ class LifecycleUpdate(NamedTuple):
     regained: int = 0
 
     def then(self, later: IdentityChanges, chain: Chain) -> LifecycleUpdate:
-        """Go on with more changes of the leader's identities: what is remembered follows them."""
+        """Append changes of the leader's identities, and update the remembered instances."""
         recent = relabel(self.recent, 0, later.merged)
         for new, (_, seqs) in later.split.items():
             recent = reseat(recent, 0, seqs, new)
@@ -158,12 +159,12 @@ class LifecycleUpdate(NamedTuple):
 
 
 def without(changes: LifecycleChanges, gone: Collection[int]) -> LifecycleChanges:
-    """Leave some subclasses out of what is told."""
+    """Remove some subclasses from the changes."""
     return LifecycleChanges(*(tuple(key for key in kind if key not in gone) for kind in changes))
 
 
 def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
-    """Begin so many chains over the draws of a trained model, in turn; the known classes have ``lasting`` seats."""
+    """Open ``count`` chains on the draws of a trained model, in turn. The known classes have ``lasting`` seats."""
     draws, frozen = trained.draws, trained.densities
     return tuple(_open(draws[at % len(draws)], frozen[at % len(draws)], lasting) for at in range(count))
 
@@ -175,7 +176,7 @@ def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
 
 
 def opening_seats(known: Known, frozen: Densities) -> np.ndarray:
-    """Log weight of each known class and, last, of a new one when a stream begins (equation 10), shape (J + 1,)."""
+    """Log weight of each known class and, last, of a new one in a new stream (equation 10), shape (J + 1,)."""
     alpha = STREAM_ALPHA.shape / STREAM_ALPHA.rate
     share = alpha / (frozen.menu.sum() + known.gamma)
     seats = PRIOR_SEATS * known.size / known.size.sum() + share * frozen.menu
@@ -183,14 +184,14 @@ def opening_seats(known: Known, frozen: Densities) -> np.ndarray:
 
 
 def refreshed(chain: Chain, known: Known) -> Chain:
-    """Carry a chain over to known classes that have changed, or become more."""
+    """Carry a chain over to changed or additional known classes."""
     frozen = densities(known)
     state = edit.refresh_classes(chain.state, frozen)
     return chain._replace(known=known, frozen=frozen, state=state)
 
 
 def awake(chain: Chain, keys: Collection[int]) -> Chain:
-    """Put those of the subclasses that are set aside on the menu again."""
+    """Return these dormant subclasses to the menu."""
     for key in chain.dormant.ids.tolist():
         if key in keys:
             state, dormant = bring_back(chain.state, chain.dormant, key, None, chain.known.prior)
@@ -199,7 +200,7 @@ def awake(chain: Chain, keys: Collection[int]) -> Chain:
 
 
 def sizes_of(state: StreamState) -> dict[int, int]:
-    """Count the instances in each emerging subclass that is on the menu."""
+    """Count the instances in each emerging subclass on the menu."""
     return dict(zip(state.ids.tolist(), state.dishes.size.tolist(), strict=True))
 
 
@@ -210,7 +211,7 @@ def move_classes(chains: Chains, move: np.ndarray) -> Chains:
 
 
 def follow_identities(check: ReferenceCheck | None, changes: IdentityChanges) -> ReferenceCheck | None:
-    """Go on after subclasses were joined, and others parted off the one that they were part of."""
+    """Update the check after subclasses were merged or split."""
     if check is None or not (changes.merged or changes.split):
         return check
     n_classes = len(check.counts.votes)
@@ -232,7 +233,7 @@ def _join(check: ReferenceCheck, younger: int, older: int, n_classes: int) -> Re
 
 
 def _part(check: ReferenceCheck, new: int, old: int, n_classes: int) -> ReferenceCheck:
-    """Let both parts have half of what was counted: the next batches tell them apart."""
+    """Give both parts of a split subclass half of the counts. The next batches separate them."""
     ids = check.ids.tolist()
     if old not in ids or new in ids:
         return check

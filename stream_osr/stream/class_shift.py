@@ -1,21 +1,22 @@
-"""Known classes follow slow movement of their instances, if asked (``follow_drift``).
+"""Class shift: known classes follow slow movement of their instances (``follow_drift``).
 
-Each class has a translation, one for all chains: its subclasses and its broad term are moved as they are, so that
-covariances, weights and density ranks stay. What moves it is a step of expectation and maximisation. Every instance
-counts for a class by its probability, and pulls by its way from where that class expects it: the mean of its
-subclasses, by their responsibilities. Of instances of the classes as they are these ways cancel, also where two
-classes overlap. Nobody pulls who is less usual for its nearest class than ``LEAST_RANK`` of the training instances
-are, so that outliers and what is new at some distance do not. Whoever is more usual than ``SURELY_USUAL`` of them
-pulls, whatever it is called: an emerging subclass in the midst of a known class is most probably the class, which
-would stay behind without those that it has lost.
+Each class has a translation, the same in all chains. Its subclasses and its background component move together, so
+covariances, weights and density ranks stay the same. The translation comes from a step of expectation and
+maximisation. Each instance counts for a class by its probability. Its pull is its offset from the position that the
+class expects: the mean of the subclasses, weighted by their responsibilities. If a class does not move, the offsets
+cancel, even where two classes overlap.
 
-The ways fade with ``SHIFT_HALF_LIFE`` instances of the class. A class moves only when their mean is more than
-``STEP`` standard deviations of the class (root mean square over the dimensions), and by no more than ``PACE`` for
-each of its instances; so it moves once in some tens of them, and costs little.
+Instances with a density rank below ``LEAST_RANK`` in their nearest class do not pull. This excludes outliers and
+distant new classes. Instances with a rank above ``SURELY_USUAL`` pull whatever their label. An emerging subclass in
+the middle of a known class is most probably that class, which would lag behind without these instances.
 
-What it risks: without a label nobody can tell a class that moves from a new one that takes its place step by step. A
-new class that overlaps a known one pulls it, too, until it is found, and goes on pulling with what is taken for the
-known one; and where two known classes run into each other they may leave changed.
+The offsets fade with ``SHIFT_HALF_LIFE`` instances of the class. A class moves only if their mean is more than
+``STEP`` standard deviations of the class (root mean square over the dimensions). It moves by at most ``PACE`` for
+each instance. So it moves once in some tens of instances, and costs little.
+
+The risk: without a label, a moving class and a new class that replaces it step by step look the same. A new class
+that overlaps a known one also pulls it, until it is found. After that its instances that are labelled as the known
+class still pull. If two known classes cross, they may leave changed.
 """
 
 from __future__ import annotations
@@ -34,32 +35,35 @@ from stream_osr.stream.seating import BatchPosterior
 from stream_osr.stream.state import ClassShift, Stream
 
 SHIFT_HALF_LIFE = 100.0
-"""Instances of a class after which one counts half in where the class lies."""
+"""Instances of a class after which one counts half in the location of the class."""
 PRIOR_WEIGHT = 20.0
-"""Instances that say that a class has stayed where it is, when nothing has come yet."""
+"""Weight of the prior that a class has not moved, in instances."""
 LEAST_RANK = 0.02
-"""Density rank below which an instance pulls nobody."""
+"""Density rank below which an instance does not pull."""
 SURELY_USUAL = 0.2
-"""From this density rank on the unknown pull, too. From .05 on, a new class 2.5 standard deviations away drags a
-known one half way along; without any, a class that has begun to dissolve is left behind."""
+"""Least density rank at which unknown instances also pull.
+
+At 0.05, a new class 2.5 standard deviations away drags a known one half way along. Without such instances, a class
+that has begun to dissolve lags behind.
+"""
 STEP = 0.05
-"""A class whose place is off by less stays, in its standard deviations."""
+"""Least offset for a class to move, in standard deviations of the class."""
 PACE = 0.004
-"""Standard deviations that a class moves for each of its instances, at most, on average."""
+"""Largest mean movement of a class for each instance, in standard deviations."""
 MOST_SAVED = 100.0
-"""Instances whose pace is saved for a later step: .4 standard deviations is the most that a class jumps."""
+"""Most instances whose movement is saved for a later step. A class jumps by at most 0.4 standard deviations."""
 LEAST_PROBABILITY = 1e-3
 
 
 class ClassDistances(NamedTuple):
-    """Distances of the rows of a batch from where a class expects them.
+    """Offsets of the rows of a batch from the positions that the classes expect.
 
     Attributes
     ----------
     weight
-        What the rows count for each class together, shape (J,).
+        Total weight of the rows for each class, shape (J,).
     sums
-        Weighted sums of their ways, shape (J, d).
+        Weighted sums of the offsets, shape (J, d).
     spread
         Standard deviations of each class about its subclasses, shape (J, d).
     """
@@ -70,13 +74,13 @@ class ClassDistances(NamedTuple):
 
 
 def class_shifts(stream: Stream) -> np.ndarray:
-    """Return how far each known class has been moved since it was trained or opened, whitened, shape (J, C + d)."""
+    """Return the total translation of each known class since training or opening, whitened, shape (J, C + d)."""
     shift, places = _current(stream).shift, len(stream.known.prior.first)
     return np.hstack([np.zeros((len(shift), places)), shift]) if places else shift
 
 
 def follow_classes(stream: Stream, posterior: BatchPosterior) -> Stream:
-    """Let the known classes follow a batch, as the leader judges it; the stream is the one after it."""
+    """Move the known classes with a batch, by the leader's probabilities. The stream is the one after the batch."""
     leader, probabilities, rank = stream.chains[0], posterior.probabilities, posterior.rank
     if not leader.known.prior.n_features:  # categories do not move
         return stream
@@ -93,7 +97,7 @@ def follow_classes(stream: Stream, posterior: BatchPosterior) -> Stream:
 
 
 def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.ndarray) -> ClassDistances:
-    """Measure how far rows lie from where the classes expect them.
+    """Measure the offsets of rows from the positions that the classes expect.
 
     Parameters
     ----------
@@ -102,7 +106,7 @@ def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.n
     rows
         Whitened rows, shape (n, C + d).
     weight
-        What each row counts for each class, shape (n, J).
+        Weight of each row for each class, shape (n, J).
     """
     n_classes, d = weight.shape[1], known.prior.n_features
     means, covariances = means_and_scales(known.dishes, known.prior)
@@ -127,7 +131,7 @@ def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.n
 
 
 def _weigh(class_shift: ClassShift, ways: ClassDistances) -> tuple[ClassShift, np.ndarray]:
-    """Take ways in, and say by how much each class is to be moved now, shape (J, d)."""
+    """Add offsets, and return the movement of each class that is due, shape (J, d)."""
     fade = 0.5 ** (ways.weight / SHIFT_HALF_LIFE)
     weight = fade * class_shift.weight + ways.weight
     sums = fade[:, None] * class_shift.sums + ways.sums
@@ -143,14 +147,14 @@ def _weigh(class_shift: ClassShift, ways: ClassDistances) -> tuple[ClassShift, n
 
 
 def without_class(class_shift: ClassShift | None, j: int) -> ClassShift | None:
-    """Forget a class that is closed."""
+    """Delete the entry of a closed class."""
     if class_shift is None or j >= len(class_shift.weight):
         return class_shift
     return ClassShift(*(np.delete(v, j, axis=0) for v in class_shift))
 
 
 def _current(stream: Stream) -> ClassShift:
-    """Movement so far, with room for classes that have been opened."""
+    """Movement so far, with room for opened classes."""
     d = stream.known.prior.n_features
     before = stream.class_shift or ClassShift(np.zeros((0, d)), np.zeros(0), np.zeros((0, d)), np.zeros(0))
     added = len(stream.labels) - len(before.weight)

@@ -1,4 +1,4 @@
-"""Decisions of a batch, and decisions that wait while later batches re-seat their instances."""
+"""Decisions of a batch, and delayed decisions while later batches re-seat their instances."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decide(
     posterior: BatchPosterior,
     parameters: Parameters,
 ) -> list[Decision]:
-    """Decide for now; why, and the subclass, are told from the leader."""
+    """Decide provisionally. The leader provides the reasons and the subclass."""
     n, state, result = len(keys), stream.state, posterior.leader
     reported = _decision_columns(stream, posterior.probabilities, result.responsible, result.subclass, parameters)
     near = [stream.labels[j] for j in posterior.nearest.tolist()]
@@ -38,7 +38,7 @@ def decide(
 def _decision_columns(
     stream: Stream, probabilities: np.ndarray, responsible: np.ndarray, subclass: np.ndarray, parameters: Parameters
 ) -> tuple[list[Any], ...]:
-    """Columns of what is told of some instances: label, its probability, p_unknown, probabilities, subclass."""
+    """Columns of the decisions: label, its probability, p_unknown, probabilities, subclass."""
     names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
     label = most_probable(probabilities, parameters.min_probability)
     return (
@@ -51,7 +51,7 @@ def _decision_columns(
 
 
 def most_probable(probabilities: np.ndarray, least: float) -> np.ndarray:
-    """Choose the most probable label of each row; a known one below the least probability asked for is unknown."""
+    """Choose the most probable label of each row. A known label below the least probability becomes unknown."""
     label = probabilities.argmax(axis=1)
     if least > 0.0:
         label[probabilities.max(axis=1) < least] = probabilities.shape[1] - 1
@@ -61,7 +61,7 @@ def most_probable(probabilities: np.ndarray, least: float) -> np.ndarray:
 def subclasses_of_labels(
     known: Known, label: np.ndarray, responsible: np.ndarray, emerging: np.ndarray
 ) -> list[int | None]:
-    """Subclass that each label stands for: the most responsible known one, or the emerging one it sits in."""
+    """Subclass of each label: the most responsible known subclass, or the emerging one in which the instance sits."""
     n, n_classes = responsible.shape
     of_class = responsible[np.arange(n), np.minimum(label, n_classes - 1)]
     values = np.where(label < n_classes, np.where(of_class >= 0, known.ids[of_class], -1), emerging)
@@ -71,16 +71,16 @@ def subclasses_of_labels(
 def wait(
     waiting: DelayedDecisions, decisions: Sequence[Decision], posterior: BatchPosterior, changes: IdentityChanges
 ) -> DelayedDecisions:
-    """Append a batch to the decisions held back; the others are what they look like after it.
+    """Append a batch to the delayed decisions, and update the others.
 
     Parameters
     ----------
     waiting, decisions
-        Those that wait, and those of the batch.
+        The delayed decisions, and those of the batch.
     posterior
-        The batch, and what the chains have made of it.
+        The batch, and the results of the chains.
     changes
-        What has happened to identities of the leader.
+        Changes of the leader's identities.
     """
     probabilities, subclass, leader = waiting.probabilities, waiting.subclass.copy(), posterior.leader
     begin = waiting.decisions[0].seq if waiting.decisions else decisions[0].seq
@@ -96,7 +96,7 @@ def wait(
 
 
 def _follow_identities(waiting: DelayedDecisions, changes: IdentityChanges) -> DelayedDecisions:
-    """Tell of the subclasses that were joined and parted after the instances had been seated."""
+    """Update the subclasses of the delayed decisions after merges and splits."""
     merged, split = changes.merged, changes.split
     if not merged and not split:
         return waiting
@@ -115,7 +115,7 @@ def _follow_identities(waiting: DelayedDecisions, changes: IdentityChanges) -> D
 
 
 def release_ready(stream: Stream, delay: int, parameters: Parameters) -> tuple[list[Decision], Stream]:
-    """Let go of the decisions that ``delay`` later instances have followed, as they are now."""
+    """Release the decisions that ``delay`` later instances have followed, in their current form."""
     seen = stream.state.seen
     ready = sum(seen - decision.seq > delay for decision in stream.waiting.decisions)
     if not ready:

@@ -1,4 +1,4 @@
-"""The discovery table of the paper: summed up, or every subclass on a line of its own."""
+"""The discovery table of the paper: a summary, or a row for each subclass."""
 
 from __future__ import annotations
 
@@ -18,29 +18,28 @@ from stream_osr.trust.recall import ExpectedRecall
 
 
 class SubclassRow(NamedTuple):
-    """A subclass.
+    """A subclass in the discovery table.
 
     Attributes
     ----------
     subclass_id
         Its identity.
     kind
-        ``"known"``: it is one of a known class. ``"new"``: it is an emerging one.
+        ``"known"`` for a subclass of a known class, ``"new"`` for an emerging one.
     label
-        Label of its known class; ``None`` if it is new.
+        Label of the known class, ``None`` if it is new.
     size
-        Instances in it.
+        Number of instances.
     share
         Their share of the class, or of the stream so far.
     stage
-        Of a new one: its stage, a field of :class:`stream_osr.stream.StageCounts`.
+        Stage of a new subclass, a field of :class:`stream_osr.stream.StageCounts`.
     first_seen, last_seen
-        Of a new one: positions in the stream of its first and of its latest instance.
+        Positions in the stream of a new subclass's first and latest instance.
     nearest_class, distance
-        Of a new one: the known class nearest to it, and how many standard deviations it is away.
+        Known class nearest to a new subclass, and the distance in standard deviations.
     new_class
-        Place, from 0, of the candidate new class that it belongs to among those of
-        :meth:`stream_osr.OpenSetRecognizer.new_classes`.
+        Position, from 0, of the candidate new class in :meth:`stream_osr.OpenSetRecognizer.new_classes`.
     """
 
     subclass_id: int
@@ -57,7 +56,7 @@ class SubclassRow(NamedTuple):
 
 
 def summarize(state: RecognizerState, found: NewClasses, expected: ExpectedRecall | None) -> Summary:
-    """Sum up the known classes and what the stream is made of."""
+    """Summarise the known classes and the subclasses of the stream."""
     stream = state.stream
     assert stream is not None
     trained = state.trained if state.training is None else None
@@ -79,7 +78,7 @@ def summarize(state: RecognizerState, found: NewClasses, expected: ExpectedRecal
 
 
 def _groups(stream: Stream) -> list[DiscoveryRow]:
-    """Sum up the known classes: of each, the shares of its subclasses."""
+    """Summarise the known classes by the shares of their subclasses."""
     known, out = stream.known, []
     for label, seated, size in zip(stream.labels, known.seated, known.size.tolist(), strict=True):
         shares = [(int(known.ids[k]), float(seated[k] / size)) for k in np.flatnonzero(seated > 0)]
@@ -88,7 +87,7 @@ def _groups(stream: Stream) -> list[DiscoveryRow]:
 
 
 def _sizes(stream: Stream) -> list[tuple[int, int, bool]]:
-    """List the emerging subclasses that are not known classes anew: id, size, and whether it was announced."""
+    """List the emerging subclasses that do not repeat a known class: id, size, and whether each was announced."""
     life, dormant = stream.life, stream.chains[0].dormant
     emerged, owned = (set(life.ids[flag].tolist()) for flag in (life.emerged, life.owned))
     there = [(key, size, key in emerged) for key, size in sizes_of(stream.state).items() if key not in owned]
@@ -98,7 +97,7 @@ def _sizes(stream: Stream) -> list[tuple[int, int, bool]]:
 
 
 def lines(stream: Stream, found: NewClasses) -> list[SubclassRow]:
-    """List the subclasses: those of the known classes, class by class, then the emerging ones, the largest first."""
+    """List the subclasses: those of the known classes, class by class, then the emerging ones, largest first."""
     known, out = stream.known, list[SubclassRow]()
     for label, seated, size in zip(stream.labels, known.seated, known.size.tolist(), strict=True):
         for k in sorted(np.flatnonzero(seated > 0), key=lambda k: -seated[k]):

@@ -1,4 +1,4 @@
-"""Data faults: columns that fail are treated as missing, rows that repeat get the decision of their first copy."""
+"""Data faults: failing columns count as missing, and repeated rows get the decision of their first copy."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from stream_osr.trained import TrainedModel
 
 
 class BatchFaults(NamedTuple):
-    """Faults that the raw rows of a batch show.
+    """Faults in the raw rows of a batch.
 
     Attributes
     ----------
     values
-        The rows with what is not to be believed as missing, shape (b, p).
+        The rows with implausible values set to missing, shape (b, p).
     columns
-        The columns after the batch.
+        State of the columns after the batch.
     begun
-        Faults of columns that begin.
+        Column faults that begin.
     rows
-        Fingerprints of the rows, shape (b,); none where no row repeats by the rule.
+        Fingerprints of the rows, shape (b,). Empty if the rule for repeated rows does not apply.
     repeats
-        Position of each row that repeats, and its first copy: a position in the batch, or one of earlier batches.
+        Position of each repeated row, and its first copy: a position in the batch, or a copy from an earlier batch.
     """
 
     values: np.ndarray
@@ -41,9 +41,9 @@ class BatchFaults(NamedTuple):
 
 
 def notice(usual: data_quality.UsualColumns, stream: Stream, values: np.ndarray) -> BatchFaults:
-    """Look at raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
+    """Check the raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
 
-    A row that repeats is missing altogether.
+    All values of a repeated row are set to missing.
     """
     before = DataFaults(data_quality.start_columns(values.shape[1])) if stream.faults is None else stream.faults
     columns, hidden, begun = data_quality.follow_columns(usual, before.columns, values, stream.state.seen)
@@ -80,23 +80,23 @@ def _repeated(rows: np.ndarray) -> np.ndarray:
 
 
 def believable(stream: Stream, values: np.ndarray) -> np.ndarray:
-    """Set what columns that fail now say in raw rows, shape (n, p), to missing."""
+    """Set the values of failing columns in raw rows, shape (n, p), to missing."""
     if stream.faults is None or not stream.faults.columns.hidden.any():
         return values
     return np.where(data_quality.hidden_of(stream.faults.columns, values), np.nan, values)
 
 
 def faulty_columns(trained: TrainedModel, stream: Stream) -> tuple[Name, ...]:
-    """Name the columns that fail now."""
+    """Return the names of the columns that fail now."""
     if stream.faults is None:
         return ()
     return tuple(trained.names[at] for at in np.flatnonzero(stream.faults.columns.kind))
 
 
 def as_first(noticed: BatchFaults, raw: np.ndarray) -> np.ndarray:
-    """Give rows that repeat what their first copies got: probabilities before the shift of the odds, (b, J + 1).
+    """Give repeated rows the probabilities of their first copies, before the shift of the odds, shape (b, J + 1).
 
-    A class that labels of this batch have opened gets 0; unknown stays the last.
+    A class that labels of this batch have opened gets 0. Unknown stays last.
     """
     out = raw.copy()
     for at, first in noticed.repeats.items():
@@ -106,7 +106,7 @@ def as_first(noticed: BatchFaults, raw: np.ndarray) -> np.ndarray:
 
 
 def decided_as_first(noticed: BatchFaults, decisions: list[Decision]) -> list[Decision]:
-    """Give rows that repeat the reasons of their first copies."""
+    """Give repeated rows the reasons of their first copies."""
     out = decisions.copy()
     for at, first in noticed.repeats.items():
         its = first.decision if isinstance(first, Copy) else decisions[first]
@@ -123,14 +123,14 @@ def settle_faults(
     raw: np.ndarray,
     decisions: list[Decision],
 ) -> tuple[Stream, list[ev.Event]]:
-    """Write down how columns and rows are after a batch, and tell what has gone wrong with it.
+    """Record the state of columns and rows after a batch, and report new faults.
 
     Parameters
     ----------
     trained, before, after
-        The model, and the stream before the batch and after it.
+        The model, and the stream before and after the batch.
     noticed
-        What the batch shows.
+        Faults in the batch.
     raw, decisions
         Probabilities before the shift of the odds, shape (b, J + 1), and decisions of the batch.
     """

@@ -1,7 +1,7 @@
-"""Classes that the sampler does not see by itself: hidden in noise, or so rare that their seats fade between two.
+"""Search for hidden classes: those that noise hides, or so rare that their seats fade between two instances.
 
-Among the remembered unknown instances that are in no announced subclass, each that arrives is looked at with its
-nearest neighbours (:mod:`stream_osr.model.unassigned`); a group that is a class is announced.
+The search takes each arrival among the unassigned instances (remembered, unknown, in no announced subclass) with its
+nearest neighbours (:mod:`stream_osr.model.unassigned`). A group that is a class is announced.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from stream_osr.stream.chain import Chain, IdentityChanges, LifecycleUpdate, Spl
 from stream_osr.stream.recent_instances import RecentInstances, members, places, since
 
 EVIDENCE = 81.0
-"""A stranger is so many times as probable if it is unknown than if it is known, ..."""
+"""Least Bayes factor of unknown against known for an unassigned instance."""
 LEAST_UNKNOWN, MOST_UNKNOWN = 0.5, 0.9
-"""... and unknown with this probability at least; with that it need not be more."""
+"""Bounds on the least probability of unknown for an unassigned instance."""
 LOOKED_AT = 8
-"""Arrivals of a batch that are looked at, the latest."""
+"""Latest arrivals of a batch to search."""
 MOST = 1024
-"""Instances that they are compared with, the latest."""
+"""Latest unassigned instances to compare the arrivals with."""
 
 
 def least_unknown(share: float) -> float:
-    """Least probability of unknown that makes an instance a stranger, where this share of all is unknown.
+    """Least probability of unknown of an unassigned instance, given the share of unknown instances.
 
     Examples
     --------
@@ -39,20 +39,20 @@ def least_unknown(share: float) -> float:
 def stands_out(
     key: int, first: int, chain: Chain, number: int, recent: RecentInstances, noise: NoiseModel, least: float
 ) -> bool:
-    """Say whether a candidate is rather a subclass than as many of the instances that resemble nothing.
+    """Return whether a candidate is more probable as a subclass than as noise.
 
     Parameters
     ----------
     key, first
-        The candidate, and the position of its first member.
+        The candidate, and the position of the first member.
     chain, number
-        The chain that it is in.
+        Its chain.
     recent
         The remembered instances.
     noise
-        What instances that resemble nothing look like.
+        Noise model.
     least
-        p_unknown of a stranger at least.
+        Least p_unknown of an unassigned instance.
     """
     around, recent = Alternatives(chain.known, chain.state, noise), since(recent, first)
     seat = recent.subclass[number, _unknown(recent, number, least)]
@@ -63,16 +63,16 @@ def stands_out(
 
 
 def find_core(update: LifecycleUpdate, noise: NoiseModel, least: float) -> LifecycleUpdate:
-    """Announce a class that is hidden among the strangers, if one of those that have just arrived is of it.
+    """Announce a class hidden among the unassigned instances, if it contains one of the latest arrivals.
 
     Parameters
     ----------
     update
         The leader after a batch.
     noise
-        What instances that resemble nothing look like.
+        Noise model.
     least
-        p_unknown of a stranger at least.
+        Least p_unknown of an unassigned instance.
     """
     chain, recent = update.chain, update.recent
     unknown = _unknown(recent, 0, least)
@@ -87,9 +87,10 @@ def find_core(update: LifecycleUpdate, noise: NoiseModel, least: float) -> Lifec
 
 
 def _settled(chain: Chain, noise: NoiseModel) -> np.ndarray:
-    """Identities of the subclasses whose instances are strangers no longer: announced, set aside, or a known class's.
+    """Identities of the subclasses whose instances are assigned: announced, dormant, or part of a known class.
 
-    One that noise has widened since it was announced is no home, and one of which nothing is told hides others.
+    A subclass that noise has widened since its announcement does not count. A muted one does not count either,
+    because it may hide others.
     """
     state, life = chain.state, chain.life
     of_noise = places_of(state.ids[is_broad(state.dishes, chain.known.prior, noise)], life.ids) >= 0
@@ -97,12 +98,12 @@ def _settled(chain: Chain, noise: NoiseModel) -> np.ndarray:
 
 
 def _unknown(recent: RecentInstances, number: int, least: float) -> np.ndarray:
-    """Places of the remembered instances that seem to be unknown, and sit in a subclass of chain ``number``."""
+    """Positions of the remembered instances that seem to be unknown and sit in a subclass of chain ``number``."""
     return np.flatnonzero((recent.p_unknown >= least) & (recent.subclass[number] >= 0))
 
 
 def _announce(update: LifecycleUpdate, gathered: GatheredSubclass) -> LifecycleUpdate:
-    """Announce the core, and what else of the strangers is rather of it, which are a subclass now."""
+    """Announce the subclass made from the core and the other unassigned rows that fit it."""
     chain, (state, new, core, absorbed, left) = update.chain, gathered
     life, most, largest = without_lives(chain.life, absorbed), -1, 0
     for key in left:

@@ -1,4 +1,4 @@
-"""Instances and labels that come in: read and checked wholly before anything changes, and counted."""
+"""Intake of instances and labels: they are read, checked before any change, and counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("stream_osr")
 
 
 class CheckedInstance(NamedTuple):
-    """An instance that has been checked; nothing has changed yet. ``row`` is None: it is to be skipped."""
+    """A checked instance, before any change. ``row`` is None if it is to be skipped."""
 
     features: Features
     row: FeatureRow | None
@@ -46,20 +46,20 @@ def read(
     before: Features | None = None,
     declared: Collection[Name] = (),
 ) -> CheckedInstance:
-    """Check an instance; one with a value that cannot be used is counted.
+    """Check an instance. An instance with an unusable value is counted.
 
     Parameters
     ----------
     state
         The recognizer.
     x, y, t, key
-        Features, label, time and key, as they came.
+        Features, label, time and key, as given.
     number
         Its row in a data frame.
     earlier, before
-        Labels of earlier rows, which will have been learnt, and the features with those of the last of them.
+        Labels of earlier rows that will be learnt first, and the features after the last of these rows.
     declared
-        Features that are categories whatever their values look like, beside those that parameters name.
+        Features that are categories whatever their values look like, in addition to those in the parameters.
     """
     x = check_mapping(x)
     labels = [*state.labels, *earlier]
@@ -67,9 +67,9 @@ def read(
     if y is not None:
         label = label_of(state, y, labels)
     elif state.training is not None and state.parameters.freezing == "manual":
-        raise NotTrained("an unlabelled instance came before freeze(), and freezing='manual'; call freeze() first")
+        raise NotTrained("an unlabelled instance came before freeze(), and freezing='manual'. Call freeze() first")
     elif not labels:
-        raise NotTrained("an unlabelled instance came before any labelled one; learn labelled instances first")
+        raise NotTrained("an unlabelled instance came before any labelled one. Learn labelled instances first")
     try:
         features = _features(state, x, before, declared, extended=label is not None or bool(earlier))
         row: FeatureRow | None = row_of(state, features, x, number)
@@ -82,7 +82,7 @@ def read(
 
 
 def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any) -> list[CheckedInstance]:
-    """Check the rows of a data frame or array; an error names the row."""
+    """Check the rows of a data frame or array. An error names the row."""
     _, records = frame_rows(X, state.features)
     declared = categorical_columns(X) if state.training is not None else ()
     columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
@@ -106,25 +106,25 @@ def read_frame(state: RecognizerState, X: Any, y: Any, t: Any, key: Any) -> list
 
 
 def _warn_of_late_labels(labels: Sequence[Any]) -> None:
-    """Say so if a row without a label ends training before labelled ones."""
+    """Warn if a row without a label ends training before labelled rows."""
     first = next((number for number, label in enumerate(labels) if label is None), len(labels))
     late = sum(label is not None for label in labels[first:])
     if late:
         logger.warning(
-            "row %d has no label, which ended training: the %d labelled rows after it do not train the classes, "
-            "and are evidence beside the stream; give the labelled rows first",
+            "row %d has no label, which ended training: the %d labelled rows after it do not train the classes. "
+            "They update the stream as late labels. Give the labelled rows first",
             first,
             late,
         )
 
 
 def label_of(state: RecognizerState, y: object, known: Sequence[Label]) -> Label:
-    """Check a label beside those of the known classes; one that opens a class has to find room for it."""
+    """Check a label against the known classes. A label that opens a class must fit within the bounds."""
     label = check_label(y, known, state.parameters.unknown)
     if label not in known and (other := spelled_alike(label, known)) is not None:
         logger.warning(
-            "label %a opens a class beside %a, and looks the same: they differ by white space or Unicode "
-            "normalization only; if they are one class, give both the same spelling",
+            "label %a opens a class next to %a and looks the same. They differ only by white space or Unicode "
+            "normalization. If they are one class, give both the same spelling",
             label,
             other,
         )
@@ -135,19 +135,19 @@ def label_of(state: RecognizerState, y: object, known: Sequence[Label]) -> Label
 
 
 def late_label(state: RecognizerState, y: object) -> Label:
-    """Check a label that comes once training has ended, beside those that are known or wait to be."""
+    """Check a label that comes after training, against known and waiting labels."""
     _, stream = state.running
     return label_of(state, y, [*stream.labels, *(e.label for e in state.evidence)])
 
 
 def row_of(state: RecognizerState, features: Features, x: Mapping[Any, Any], number: int | None = None) -> FeatureRow:
-    """Read the features of an instance, if they may be missing."""
+    """Read the features of an instance, and check whether they may be missing."""
     row = features.row(x, number)
     if row.missing and state.parameters.absent == "zero":
         row = absent_as_zero(features, row, x)
     if row.missing and state.parameters.on_missing == "error":
         name = features.names[int(np.flatnonzero(np.isnan(row.values))[0])]
-        remedy = "it is missing; give a number, or set on_missing='impute' or 'skip'"
+        remedy = "it is missing. Give a number, or set on_missing='impute' or 'skip'"
         raise InvalidFeature(name, x.get(name), remedy, number)
     return row
 
@@ -160,7 +160,7 @@ def _features(
     *,
     extended: bool,
 ) -> Features:
-    """Choose the features to be read: the model's, or those of training, with what an instance adds to them."""
+    """Choose the features to read: the model's, or those of training with the new ones of the instance."""
     if state.training is None:
         return state.running[0].features
     before = features = state.training.features if before is None else before
@@ -172,12 +172,12 @@ def _features(
             check_names(new, len(features.names))
             check_storable(new)
     if not features.names and not extended:
-        raise InvalidInstance("the instance has no features; give it one at least")
+        raise InvalidInstance("the instance has no features. Give it at least one")
     return features
 
 
 def count(state: RecognizerState, row: FeatureRow | None) -> None:
-    """Count what an instance lacks, and what it has too much; ``None``: it is skipped."""
+    """Count missing and extra features of an instance, or a skipped instance (``None``)."""
     counters = state.counters
     if row is None:
         counters.update(("skipped", "bad_rows"))
@@ -188,22 +188,22 @@ def count(state: RecognizerState, row: FeatureRow | None) -> None:
 
 
 def count_mismatches(state: RecognizerState, values: np.ndarray, x: Mapping[Any, Any]) -> None:
-    """Count a row that is imputed altogether, or for the most part though training had nearly all; warn once."""
+    """Count a row that is fully imputed, or mostly although training had nearly all values. Warn once."""
     unlike = schema_problems(state.running[0], values, x)
     if unlike is None:
         return
     state.counters["unlike"] += 1
     if state.counters["unlike"] == 1:
-        logger.warning('%s; counters["unlike"] counts such instances, this is said once', unlike)
+        logger.warning('%s. Such instances are counted in counters["unlike"]. This warning appears once', unlike)
 
 
 def schema_problems(trained: TrainedModel, values: np.ndarray, x: Mapping[Any, Any]) -> str | None:
-    """Say what a row lacks that is imputed altogether, or for the most part though training had nearly all."""
+    """Describe the missing features of a row that is fully or, unlike in training, mostly imputed."""
     missing = np.isnan(values)
     if len(values) - np.count_nonzero(missing) >= least_features(trained):
         return None
     lacks = difference(trained, [trained.names[at] for at in np.flatnonzero(missing)], list(x))
     return (
-        f"an instance is unlike those of training: {lacks}. Its missing values are imputed, and it looks more "
-        "usual than it may be"
+        f"an instance is unlike those of training: {lacks}. Its missing values are imputed, so it may "
+        "look more usual than it is"
     )

@@ -1,4 +1,4 @@
-"""Labels that come while the stream runs: sequential updates of their classes, in every chain."""
+"""Late labels: sequential updates of their classes while the stream runs, in every chain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stream_osr.stream.undo_log import Labelling, record
 class Evidence(NamedTuple):
     """A label that waits for the next batch: for a new row, or (``row`` is None) for an earlier key.
 
-    ``number`` is its place in the order in which people have asked things of the stream.
+    ``number`` is its place in the order of commands to the stream.
     """
 
     label: Label
@@ -37,15 +37,15 @@ class Evidence(NamedTuple):
 
 
 def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Parameters) -> tuple[Stream, list[Any]]:
-    """Let labels take effect, in order: each is a sequential update of its class (or opens a class).
+    """Apply labels in order: each is a sequential update of a class (or opens one).
 
-    A class that a few labels open has the weight of those few instances: beside the emerged subclass that they came
-    from, which keeps its seats, that is almost nothing. Who means the subclass promotes it
+    A class opened by a few labels has the weight of those few instances. That is almost nothing compared with the
+    emerged subclass of these instances, which keeps its seats. To name the whole subclass, promote it
     (:func:`stream_osr.stream.naming.promote`).
 
     Returns
     -------
-    The next stream, and keys that are not (or no longer) remembered.
+    The next stream, and the keys that are not (or no longer) remembered.
     """
     if not evidence:
         return stream, []
@@ -88,11 +88,11 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
 
 
 _Taken = tuple[int, bool, Seat | None]
-"""Subclass that took a row in, in one chain, whether it opened a table there, and the seat of the row before."""
+"""Result of a label in one chain: the row's new subclass, whether it opened a table there, and its seat before."""
 
 
 def _with_inverse(action: Labelling, parts: Sequence[_Taken], labels: Sequence[Label], stream: Stream) -> Labelling:
-    """Write down the inverse of a label; the stream is the one before it."""
+    """Add the inverse of a label to its record. ``stream`` is the stream before the label."""
     into, new_classes, seats = zip(*parts, strict=True)
     seats = tuple(seat for seat in seats if seat is not None)
     shift, j = None, labels.index(action.label)
@@ -136,7 +136,7 @@ def _learn(
 
 
 def _grown(before: Known, after: Known) -> tuple[int, bool]:
-    """Say which subclass has taken in one instance, and whether a table was opened for it."""
+    """Return the subclass that gained one instance, and whether a table was opened for it."""
     count = len(before.ids)
     fresh = len(after.ids) > count
     slot = count if fresh else int(np.argmax(after.dishes.size - before.dishes.size))

@@ -1,4 +1,4 @@
-"""Emerging subclasses through a batch, in each chain; the leader's are reported."""
+"""Lifecycle of emerging subclasses through a batch, in each chain. Those of the leader are reported."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 
 TRIED_AGAIN = 1.25
-"""A subclass that stayed whole is tried again when it has grown by so much."""
+"""Growth after which the split test of a whole subclass is repeated."""
 
 
 Came = tuple[MemberColumns, np.ndarray]
-"""What lives remember of some instances, and the times and keys of these."""
+"""Data of some instances for the histories, with their times and keys."""
 
 
 class LifecycleTerms(NamedTuple):
-    """Terms by which emerging subclasses are followed.
+    """Settings for following emerging subclasses.
 
     Attributes
     ----------
     most, most_aside
-        So many that have emerged stay active, and so many of the others are kept aside.
+        Most emerged subclasses that stay active, and most dormant ones.
     noise_model
-        What instances that resemble nothing look like.
+        Noise model.
     unknown_share
-        Usual share of the stream that is unknown, or that of the batch if it is larger.
+        Usual unknown share of the stream, or that of the batch if it is larger.
     announces
-        New subclasses are announced; not where all known classes have moved away at once.
+        Whether to announce new subclasses. False if all known classes have moved away at once.
     """
 
     most: int
@@ -70,23 +70,23 @@ class LifecycleTerms(NamedTuple):
 def follow(
     trained: TrainedModel, stream: Stream, posterior: BatchPosterior, batch: DecidedBatch, parameters: Parameters
 ) -> tuple[Stream, LifecycleUpdate, list[ev.Event]]:
-    """Follow the emerging subclasses of every chain through a batch, and the share of the stream that is unknown.
+    """Update the emerging subclasses of every chain after a batch, and the unknown share of the stream.
 
-    Those of the leader are reported: samples of their rows are kept, they are joined, parted and set aside. In the
-    others what has emerged is held on the menu, or forgotten.
+    Those of the leader are reported: their rows are sampled, and they are merged, split and made dormant. In the
+    other chains emerged subclasses are held on the menu, or forgotten.
 
     Parameters
     ----------
     trained, stream
-        The model, and the stream with the chains and what is remembered after the batch.
+        The model, and the stream with the chains and remembered instances after the batch.
     posterior, batch
-        What the chains have made of the batch, and its instances.
+        The results of the chains for the batch, and its instances.
     parameters
         Settings.
 
     Returns
     -------
-    The stream then, what happened to the leader's subclasses, and an event if the share of unknown has jumped.
+    The next stream, the changes of the leader's subclasses, and an event if the unknown share has jumped.
     """
     rate, jumped = follow_unknown(trained, stream, posterior)
     arrival, share = stream.arrival, max(rate.rate, float(batch.p_unknown.mean()))
@@ -112,7 +112,7 @@ def _follow(
     came: Came,
     parameters: LifecycleTerms,
 ) -> LifecycleUpdate:
-    """Follow the subclasses of one chain."""
+    """Update the subclasses of one chain."""
     result, merged = chain_result.result, chain_result.identities.merged
     life, state = chain.life, chain.state
     for younger, older in merged.items():
@@ -138,7 +138,7 @@ def _follow(
 
 
 def _coming(result: BatchResult, recent: RecentInstances, came: Came) -> Coming:
-    """List who has been re-seated, and those of the batch."""
+    """List the re-seated instances and those of the batch."""
     if not len(result.moved):
         return Coming(result.moved_from, result.subclass, *came)
     at = recent_instances.places(recent, result.moved)
@@ -150,7 +150,7 @@ def _coming(result: BatchResult, recent: RecentInstances, came: Came) -> Coming:
 
 
 def _sample(life: Lifecycle, update: LifecycleUpdate, result: BatchResult) -> Lifecycle:
-    """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
+    """Update the samples of the emerged subclasses: begin new ones, remove moved rows, add new rows."""
     recent, ids, kept = update.recent, life.ids, life.kept.copy()
     fresh = places_of(ids, np.array(update.changes.emerged, np.int64))
     for at in fresh[fresh >= 0].tolist():
@@ -174,10 +174,10 @@ def _sample(life: Lifecycle, update: LifecycleUpdate, result: BatchResult) -> Li
 
 
 def _join_same(update: LifecycleUpdate, key: int) -> LifecycleUpdate:
-    """Join a subclass with the emerged one that it is most probably the same as, on the menu or set aside, if any is.
+    """Merge a subclass with the emerged one that it most probably equals, on the menu or dormant, if any.
 
-    One that comes anew may be a dormant one, if that has as many instances as there are dimensions. Otherwise both
-    must have so many: with fewer nearly everything looks alike.
+    A new subclass may equal a dormant one that has as many instances as there are dimensions. Otherwise both must
+    have that many: with fewer nearly all subclasses look alike.
     """
     chain, life = update.chain, update.chain.life
     if key not in life.ids or key not in chain.state.ids:
@@ -199,7 +199,7 @@ def _join_same(update: LifecycleUpdate, key: int) -> LifecycleUpdate:
 
 
 def _part_each(update: LifecycleUpdate) -> LifecycleUpdate:
-    """Part those told of that have grown enough since they were last tried, if they are two."""
+    """Split the reported subclasses that have grown enough since their last test, if they are two."""
     life, state = update.chain.life, update.chain.state
     size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
     least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.lives["tried_size"])
@@ -217,7 +217,7 @@ def _part_each(update: LifecycleUpdate) -> LifecycleUpdate:
 
 
 def _part(update: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
-    """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
+    """Split a subclass in two if its remembered rows favour it. Forgotten instances stay with the larger part."""
     chain, life = update.chain, update.chain.life
     own, new = life.ids == key, chain.state.next_id
     at = recent_instances.remembered(update.recent, 0, key)
@@ -246,13 +246,13 @@ def _part(update: LifecycleUpdate, key: int) -> LifecycleUpdate | None:
 
 
 def _of_part(life: SubclassHistory, share: float, size: int, kept: Reservoir) -> SubclassHistory:
-    """Make the life of one part of a subclass, told of by the parting; it may be parted in turn."""
+    """Make the history of one part of a split subclass, reported by the split. It may be split again."""
     life = life._replace(arrivals=life.arrivals * share, usual=life.usual * share)
     return life._replace(announced_size=size, tried_size=0, kept=kept)
 
 
 def _keep_within_bounds(update: LifecycleUpdate, most: int, most_aside: int) -> LifecycleUpdate:
-    """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
+    """Hold emerged subclasses within bounds: make the least supported dormant, and forget dormant ones in excess."""
     chain = update.chain
     life, state, sizes = chain.life, chain.state, chain.state.dishes.size
     held = lifecycle.kept_on_menu(life.ids, life.lives, state.ids, sizes)
@@ -271,7 +271,7 @@ def _keep_within_bounds(update: LifecycleUpdate, most: int, most_aside: int) -> 
 
 
 def _without_owned(update: LifecycleUpdate) -> LifecycleUpdate:
-    """Take the subclasses that have an owner out of what is told."""
+    """Remove the subclasses that have an owner from the changes."""
     chain, changes = update.chain, update.changes
     owned = owned_by(chain)
     life, refuted = lifecycle.own(chain.life, owned)

@@ -1,4 +1,4 @@
-"""Monitoring beside decisions and subclasses: drift, the share of unknown, recall, dependence, counts."""
+"""Monitoring of the stream: drift, unknown share, recall, dependence, counts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dro
 from stream_osr.trust.references import References, call_known, plausible
 
 MOST_LABELS = 5
-"""Classes that a DependenceFound event names."""
+"""Most classes that a DependenceFound event names."""
 
 
 def references_of(trained: TrainedModel, stream: Stream) -> References | None:
-    """Find the reference instances of a stream's known classes; ``None``: nothing guards them."""
+    """Return the reference instances of a stream's known classes, or ``None`` without a reference check."""
     references = trained.references if stream.references is None else stream.references
     return None if references is None or not len(references.group) else references
 
@@ -45,14 +45,14 @@ def follow_known(
     parameters: Parameters,
     repeats: Sequence[int] = (),
 ) -> tuple[Drift, list[ev.Event]]:
-    """Follow the known classes through a batch, as the leader sees them, and tell which have drifted.
+    """Update the drift detectors of the known classes after a batch, in the leader, and report drift.
 
-    Where references guard the known classes, what a new class brings that comes as usual is no evidence.
+    With a reference check, instances in an emerging subclass that arrives at its usual rate are no evidence of drift.
 
     Parameters
     ----------
     trained, stream, after
-        The model, and the stream before the batch and after it.
+        The model, and the stream before and after the batch.
     posterior
         The batch.
     parameters
@@ -86,7 +86,7 @@ def follow_known(
 def follow_unknown(
     trained: TrainedModel, stream: Stream, posterior: BatchPosterior
 ) -> tuple[UnknownRate, list[ev.Event]]:
-    """Follow the share of the stream that is called unknown through a batch, and tell if it has jumped.
+    """Update the unknown share of the stream after a batch, and report a jump.
 
     Parameters
     ----------
@@ -104,18 +104,18 @@ def follow_unknown(
 def follow_recall(
     trained: TrainedModel, stream: Stream, posterior: BatchPosterior, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
-    """Note what the references were called beside a batch, and tell when the recall has dropped below the promise.
+    """Record the labels of the references after a batch, and report a drop below the expected recall.
 
     Parameters
     ----------
     trained
-        Promised it.
+        Model with the expected recall.
     stream
         The stream after the batch.
     posterior
-        The batch, with what the reference checks have found beside it.
+        The batch, with the results of the reference checks.
     parameters
-        Those by which labels are chosen.
+        Settings by which labels are chosen.
     """
     references = references_of(trained, stream)
     if references is None:
@@ -162,13 +162,13 @@ def _log_odds_of_new(chain_result: ChainResult) -> np.ndarray:
 
 
 def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:
-    """Say which share of the known instances gets its own label now; ``None``: no reference was asked yet."""
+    """Estimate the share of known instances that get their own label now, or ``None`` before any reference check."""
     called = stream.called
     return None if called is None else recall_among(trained, stream, range(len(called.shares)))
 
 
 def recall_among(trained: TrainedModel, stream: Stream, classes: Sequence[int]) -> ExpectedRecall | None:
-    """Say the same of some of the known classes, by their numbers; ``None``: no reference of theirs was asked yet."""
+    """Estimate the same for some known classes, given by number, or ``None`` before any check of their references."""
     references, called = references_of(trained, stream), stream.called
     if references is None or called is None:
         return None
@@ -179,9 +179,9 @@ def recall_among(trained: TrainedModel, stream: Stream, classes: Sequence[int]) 
 
 
 def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
-    """Give the mean density rank of the latest instances of some known classes; 1/2 in training, ``None``: none came.
+    """Return the mean density rank of the latest instances of some known classes, or ``None`` without instances.
 
-    That is what the detectors of drift look at: it sinks as a class moves or widens.
+    It is 1/2 in training. The drift detectors monitor it: it decreases when a class moves or widens.
     """
     lately = stream.drift.lately
     count, total = lately[[j for j in classes if j < len(lately)], :2].sum(axis=0).tolist()
@@ -194,15 +194,15 @@ def _distinct(references: References, n_classes: int) -> np.ndarray:
 
 
 def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:
-    """Add what a batch has brought."""
+    """Add the counts of a batch."""
     counts = {name: getattr(signals, name) + count for name, count in count_signals(events).items()}
     return signals._replace(outliers=signals.outliers + outliers, **counts)
 
 
 def dependence(trained: TrainedModel, stream: Stream) -> dict[Label, float]:
-    """Mean correlation of neighbours in each trained class: in the stream, or in training as long as pairs are few.
+    """Mean correlation of neighbours in each trained class: in the stream, or in training while pairs are few.
 
-    It is empty where the order carries no information, or was not tested.
+    It is empty if the order carries no information or was not tested.
     """
     order, arrival = trained.order, stream.arrival
     if order is None or arrival is None:
@@ -215,12 +215,12 @@ def dependence(trained: TrainedModel, stream: Stream) -> dict[Label, float]:
 def follow_dependence(
     trained: TrainedModel, before: Stream, stream: Stream, posterior: BatchPosterior
 ) -> tuple[Stream, list[ev.Event]]:
-    """Note since when a stream is treated as dependent, and tell when that begins and training was not dependent.
+    """Record since when a stream is treated as dependent, and report it unless training was dependent as well.
 
     Parameters
     ----------
     trained, before, stream
-        The model, and the stream before the batch and after it.
+        The model, and the stream before and after the batch.
     posterior
         The batch.
     """

@@ -1,7 +1,7 @@
-"""Naming and muting what emerged, in every chain.
+"""Naming and muting of emerging subclasses, in every chain.
 
-The identities that people use are the leader's. Subclasses that stand for the same instances in another chain go with
-them (:func:`counterparts`).
+People use the leader's identities. Subclasses in another chain that stand for the same instances change with them
+(:func:`counterparts`).
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ def promote(
     parameters: Parameters,
     number: int = 0,
 ) -> tuple[Stream, list[ev.Event]]:
-    """Make emerging subclasses subclasses of a known class, with all that they have collected.
+    """Make emerging subclasses part of a known class, with all their instances.
 
     Parameters
     ----------
     trained
         The trained model.
     stream
-        The stream so far; it does not change.
+        The stream so far. It does not change.
     subclass_ids
         Identities, in the leader.
     label
-        Label of the class; a new one opens a class.
+        Label of the class. A new label opens a class.
     parameters
         Settings.
     number
-        Place in the order in which people have asked things of the stream.
+        Place in the order of commands to the stream.
 
     Returns
     -------
-    The next stream, and what there is to tell.
+    The next stream, and the events.
 
     Raises
     ------
     InvalidSubclass
-        If an id is not one of an emerging subclass.
+        If an id is not that of an emerging subclass.
     """
     with one_thread():
         keys = _checked(stream, subclass_ids, "promoted")
@@ -87,12 +87,12 @@ def promote(
 def mute(
     trained: TrainedModel, stream: Stream, subclass_ids: Iterable[int], number: int = 0
 ) -> tuple[Stream, list[ev.Event]]:
-    """Report nothing more of emerging subclasses, whose instances stay unknown; arguments as of :func:`promote`."""
+    """Stop reporting emerging subclasses, whose instances stay unknown. Arguments as for :func:`promote`."""
     keys = _checked(stream, subclass_ids, "muted")
     stream = _awake(stream, keys)
     for key in keys:
         if key in stream.life.subclasses and stream.life.subclasses[key].muted:
-            raise InvalidSubclass(f"subclass {key} is muted already; nothing is told of it")
+            raise InvalidSubclass(f"subclass {key} is muted already and causes no events")
     common = about(trained, stream.state)
     events: list[ev.Event] = [ev.SubclassMuted(**_describe(trained, stream, key), **common) for key in keys]
     subclasses = counterparts(stream, keys)
@@ -103,13 +103,13 @@ def mute(
 
 
 def with_estimate(trained: TrainedModel, stream: Stream, events: Sequence[ev.Event]) -> tuple[Stream, list[ev.Event]]:
-    """Estimate the number of new classes anew; the leader reports it after the events that there are."""
+    """Update the number of new classes. The leader reports it after the given events."""
     leader, changed = estimate_anew(trained, stream.chains[0], about(trained, stream.state))
     return stream.led_by(leader), [*events, *changed]
 
 
 def adopt(stream: Stream, subclasses: Keys, label: Label) -> Stream:
-    """Make these emerging subclasses of every chain subclasses of the class with this label, perhaps a new one."""
+    """Make these emerging subclasses of every chain part of the class with this label, which may be new."""
     j = stream.labels.index(label) if label in stream.labels else len(stream.labels)
     own = enumerate(zip(stream.chains, subclasses, strict=True))
     adopted = (_adopt(chain, stream.recent, number, keys, j) for number, (chain, keys) in own)
@@ -136,17 +136,17 @@ def _adopt(chain: Chain, recent: RecentInstances, number: int, keys: Sequence[in
 
 
 def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[int, ...]:
-    """Check that these are ids of emerging subclasses; each once, in order."""
+    """Check that these are ids of emerging subclasses, and return each once, in order."""
     if isinstance(subclass_ids, str) or not isinstance(subclass_ids, Iterable):
-        raise InvalidSubclass(f"subclass_ids is {typed(subclass_ids)}; expected a list of ids, such as [7]")
+        raise InvalidSubclass(f"subclass_ids is {typed(subclass_ids)}: expected a list of ids, such as [7]")
     keys: list[int] = []
     for key in subclass_ids:
         try:
             keys.append(index(key))
         except TypeError:
-            raise InvalidSubclass(f"subclass id is {typed(key)}; expected whole numbers, such as [7]") from None
+            raise InvalidSubclass(f"subclass id is {typed(key)}: expected whole numbers, such as [7]") from None
     if not keys:
-        raise InvalidSubclass(f"no subclass id was given; name those to be {done}, such as [7]")
+        raise InvalidSubclass(f"no subclass id was given. Give the subclasses to be {done}, such as [7]")
     known, emerging = stream.known, [*stream.state.ids.tolist(), *stream.chains[0].dormant.ids.tolist()]
     for key in keys:
         if key in emerging:
@@ -154,12 +154,12 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
         if key in known.ids:
             label = stream.labels[edit.owner_of(known, key)]
             raise InvalidSubclass(
-                f"subclass {key} is one of the known class {label!r}; only emerging subclasses can be {done}"
+                f"subclass {key} belongs to the known class {label!r}. Only emerging subclasses can be {done}"
             )
         what = "has left the model" if 0 <= key < stream.state.next_id else "does not exist"
         there = ", ".join(map(str, sorted(emerging))) or "none"
         raise InvalidSubclass(
-            f"subclass {key} {what}; the emerging subclasses are: {there} (summary() has their sizes)"
+            f"subclass {key} {what}. The emerging subclasses are: {there} (summary() has their sizes)"
         )
     return tuple(dict.fromkeys(keys))
 
@@ -171,7 +171,7 @@ def _describe(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]
 
 
 def _life_of(stream: Stream, number: int, key: int) -> SubclassHistory:
-    """Life of a subclass; made of the remembered instances where nothing has arrived in it."""
+    """History of a subclass, made from the remembered instances if no instance has arrived in it."""
     known, recent = stream.chains[number].life.subclasses.get(key), stream.recent
     if known is not None:
         return known
@@ -184,7 +184,7 @@ def _life_of(stream: Stream, number: int, key: int) -> SubclassHistory:
 
 
 def with_muted(stream: Stream, subclasses: Keys, *, muted: bool) -> Stream:
-    """Report nothing more of these subclasses, or something again."""
+    """Stop reporting these subclasses, or resume."""
     out = []
     for number, (chain, keys) in enumerate(zip(stream.chains, subclasses, strict=True)):
         there = [key for key in keys if key in chain.state.ids]
@@ -196,8 +196,8 @@ def with_muted(stream: Stream, subclasses: Keys, *, muted: bool) -> Stream:
 def counterparts(stream: Stream, keys: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Find in every chain the emerging subclasses that stand for the same instances as these of the leader.
 
-    Those of whose remembered instances more than half sit in them in the leader; of one without a remembered
-    instance the place of its mean decides. There may be none.
+    A subclass counts if more than half of the remembered instances in it sit in these subclasses of the leader. For a
+    subclass without remembered instances its mean decides. There may be none.
     """
     (leader, *others), seats = stream.chains, stream.recent.subclass
     found = [tuple(keys)]
@@ -212,13 +212,13 @@ def counterparts(stream: Stream, keys: Sequence[int]) -> tuple[tuple[int, ...], 
 
 
 def _standing(ids: np.ndarray, seats: np.ndarray, mask: np.ndarray) -> list[bool | None]:
-    """Say of each subclass whether most of its remembered instances are inside; ``None``: it has none."""
+    """Return whether most remembered instances of each subclass are inside, or ``None`` if it has none."""
     members = [seats == key for key in ids.tolist()]
     return [2 * int((own & mask).sum()) > int(own.sum()) if own.any() else None for own in members]
 
 
 def _nearest(first: Chain, chain: Chain, slot: int) -> int:
-    """Emerging subclass of the leader that is densest at the mean of one of another; -1: something else is."""
+    """Emerging subclass of the leader that is densest at the mean of a subclass of another chain, -1 if none is."""
     mean = homogeneous(typical_rows(chain.state.dishes, chain.known.prior)[[slot]])
     known, _, new = log_densities(first.known, first.frozen, mean)
     emerging = log_predictives(mean, first.state.dishes, first.known.prior)[0]
@@ -229,7 +229,7 @@ def _nearest(first: Chain, chain: Chain, slot: int) -> int:
 def _with_counterparts(
     stream: Stream, keys: Sequence[int], half_life: float
 ) -> tuple[Stream, tuple[tuple[int, ...], ...]]:
-    """Find the counterparts; a chain without any gets subclasses like those of the leader."""
+    """Find the counterparts. A chain without any gets subclasses like those of the leader."""
     subclasses, chains, recent = list(counterparts(stream, keys)), list(stream.chains), stream.recent
     for number in range(1, len(chains)):
         if not subclasses[number]:
@@ -256,7 +256,7 @@ def _split_off(
 
 
 def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
-    """Put those that are set aside on the menu again, and in the followers what stands for them."""
+    """Return these dormant subclasses to the menu, with their counterparts in the followers."""
     (leader, *others), seats = stream.chains, stream.recent.subclass
     members, woken = np.isin(seats[0], keys), [awake(leader, keys)]
     for chain, own in zip(others, seats[1:], strict=True):
@@ -267,7 +267,7 @@ def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
 
 
 def _promotion(number: int, label: Label, stream: Stream, subclasses: tuple[tuple[int, ...], ...]) -> Promotion:
-    """Write down the inverse of a promotion, before it takes place."""
+    """Record the inverse of a promotion before the promotion takes place."""
     chains, j = stream.chains, stream.labels.index(label) if label in stream.labels else -1
     shifts = np.pad(class_shifts(stream), ((0, 1), (0, 0)))  # that of a class to be opened comes last
     lives = [chain.life.subclasses for chain in chains]

@@ -1,7 +1,7 @@
-"""References of classes that were not trained: opened by promotions or labels, or carried over from an earlier model.
+"""References of new classes: opened by promotions or labels, or carried over from an earlier model.
 
-They are the instances of theirs that are remembered, each weighed as if it had not been taken in. The others, those
-of training, are weighed by the opened classes, too.
+The references of a new class are its remembered instances, scored leave-one-out. Training references are scored under
+the new classes as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stream_osr.trained import TrainedModel
 from stream_osr.trust.references import References
 
 MOST_OF_CLASS = 200
-"""References of a class that was opened, the latest."""
+"""Most references of an opened class, the latest ones."""
 
 
 class ClassMembers(NamedTuple):
@@ -30,7 +30,7 @@ class ClassMembers(NamedTuple):
     rows, group
         Whitened rows, shape (n, d), and numbers of their classes, shape (n,).
     subclass
-        Known subclass that holds each in each chain, shape (R, n).
+        Known subclass of each in each chain, shape (R, n).
     """
 
     rows: np.ndarray
@@ -39,7 +39,7 @@ class ClassMembers(NamedTuple):
 
 
 def with_references(trained: TrainedModel, stream: Stream) -> Stream:
-    """Bring the references of a stream up to date with the classes that it knows."""
+    """Update the references of a stream to its current known classes."""
     base = trained.references
     if base is None:
         return stream
@@ -60,7 +60,7 @@ def with_references(trained: TrainedModel, stream: Stream) -> Stream:
 
 
 def _places(group: np.ndarray) -> np.ndarray:
-    """Spread the instances of each class evenly over [0, 1), in the order that they are in."""
+    """Spread the instances of each class evenly over [0, 1), in their current order."""
     place = np.empty(len(group))
     for j in np.unique(group):
         own = group == j
@@ -85,7 +85,7 @@ def _members(trained: TrainedModel, stream: Stream) -> ClassMembers:
 
 
 def _unseen(chain: Chain, number: int, base: References, members: ClassMembers) -> np.ndarray:
-    """Log class densities in a chain: of the trained references, then of members of opened classes, unseen."""
+    """Leave-one-out log class densities in a chain: of the trained references, then of members of opened classes."""
     known, log_density = chain.known, base.log_density[number % len(base.log_density)]
     old = log_class_densities(known, chain.frozen, homogeneous(base.rows))[0]
     old[:, : log_density.shape[1]] = log_density

@@ -1,4 +1,4 @@
-"""Predictions between batches, from the present state alone: nobody is seated, nothing changes."""
+"""Predictions between batches, from the present state alone. They seat no instance and change nothing."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ from stream_osr.trust.references import call_known, plausible
 
 
 class PredictiveCache:
-    """The parts of a stream's present state that predictions need: made once, good as long as it is that stream.
+    """Precomputed parts of a stream's present state for predictions, valid for this stream only.
 
     Parameters
     ----------
     trained, stream
         The model and the stream.
     parameters
-        The label of unknown instances, and the promise for known ones.
+        Settings: the label of unknown instances, and the bound on false unknowns.
 
     Attributes
     ----------
     stream
         The stream.
     labels
-        Labels of the known classes and, last, of the unknown.
+        Labels of the known classes and, last, of unknown instances.
     """
 
     def __init__(self, trained: TrainedModel, stream: Stream, parameters: Parameters) -> None:
@@ -79,13 +79,13 @@ class PredictiveCache:
         return found[0] if self._shifted else self._final(*found)
 
     def _final(self, mean: np.ndarray, log_density: np.ndarray | None) -> np.ndarray:
-        """Keep the promise, and shift the odds of unknown."""
+        """Apply the bound on false unknowns, and shift the odds of unknown."""
         if self._max_false_unknown is not None and self._references is not None and log_density is not None:
             mean = call_known(mean, plausible(self._references, log_density, self._max_false_unknown))
         return shift_odds(self.stream.odds, mean)
 
     def _with_gaps(self, values: np.ndarray, missing: MissingPattern) -> tuple[np.ndarray, np.ndarray | None]:
-        """Predict rows of which something is missing, a pattern at a time."""
+        """Predict rows with missing values, one pattern at a time."""
         whole, parts, bent = self._views, [], bend(self._space.yeo_johnson, values)
         for pattern in range(NOTHING, len(missing.rank)):
             at = np.flatnonzero(missing.pattern == pattern)
@@ -104,7 +104,10 @@ class PredictiveCache:
     def _look(
         self, values: np.ndarray, views: Sequence[View], middle: np.ndarray | None = None, excess: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Predict bent rows that lack the same; ``middle`` is their likeliest completion, ``excess`` above most."""
+        """Predict transformed rows with the same missing features.
+
+        ``middle`` is their likeliest completion, and ``excess`` is subtracted from the log density of the completion.
+        """
         if not self._closely:
             return mean_of([look(values, each) for each in views]), None
         looked, densities = [], []
@@ -126,7 +129,7 @@ class PredictiveCache:
         without_gaps: np.ndarray,
         mean: np.ndarray,
     ) -> np.ndarray:
-        """Balance the cells of one chain; ``mean`` is the log density over all chains."""
+        """Balance the cells of one chain. ``mean`` is the log density averaged over all chains."""
         shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
         if shares is None or self._references is None or chain.check is None:
             return np.column_stack([responsibilities[:, :n_classes], responsibilities[:, n_classes:].sum(axis=1)])

@@ -1,4 +1,4 @@
-"""The latest decided instances, remembered for labels that come late: one value of columns over them."""
+"""The latest decided instances, remembered for late labels, as one value of columns."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _CLAIMING = Lock()
 
 
 class ColumnBuffer:
-    """Columns that never change once they are written, shared by successive values: each sees a range of its own.
+    """Shared columns for successive values, each of which sees its own range. Written entries never change.
 
-    Who sees all that is taken may go on behind it, once; whoever else goes on moves to a room of its own.
+    A value whose range ends at the last written entry may append once. Any other value copies its range to a new
+    buffer before it appends.
 
     Parameters
     ----------
     capacity, width
-        Instances that it is for, and numbers in a row.
+        Number of instances, and length of a row.
     """
 
     def __init__(self, capacity: int, width: int) -> None:
@@ -34,7 +35,7 @@ class ColumnBuffer:
         self.taken = 0
 
     def claim(self, start: int, count: int) -> bool:
-        """Take the next ``count`` places, if they begin with this one and are there."""
+        """Claim the next ``count`` entries, if they begin at ``start`` and fit."""
         with _CLAIMING:
             free = start == self.taken and start + count <= len(self.rows)
             self.taken += count if free else 0
@@ -43,7 +44,7 @@ class ColumnBuffer:
     def write(
         self, at: int, rows: np.ndarray, times: Sequence[float | None] | np.ndarray, p_unknown: np.ndarray
     ) -> None:
-        """Fill places that have been claimed."""
+        """Fill claimed entries."""
         till = at + len(rows)
         self.rows[at:till], self.times[at:till], self.p_unknown[at:till] = rows, times, p_unknown
 
@@ -51,8 +52,8 @@ class ColumnBuffer:
 class DecidedBatch(NamedTuple):
     """A decided batch.
 
-    Rows of shape (b, d), keys, times, first position in the stream, subclass ids in each of R chains, (R, b), and
-    p_unknown as it was at once, (b,).
+    It has rows of shape (b, d), keys, times, first position in the stream, subclass ids in each of R chains, (R, b),
+    and the initial p_unknown, (b,).
     """
 
     rows: np.ndarray
@@ -64,7 +65,7 @@ class DecidedBatch(NamedTuple):
 
 
 class RecentInstances(NamedTuple):
-    """Instances of whole batches, one after the other, n of them.
+    """Instances of consecutive whole batches, n in all.
 
     Attributes
     ----------
@@ -75,9 +76,9 @@ class RecentInstances(NamedTuple):
     keys
         Keys, ``None`` once a label has come, shape (n,).
     subclass
-        Subclass that each sits in, -1: none, in each of R chains, shape (R, n).
+        Subclass of each (-1 if none) in each of R chains, shape (R, n).
     room, start
-        Where rows, times and p_unknown are, and from which place on.
+        Buffer with rows, times and p_unknown, and the first entry there.
     """
 
     seq: int
@@ -106,12 +107,12 @@ class RecentInstances(NamedTuple):
 
     @property
     def p_unknown(self) -> np.ndarray:
-        """Probability of unknown that each had at once, shape (n,)."""
+        """Initial probability of unknown of each, shape (n,)."""
         return self.room.p_unknown[self.start : self.start + len(self.keys)]
 
 
 def as_batches(recent: RecentInstances) -> tuple[DecidedBatch, ...]:
-    """Cut what is remembered into batches, as archives hold it."""
+    """Cut the remembered instances into batches, the form in archives."""
     ends = [*recent.batches.tolist(), recent.seq + len(recent.keys)]
     cut = [(first, slice(first - recent.seq, last - recent.seq)) for first, last in pairwise(ends)]
     return tuple(
@@ -128,7 +129,7 @@ def as_batches(recent: RecentInstances) -> tuple[DecidedBatch, ...]:
 
 
 def from_batches(batches: Sequence[DecidedBatch], n_chains: int, width: int) -> RecentInstances:
-    """Remember batches that :func:`as_batches` has made; their rows are of this width."""
+    """Restore instances from batches of :func:`as_batches`, with rows of this width."""
     first = np.array([batch.seq for batch in batches], np.int64)
     keys = objects([key for batch in batches for key in batch.keys])
     subclass = np.concatenate([np.zeros((n_chains, 0), np.int64), *(batch.subclass for batch in batches)], axis=1)
@@ -142,7 +143,7 @@ def from_batches(batches: Sequence[DecidedBatch], n_chains: int, width: int) -> 
 def remember(
     recent: RecentInstances, batch: DecidedBatch, horizon: int, results: Sequence[sampler.BatchResult] = ()
 ) -> RecentInstances:
-    """Append a batch, note where it has moved earlier instances, and drop what lies wholly beyond the horizon."""
+    """Append a batch, record the moves of earlier instances, and drop batches beyond the horizon."""
     n, count = len(recent.keys), len(batch.keys)
     room, at = recent.room, recent.start + n
     if not room.claim(at, count):
@@ -170,30 +171,30 @@ def since(recent: RecentInstances, seq: int) -> RecentInstances:
 
 
 def places(recent: RecentInstances, seqs: np.ndarray) -> np.ndarray:
-    """Place of each position of the stream, -1: it is forgotten, shape (n,)."""
+    """Index of each stream position, -1 if it is forgotten, shape (n,)."""
     at = seqs - recent.seq
     return np.where((at >= 0) & (at < len(recent.keys)), at, -1)
 
 
 def began(recent: RecentInstances, at: np.ndarray) -> np.ndarray:
-    """Position of the first of the batch of each place, shape (n,)."""
+    """Stream position of the first instance in the batch of each index, shape (n,)."""
     return np.asarray(recent.batches[np.searchsorted(recent.batches, recent.seq + at, "right") - 1])
 
 
 def members(recent: RecentInstances, at: np.ndarray) -> tuple[MemberColumns, np.ndarray]:
-    """Say of the instances at these places what lives remember of them; with their times and keys, shape (n, 2)."""
+    """Return the data of these instances for the histories, and their times and keys, shape (n, 2)."""
     columns = MemberColumns(recent.seq + at, recent.p_unknown[at], began(recent, at))
     return columns, moments_of(recent.times[at], recent.keys[at])
 
 
 def arrivals(batch: DecidedBatch) -> tuple[MemberColumns, np.ndarray]:
-    """Say the same of the instances of a batch."""
+    """Return the same data for the instances of a batch."""
     seq, p_unknown = batch.seq + np.arange(len(batch.keys)), np.ascontiguousarray(batch.p_unknown)
     return MemberColumns(seq, p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))
 
 
 def relabel(recent: RecentInstances, number: int, names: Mapping[int, int]) -> RecentInstances:
-    """Write other identities for some subclasses of chain ``number``."""
+    """Replace the identities of some subclasses of chain ``number``."""
     if not names:
         return recent
     before, recent = recent.subclass[number], unshared(recent)
@@ -203,28 +204,28 @@ def relabel(recent: RecentInstances, number: int, names: Mapping[int, int]) -> R
 
 
 def reseat(recent: RecentInstances, number: int, seqs: np.ndarray, key: int) -> RecentInstances:
-    """Write that the instances at these positions sit in subclass ``key`` of chain ``number``."""
+    """Set the subclass of the instances at these positions to ``key`` in chain ``number``."""
     at, recent = places(recent, seqs), unshared(recent)
     recent.subclass[number, at[at >= 0]] = key
     return recent
 
 
 def remembered(recent: RecentInstances, number: int, key: int) -> np.ndarray:
-    """Find the remembered instances of a subclass of chain ``number``: their places, shape (n,)."""
+    """Find the remembered instances of a subclass of chain ``number``: their indices, shape (n,)."""
     return np.flatnonzero(recent.subclass[number] == key)
 
 
 def sampled(recent: RecentInstances, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions, rows and keys of the instances at these places."""
+    """Positions, rows and keys of the instances at these indices."""
     return recent.seq + at, recent.rows[at], recent.keys[at]
 
 
 def recall(recent: RecentInstances, key: Any) -> int:
-    """Find the latest instance of a key: its place, -1: it is forgotten."""
+    """Find the index of the latest instance with a key, or -1 if it is forgotten."""
     same = np.flatnonzero(recent.keys == objects([key]))
     return int(same[-1]) if len(same) and key is not None else -1
 
 
 def unshared(recent: RecentInstances) -> RecentInstances:
-    """Copy what may change, keys and subclasses, so that it can be written to."""
+    """Copy the mutable parts, keys and subclasses, so that they can be changed."""
     return recent._replace(keys=recent.keys.copy(), subclass=recent.subclass.copy())

@@ -1,4 +1,4 @@
-"""A recognizer as a value: the trained part, the stream, and what waits on either side of it."""
+"""A recognizer as a value: the trained model, the stream, and their input and output queues."""
 
 from __future__ import annotations
 
@@ -30,29 +30,30 @@ from stream_osr.training_set import TrainingSet
 
 @dataclass(frozen=True, slots=True)
 class RecognizerState:
-    """All that a recognizer is, from one instance to the next.
+    """Complete state of a recognizer between two instances.
 
-    Functions take one and return the next. Its holder changes it in place where a copy for each instance would cost
-    too much: rows and labels are added to ``training``, ``buffer`` and ``evidence``, it counts, and it drains.
+    Functions take a state and return the next one. Some parts change in place, because a copy for each instance would
+    cost too much. Rows and labels are appended to ``training``, ``buffer`` and ``evidence``, counters increase, and
+    the output queues drain.
 
     Attributes
     ----------
     parameters
         The arguments, checked.
     training
-        Labelled instances; ``None``: training has ended.
+        Labelled instances. ``None`` after training.
     trained, stream
-        Known classes and the stream over them, provisional while training goes on; ``None``: nothing was learnt.
+        Known classes and their stream, provisional during training. ``None`` if nothing was learnt.
     buffer
-        The unfinished micro-batch, rows as they came.
+        The unfinished micro-batch, rows as given.
     evidence
         Labels that wait for the next batch.
     counters
-        What happened to the data.
+        Data quality counts.
     decisions, events
-        What has not been drained.
+        Decisions and events that were not drained yet.
     unmet
-        What records since training have not had, and had besides; ``None``: there was none.
+        Features that records since training lacked or added. ``None`` if there were no such records.
     """
 
     parameters: Parameters
@@ -67,49 +68,49 @@ class RecognizerState:
     unmet: SchemaMismatch | None = None
 
     def __copy__(self) -> RecognizerState:
-        """Another one that nobody changes in place; all that never changes is shared, so that it costs nothing."""
+        """Return an independent copy. It shares the immutable parts, so it is cheap."""
         return replace(self, **{name: copy(getattr(self, name)) for name in _CHANGING})
 
     @property
     def running(self) -> tuple[TrainedModel, Stream]:
-        """Both parts of a recognizer whose training has ended.
+        """Model and stream of a recognizer after training.
 
         Raises
         ------
         NotTrained
-            If it has not.
+            If training has not ended.
         """
         if self.training is not None or self.trained is None or self.stream is None:
-            raise NotTrained("training has not ended; call freeze() first")
+            raise NotTrained("training has not ended. Call freeze() first")
         return self.trained, self.stream
 
     @property
     def labels(self) -> Sequence[Label]:
-        """Labels of the known classes, as far as there are any."""
+        """Labels of the known classes, empty if there are none."""
         if self.training is not None:
             return self.training.labels
         return () if self.stream is None else self.stream.labels
 
     @property
     def features(self) -> Sequence[Name]:
-        """Names of the features that there have been so far, in the order of a row."""
+        """Names of the features so far, in the order of a row."""
         if self.training is not None:
             return self.training.features.names
         return () if self.trained is None else self.trained.names
 
     @property
     def mismatch(self) -> SchemaMismatch:
-        """Mismatch with training so far: what the stream has not met."""
+        """Schema mismatch with training so far."""
         return begin(self.running[0].features) if self.unmet is None else self.unmet
 
     def waited(self, t: float) -> bool:
-        """Say whether the batch has waited as long as it may at some time."""
+        """Return whether the batch has reached its longest wait at time ``t``."""
         first, longest = self.buffer[0].t if self.buffer else None, self.parameters.max_wait
         return first is not None and longest is not None and t - first >= longest
 
     @property
     def asked(self) -> int:
-        """Place of what is asked now in the order of all that can be taken back."""
+        """Place of the next command in the order of all commands that can be undone."""
         undo_log = () if self.stream is None else self.stream.undo_log
         return 1 + max([each.number for each in (*self.evidence[-1:], *undo_log[-1:])], default=0)
 
@@ -118,18 +119,18 @@ _CHANGING = ("training", "buffer", "evidence", "counters", "decisions", "events"
 
 
 def noted(state: RecognizerState, unmet: SchemaMismatch) -> RecognizerState:
-    """Note what the stream has not met."""
+    """Record a schema mismatch of the stream."""
     return state if unmet is state.unmet else replace(state, unmet=unmet)
 
 
 def all_met(state: RecognizerState) -> RecognizerState:
-    """Note that a record of the stream has had every feature, with values that training had."""
+    """Record that a stream record has had every feature, with values that are in training."""
     settled = state.unmet is not None and state.unmet.is_settled
     return state if settled else replace(state, unmet=SchemaMismatch(ignored=state.mismatch.ignored))
 
 
 def take(state: RecognizerState, arrived: BufferedInstance) -> tuple[RecognizerState, BatchOutput]:
-    """Put an unlabelled instance into the micro-batch, and close those that are due; the state does not change."""
+    """Add an unlabelled instance to the micro-batch, and close batches that are due. The state does not change."""
     output = BatchOutput()
     if arrived.t is not None and state.waited(arrived.t):
         state, output = close(state)
@@ -141,9 +142,9 @@ def take(state: RecognizerState, arrived: BufferedInstance) -> tuple[RecognizerS
 
 
 def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerState, BatchOutput]:
-    """Decide the instances of the buffer, and let the labels that wait take effect.
+    """Decide the instances of the buffer, and apply the waiting labels.
 
-    Labels for instances of the buffer wait for the next batch. With ``release`` no decision is held back any longer.
+    Labels for instances of the buffer wait for the next batch. With ``release`` all delayed decisions are released.
     """
     assert state.trained is not None
     assert state.stream is not None
@@ -165,7 +166,7 @@ def close(state: RecognizerState, *, release: bool = False) -> tuple[RecognizerS
 
 
 def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, list[FailedDecision]]:
-    """Take the instances of the buffer out, and the labels that wait if these alone cannot be learnt either."""
+    """Remove the instances of the buffer, and also the waiting labels if these alone fail."""
     trained, _ = state.running
     failed = [FailedDecision(key, t, _as_given(trained.features, row), None, reason) for row, t, key in state.buffer]
     state = replace(state, buffer=[])
@@ -178,7 +179,7 @@ def set_aside(state: RecognizerState, reason: str) -> tuple[RecognizerState, lis
 
 
 def _as_given(features: Features, row: Iterable[float]) -> dict[Name, float | str | None]:
-    """Say what a row means in the terms of whoever gave it; a category that training did not have is None."""
+    """Convert a row to the caller's values. A category that is not in training is None."""
     out: dict[Name, float | str | None] = {}
     for name, number in zip(features.names, map(float, row), strict=True):
         values = features.kinds.values.get(name)
@@ -190,7 +191,7 @@ def _as_given(features: Features, row: Iterable[float]) -> dict[Name, float | st
 
 
 def labelled(state: RecognizerState, values: np.ndarray, label: Label) -> Evidence:
-    """Make evidence of a raw row, NaN = missing, shape (p,); what is missing is drawn from its class."""
+    """Make evidence from a raw row, NaN = missing, shape (p,), with missing values drawn from its class."""
     trained, stream = state.running
     rows = believable(stream, values[None])
     row, query = whiten(trained.whitening, rows), state.asked

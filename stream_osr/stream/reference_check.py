@@ -1,11 +1,13 @@
-"""Reference check of the known classes: references asked beside the stream, what follows for decisions and counts.
+"""Reference check of the known classes, and its effect on decisions and counts.
 
-Chain by chain, after the sampler has seated a batch: the batch and a stretch of the references are asked of the
-state as it is now, each without itself; :mod:`stream_osr.trust.balance` says what share of each emerging subclass is
-known, and whose. What the sampler calls unknown is then divided accordingly. An emerging subclass of which more than
-half is known has an owner: it describes a known class anew. No event tells of it, it counts as no new class, and its
-tables are no evidence that new things come (alpha0). What follows from the frozen densities alone is kept for each
-set of references (:class:`ReferenceModel`).
+The check runs in each chain after the sampler has seated a batch. It scores the batch and part of the references
+under the current state, each instance left out. :mod:`stream_osr.trust.balance` estimates which share of each
+emerging subclass is known, and to which class it belongs. The probability of unknown from the sampler is then divided
+accordingly.
+
+An emerging subclass has an owner if more than half its instances are known: it repeats a known class. Such a subclass
+causes no events, does not count as a new class, and its tables are no evidence of new classes (alpha0). Results that
+depend on the frozen densities alone are cached for each set of references (:class:`ReferenceModel`).
 """
 
 from __future__ import annotations
@@ -47,27 +49,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ASKED = 256
-"""References asked with each batch, those next in order."""
+"""References scored with each batch, in turn."""
 KEPT = 1 << 22
-"""Products of the references' coordinates that are kept at most; more of them are made anew each time."""
+"""Most cached products of the references' coordinates. Larger ones are recomputed each time."""
 REMEMBERED = 1000.0
-"""Instances of the stream after which what was counted weighs half."""
+"""Half-life of the counts, in instances of the stream."""
 DEPENDENT = 400.0
-"""The same where neighbours are dependent: a class comes in runs."""
+"""Half-life if neighbours are dependent, because a class comes in runs."""
 ANEW = 256
-"""Instances after which the share of the stream that is known is estimated again."""
+"""Instances between two estimates of the stream's known share."""
 RECOUNTED = 2000
-"""Latest instances that are counted anew when neighbours are found to be dependent."""
+"""Latest instances to recount when neighbours are found to be dependent."""
 TYPICAL = N_LEVELS - 2
-"""From this level on (four fifths of the references) an instance votes for class shares, whatever it is called: a
-class that is called unknown would lose its share, and be called unknown the more."""
+"""Least level (four fifths of the references) at which an instance counts for class shares, whatever its label.
+
+Otherwise a class labelled unknown would lose its share, and then even more instances would be labelled unknown.
+"""
 LEAST_SUPPORT = 8.0
 """Remembered instances that a subclass needs before its owner may change."""
 OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
-"""Known shares from which on a subclass gets an owner, and below which it loses it."""
+"""Known shares above which a subclass gets an owner, and below which it loses it."""
 MANY, EXPECTED, MOSTLY_NEW = 20.0, 4.0, 0.3
-"""A subclass with so many remembered instances, and so many references if it were known, is mostly new if this share
-of it is known at most."""
+"""Conditions for a subclass to be mostly new: remembered instances, expected references, and largest known share."""
 NOBODY = -1
 
 
@@ -75,7 +78,7 @@ NOBODY = -1
 
 
 class _Same:
-    """References as the key of a cache: one is as good as itself only."""
+    """References as a cache key, equal only to the same object."""
 
     def __init__(self, references: References) -> None:
         self.references = references
@@ -88,7 +91,7 @@ class _Same:
 
 
 def once(function: Callable[Concatenate[References, P], R]) -> Callable[Concatenate[References, P], R]:
-    """Let a function compute once what it says of a set of references."""
+    """Cache the result of a function for each set of references."""
     kept: Callable[..., R] = lru_cache(maxsize=64)(lambda same, *args, **kw: function(same.references, *args, **kw))
 
     @wraps(function)
@@ -104,15 +107,15 @@ class ReferenceLevels(NamedTuple):
     Attributes
     ----------
     many, total
-        Number of references of each class and the sum of their log densities under it, shape (J,).
+        Number of references of each class, and the sum of their log densities under it, shape (J,).
     below
-        References of each class below each bound of the levels but the first, shape (J, L).
+        References of each class below each bound of the levels except the first, shape (J, L).
     spread
-        Mean weight of the references of each class on each level, each counted by its weight, shape (J, L).
+        Weighted mean weight of the references of each class on each level, shape (J, L).
     bounds
         Bounds of the levels.
     confusion
-        Mean over the references of each class of how probable each class is, shape (J, J).
+        Mean probability of each class over the references of each class, shape (J, J).
     """
 
     many: np.ndarray
@@ -126,19 +129,19 @@ class ReferenceLevels(NamedTuple):
 class ReferenceModel(NamedTuple):
     """References under the frozen densities of one chain alone.
 
-    Columns over the R references go on with those of the first :data:`ASKED`, so that all who are asked with a batch
-    lie side by side.
+    Columns over the R references repeat the first :data:`ASKED` at the end, so that the references of a batch are
+    always adjacent.
 
     Attributes
     ----------
     levels
-        How dense they are.
+        Their density levels.
     theirs
-        What is known of each.
+        Columns of the references.
     log_new
-        Log densities under a new subclass, by the base measure that they were made with.
+        Log densities under a new subclass, by base measure.
     asked
-        Rows prepared for all states, by the covariance model.
+        Rows prepared for all states, by covariance model.
     rows
         Whitened rows of the references, shape (R, d).
     """
@@ -150,14 +153,14 @@ class ReferenceModel(NamedTuple):
     rows: np.ndarray
 
     def new_of(self, known: Known) -> np.ndarray:
-        """Log density of each reference as the first of a new subclass, which no label changes."""
+        """Log density of each reference as the first instance of a new subclass, which no label changes."""
         key = id(known.prior)
         if key not in self.log_new:
             self.log_new[key] = (known, _twice(log_new(known, homogeneous(self.rows))))
         return self.log_new[key][1]
 
     def asked_of(self, prior: Prior) -> QueryRows | None:
-        """Rows of the references, prepared; ``None``: that would take too much room."""
+        """Prepare the rows of the references, or return ``None`` if they would take too much memory."""
         if (len(self.rows) + ASKED) * (prior.n_features + 1) * (prior.n_features + 2) // 2 > KEPT:
             return None
         if not self.asked:
@@ -165,7 +168,7 @@ class ReferenceModel(NamedTuple):
         return self.asked[0]
 
     def levels_of(self, log_density: np.ndarray) -> np.ndarray:
-        """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
+        """Level of each instance, shape (n,), by its log densities under the known classes, shape (n, J)."""
         levels = self.levels
         return levels_of(log_density, levels.many, levels.total, levels.bounds, levels.below)
 
@@ -178,10 +181,10 @@ class ReferenceRows(NamedTuple):
     group, level
         Class and level of each, shape (n,).
     log_density, vote
-        Log density under each known class, given the instances before it where neighbours are dependent, and how
-        probable the class is by that alone, shape (n, J).
+        Log density under each known class, given earlier instances if neighbours are dependent. Then the probability
+        of the class by that alone, shape (n, J).
     weight
-        What each counts among those of its class, shape (n,).
+        Weight of each reference within its class, shape (n,).
     """
 
     group: np.ndarray
@@ -192,12 +195,12 @@ class ReferenceRows(NamedTuple):
 
 
 def _twice(column: np.ndarray) -> np.ndarray:
-    """Let a column go on from its beginning."""
+    """Append the beginning of a column to its end."""
     return np.concatenate([column, column[:ASKED]])
 
 
 def _spread(group: np.ndarray, level: np.ndarray, weight: np.ndarray, n_classes: int) -> np.ndarray:
-    """Mean weight of the references of each class on each level, each counted by its weight; else 1."""
+    """Weighted mean weight of the references of each class on each level, 1 without references."""
     sums = np.zeros((2, n_classes, N_LEVELS))
     for power in range(2):
         np.add.at(sums[power], (group, level), weight ** (1 + power))
@@ -206,7 +209,7 @@ def _spread(group: np.ndarray, level: np.ndarray, weight: np.ndarray, n_classes:
 
 @once
 def model_of(references: References, number: int) -> ReferenceModel:
-    """Sum up what the references say of the densities of chain ``number``."""
+    """Summarise the references under the densities of chain ``number``."""
     if number >= len(references.log_density):
         return model_of(references, number % len(references.log_density))
     log_density, group = references.log_density[number], references.group
@@ -229,7 +232,7 @@ def model_of(references: References, number: int) -> ReferenceModel:
 
 @once
 def typicality_of(references: References) -> tuple[Typical, np.ndarray]:
-    """Derive the levels of typicality from the references, and that of each of them, as in :class:`ReferenceRows`."""
+    """Compute the levels of typicality from the references, and their columns as in :class:`ReferenceRows`."""
     typical, gain = typical_of(references), references.gains
     mean = np.mean(references.log_density, axis=0) + gain[:, None]
     return typical, _twice(levels_within(mean, gain, typical.bounds))
@@ -247,23 +250,23 @@ def ask_references(
     *,
     independent: float | None = None,
 ) -> list[ChainResult]:
-    """Ask the references in each chain, in threads, and balance what the sampler has found.
+    """Score the references in each chain, in threads, and balance the sampler's result.
 
     Parameters
     ----------
     chain_results
-        The chains, and what the sampler has made of the batch.
+        The chains, and the sampler's results for the batch.
     references
-        Those of the stream's known classes.
+        References of the stream's known classes.
     rows
         Whitened rows of the batch, shape (b, d).
     parameters
-        Of the seats' half-life, of threads, and whether decisions wait.
+        Settings: half-life of the seats, threads, and whether decisions wait.
     shifts
-        How far each known class has moved with its instances, whitened, shape (J, d): its references go with it.
+        Class shift of each known class, whitened, shape (J, d). Its references move with it.
     independent
-        Number of independent instances that say as much as one of the stream, where neighbours are dependent:
-        typicality says what is known then, and not location. ``None``: neighbours are independent.
+        Number of independent instances with the information of one stream instance, if neighbours are dependent. Then
+        typicality, and not location, decides which instances are known. ``None`` if neighbours are independent.
     """
     before = chain_results[0].before
     count = len(references.group)
@@ -293,7 +296,7 @@ def ask_references(
 
 
 def _levels(results: Sequence[BatchResult], waiting: int, typical: Typical) -> np.ndarray:
-    """Level of typicality of the batch and of those that wait, by the mean of the chains."""
+    """Level of typicality of the batch and the delayed decisions, by the mean of the chains."""
     density = np.mean([one.log_density for one in results], axis=0)
     gain = np.zeros(len(density) + waiting)
     given, first = results[0].gain, len(results[0].window_log_density)
@@ -306,21 +309,21 @@ def _levels(results: Sequence[BatchResult], waiting: int, typical: Typical) -> n
 
 
 class _CheckRows(NamedTuple):
-    """Instances asked with a batch in every chain: Q references, the batch, and the window if decisions wait.
+    """Instances scored with a batch in every chain: Q references, the batch, and the window if decisions wait.
 
     Attributes
     ----------
     at
-        Where the references are in columns of a :class:`ReferenceModel`.
+        Positions of the references in columns of a :class:`ReferenceModel`.
     stay
-        They lie where they lay in training.
+        Whether they have the same location as in training.
     theirs, ours
         Rows of the references, and of the others.
     level, tail
-        Levels of typicality of the references and of the others, and the share of known instances up to each level;
-        empty where neighbours are independent: location says what is known.
+        Levels of typicality of the references and of the others, and the share of known instances up to each level.
+        Empty if neighbours are independent.
     independent
-        Number of independent instances that say as much as one of the stream.
+        Number of independent instances with the information of one stream instance.
     """
 
     at: slice
@@ -333,9 +336,9 @@ class _CheckRows(NamedTuple):
 
 
 class _Sides(NamedTuple):
-    """The Q references and the m others who are asked: rows, what is said of them, what is known of references.
+    """The Q references and the m other scored instances: rows, densities, and columns of the references.
 
-    Of the others ``unknown`` says how probable the sampler has it that they are unknown, shape (m,).
+    ``unknown`` is the sampler's probability that each of the others is unknown, shape (m,).
     """
 
     references: QueryRows
@@ -349,7 +352,7 @@ class _Sides(NamedTuple):
 def _follow_balance(
     chain_result: ChainResult, number: int, references: References, turn: _CheckRows, parameters: Parameters
 ) -> ChainResult:
-    """Take a batch into the books of a chain, and balance its probabilities."""
+    """Add a batch to the counts of a chain, and balance its probabilities."""
     chain, state, result = chain_result[:3]
     known, (at, stay, rows, ours, level, tail, independent) = chain.known, turn
     n_classes, first, n = len(known.size), at.stop - at.start, len(result.subclass)
@@ -414,12 +417,14 @@ def _count_references(
     independent: float,
     prior: Prior,
 ) -> tuple[ReferenceCheck, np.ndarray]:
-    """Take a batch of n instances into the books; the check then, and the balanced probabilities of all asked.
+    """Add a batch of n instances to the counts of a check.
 
-    ``trained`` are the shares of the training set, shape (J,), ``opening`` the log weights with which a stream opens,
-    shape (J + 1,), empty where location says what is known. ``tempered`` is as in :class:`References`, ``typical``,
-    ``tail`` and ``independent`` are those of a :class:`_CheckRows`. When it is ``due`` the share of the stream that
-    is known is estimated again.
+    The function returns the check and the balanced probabilities of all scored instances.
+
+    ``trained`` has the shares of the training set, shape (J,). ``opening`` has the log weights with which a stream
+    opens, shape (J + 1,), and is empty if location decides which instances are known. ``tempered`` is as in
+    :class:`References`. ``typical``, ``tail`` and ``independent`` are those of a :class:`_CheckRows`. If the estimate
+    is ``due``, the known share of the stream is estimated again.
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(trained)
@@ -464,9 +469,9 @@ def _count_references(
 
 
 def recounted(chains: Chains, recent: RecentInstances, references: References) -> Chains:
-    """Count the latest instances anew, by typicality, when neighbours are found to be dependent.
+    """Recount the latest instances by typicality when neighbours are found to be dependent.
 
-    What was announced before is judged by the next batch as if this had been known from the beginning.
+    With the next batch, earlier announcements are judged as if the dependence had been known from the beginning.
     """
     rows = recent.rows[-RECOUNTED:]
     if not len(rows):
@@ -490,7 +495,7 @@ def recounted(chains: Chains, recent: RecentInstances, references: References) -
 
 
 def mean_of_references(posterior: BatchPosterior) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Average what the chains say of the references: their numbers, probabilities, and the shares of the classes."""
+    """Average the chains' results for the references: their numbers, probabilities, and the shares of the classes."""
     shares = [one.check.shares.classes for one in posterior.seated if one.check is not None]
     probabilities = mean_of([one.probabilities for one in posterior.seated])
     return posterior.seated[0].references, probabilities, mean_of(shares)
@@ -499,7 +504,7 @@ def mean_of_references(posterior: BatchPosterior) -> tuple[np.ndarray, np.ndarra
 def keep_promise(
     chain_results: Sequence[ChainResult], references: References, max_false_unknown: float | None
 ) -> list[ChainResult]:
-    """Call nobody unknown who is plausible for a known class, if that is promised."""
+    """Do not label an instance unknown that is plausible for a known class, if ``max_false_unknown`` is set."""
     results = [one.result for one in chain_results]
     if max_false_unknown is None:
         return list(chain_results)
@@ -512,7 +517,7 @@ def keep_promise(
 
 
 def current_shares(chains: Chains) -> list[KnownShares | None]:
-    """Say what the books of each chain make of the present state."""
+    """Compute the known shares of each chain from its counts and present state."""
     fitted = (chain.check and fit_check(chain.check, chain.state.ids, len(chain.known.size)) for chain in chains)
     return [check and check.shares for check in fitted]
 
@@ -527,17 +532,17 @@ def owned_by(chain: Chain) -> set[int]:
 
 @kernel
 def mostly_new(check: ReferenceCheck, many: np.ndarray) -> np.ndarray:
-    """Identities of the subclasses of which little is known, by what references say of many members, shape (m,).
+    """Identities of the subclasses with a small known share, supported by enough members, shape (m,).
 
-    Members are many if they would be ``EXPECTED`` references, were they of the class that has the fewest and has its
-    share of the stream, an even one at least.
+    The members are enough if they would correspond to ``EXPECTED`` references of any class at its share of the
+    stream, or at an even share if that is larger.
 
     Parameters
     ----------
     check
         The check after a batch.
     many
-        Number of the references of each class, shape (J,).
+        Number of references of each class, shape (J,).
     """
     known, counts, classes = check.known, check.counts, check.shares.classes
     out, n_classes, instances = np.zeros(len(known), np.bool_), len(classes), 0.0
@@ -551,7 +556,7 @@ def mostly_new(check: ReferenceCheck, many: np.ndarray) -> np.ndarray:
 
 
 def start_check(n_classes: int) -> ReferenceCheck:
-    """Begin with nothing counted."""
+    """Begin with empty counts."""
     cells, even = n_classes + 1, np.full(n_classes, 1.0 / n_classes)
     by_class = np.zeros((n_classes, cells, N_LEVELS)), np.zeros((n_classes, cells)), np.zeros(n_classes)
     counts = ReferenceCounts(np.zeros((cells, N_LEVELS)), np.zeros(cells), *by_class)
@@ -560,9 +565,10 @@ def start_check(n_classes: int) -> ReferenceCheck:
 
 
 def fit_check(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
-    """Make room for subclasses and classes that have come, and forget those that have gone.
+    """Add new subclasses and classes, and delete those that have gone.
 
-    Until the next batch a subclass that has come is what new ones are, and a class has the mean share.
+    Until the next batch a new subclass has the known share of the cell for new subclasses, and a new class has the
+    mean share.
     """
     if len(check.counts.votes) == n_classes and np.array_equal(ids, check.ids):
         return check
@@ -571,7 +577,7 @@ def fit_check(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> Referen
 
 @kernel
 def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceCheck:
-    """Do what :func:`fit_check` does where something has changed."""
+    """Do the work of :func:`fit_check` if something has changed."""
     counts, shares, before, new = check.counts, check.shares, len(check.counts.votes), len(check.ids)
     levels, count = counts.stream.shape[1], n_classes + len(ids) + 1
     places = np.full(count, -1)  # where each cell was; what is new comes last
@@ -622,14 +628,14 @@ def fitted(check: ReferenceCheck, ids: np.ndarray, n_classes: int) -> ReferenceC
 def owners_of(
     owner: np.ndarray, known: np.ndarray, stream: np.ndarray, shares: KnownShares
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new, and what share of it is known.
+    """Find the owner of each emerging subclass (:data:`NOBODY` if most is new) and its known share.
 
     Parameters
     ----------
     owner, known
-        What was said before, shape (K,).
+        Results of the check before, shape (K,).
     stream, shares
-        What the books count, and what they say.
+        The counts, and the shares derived from them.
     """
     owner, known, n_classes = owner.copy(), known.copy(), len(shares.classes)
     for k in range(len(owner)):
@@ -648,7 +654,7 @@ def owners_of(
 
 
 def without_openings(state: StreamState, check: ReferenceCheck, n_classes: int) -> StreamState:
-    """Forget who opened the tables of subclasses that have an owner: nothing new has come with them."""
+    """Reset the openings of tables of subclasses that have an owner, because they are not evidence of new classes."""
     owned = np.append(check.owner != NOBODY, False)
     if not owned.any():
         return state

@@ -1,4 +1,4 @@
-"""A batch seated in every chain, and the identities that go on when instances change seats together."""
+"""Seating of a batch in every chain, and subclass identities when instances move together."""
 
 from __future__ import annotations
 
@@ -21,29 +21,28 @@ from stream_osr.stream.recent_instances import DecidedBatch, RecentInstances, pl
 from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds
 
 COMPLETING = 2**31
-"""Number, beside those of the chains, of the generator that completes rows of which something is missing."""
+"""Number of the generator for completing rows with missing values, in addition to those of the chains."""
 
 
 class ChainResult(NamedTuple):
-    """A chain and what a batch makes of it.
+    """A chain and its result for a batch.
 
     Attributes
     ----------
     before
         The chain before the batch.
     state, result
-        What the sampler returned, with the identities that go on.
+        Results of the sampler, with the continued identities.
     identities
-        What has happened to them.
+        Changes of identities.
     check
         The reference check after the batch.
     references, probabilities
-        Numbers of the references that were asked, shape (Q,), and their probabilities, balanced as the stream's,
-        shape (Q, J + 1).
+        Numbers of the scored references, shape (Q,), and their balanced probabilities, shape (Q, J + 1).
     mostly_new
-        Identities of the subclasses of which little is known, by what references say of many members.
+        Identities of the subclasses with a small known share, supported by enough members.
     outliers
-        Instances whose subclass has left the model with this batch, and had not emerged; counted for the leader.
+        Instances whose unannounced subclass left the model with this batch, counted for the leader.
     """
 
     before: Chain
@@ -58,20 +57,21 @@ class ChainResult(NamedTuple):
 
 
 class BatchPosterior(NamedTuple):
-    """Posterior of the b instances of a batch over all chains; the leader says why.
+    """Posterior of the b instances of a batch over all chains. The leader provides the reasons.
 
     Attributes
     ----------
     rows
         Whitened rows, shape (b, d).
     raw, probabilities
-        Of each known class and, last, unknown, before and after the shift of the odds, shape (b, J + 1).
+        Probabilities of each known class and, last, unknown, before and after the shift of the odds, shape
+        (b, J + 1).
     nearest, rank
         Number of the nearest known class in the leader, and the density rank there, shape (b,).
     distance
         Mahalanobis distance from its most responsible subclass, shape (b,).
     seated
-        What became of the chains.
+        Results of the chains.
     """
 
     rows: np.ndarray
@@ -102,10 +102,9 @@ def complete(
     n_references: int = 0,
     only: range | None = None,
 ) -> np.ndarray:
-    """Draw what is missing of whitened rows, shape (b, d), once for all chains, by the leader's present state.
+    """Draw the missing values of whitened rows, shape (b, d), once for all chains, from the leader's present state.
 
-    ``only`` are the known classes that the rows belong to, if that is known, ``n_references`` the number of such a
-    question.
+    ``only`` are the known classes of the rows, if known. ``n_references`` is the number of that request.
     """
     leader = chains[0]
     if missing is None or is_complete(missing):
@@ -121,7 +120,7 @@ def seat(
     missing: MissingPattern | None = None,
     gain: np.ndarray | None = None,
 ) -> list[ChainResult]:
-    """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
+    """Seat a batch of whitened rows, shape (b, d), in every chain, in threads. Each batch and chain has a seed."""
     settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
     window = chains[0].state.window.rows
     guests = sampler.guests_of(chains[0].state, rows, chains[0].known.prior)
@@ -142,7 +141,7 @@ def seat(
 def average(
     chain_results: Sequence[ChainResult], rows: np.ndarray, odds: PriorOdds, parameters: Parameters
 ) -> tuple[BatchPosterior, PriorOdds]:
-    """Average what the chains say, learn the shift of the odds of unknown, and apply it."""
+    """Average the chains' probabilities, update the shift of the odds of unknown, and apply it."""
     found = [
         nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
         for number, one in enumerate(chain_results)
@@ -154,7 +153,7 @@ def average(
 
 
 def mean_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Average what several chains say: `np.mean`, without making one array of all."""
+    """Average the results of several chains, like `np.mean` but without one array of all."""
     if len(arrays) == 1:
         return arrays[0]
     total: np.ndarray = arrays[0] + arrays[1]
@@ -165,7 +164,7 @@ def mean_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def shares_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Average probabilities of several chains: sums of shares round to the last bit above 1, and are 1.
+    """Average probabilities of several chains. Sums that round to the last bit above 1 become 1.
 
     >>> shares_of([np.array([1.0 + 2e-16, 0.0]), np.array([1.0 + 2e-16, 0.0])]).tolist()
     [1.0, 0.0]
@@ -175,29 +174,29 @@ def shares_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def window_together(posterior: BatchPosterior) -> np.ndarray:
-    """Average what the chains say now of the window's instances, shape (w, J + 1)."""
+    """Average the chains' current probabilities of the window's instances, shape (w, J + 1)."""
     return shares_of([one.result.window_probabilities for one in posterior.seated])
 
 
 def settle(
     posterior: BatchPosterior, recent: RecentInstances, batch: DecidedBatch, horizon: int
 ) -> tuple[Chains, RecentInstances]:
-    """Write down where everybody sits now: identities that were joined, instances that moved, those of the batch.
+    """Record the current seats: merged identities, moved instances, and those of the batch.
 
     Parameters
     ----------
     posterior
-        The batch, and what became of the chains.
+        The batch, and the results of the chains.
     recent
-        What is remembered.
+        The remembered instances.
     batch
-        The batch, its seats still to be written.
+        The batch, without its seats.
     horizon
-        Instances that are remembered, at least.
+        Least number of remembered instances.
 
     Returns
     -------
-    The chains, and what is remembered then.
+    The chains, and the remembered instances.
     """
     results = [one.result for one in posterior.seated]
     for number, one in enumerate(posterior.seated):
@@ -210,16 +209,16 @@ def settle(
 
 
 def _let_go(recent: RecentInstances, chains: Chains, results: Sequence[sampler.BatchResult]) -> Chains:
-    """Take instances that have left a named subclass for an emerging one out of its statistics: each counts once.
+    """Remove instances from a named subclass that they left for an emerging one, so that each counts once.
 
     Parameters
     ----------
     recent
-        What is remembered, as it was before the batch.
+        The remembered instances before the batch.
     chains
-        The chains after it.
+        The chains after the batch.
     results
-        What the batch moved in each.
+        The moves of the batch in each chain.
     """
     out = []
     for number, (chain, result) in enumerate(zip(chains, results, strict=True)):
@@ -233,10 +232,11 @@ def _let_go(recent: RecentInstances, chains: Chains, results: Sequence[sampler.B
 
 
 def _keep_identities(chain_result: ChainResult) -> ChainResult:
-    """Follow the emerged subclasses most of whose instances moved to one other emerging subclass in a batch.
+    """Continue the identity of emerged subclasses most of whose instances moved to one other emerging subclass.
 
-    Those that are left in it, if there are any, are fewer than hold a subclass, and go along. The identity that goes
-    on is that of the subclass that more of them come from, or the older one, if that is the other.
+    The remaining instances, if any, are too few for a subclass and move along. The target's identity continues if it
+    is older, or if most instances of the result come from the target. Otherwise the identity of the moved subclass
+    continues.
     """
     chain, state, result, changes = chain_result[:4]
     life = chain.life
@@ -270,7 +270,7 @@ def _keep_identities(chain_result: ChainResult) -> ChainResult:
 
 
 def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:
-    """Count the instances whose subclass has left the model with this batch, and had not emerged."""
+    """Count the instances whose unannounced subclass left the model with this batch."""
     before = chain.state
     if not _left(chain, after, np.concatenate([before.ids, result.moved_to, result.subclass])).any():
         return 0
@@ -284,16 +284,16 @@ def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResul
 
 
 def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]) -> int:
-    """Count those whose subclass, not emerged, has left because labels took instances out of it.
+    """Count the instances whose unannounced subclass left the model because labels removed instances from it.
 
     Parameters
     ----------
     chain
         A chain before the labels.
     after
-        The sampler's state after them.
+        The sampler's state after the labels.
     withdrawn
-        Subclass of each instance that was taken out.
+        Subclass of each removed instance.
     """
     before, out = chain.state, np.array(withdrawn, np.int64)
     out = out[places_of(before.ids, out) >= 0]
@@ -301,7 +301,7 @@ def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]
 
 
 def _left(chain: Chain, after: StreamState, keys: np.ndarray) -> np.ndarray:
-    """Say which of these subclasses of a chain, -1: a known one, have left the model and had not emerged."""
+    """Mark the subclasses of a chain (-1 for a known one) that have left the model unannounced."""
     left = (keys >= 0) & (places_of(after.ids, keys) < 0)
     if left.any():
         left &= places_of(chain.life.ids[chain.life.emerged], keys) < 0

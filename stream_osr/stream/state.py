@@ -1,4 +1,4 @@
-"""The stream's part of a recognizer: a value, from batch to batch."""
+"""The stream's part of a recognizer, as a value from batch to batch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BufferedInstance(NamedTuple):
 
 
 class MenuSize(NamedTuple):
-    """Numbers of subclasses that the leader chooses from, and its concentrations.
+    """Numbers of subclasses on the leader's menu, and its concentrations.
 
     Attributes
     ----------
@@ -55,13 +55,13 @@ class MenuSize(NamedTuple):
     emerging
         Emerging subclasses.
     active
-        Those of them that have been announced and are not dormant.
+        Emerging subclasses that have been announced and are not dormant.
     alpha0
         Concentration of the stream's restaurant.
     gamma
         Concentration of the menu.
     references
-        Reference instances that guard the known classes; 0: nothing does.
+        Reference instances for the reference check. 0: there is no check.
     """
 
     known: int
@@ -73,20 +73,20 @@ class MenuSize(NamedTuple):
 
 
 class StageCounts(NamedTuple):
-    """Numbers of emerging subclasses by the stage of their lives; each is counted once.
+    """Numbers of emerging subclasses by stage. Each is counted once.
 
     Attributes
     ----------
     candidate
-        Not announced yet, for want of support.
+        Not announced yet, because they lack support.
     active
-        Announced, and instances have come lately.
+        Announced, with recent instances.
     dormant
-        Announced, and nothing has come for so long that their seats have faded; they may recur.
+        Announced, without instances for so long that their seats have faded. They may recur.
     muted
-        Somebody has said that nothing more is to be told of them.
+        A person has muted them: no further events.
     refuted
-        They describe a known class anew, and are no new one.
+        They repeat a known class and are not new.
     """
 
     candidate: int
@@ -97,18 +97,19 @@ class StageCounts(NamedTuple):
 
 
 class DelayedDecisions(NamedTuple):
-    """Decisions that are held back while later batches re-seat their instances.
+    """Delayed decisions, while later batches re-seat their instances.
 
     Attributes
     ----------
     decisions
-        As they were made at first, in order of arrival.
+        The initial decisions, in order of arrival.
     probabilities
-        Of each known class and, last, unknown, as of the latest batch, before the shift of the odds, (n, J + 1).
+        Probabilities of each known class and, last, unknown after the latest batch, before the shift of the odds,
+        (n, J + 1).
     subclass
-        Emerging subclass that each sits in, -1: none, shape (n,).
+        Emerging subclass of each instance, -1 if none, shape (n,).
     responsible
-        Most responsible subclass (its position) of each known class, -1: not known, shape (n, J).
+        Most responsible subclass (its position) of each known class, -1 if not known, shape (n, J).
     """
 
     decisions: tuple[Decision, ...]
@@ -118,18 +119,18 @@ class DelayedDecisions(NamedTuple):
 
 
 class ClassShift(NamedTuple):
-    """Movement of known classes that follow their instances (:mod:`stream_osr.stream.class_shift`).
+    """Movement of known classes with their instances (:mod:`stream_osr.stream.class_shift`).
 
     Attributes
     ----------
     shift
-        How far each class has been moved so far, in whitened coordinates, shape (J, d).
+        Total translation of each class, in whitened coordinates, shape (J, d).
     weight
-        Instances of each class that say where it lies now, faded, shape (J,).
+        Faded number of instances that locate each class, shape (J,).
     sums
-        Sums of their ways from where the class expects them, faded likewise, shape (J, d).
+        Faded sums of their offsets from the positions that the class expects, shape (J, d).
     saved
-        Instances since it was last moved, as far as they count, shape (J,).
+        Counted instances since the last movement, shape (J,).
     """
 
     shift: np.ndarray
@@ -148,9 +149,9 @@ class Copy(NamedTuple):
     raw
         Probabilities of each known class and, last, unknown, before the shift of the odds, shape (J + 1,).
     decision
-        As it was made at first.
+        The initial decision.
     repeats
-        More copies have come than is usual.
+        Whether more copies have come than usual.
     """
 
     row: int
@@ -165,11 +166,11 @@ class DataFaults(NamedTuple):
     Attributes
     ----------
     columns
-        How the raw columns are doing.
+        State of the raw columns.
     rows
         Fingerprints of the latest rows, shape (w,).
     copies
-        First copies of those of them that came more than once.
+        First copies of the latest rows that came more than once.
     """
 
     columns: ColumnStates
@@ -185,35 +186,35 @@ class Stream(NamedTuple):
     labels
         Labels of the known classes: the trained ones, then those that late labels opened.
     chains
-        The models that are averaged. Ids, events and explanations are the first one's, the leader's.
+        The ensemble. Ids, events and explanations come from the first chain, the leader.
     odds
         The learnt shift of the odds of unknown.
     recent
         Latest decided batches, ``label_horizon`` instances or a little more.
     waiting
-        Decisions held back by ``decision_delay``.
+        Decisions delayed by ``decision_delay``.
     decided
         Instances decided so far as each known class and, last, as unknown.
     drift
-        Detectors of known classes that move.
+        Drift detectors of the known classes.
     signals
-        Counts of what was told and of outliers; data quality is counted before the stream.
+        Counts of events and outliers. Data quality is counted before the stream.
     undo_log
-        What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.stream.undo_log`).
+        Commands that can be undone, in order (:mod:`stream_osr.stream.undo_log`).
     references
-        This stream's own reference instances once classes have been opened; ``None``: those of the trained model.
+        This stream's own reference instances once classes have been opened. ``None``: those of the trained model.
     called
-        What references were called lately; ``None``: none was asked.
+        Recent labels of the references. ``None`` before the first reference check.
     class_shift
-        Known classes that follow their instances; ``None``: they do not, or not yet.
+        Class shifts of the known classes. ``None`` if they do not move, or not yet.
     unknown_rate
-        The share of the stream that is called unknown; ``None``: nothing was decided yet.
+        Unknown share of the stream. ``None`` before the first decision.
     event_budget
-        Events that were told lately, and those that wait to be summed up.
+        Recently reported events, and events that wait for a summary.
     arrival
-        Where the known classes are in order of arrival; ``None``: neighbours are independent.
+        Locations of the known classes in order of arrival. ``None`` if the order carries no information.
     faults
-        Columns that fail and rows that repeat; ``None``: nothing came yet, or training did not say what is usual.
+        Failing columns and repeated rows. ``None`` before the first instance, or if training has no reference values.
     """
 
     labels: tuple[Label, ...]
@@ -244,7 +245,7 @@ class Stream(NamedTuple):
         return self.chains[0].state
 
     def led_by(self, leader: Chain) -> Stream:
-        """Go on with another leader."""
+        """Continue with another leader."""
         return self._replace(chains=(leader, *self.chains[1:]))
 
     @property
@@ -256,7 +257,7 @@ class Stream(NamedTuple):
 
     @property
     def stages(self) -> StageCounts:
-        """Numbers of emerging subclasses of the leader by stage, those that are set aside among them."""
+        """Numbers of emerging subclasses of the leader by stage, including dormant ones."""
         return StageCounts(**{name: int((self.stage == name).sum()) for name in StageCounts._fields})
 
     @property
@@ -273,12 +274,12 @@ class Stream(NamedTuple):
 
     @property
     def life(self) -> Lifecycle:
-        """Lives of the emerging subclasses of the leader."""
+        """Histories of the emerging subclasses of the leader."""
         return self.chains[0].life
 
 
 def widen(waiting: DelayedDecisions, n_classes: int) -> DelayedDecisions:
-    """Make room for classes that have been opened."""
+    """Make room for opened classes."""
     old = waiting.responsible.shape[1]
     return waiting._replace(
         probabilities=np.insert(waiting.probabilities, [old] * (n_classes - old), 0.0, axis=1),
@@ -287,10 +288,10 @@ def widen(waiting: DelayedDecisions, n_classes: int) -> DelayedDecisions:
 
 
 def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
-    """Begin a stream over a trained model: a few seats are taken, by the known classes in their training shares.
+    """Open a stream on a trained model, with a few seats of the known classes in their training shares.
 
-    With nobody seated the first instances would be new with the odds of gamma against the trained tables, 100 to 3
-    with a single class of few subclasses, which in low dimensions no density makes up for.
+    Without seats the first instances would be new with the odds of gamma against the trained tables. For a single
+    class of few subclasses these odds are 100 to 3, which in low dimensions no density compensates.
     """
     n_classes = len(trained.labels)
     return Stream(
@@ -309,10 +310,10 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
 
 
 def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
-    """Begin a stream as if it had run on known instances for long, in the shares of the training set.
+    """Open a stream as if it had run on known instances for long, in the shares of the training set.
 
-    That is what immediate predictions assume while training goes on: labelled instances say that known classes are
-    what comes. A stream proper begins with few seats taken.
+    Immediate predictions during training assume this: labelled instances indicate that known classes arrive. A
+    regular stream begins with few seats.
     """
     stream = open_stream(trained, parameters.model_copy(update={"chains": 0, "learn_odds": False}))
     lasting = min(parameters.half_life / math.log(2.0), 1e6)
@@ -323,14 +324,14 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
 def new_classes(
     stream: Stream, before: Sequence[SubclassDistances] | None = None
 ) -> tuple[NewClasses, tuple[SubclassDistances, ...]]:
-    """Find candidate new classes by what all chains say; the stream does not change.
+    """Find candidate new classes from all chains. The stream does not change.
 
     Parameters
     ----------
     stream
         The stream so far.
     before
-        The distances that an earlier call returned: they save time and change nothing.
+        Distances from an earlier call. They save time and do not affect the result.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Sums over the emerged subclasses of a stream, for others to compare with, and when to publish them again."""
+"""Summaries of a stream's emerged subclasses for comparison with other recognizers, and their publication."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 
 GROWN = 1.25
-"""A subclass is said again when its size passes a power of this, up or down."""
+"""Growth factor: a subclass is published again when its size passes a power of this factor, up or down."""
 
 LARGEST_SUM = 1e60
-"""No sum over whitened rows comes near."""
+"""Bound on sums over whitened rows, beyond any real sum."""
 
 
 class SubclassSums(NamedTuple):
-    """Sums of an emerged subclass that are to be published.
+    """Sums of an emerged subclass for publication.
 
     Attributes
     ----------
     id
         Its identity.
     statistics
-        Of all its instances, of a single subclass; None: it is no longer an emerging one.
+        Statistics of all its instances, as a single subclass. None if it is no longer emerging.
     absorbed
         Identities that have ended in it.
     """
@@ -43,9 +43,9 @@ class SubclassSums(NamedTuple):
 
 
 def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
-    """Return the statistics of the subclasses that have emerged, dormant and silenced ones included.
+    """Return the statistics of the emerged subclasses, including dormant and muted ones.
 
-    Those of the first chain, which is told of; by identity, in ascending order.
+    They come from the first chain, whose subclasses are reported, by identity in ascending order.
     """
     chain = stream.chains[0]
     own = chain.state.ids.tolist()
@@ -58,16 +58,16 @@ def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
 def to_say(
     before: Mapping[int, Statistics], after: Mapping[int, Statistics], events: Iterable[ev.Event]
 ) -> list[SubclassSums]:
-    """Choose of which subclasses a micro-batch has made something new to say; those that have ended come last.
+    """Choose the subclasses that a micro-batch has changed enough to publish. Ended ones come last.
 
-    Nothing has to be remembered but the statistics before and after it, so a replay says the same again.
+    The choice depends only on the statistics before and after the batch, so a replay publishes the same.
 
     Parameters
     ----------
     before, after
         Statistics of the emerged subclasses.
     events
-        What was told after the micro-batch: whatever is told of is said, too.
+        Events after the micro-batch. Subclasses with an event are published as well.
     """
     reported: set[int] = set()
     absorbed: dict[int, tuple[int, ...]] = {}
@@ -85,10 +85,10 @@ def _level(statistics: Statistics) -> int:
 
 
 def as_sums(statistics: Statistics, prior: Prior) -> list[list[float]]:
-    """Write the statistics of one subclass as plain sums over its whitened rows, the prior's part left out.
+    """Convert the statistics of one subclass to plain sums over its whitened rows, without the prior's part.
 
-    Row i holds the sums of ``x_i x_j`` for j up to i, and the last row those of ``x_j`` and the number of rows. Where
-    there are categories, a last row counts the values at all of their places.
+    Row i holds the sums of ``x_i x_j`` for j up to i. The last row holds the sums of ``x_j`` and the number of rows.
+    With categories, one more row counts the values at all their places.
     """
     sums = (statistics.matrix[0] - of_nobody(prior)).tolist()
     sums = [row[: i + 1] for i, row in enumerate(sums)]
@@ -96,7 +96,7 @@ def as_sums(statistics: Statistics, prior: Prior) -> list[list[float]]:
 
 
 def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Statistics:
-    """Read what :func:`as_sums` wrote.
+    """Read the output of :func:`as_sums`.
 
     Raises
     ------
@@ -116,18 +116,18 @@ def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Stati
         *sums, values = sums
         counts[:] = _counts(values, prior, size)
     if len(sums) != len(matrix) or size < 1:
-        raise ValueError(f"{len(sums)} rows of sums over {size} instances; expected {len(matrix)} over 1 or more")
+        raise ValueError(f"{len(sums)} rows of sums over {size} instances: expected {len(matrix)} over 1 or more")
     for i, row in enumerate(sums):
         vector, length = np.array(row, float), i + 1
         if vector.shape != (length,) or not np.isfinite(vector).all():
-            raise ValueError(f"a row of sums does not hold {length} finite numbers")
+            raise ValueError(f"a row of sums does not have {length} finite numbers")
         matrix[i, :length] = vector
         matrix[:length, i] = vector
     return Statistics(np.array([size], np.int64), (matrix + of_nobody(prior))[None], counts[None])
 
 
 def _counts(values: Sequence[float], prior: Prior, size: int) -> np.ndarray:
-    """Check how often each value is among so many instances."""
+    """Check the counts of values among ``size`` instances."""
     counts = np.array(values, float)
     if counts.shape != prior.pseudo.shape or not (np.isfinite(counts) & (counts >= 0.0)).all():
         raise ValueError(f"the last row of sums does not count the values of {len(prior.pseudo)} places")
@@ -138,7 +138,7 @@ def _counts(values: Sequence[float], prior: Prior, size: int) -> np.ndarray:
 
 
 def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explanation:
-    """Say what a subclass is like that is known by its statistics alone."""
+    """Explain a subclass from its statistics alone."""
     known = trained.known
     dishes = dishes_of(statistics, known.prior)
     return explain(
@@ -147,18 +147,18 @@ def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explan
 
 
 def most_numbers(trained: TrainedModel) -> int:
-    """Say how many sums a subclass has at most."""
+    """Return the largest number of sums of a subclass."""
     d = trained.known.prior.n_features
     return (d + 1) * (d + 2) // 2 + len(trained.known.prior.pseudo)
 
 
 def written_sums(trained: TrainedModel, statistics: Statistics) -> list[list[float]]:
-    """Write the statistics of a subclass over a trained model; see :func:`as_sums`."""
+    """Write the statistics of a subclass of a trained model (:func:`as_sums`)."""
     return as_sums(statistics, trained.known.prior)
 
 
 def read_sums(trained: TrainedModel, size: int, sums: Sequence[Sequence[float]]) -> Statistics | None:
-    """Read what :func:`written_sums` wrote, wherever it was; None: no rows have these sums.
+    """Read the output of :func:`written_sums` of any recognizer. None if no rows have these sums.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def read_sums(trained: TrainedModel, size: int, sums: Sequence[Sequence[float]])
 def take_in(
     trained: TrainedModel, state: ReconciledSubclasses, summary: LocalSummary
 ) -> tuple[ReconciledSubclasses, LinkChanges]:
-    """Take in one summary of a recognizer over a trained model; see :func:`.reconcile.reconcile`."""
+    """Add one summary of a recognizer on a trained model (:func:`.reconcile.reconcile`)."""
     return reconcile(state, summary, trained.known.prior, trained.known.location)
 
 
@@ -191,5 +191,5 @@ def taken_in(
     merged: Mapping[int, int],
     next_id: int,
 ) -> ReconciledSubclasses:
-    """Put together again what recognizers over a trained model have said; see :func:`.reconcile.restore`."""
+    """Restore the state from the summaries of recognizers on a trained model (:func:`.reconcile.restore`)."""
     return restore(summaries, links, merged, next_id, trained.known.prior)

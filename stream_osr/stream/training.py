@@ -1,4 +1,4 @@
-"""Training: labelled instances are kept, predictions in passing come from a provisional model, freezing ends it."""
+"""Training: labelled instances are stored, a provisional model predicts meanwhile, and freezing ends it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ PROVISIONAL_SWEEPS = 5
 def learn(
     state: RecognizerState, features: Features, row: np.ndarray, label: Label, x: Mapping[Any, Any]
 ) -> tuple[RecognizerState, bool]:
-    """Keep a training instance; extend the provisional model by it, or train it anew when the instances have doubled.
+    """Store a training instance, and extend the provisional model or retrain it when the instances have doubled.
 
-    The state changes in place unless its evidence is due: then it stays as it is, and closing may fail.
+    The state changes in place unless waiting labels are due. Then it stays the same, because closing may fail.
 
     Returns
     -------
-    The next state, and whether its evidence is due to be learnt.
+    The next state, and whether its waiting labels are due.
     """
     training, parameters, waiting = state.training, state.parameters, state.evidence
     assert training is not None
@@ -58,7 +58,7 @@ def learn(
 
 
 def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:
-    """Train in passing; ``None`` while the instances do not span the components of a PCA."""
+    """Train the provisional model, or return ``None`` while the instances do not span the components of a PCA."""
     decided, features, group, _ = training.decided(parameters.numeric or (), parameters.absent)
     X = decided.X
     if not features.names or np.isnan(X).all():
@@ -73,18 +73,18 @@ def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel 
 
 
 def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None) -> RecognizerState:
-    """End training: sweep the training groups, sum them up, let the instances go.
+    """End training: sweep the training groups, summarise them, and release the instances.
 
     Raises
     ------
     NotTrained
-        If there are none.
+        If there are no training instances.
     InvalidParameter
-        If a feature that is named as a category, or as a number, was never among theirs, or no feature is left.
+        If a declared category or number is not a feature of the instances, or if no feature is left.
     """
     training, chosen = state.training, state.parameters
     if training is None or not len(training):
-        raise NotTrained("freeze() needs labelled instances; learn some first")
+        raise NotTrained("freeze() needs labelled instances. Learn some first")
     for option in ("categorical", "numeric"):
         _check_named(option, getattr(chosen, option) or (), training.features.names)
     decided, features, group, arrived = training.decided(chosen.numeric or (), chosen.absent)
@@ -92,7 +92,7 @@ def freeze(state: RecognizerState, progress: Callable[[int], None] | None = None
     if not features.names:
         why = "; ".join(f"{name!r}: {why}" for name, why in decided.kinds.left_out.items())
         raise InvalidInstance(
-            f"the training instances have no feature{why and f' that can be used: {why}'}; give one"
+            f"the training instances have no feature{why and f' that can be used: {why}'}. Give one"
         )
     order = arrived if chosen.order == "arrival" else None
     trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
@@ -106,9 +106,9 @@ def _check_named(option: str, declared: Collection[FeatureName], names: Collecti
     strange = [name for name in declared if name not in names]
     if strange:
         near = get_close_matches(str(strange[0]), [str(name) for name in names], 1)
-        meant = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(map(repr, [*names][:12]))}"
+        meant = f"did you mean {near[0]!r}?" if near else f"the features are {', '.join(map(repr, [*names][:12]))}"
         raise InvalidParameter(
-            f"{option} has {strange[0]!r}, which is none of the features of the training instances; {meant}"
+            f"{option} has {strange[0]!r}, which is not a feature of the training instances: {meant}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Taking back what people have asked, by inverse steps: the stream keeps what it has learnt since."""
+"""Undo of commands by inverse steps: the stream keeps later learning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stream_osr.trained import TrainedModel
 
 
 def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple[Stream, list[ev.Event]]:
-    """Take back the last promotion, mute or label that has taken effect.
+    """Undo the last promotion, mute or label that has taken effect.
 
     Raises
     ------
@@ -34,9 +34,7 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
         If there is none.
     """
     if not stream.undo_log:
-        raise NothingToUndo(
-            "no promotion, mute or late label is left to be taken back; labels from before freeze() stay"
-        )
+        raise NothingToUndo("there is no promotion, mute or late label to undo. Labels from before freeze() stay")
     action = stream.undo_log[-1]
     stream = stream._replace(undo_log=stream.undo_log[:-1])
     common = about(trained, stream.state)
@@ -61,9 +59,9 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
 
 
 def _give_back(stream: Stream, action: Promotion) -> Stream:
-    """Give subclasses that were named back in every chain; guests at their tables go with them.
+    """Make named subclasses emerging again in every chain, together with the guests at their tables.
 
-    They have followed the class since. They go back to where they were, with the instances that they have.
+    They followed the class shift since. They return to their former location, with the instances that they have now.
     """
     j, recent, chains = stream.labels.index(action.label), stream.recent, []
     back = np.zeros(0) if action.shift is None else action.shift - class_shifts(stream)[j]
@@ -112,10 +110,10 @@ def _given_back(
 
 
 def _homes(chain: Chain, tables: MovedTables, keys: Sequence[int], sits: np.ndarray, j: int) -> np.ndarray:
-    """Say which of the subclasses every table goes to, -1: none, shape (T,).
+    """Find the subclass to which every table returns, -1 if none, shape (T,).
 
-    As long as the tables stand as they did when the subclasses were named, each goes back to its own. Later those of
-    the class with one of their instances go to them; and all do if nothing else is left of the class.
+    While the tables are the same as at the naming, each returns to its own subclass. Later, tables of the class with
+    one of their instances go to them. All tables do if nothing else of the class is left.
     """
     franchise, known = chain.state.franchise, chain.known
     home = np.full(len(franchise.table_dish), -1)
@@ -143,7 +141,7 @@ def _homes(chain: Chain, tables: MovedTables, keys: Sequence[int], sits: np.ndar
 
 
 def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> Stream:
-    """Take the instance out of the subclass that took it in, wherever that is now, and seat it where it sat."""
+    """Remove a labelled instance from its current subclass, wherever that is now, and restore its former seat."""
     row, chains = action.row, stream.chains
     j = stream.labels.index(action.label) if action.label in stream.labels else -1
     if j >= 0 and action.shift is not None:
@@ -169,7 +167,7 @@ def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened_table: boo
 
 
 def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> Stream:
-    """Seat an instance whose label was taken back where it sat, in each chain where that is left."""
+    """Restore the former seat of an instance whose label was undone, in each chain where the seat still exists."""
     state, recent = stream.state, stream.recent
     seats = [_place(chain, number, action, stream.labels) for number, chain in enumerate(stream.chains)]
     latest = state.seen - int(recent.batches[-1]) if len(recent.batches) else 0
@@ -194,7 +192,7 @@ def _seat_again(stream: Stream, action: Labelling, parameters: Parameters) -> St
 
 
 def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]) -> Seat | None:
-    """Find the seat that a labelled instance may have again in one chain; None if what held it has gone."""
+    """Find the former seat of a labelled instance in one chain, or None if its subclass or class has gone."""
     home, seat, label = action.subclass[number], action.seats[number], action.classes[number]
     if home in chain.state.ids:
         return seat._replace(subclass=home, j=-1)
@@ -209,7 +207,7 @@ def _place(chain: Chain, number: int, action: Labelling, labels: Sequence[Label]
 
 
 def _renumber(stream: Stream, before: np.ndarray) -> Stream:
-    """Follow known subclasses of the leader to their new places in the decisions held back."""
+    """Update the positions of the leader's known subclasses in the delayed decisions."""
     now = {int(key): slot for slot, key in enumerate(stream.known.ids)}
     place = np.array([now.get(int(key), -1) for key in before] + [-1])
     waiting = stream.waiting
@@ -217,9 +215,9 @@ def _renumber(stream: Stream, before: np.ndarray) -> Stream:
 
 
 def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
-    """Drop a class that nothing is left of, unless instances of the stream were decided as it or sit in it.
+    """Drop an empty class, unless instances of the stream were decided as it or sit in it.
 
-    Such a class stays, without a density: nothing is recognized as it until somebody labels or names something.
+    Such a class stays without a density. No instance is recognized as it until a person labels or names something.
     """
     if label not in stream.labels:
         return stream

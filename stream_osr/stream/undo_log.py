@@ -1,6 +1,6 @@
-"""Log of what people have asked of a stream, so that it can be taken back: small records, no models.
+"""Log of commands to a stream that can be undone: small records, no models.
 
-An action is undone by its inverse, not by going back to an earlier state: what the stream has learnt since stays.
+An action is undone by its inverse, not by a return to an earlier state. The stream keeps later learning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stream_osr.discovery.histories import SubclassHistory
 from stream_osr.model.edit import Seat
 
 MOST = 100
-"""Actions that can be taken back; older ones stay."""
+"""Most actions that can be undone. Older ones stay in effect."""
 
 
 class Labelling(NamedTuple):
@@ -24,27 +24,27 @@ class Labelling(NamedTuple):
     Attributes
     ----------
     number
-        Place in the order of asking.
+        Place in the order of commands.
     label
         The label.
     row
         Whitened row, shape (d,).
     into
-        Subclass that took the instance in, in each chain.
+        Subclass that the instance joined, in each chain.
     opened_table
         Whether it opened a table there, in each chain.
     key, seq
-        Key and position in the stream of an instance that was decided before; None and -1 of a new one.
+        Key and position in the stream of an instance that was decided before, None and -1 for a new instance.
     subclass
-        Subclass that held it, -1: none, in each chain; empty of a new one.
+        Its former subclass in each chain, -1 if none. Empty for a new instance.
     seats
-        Where it sat in each chain; empty of a new one.
+        Its former seat in each chain. Empty for a new instance.
     classes
-        Label of the class at whose table it sat, in each chain, or None.
+        Label of the class at the former table, in each chain, or None.
     seen
         Instances of the stream at that time.
     shift
-        How far the class had followed its instances, shape (d,): the labelled one goes with it. None: not at all.
+        Class shift at that time, shape (d,). The labelled instance moves with it. None: no shift.
     """
 
     number: int
@@ -62,14 +62,14 @@ class Labelling(NamedTuple):
 
 
 class MovedTables(NamedTuple):
-    """Tables that came to serve a class, and who sat at them.
+    """Tables that began to serve a class, and their guests.
 
     Attributes
     ----------
     table, subclass, mass
         Number, subclass and seats of each table, shape (m,).
     seq, owner_subclass
-        Position in the stream and subclass of each guest who could still be re-seated, shape (g,).
+        Position in the stream and subclass of each guest that could still be re-seated, shape (g,).
     """
 
     table: np.ndarray
@@ -85,19 +85,19 @@ class Promotion(NamedTuple):
     Attributes
     ----------
     number
-        Place in the order of asking.
+        Place in the order of commands.
     label
         Label of the class.
     subclasses
         Identities in each chain.
     ranks
-        Density ranks that the class had before, in each chain.
+        Earlier density ranks of the class, in each chain.
     lives
-        Lives of the subclasses in each chain.
+        Histories of the subclasses in each chain.
     tables
         Tables that served them in each chain.
     shift
-        How far the class had followed its instances, shape (d,); None: classes do not follow their instances.
+        Class shift at that time, shape (d,). None: classes do not move.
     """
 
     number: int
@@ -110,7 +110,7 @@ class Promotion(NamedTuple):
 
 
 class Muting(NamedTuple):
-    """Subclasses that were muted: place in the order of asking, identities in each chain."""
+    """Subclasses that were muted: place in the order of commands, and identities in each chain."""
 
     number: int
     subclasses: tuple[tuple[int, ...], ...]
@@ -120,5 +120,5 @@ Action = Labelling | Promotion | Muting
 
 
 def record(undo_log: tuple[Action, ...], new: Iterable[Action]) -> tuple[Action, ...]:
-    """Write actions down in the order in which they were asked: a label may have waited for its instance."""
+    """Append actions in the order of the commands. A label may have waited for its instance."""
     return tuple(sorted((*undo_log, *new), key=lambda action: action.number))[-MOST:]

@@ -1,17 +1,15 @@
 """Draws of the concentrations and of the base measure.
 
-Resampling of the concentrations alpha0 and gamma: the auxiliary variables of Escobar and West (1995).
-
-For several groups that share one concentration a (Teh et al. 2006, appendix A.2):
+The concentrations alpha0 and gamma are drawn with the auxiliary variables of Escobar and West (1995). For several
+groups that share one concentration a (Teh et al. 2006, appendix A.2):
 ``w_j ~ Beta(a + 1, n_j)``, ``s_j ~ Bernoulli(n_j / (n_j + a))``,
 ``a ~ Gamma(shape + sum T_j - sum s_j, rate - sum log w_j)``.
 
-Drawing the base measure: nu, scale and beta from their conditional given the partition.
-
-Given who shares a subclass, the marginal likelihood of the normal-inverse-Wishart model is closed form, so the
-hyperparameters are Gibbs-drawn on a grid, once a sweep: no outer search, no simulated unknowns, no held-out data.
-The prior over the grid is flat. Its lower end in ``nu * scale / d`` is a floor: without one the evidence runs to
-degenerate subclasses on discretised data.
+The base measure (nu, scale and beta) is drawn from its conditional given the partition. Given the partition, the
+marginal likelihood of the normal-inverse-Wishart model has a closed form. So the sampler draws the hyperparameters on
+a grid, once a sweep: no outer search, no simulated unknowns, no held-out data. The prior over the grid is flat. The
+lower end of the grid in ``nu * scale / d`` is a floor. Without it the evidence would favour degenerate subclasses on
+discretised data.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from stream_osr.model.prior import Prior
 
 
 class Gamma(NamedTuple):
-    """Prior of a concentration; its mean is ``shape / rate``."""
+    """Prior of a concentration, with mean ``shape / rate``."""
 
     shape: float
     rate: float
@@ -37,8 +35,11 @@ class Gamma(NamedTuple):
 
 ALPHA = Gamma(10.0, 1.0)
 STREAM_ALPHA = Gamma(1.0, 1.0)
-"""The stream's own alpha0: under the training prior every thirtieth instance would open a table, known or not, and
-where few dimensions leave the densities little to say the known classes would crumble."""
+"""Prior of the stream's own alpha0.
+
+Under the training prior every thirtieth instance would open a table, known or not. With few dimensions the densities
+carry little information, and the known classes would break up.
+"""
 
 GAMMA = Gamma(100.0, 1.0)
 INNER_ITERATIONS = 10
@@ -59,7 +60,7 @@ def resample(rng: Generator, value: float, prior: Gamma, clusters: float, sizes:
     clusters
         Number of clusters (tables, or dishes) over all groups.
     sizes
-        Instances (or tables) in each group, shape (G,); they may be fractions. Empty groups do not count.
+        Instances (or tables) in each group, shape (G,), possibly fractional. Empty groups do not count.
     """
     for _ in range(INNER_ITERATIONS):
         a, b = prior.shape + clusters, prior.rate
@@ -76,10 +77,10 @@ def resample(rng: Generator, value: float, prior: Gamma, clusters: float, sizes:
 def resample_faded(rng: Generator, value: float, prior: Gamma, new_tables: float, seats: float) -> float:
     """Draw the concentration of a restaurant whose seats fade.
 
-    What is remembered are guests, each with a weight, who came into a restaurant of about the present size and
-    opened a table with probability ``a / (a + n)`` or did not; the likelihood is
-    ``a^opened (a + n)^-n``. The number of tables says little: they outlive their seats, and Escobar and West's
-    law of it would drive the concentration up without limit.
+    The data are weighted guests. Each came into a restaurant of about the present size and opened a table with
+    probability ``a / (a + n)``, or did not. The likelihood is ``a^opened (a + n)^-n``. The number of tables carries
+    little information because tables outlive their seats. Escobar and West's law for that number would increase the
+    concentration without limit.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def resample_faded(rng: Generator, value: float, prior: Gamma, new_tables: float
 
 @kernel
 def resample_alpha(rng: Generator, franchise: Franchise, prior: Gamma, fading: bool) -> None:
-    """Draw the one alpha0 that all restaurants share (``fading``: of the one restaurant whose seats fade)."""
+    """Draw the alpha0 that all restaurants share (``fading``: that of the one restaurant whose seats fade)."""
     sizes = np.zeros(franchise.alpha.shape[0])
     tables, new_tables = 0.0, 0.0
     for t in range(franchise.table_dish.shape[0]):
@@ -116,7 +117,7 @@ def resample_alpha(rng: Generator, franchise: Franchise, prior: Gamma, fading: b
 
 @kernel
 def resample_gamma(rng: Generator, franchise: Franchise, prior: Gamma) -> None:
-    """Draw gamma, the concentration of the menu: one group of all tables, dishes for clusters."""
+    """Draw gamma, the concentration of the menu: one group of all tables, with dishes as clusters."""
     dishes = 0.0
     for k in range(franchise.menu.shape[0]):
         if menu_weight(franchise, k) > 0.0:
@@ -130,11 +131,14 @@ FLOOR = 0.05
 PSI_PER_DIMENSION = np.geomspace(FLOOR, 10.0, 60)
 BETA = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
 CONCENTRATION = 2.0 ** np.arange(-3, 15)
-"""Instances that the base measure of a category may weigh: most where its values say nothing, as those of a name."""
+"""Grid for the weight of a category's base measure, in instances.
+
+It is largest for columns whose values carry no information, such as names.
+"""
 
 
 class Grid(NamedTuple):
-    """Values that the hyperparameters may take.
+    """Candidate values of the hyperparameters.
 
     Attributes
     ----------
@@ -154,7 +158,7 @@ class Grid(NamedTuple):
 def make_grid(
     n_features: int, nu: float | None = None, scale: float | None = None, beta: float | None = None
 ) -> Grid:
-    """Make the grid of the hyperparameters that are ``None``; the others have the one value given.
+    """Make the grid of the hyperparameters that are ``None``. The others keep their given value.
 
     Examples
     --------
@@ -172,9 +176,9 @@ def make_grid(
 def log_evidence(rows: Array, dish: Array, grid: Grid) -> Array:
     """Log marginal likelihood of the rows given the partition, at every point of the grid.
 
-    One eigendecomposition a subclass serves the whole grid: with eigenvalues ``l`` of its scatter, its mean in their
-    basis ``u`` and ``c = beta n / (beta + n)``,
-    ``log|Psi_n| = sum log(psi + l) + log(1 + c sum u^2 / (psi + l))`` (matrix determinant lemma).
+    One eigendecomposition for each subclass serves the whole grid. Let ``l`` be the eigenvalues of a scatter, ``u``
+    the mean in their basis, and ``c = beta n / (beta + n)``. Then ``log|Psi_n| = sum log(psi + l) + log(1 + c sum u^2
+    / (psi + l))`` (matrix determinant lemma).
 
     Parameters
     ----------
@@ -215,8 +219,8 @@ def log_evidence(rows: Array, dish: Array, grid: Grid) -> Array:
 def _principal_spread(centred: Array, mean: Array) -> tuple[Array, Array]:
     """Eigenvalues of the scatter of centred rows (n, d), and the squared coordinates of the mean in that basis, (d,).
 
-    With fewer rows than dimensions from the n products of rows; what of the mean lies outside their span meets
-    eigenvalue 0.
+    If there are fewer rows than dimensions, they come from the n by n products of the rows. The part of the mean
+    outside their span has eigenvalue 0.
     """
     n, d = centred.shape
     if n > d:
@@ -245,7 +249,7 @@ def draw_prior(rng: Generator, rows: Array, dish: Array, grid: Grid, prior: Prio
     dish, grid
         As for :func:`log_evidence`.
     prior
-        Its values are replaced.
+        Base measure whose values are replaced.
     """
     evidence = log_evidence(rows, dish, grid)
     weights = np.exp(evidence - evidence.max()).ravel()
@@ -260,11 +264,11 @@ def log_evidence_of_values(place: Array, dish: Array, base: Array) -> Array:
     Parameters
     ----------
     place
-        Place of each instance within the column, 0 where its value is missing, shape (n,).
+        Place of each instance within the column, 0 for a missing value, shape (n,).
     dish
         Subclass of each, shape (n,).
     base
-        Probability of each place before any instance; what stands first is not looked at, shape (m,).
+        Probability of each place before any instance, shape (m,). The first element is ignored.
 
     Returns
     -------
@@ -293,7 +297,7 @@ def draw_concentrations(rng: Generator, rows: Array, dish: Array, prior: Prior) 
     dish
         Subclass of each, shape (n,).
     prior
-        Its concentrations are replaced.
+        Base measure whose concentrations are replaced.
     """
     pseudo = prior.pseudo.copy()
     for c, column in enumerate(np.split(pseudo, prior.first[1:])):

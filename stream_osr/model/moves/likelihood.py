@@ -1,14 +1,11 @@
-"""Remembered densities: every guest under every emerging subclass, kept right while guests move.
+"""Predictive cache: the density of every guest under every emerging subclass, updated as guests move.
 
-A visit that moves nobody changes no density, and most visits move nobody. So the densities of all guests of a step
-are computed once and corrected when a subclass takes in or lets go a guest. The correction is
-of rank one: what an update does to the inverse Q it does to the quadratic forms ``h = x~' Q x~``
-(``docs/inference.md``, "Remembered densities").
+Most visits move no guest, and then no density changes. So the sampler computes the densities of all guests of a step
+once. It corrects them when a subclass gains or loses a guest. The correction has rank one: the update of the inverse
+Q also updates the quadratic forms ``h = x~' Q x~`` (``docs/inference.md``, "Predictive cache").
 
-Densities themselves are kept, not their logarithms, each guest's relative to a reference of its own: then a visit has
-nothing to compute but products. Where densities have run away from the reference, :func:`restate` picks another.
-
-Quadratic forms of many rows at once, and how they follow an update of rank one.
+The cache holds densities, not logarithms, each relative to a reference of the guest. A visit then computes only
+products. If the densities drift far from the reference, :func:`restate` chooses another.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from stream_osr.model.student_t import packed_forms, products
 
 @fused_borrowing_kernel
 def quadratic_forms(inverse: Array, columns: Array, side: Array, out: Array) -> None:
-    """Write ``x~' Q x~`` of each column, shape (d + 1, n), to ``out``, shape (n,); ``side`` is room of that shape."""
+    """Write ``x~' Q x~`` of each column, shape (d + 1, n), to ``out``, shape (n,), using ``side``, shape (n,)."""
     width, n = columns.shape
     out[:] = 0.0
     for a in range(width):
@@ -45,7 +42,7 @@ def quadratic_forms(inverse: Array, columns: Array, side: Array, out: Array) -> 
 
 @fused_borrowing_kernel
 def shift_forms(form: Array, columns: Array, v: Array, factor: float, side: Array) -> None:
-    """Add ``factor (x~' v)^2`` of each column to its quadratic form, shape (n,); ``side`` is room of that shape."""
+    """Add ``factor (x~' v)^2`` of each column to its quadratic form, shape (n,), using ``side``, shape (n,)."""
     width, n = columns.shape
     side[:] = 0.0
     whole = width - width % 4
@@ -61,19 +58,19 @@ def shift_forms(form: Array, columns: Array, v: Array, factor: float, side: Arra
 
 
 TABULATED = 2048
-"""Numbers of instances for which constants are written down when they have been computed."""
+"""Numbers of instances for which computed constants are cached."""
 
 HIGHEST = 700.0
-"""Nats above its guest's reference at which a density is cut off; :func:`restate` is due long before."""
+"""Nats above the guest's reference at which a density is cut off. :func:`restate` is due long before."""
 
 
 class SamplerState(NamedTuple):
-    """All that a move of the sampler looks at and changes, but for what is remembered.
+    """State that a move of the sampler reads and changes, except the predictive cache.
 
     Attributes
     ----------
     guests, franchise, dishes
-        The state of n guests, changed in place. When ``franchise.overflow`` is set it is void.
+        The state of n guests, changed in place. It is invalid when ``franchise.overflow`` is set.
     prior
         Base measure.
     log_frozen
@@ -81,11 +78,12 @@ class SamplerState(NamedTuple):
     log_new
         Log density of each guest under a new subclass, shape (n,).
     exclusive
-        A subclass belongs to the group that opened it.
+        Whether a subclass belongs to the group that opened it.
     weights
-        Room for the weights of the dishes up to the extent of the menu, then of a new one, shape (C + K + 1,).
+        Scratch space for the weights of the dishes up to the extent of the menu, then of a new dish, shape
+        (C + K + 1,).
     missing
-        What is missing of the guests; ``log_frozen`` and ``log_new`` have it integrated out already.
+        Missing values of the guests. ``log_frozen`` and ``log_new`` have them integrated out already.
     """
 
     guests: Guests
@@ -100,17 +98,18 @@ class SamplerState(NamedTuple):
 
 
 class Likelihood(NamedTuple):
-    """Densities of n guests under C frozen and K Gaussian dishes. A slot that nobody sits in may hold any number.
+    """Densities of n guests under C frozen and K Gaussian dishes. An empty slot may hold any number.
 
     Attributes
     ----------
     density
-        Posterior predictive density of each guest under each dish over the guest's reference, shape (n, C + K). For a
-        dish that the guest is in: as if it came a second time (:func:`log_density_without` leaves it out).
+        Posterior predictive density of each guest under each dish, divided by the guest's reference, shape
+        (n, C + K). For the guest's own dish the statistics include the guest (:func:`log_density_without` excludes
+        it).
     fresh
-        Density of each guest under a new subclass over its reference, shape (n,).
+        Density of each guest under a new subclass, divided by its reference, shape (n,).
     reference
-        Logarithm of the density that a guest's densities are relative to, shape (n,).
+        Log of the density by which a guest's densities are divided, shape (n,).
     form
         Quadratic forms of the guests' rows, shape (K, n).
     start
@@ -118,21 +117,21 @@ class Likelihood(NamedTuple):
     columns
         The homogeneous rows transposed, without categories, shape (d + 1, n).
     scratch
-        Room for one row, shape (d + 1,).
+        Scratch space for one row, shape (d + 1,).
     side, room
-        Room for one number of each guest, twice, shape (n,).
+        Scratch space for one number of each guest, twice, shape (n,).
     constant
-        What of the log predictive depends on the number of instances alone, by that number as far as it is known
-        (NaN: not yet), shape (m,).
+        Part of the log predictive that depends on the number of instances alone, by that number, NaN if not computed
+        yet, shape (m,).
     trace, exponent
-        Room for one number of each Gaussian dish, twice, shape (K,).
+        Scratch space for one number of each Gaussian dish, twice, shape (K,).
     missing
-        What is missing of the guests.
+        Missing values of the guests.
     places, values
-        Places of the guests' categories, shape (C, n), and their log probability under each dish, shape (K, n); shape
-        (0, 0) without categories.
+        Places of the guests' categories, shape (C, n), and their log probability under each dish, shape (K, n). Both
+        have shape (0, 0) without categories.
     logs, exponents
-        Room for one number of each place, twice, shape (V,).
+        Scratch space for one number of each place, twice, shape (V,).
     """
 
     density: Array
@@ -156,9 +155,9 @@ class Likelihood(NamedTuple):
 
 @kernel
 def remember(state: SamplerState, product: Array | None = None) -> Likelihood:
-    """Compute the densities of the guests under all dishes that hold somebody.
+    """Compute the densities of the guests under all dishes that are not empty.
 
-    ``product`` (:func:`~stream_osr.model.student_t.products` of their rows) is made unless it is at hand.
+    ``product`` (:func:`~stream_osr.model.student_t.products` of their rows) is computed if it is not given.
     """
     rows, dishes, prior = state.guests.rows, state.dishes, state.prior
     log_frozen, log_new, skip = state.log_frozen, state.log_new, prior.first.shape[0]
@@ -227,7 +226,7 @@ def weigh_values(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -
 
 @fused_borrowing_kernel
 def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
-    """Write the densities that follow from the quadratic forms of dish k, and from the guests' categories."""
+    """Write the densities from the quadratic forms of dish k and the guests' categories."""
     form, logs = likelihood.form[k], likelihood.side
     n = form.shape[0]
     for i in range(n):
@@ -249,7 +248,7 @@ def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
 
 @called_kernel
 def _log_open(likelihood: Likelihood, i: int, form: Array, head: float, power: float) -> float:
-    """Log density of guest i, of which something is missing, under a dish of that form."""
+    """Log density of guest i, an incomplete row, under a dish of that form."""
     missing, x = likelihood.missing, likelihood.scratch
     for a in range(x.shape[0]):
         x[a] = likelihood.columns[a, i]
@@ -261,7 +260,7 @@ def _log_open(likelihood: Likelihood, i: int, form: Array, head: float, power: f
 
 @called_kernel
 def _write(logs: Array, room: Array, reference: Array, density: Array, column: int) -> None:
-    """Write the densities whose logarithms are given to a column, counted from the end of the table (below 0)."""
+    """Write densities, given their logarithms, to a column, counted from the end of the table (below 0)."""
     n, column = logs.shape[0], density.shape[1] + column
     for i in range(n):
         v = logs[i] - reference[i]
@@ -273,7 +272,7 @@ def _write(logs: Array, room: Array, reference: Array, density: Array, column: i
 
 @borrowing_kernel
 def log_density(likelihood: Likelihood, i: int, k: int, dishes: Dishes, prior: Prior) -> float:
-    """Log predictive density of guest i under Gaussian dish k; under its own: as if it came a second time."""
+    """Log predictive density of guest i under Gaussian dish k. The statistics of the guest's own dish include it."""
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
     head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
     if likelihood.missing.rank.shape[0] > 0 and likelihood.missing.pattern[i] >= 0:
@@ -285,9 +284,9 @@ def log_density(likelihood: Likelihood, i: int, k: int, dishes: Dishes, prior: P
 
 @borrowing_kernel
 def restate(likelihood: Likelihood, i: int, own: int, state: SamplerState) -> None:
-    """Make the largest density of guest i its reference and state its densities anew.
+    """Make the largest density of guest i its reference, and recompute its densities.
 
-    ``own`` is the dish that it is in, or ``CLOSED``: that one counts with its density under the others.
+    ``own`` is the dish of the guest, or ``CLOSED``. Under that dish its density given the other guests counts.
     """
     rows, franchise, dishes, prior = state.guests.rows, state.franchise, state.dishes, state.prior
     density, frozen, log_new = likelihood.density[i], state.log_frozen.shape[1], state.log_new[i]
@@ -311,14 +310,14 @@ def restate(likelihood: Likelihood, i: int, own: int, state: SamplerState) -> No
 
 @borrowing_kernel
 def restart(likelihood: Likelihood, k: int) -> None:
-    """Write the quadratic forms under the prior, in place of those of dish k."""
+    """Replace the quadratic forms of dish k by those under the prior."""
     for i in range(likelihood.start.shape[0]):
         likelihood.form[k, i] = likelihood.start[i]
 
 
 @borrowing_kernel
 def add(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: Likelihood | None = None) -> None:
-    """Put guest i into dish k and correct what is remembered; nothing is without a ``likelihood``."""
+    """Put guest i into dish k and update the predictive cache, if a ``likelihood`` is given."""
     x = rows[i]
     if likelihood is None:
         statistics.add(dishes, k, x, prior)
@@ -333,7 +332,7 @@ def add(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: L
 
 @borrowing_kernel
 def remove(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood: Likelihood | None = None) -> None:
-    """Take guest i out of dish k and correct what is remembered; nothing is without a ``likelihood``."""
+    """Take guest i out of dish k and update the predictive cache, if a ``likelihood`` is given."""
     x = rows[i]
     if likelihood is None:
         statistics.remove(dishes, k, x, prior)
@@ -355,7 +354,7 @@ def remove(dishes: Dishes, k: int, i: int, rows: Array, prior: Prior, likelihood
 
 @borrowing_kernel
 def _follow(likelihood: Likelihood, k: int, dishes: Dishes, v: Array, factor: float, prior: Prior) -> None:
-    """Follow an update of rank one of dish k; if its inverse has been computed afresh, so are the forms."""
+    """Apply an update of rank one of dish k to the cache. If its inverse was recomputed, recompute the forms."""
     if dishes.updates[k] == 0:
         compute(likelihood, k, dishes, prior)
     else:
@@ -367,7 +366,7 @@ def _follow(likelihood: Likelihood, k: int, dishes: Dishes, v: Array, factor: fl
 
 @borrowing_kernel
 def log_density_without(likelihood: Likelihood, i: int, k: int, rows: Array, dishes: Dishes, prior: Prior) -> float:
-    """Log predictive density of guest i under dish k, of which it is one, without it."""
+    """Log predictive density of guest i of dish k under the other guests of the dish."""
     left = 1.0 - likelihood.form[k, i]
     if left >= gaussian.LOSES_DIGITS:
         half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
@@ -386,7 +385,7 @@ def log_density_without(likelihood: Likelihood, i: int, k: int, rows: Array, dis
 
 @borrowing_kernel
 def constants(likelihood: Likelihood, n: int, size: int, prior: Prior) -> float:
-    """Sum what depends on the count alone in the log predictives of ``size`` rows that come to n, one by one."""
+    """Sum the count-dependent parts of the log predictives of ``size`` rows added to n, one by one."""
     known, total = likelihood.constant, 0.0
     for m in range(n, n + size):
         if m >= known.shape[0]:

@@ -1,15 +1,15 @@
 """Gibbs moves of single guests and of whole tables.
 
-Gibbs seating in the Chinese restaurant franchise: equation (10) of the paper.
+Gibbs seating in the Chinese restaurant franchise uses equation (10) of the paper. One visit removes a guest from its
+table, weighs every dish on the menu and a new one, and seats the guest again. It first draws the dish, from the
+summed seats and tables of each dish, then the table within the dish. This gives the same distribution as drawing the
+table first: tables of one dish in one restaurant differ only in size.
 
-One visit takes a guest from its table, weighs every dish on the menu and a new one, and seats it again. The
-dish is drawn first, from the seats and tables of that dish added up, then the table within the dish: the same
-distribution as drawing the table first. Tables of one dish in one restaurant differ in nothing but their size.
+The same visit serves three uses. In training the groups are the known classes and no dish is frozen. In the stream
+there is one group, and the known classes are frozen dishes. In the paper's co-clustering all groups take part and all
+dishes are open.
 
-The same visit serves training (the groups are the known classes, no dish is frozen), the stream (one group, the
-known classes are frozen dishes) and the co-clustering of the paper (all groups, all dishes open).
-
-Re-dishing: the dish of a whole table is drawn anew, equation (11) of the paper.
+Re-dishing draws the dish of a whole table again, by equation (11) of the paper.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.model.moves import likelihood as memory
 
 LEAST = 1e-200
-"""Remembered densities whose sum is below this, or above its inverse, are stated anew: they would lose digits."""
+"""Bound on the sum of cached densities. Below it, or above its inverse, they are recomputed to keep their digits."""
 
 
 @borrowing_kernel
 def weigh_dishes(i: int, own: int, state: memory.SamplerState) -> float:
-    """Write the conditional weights of guest i's dish given all other seats, up to a factor; returns their sum.
+    """Write the conditional weights of guest i's dish given all other seats, up to a factor, and return their sum.
 
-    It holds no seat; ``own`` is the dish whose statistics contain it (it is weighed without it), or ``CLOSED``.
+    The guest has no seat. ``own`` is the dish whose statistics contain it, or ``CLOSED``. That dish is weighed
+    without the guest.
     """
     franchise, dishes, prior, weights = state.franchise, state.dishes, state.prior, state.weights
     x, group, log_frozen = state.guests.rows[i], state.guests.group[i], state.log_frozen
@@ -56,7 +57,7 @@ def weigh_dishes(i: int, own: int, state: memory.SamplerState) -> float:
 
 @borrowing_kernel
 def weigh_remembered(i: int, own: int, state: memory.SamplerState, likelihood: memory.Likelihood) -> float:
-    """Do what :func:`weigh_dishes` does for guest i of a stream, with densities that are remembered."""
+    """Do the work of :func:`weigh_dishes` for guest i of a stream, with the predictive cache."""
     rows, group, weights = state.guests.rows, state.guests.group[i], state.weights
     franchise, dishes, prior = state.franchise, state.dishes, state.prior
     frozen, last = state.log_frozen.shape[1], franchise.extent[0]
@@ -84,7 +85,7 @@ def weigh_remembered(i: int, own: int, state: memory.SamplerState, likelihood: m
 
 @borrowing_kernel
 def relative(log_new: float, franchise: restaurant.Franchise, weights: Array) -> None:
-    """Append the log density of a new subclass and make all relative to the largest."""
+    """Append the log density of a new subclass, and make all log densities relative to the largest."""
     last = franchise.extent[0]
     weights[last] = log_new
     peak = largest(weights[: last + 1])
@@ -94,7 +95,7 @@ def relative(log_new: float, franchise: restaurant.Franchise, weights: Array) ->
 
 @borrowing_kernel
 def times_seats(group: int, franchise: restaurant.Franchise, weights: Array) -> float:
-    """Multiply densities by the seats and the menu weights of their dishes; returns the sum."""
+    """Multiply densities by the seats and the menu weights of their dishes, and return the sum."""
     last = franchise.extent[0]
     menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
     gamma = franchise.gamma[0]
@@ -131,7 +132,7 @@ def draw(rng: Generator, weights: Array, total: float) -> int:
 
 @borrowing_kernel
 def draw_table(rng: Generator, franchise: restaurant.Franchise, group: int, dish: int) -> int:
-    """Draw one of the restaurant's tables that serve the dish, or ``CLOSED`` for a table of its own."""
+    """Draw one of the restaurant's tables that serve the dish, or ``CLOSED`` for a new table."""
     share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
     u = rng.random() * (franchise.seated[group, dish] + share * restaurant.menu_weight(franchise, dish))
     serves, of_group, mass = franchise.table_dish, franchise.table_group, franchise.table_mass
@@ -145,7 +146,7 @@ def draw_table(rng: Generator, franchise: restaurant.Franchise, group: int, dish
 
 @borrowing_kernel
 def visit(rng: Generator, i: int, state: memory.SamplerState, likelihood: memory.Likelihood | None = None) -> float:
-    """Re-seat guest i (seat it, when it has no table); writes the weights of the dishes, returns their sum."""
+    """Re-seat guest i, or seat it if it has no table. Write the weights of the dishes and return their sum."""
     guests, franchise, dishes, prior = state.guests, state.franchise, state.dishes, state.prior
     frozen, group = state.log_frozen.shape[1], guests.group[i]
     old = own = restaurant.CLOSED
@@ -188,7 +189,7 @@ def visit(rng: Generator, i: int, state: memory.SamplerState, likelihood: memory
 
 
 HOPELESS = 32.0
-"""Nats below the best by which a dish is left out; ``exp(-32)`` is 1e-14."""
+"""Least distance below the best, in nats, at which a dish is skipped. ``exp(-32)`` is 1e-14."""
 
 
 @borrowing_kernel
@@ -203,8 +204,8 @@ def weigh_block(
 ) -> None:
     """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
 
-    Where forms are remembered, a dish that by an upper bound of its weight stays ``HOPELESS`` nats below one that has
-    been computed is left out: a hundred of them together have less than 1e-11 of the probability.
+    With cached forms, a dish is skipped if an upper bound on the weight is ``HOPELESS`` nats below a computed weight.
+    A hundred skipped dishes together have a probability below 1e-11.
     """
     franchise, dishes, prior, weights = state.franchise, state.dishes, state.prior, state.weights
     frozen, last = state.log_frozen.shape[1], franchise.extent[0]
@@ -239,9 +240,10 @@ def weigh_block(
 def weigh_emerging(
     old: int, best: float, members: Array, block: Array, state: memory.SamplerState, likelihood: memory.Likelihood
 ) -> None:
-    """Write the log weights of the emerging dishes but for ``old``; their tables stand there, ``best`` is the rest's.
+    """Write the log weights of the emerging dishes except ``old``.
 
-    What the weight of a dish is at most follows from the forms; the most promising is computed first.
+    Their table terms are in place, and ``best`` is the largest weight of the other dishes. The forms give an upper
+    bound of a dish's weight. The most promising dish is computed first.
     """
     dishes, prior, franchise = state.dishes, state.prior, state.franchise
     frozen, size = state.log_frozen.shape[1], members.shape[0]
@@ -292,9 +294,9 @@ def redish(
     state: memory.SamplerState,
     likelihood: memory.Likelihood | None = None,
 ) -> None:
-    """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests.
+    """Draw the dish of a whole table given everything else, by equation (11). ``members`` are all its guests.
 
-    Their rows are the ``block``; ``empty`` is a dish without instances.
+    ``block`` has their rows, and ``empty`` is a dish without instances.
     """
     guests, franchise, dishes, prior = state.guests, state.franchise, state.dishes, state.prior
     frozen, last, weights = state.log_frozen.shape[1], franchise.extent[0], state.weights
@@ -334,9 +336,9 @@ def redish(
 def redish_tables(
     rng: Generator, first: int, state: memory.SamplerState, likelihood: memory.Likelihood | None = None
 ) -> None:
-    """Re-dish the tables all of whose guests are present, at least one of them number ``first`` or later.
+    """Re-dish the tables all of whose guests are present, at least one with number ``first`` or later.
 
-    A table of one is left out: a visit to its guest has just done the same.
+    Tables with one guest are skipped, because a visit to the guest has just done the same.
     """
     by_table, start = guests_by_table(state.guests, state.franchise)
     room, empty = np.empty(state.guests.rows.shape), statistics.empty_dishes(1, state.prior)
@@ -345,7 +347,7 @@ def redish_tables(
 
 @kernel
 def guests_by_table(guests: restaurant.Guests, franchise: restaurant.Franchise) -> tuple[Array, Array]:
-    """Numbers of the guests, those of table t from ``start[t]`` to ``start[t + 1] - 1``, and ``start``."""
+    """Guests sorted by table (those of table t from ``start[t]`` to ``start[t + 1] - 1``), and ``start``."""
     n, tables = guests.table.shape[0], franchise.extent[1]
     start = np.zeros(tables + 1, np.int64)
     for i in range(n):

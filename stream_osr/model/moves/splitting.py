@@ -1,18 +1,14 @@
-"""Split and merge: a group of guests leaves a frozen dish for a new subclass together, or goes back.
+"""Split and merge: a group of guests leaves a frozen dish for a new subclass together, or returns.
 
-A new class that lies within the reach of a known one is only seen collectively: no single instance gains by
-founding a subclass, twenty together do. Visits move guests one by one and cannot get there once the known class
-has seats enough. This is a Metropolis-Hastings move in the manner of Dahl's sequentially allocated split-merge
-sampler (2005), so it changes how fast the sampler finds such a group and nothing about its target.
+Some new classes lie within the reach of a known class and are visible only collectively. No single instance gains by
+founding a subclass, but twenty together do. Visits move guests one by one and cannot reach that state once the known
+class has enough seats. This is a Metropolis-Hastings move after Dahl's sequentially allocated split-merge sampler
+(2005). It changes how fast the sampler finds such a group, and it leaves the target distribution unchanged.
 
-Split: an anchor guest is picked, and the guests of its class's dish nearest to it are offered, nearest first, to
-the subclass that the anchor founds, until too many in a row have stayed. Merge: an anchor is picked at a table that
-is its subclass's only one; its guests go to the tables of a frozen dish, as if they came one by one.
-``docs/inference.md`` has the ratio.
-
-Who goes with an anchor when a group of guests leaves a frozen dish: the proposals of splits and merges.
-
-Guests near the anchor are offered, nearest first, to the subclass that it founds.
+A split picks an anchor guest, which founds a subclass. It offers the subclass to the nearest guests of the same dish,
+nearest first, until too many in a row have stayed. A merge picks an anchor at a table that is the only one of a
+subclass. The guests of the table go to the tables of a frozen dish, as if they came one by one. ``docs/inference.md``
+has the ratio.
 """
 
 from __future__ import annotations
@@ -32,25 +28,25 @@ from stream_osr.model.moves.likelihood import Likelihood, SamplerState
 from stream_osr.model.moves.seating import draw
 
 NEIGHBOURS = 64
-"""Guests that are offered to a new subclass."""
+"""Most guests to which a new subclass is offered."""
 
 PATIENCE = 8
-"""Nobody else is offered when so many in a row have stayed: those who follow are farther away still."""
+"""Guests in a row that may stay before the offers end. The remaining guests are farther away still."""
 
 MISMATCH = 2.0
-"""Squared distance of two guests for each category that differs: as of a coordinate of one subclass, on average."""
+"""Squared distance of two guests for each differing category: the mean for a coordinate within one subclass."""
 
 SPAN = 128
-"""How many places before or after its anchor a guest may have arrived to be one of them.
+"""Largest distance of a guest from its anchor, in arrivals.
 
-Frozen densities do not learn, a subclass does: with guests enough, part of any known class would be described
-better by a subclass of its own. The groups looked for are those of a micro-batch, however many instances are present
-(one batch of 3000 LETTER instances, known classes alone: accuracy .98, without this bound .87 to .94).
+Frozen densities do not learn, but a subclass does. With enough guests, a separate subclass would describe part of any
+known class better. The move looks for groups of the size of a micro-batch, however many instances are present. (One
+batch of 3000 LETTER instances, known classes alone: accuracy 0.98, without this bound 0.87 to 0.94.)
 """
 
 
 class NeighbourProposal(NamedTuple):
-    """Room for the guests that may go with an anchor; n guests are present.
+    """Scratch space for the guests that may join an anchor. n guests are present.
 
     Attributes
     ----------
@@ -59,13 +55,13 @@ class NeighbourProposal(NamedTuple):
     distance
         Squared distances from the anchor, infinite once they have been offered, shape (n,).
     members
-        Whether each goes with the anchor, shape (n,).
+        Whether each joins the anchor, shape (n,).
     member
-        The anchor and those who go with it, shape (n,).
+        The anchor and the guests that join it, shape (n,).
     subclass
-        The subclass that is founded, one slot.
+        The new subclass, one slot.
     scratch
-        Room for one row without categories, shape (d + 1,).
+        Scratch space for one row without categories, shape (d + 1,).
     """
 
     guest: Array
@@ -78,7 +74,7 @@ class NeighbourProposal(NamedTuple):
 
 @kernel
 def make_proposal(state: SamplerState) -> NeighbourProposal:
-    """Make the room."""
+    """Make the scratch space."""
     n, prior = state.guests.rows.shape[0], state.prior
     guest, member, subclass = np.empty(n, np.int64), np.empty(n, np.int64), empty_dishes(1, prior)
     return NeighbourProposal(
@@ -88,7 +84,10 @@ def make_proposal(state: SamplerState) -> NeighbourProposal:
 
 @borrowing_kernel
 def gather(anchor: int, dish: int, table: int, state: SamplerState, proposal: NeighbourProposal) -> int:
-    """Gather the guests of a frozen dish, and of one more table (they are inside), around an anchor; how many."""
+    """Gather the guests of a frozen dish and of one more table around an anchor, and return their number.
+
+    The guests of the table are marked in ``proposal.members``.
+    """
     guests, franchise = state.guests, state.franchise
     n, width = guests.rows.shape
     count, columns = 0, state.prior.first.shape[0]
@@ -115,8 +114,8 @@ def allocate(
 
     Returns
     -------
-    How many the subclass has in the end, the log probability of the allocation ``company.inside`` (written unless it
-    is given), and the log marginal likelihood of the founded subclass.
+    The final size of the subclass, the log probability of the allocation ``proposal.members``, and the log marginal
+    likelihood of the new subclass. The allocation is written unless it is given.
     """
     rows, prior, subclass = state.guests.rows, state.prior, proposal.subclass
     clear(subclass, 0, prior)
@@ -150,7 +149,7 @@ def allocate(
 
 @borrowing_kernel
 def put_together(anchor: int, count: int, proposal: NeighbourProposal, members: Array) -> None:
-    """Write the numbers, in order, of the anchor and those who go with it."""
+    """Write the numbers of the anchor and of the guests that join it, in order."""
     members[0] = anchor
     size = 1
     for position in range(count):
@@ -167,18 +166,18 @@ def put_together(anchor: int, count: int, proposal: NeighbourProposal, members: 
 def split_or_merge(
     rng: Generator, state: SamplerState, proposal: NeighbourProposal, likelihood: Likelihood | None = None
 ) -> bool:
-    """Propose one split or merge around an anchor picked at random; tell whether it was accepted.
+    """Propose one split or merge around a random anchor, and return whether it was accepted.
 
     Parameters
     ----------
     rng
         Source of randomness.
     state
-        One restaurant, everybody seated; changed in place.
+        One restaurant with all guests seated, changed in place.
     proposal
-        Room to work in.
+        Scratch space.
     likelihood
-        Remembered densities, if they are.
+        Predictive cache, if there is one.
     """
     guests, franchise, frozen = state.guests, state.franchise, state.log_frozen.shape[1]
     anchor = int(rng.random() * guests.table.shape[0])
@@ -209,7 +208,7 @@ def split(
     state: SamplerState,
     likelihood: Likelihood | None = None,
 ) -> bool:
-    """Accept or refuse the split that takes the members out of a frozen dish; tell which."""
+    """Accept or reject the split that takes the members out of a frozen dish, and return the outcome."""
     log_seats, _ = log_seat_norms(rng, members, dish, CLOSED, state.guests, state.franchise)
     if math.log(rng.random()) < log_odds(members, dish, log_block, log_q, log_seats, state):
         return found(members, state, likelihood)
@@ -218,7 +217,7 @@ def split(
 
 @kernel
 def merge(rng: Generator, anchor: int, state: SamplerState, proposal: NeighbourProposal) -> bool:
-    """Accept or refuse the merge of the anchor's subclass, which has one table, into a frozen dish; tell which."""
+    """Accept or reject the merge of the anchor's one-table subclass into a frozen dish, and return the outcome."""
     guests = state.guests
     table = guests.table[anchor]
     members = np.flatnonzero(guests.table == table)
@@ -241,12 +240,12 @@ def log_seat_norms(
 ) -> tuple[float, Array]:
     """Sum of log normalisers as the members sit down, one by one, at the tables of a frozen dish.
 
-    Without ``table`` they are there already and sit down where they sit; from ``table``, the only one of its
-    dish, they draw their places: a table slot, or -2, -3, ... for the first, second, ... new table.
+    Without ``table`` the members are at the dish already and keep their places. From ``table``, the only one of that
+    dish, they draw places: a table slot, or -2, -3, ... for the first, second, ... new table.
 
     Returns
     -------
-    The sum of ``log(n_.k + alpha0 m_.k / (m_.. + gamma))`` before each sits down, and the places.
+    The sum of ``log(n_.k + alpha0 m_.k / (m_.. + gamma))`` before each member sits down, and the places.
     """
     tables = franchise.table_dish.shape[0]
     mass = np.zeros(tables + len(members))

@@ -14,9 +14,9 @@ from stream_osr.model.moves.splitting import make_proposal, split_or_merge
 
 @kernel
 def sweep_groups(rng: Generator, state: SamplerState) -> None:
-    """One sweep over labelled groups: re-seat every guest, re-dish every table, draw alpha0 and gamma.
+    """Run one sweep over labelled groups: re-seat every guest, re-dish every table, draw alpha0 and gamma.
 
-    All instances of all groups are guests, no dish is frozen; those without a table are seated.
+    All instances of all groups are guests, and no dish is frozen. Guests without a table are seated.
     """
     franchise = state.franchise
     for i in range(state.guests.table.shape[0]):
@@ -45,17 +45,17 @@ def sweep_batch(
     rng
         Source of randomness.
     first
-        Guests before this number are the window (seated); from it on, the batch.
+        First guest of the batch. The guests before it are the (seated) window.
     sweeps
-        Re-seating sweeps after the first pass. alpha0 is drawn after each; gamma stays as trained.
+        Re-seating sweeps after the first pass. alpha0 is drawn after each. gamma stays as trained.
     proposals
         Splits or merges proposed after the first pass and after each sweep.
     fading
-        Seats fade from batch to batch.
+        Whether seats fade from batch to batch.
     state
-        The state, changed in place; no subclass belongs to a group.
+        The state, changed in place. No subclass belongs to a group.
     product
-        Products of the coordinates of the rows, if they are at hand.
+        Products of the coordinates of the rows, if already computed.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def sweep_batch(
 def _visit_all(
     rng: Generator, first: int, share: float, state: SamplerState, likelihood: Likelihood, probabilities: Array
 ) -> None:
-    """Visit the guests from number ``first`` on; ``share`` of what each weighs is added to its probabilities."""
+    """Visit the guests from number ``first`` on, and add ``share`` of their weights to the probabilities."""
     n, frozen = state.log_frozen.shape
     for i in range(first, n):
         total = visit(rng, i, state, likelihood)
