@@ -199,6 +199,6 @@ function under(event) {
   if (x < 0 || at < 0) return;
   const here = `${count(drawn.edges[at])} to ${count(drawn.edges[at + 1])}`,
     rate = drawn.unknown[at];
-  const own = strip.row ? `${strip.row.name}: ${plural(strip.row.counts[at], "arrival")}; ` : "";
+  const own = strip.row ? `${strip.row.name}: ${plural(strip.row.counts[at], "arrival")}, ` : "";
   say(find("came-under"), `${here}: ${own}${percent(rate)} unknown`);
 }
