@@ -1,5 +1,4 @@
-"""The glossary (``glossary.toml``).
-"""
+"""The glossary (``glossary.toml``)."""
 
 from __future__ import annotations
 

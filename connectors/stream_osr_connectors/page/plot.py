@@ -62,11 +62,11 @@ class Figures:
         Parameters
         ----------
         decisions, events
-            Decisions and events from :meth:`stream_osr.OpenSetRecognizer.drain` and ``drain_events``, or from the files
-            of a run.
+            Decisions and events from :meth:`stream_osr.OpenSetRecognizer.drain` and ``drain_events``, or from the
+            files of a run.
         labels
-            A dict or function that maps the key of a decision to its true label, or to ``None``. With labels the figure
-            also shows the share of truly unknown instances.
+            A dict or function that maps the key of a decision to its true label, or to ``None``. With labels the
+            figure also shows the share of truly unknown instances.
         """
         timeline = self._collect(decisions, events, labels).timeline
         if timeline is None:

@@ -270,7 +270,7 @@ class SubclassSummary(ClassSummary):
     also
         Ids of subclasses that were merged into it.
     told_at
-        Position of its latest announcement or recurrence.
+        Position of the latest announcement or recurrence.
     """
 
     key: int

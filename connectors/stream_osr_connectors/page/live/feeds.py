@@ -75,7 +75,7 @@ class Feed(Protocol):
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
     ) -> list[FoundDecision]:
-        """Read a block of decisions or some of its decisions, given its number and place and the next block's place."""
+        """Read a block of decisions, or some of them, given number and place of its start and the next block."""
 
     def features(self, found: Sequence[FoundDecision]) -> list[dict[str, Any] | None]:
         """Return the features of instances, ``None`` for each instance without features."""
@@ -192,7 +192,7 @@ class FileFeed:
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
     ) -> list[FoundDecision]:
-        """Read a block of decisions again, or some of its decisions."""
+        """Read a block of decisions again, or only some decisions."""
         out = []
         for at, line in enumerate(self._decisions.span(place, after).split(b"\n"), start=number):
             if only is not None and at not in only:

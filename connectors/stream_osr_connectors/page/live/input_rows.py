@@ -62,13 +62,9 @@ class InputRows:
 
     def __init__(self, path: Path, key: str | None, hidden: tuple[str, ...] = ()) -> None:
         if path.suffix.lower() == ".gz":
-            raise ConnectorError(
-                f"{path} is compressed and cannot be searched. Give --input an uncompressed file"
-            )
+            raise ConnectorError(f"{path} is compressed and cannot be searched. Give --input an uncompressed file")
         if path.suffix.lower() in (".parquet", ".pq") or path.is_dir():
-            raise ConnectorError(
-                f"{path} is not a text file. Give --input CSV or JSON Lines"
-            )
+            raise ConnectorError(f"{path} is not a text file. Give --input CSV or JSON Lines")
         self._path, self._key = path, key
         self._lock = threading.Lock()
         self._marks = [0]

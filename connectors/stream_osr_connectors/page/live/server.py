@@ -177,7 +177,9 @@ class _Pages:
         n = _number(request.path_params["n"])
         found = None if n is None else await run_in_threadpool(self._watcher.instance, n)
         if found is None:
-            return _error(404, f"there is no decision {printable(request.path_params['n'], 40)}, or it no longer exists")
+            return _error(
+                404, f"there is no decision {printable(request.path_params['n'], 40)}, or it no longer exists"
+            )
         features = (await run_in_threadpool(self._watcher.feed.features, [found]))[0]
         example = self._watcher.examples.as_example(found, features)
         rest = {name: value for name, value in found.decision.items() if name != "schema"}
@@ -205,7 +207,9 @@ class _Pages:
     async def _known(self, request: Request) -> str | Response:
         """Return the name of the person who makes a request, or a refusal."""
         if self._tokens is None or not self._watcher.acts.allowed:
-            return _error(403, "this page is read-only. Start `stream-osr watch` with --allow-commands to allow changes")
+            return _error(
+                403, "this page is read-only. Start `stream-osr watch` with --allow-commands to allow changes"
+            )
         by = self._tokens.who(request.headers.get("authorization"))
         if by is not None:
             return by

@@ -163,7 +163,7 @@ class ServiceFeed:
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
     ) -> list[FoundDecision]:
-        """Read a block of decisions again, or some of its decisions."""
+        """Read a block of decisions again, or only some decisions."""
         source = self._places[track]
         at = Place(self._settings.output, source.partition)
         begin = number if only is None else min(only, default=number)

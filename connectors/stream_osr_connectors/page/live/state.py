@@ -1,7 +1,7 @@
 """A summary of decisions and events with a bounded size, without access to files or a clock.
 
-A stream has one or several partitions, here called *tracks*. The number of an instance is its number in the track times
-the number of tracks, plus the number of the track. A feed can find an instance by this number.
+A stream has one or several partitions, here called *tracks*. The number of an instance is its number in the track
+times the number of tracks, plus the number of the track. A feed can find an instance by this number.
 """
 
 from __future__ import annotations

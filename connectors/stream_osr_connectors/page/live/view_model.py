@@ -31,8 +31,8 @@ def group_candidates(
     state
         Summary of decisions and events.
     view
-        Facts of the checkpoint's model: ``candidates`` as names of subclasses, ``sizes`` of subclasses, and the numbers
-        of instances that it had ``decided`` and ``seen``.
+        Facts of the checkpoint's model: ``candidates`` as names of subclasses, ``sizes`` of subclasses, and the
+        numbers of instances that it had ``decided`` and ``seen``.
     named
         Status and label of subclasses with commands of people.
     """

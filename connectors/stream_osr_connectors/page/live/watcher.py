@@ -197,9 +197,7 @@ class Watcher:
     def _page(self) -> tuple[dict[str, Any], bytes]:
         notes = [*self.feed.notes(), *self.view.notes(), *self.acts.notes(), *self.examples.notes()]
         if self._again:
-            notes.append(
-                "A run that resumed from its checkpoint truncated the decisions. They were read again."
-            )
+            notes.append("A run that resumed from its checkpoint truncated the decisions. They were read again.")
         stream = {**self._stream(), "running": self.feed.running(), "behind": self.feed.behind()}
         with self.lock:
             page = view_model(self.state, stream, self.view.facts(), self.acts.named(), notes)
@@ -211,7 +209,7 @@ class Watcher:
         return self._written(page)
 
     def _written(self, page: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Number a state, and convert it to JSON."""
+        """Assign a number to a state, and convert it to JSON."""
         stale = self.stale
         page |= {"seq": self.seen.seq + 1, "stale": None if stale is None else stale._asdict()}
         return page, orjson.dumps(page, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)

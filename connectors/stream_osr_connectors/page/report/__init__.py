@@ -1,7 +1,8 @@
 """The report of a run: one HTML page that works without a network (extra `plot`).
 
 ``files``, ``decisions_table`` and ``events_section`` read the input. ``class_summary``, ``candidates``, ``timeline``
-and ``axes`` compute what the report shows. ``content`` assembles it, ``charts`` draws it, and ``page`` writes the HTML.
+and ``axes`` compute what the report shows. ``content`` assembles it, ``charts`` draws it, and ``page`` writes the
+HTML.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def report_page(
     notes
         Sentences about skipped input, for the section "Skipped input". They are read after all other input.
     instances
-        Pairs of key and features, to show the original values of examples. If all keys are ``None``, there must be one
-        pair for each decision, in their order. Without this argument the report shows the values in the model's memory.
+        Pairs of key and features, to show the original values of examples. If all keys are ``None``, there must be
+        one pair for each decision, in their order. Without this argument the report shows the values in the model's
+        memory.
     command
         A function that maps the subclass ids of a candidate to the command that names it.
 

@@ -1,7 +1,7 @@
 """The charts of the report, as Vega-Lite specifications made with Altair.
 
-Blue is known and orange is new, everywhere. Colour-blind people can distinguish the pair. Colours are CSS variables of
-the page, so that charts change from light to dark without being drawn again.
+Blue is known and orange is new, everywhere. Colour-blind people can distinguish the pair. Colours are CSS variables
+of the page, so that charts change from light to dark without being drawn again.
 """
 
 from __future__ import annotations
@@ -240,7 +240,9 @@ def unknown_share(timeline: Timeline) -> Spec:
     rules = marks(
         [{"seq": n} for n in timeline.drops], "rule", "drops", color=INK, strokeWidth=1.5, strokeDash=[6, 3]
     )
-    drops = rules.encode(x=_along(timeline, "seq"), tooltip=tips({"seq:Q": "recall below the expected recall, position"}))
+    drops = rules.encode(
+        x=_along(timeline, "seq"), tooltip=tips({"seq:Q": "recall below the expected recall, position"})
+    )
     return finish(alt.layer(lines, drops), f"{described}, with drops of the recall of known classes", 110)
 
 
@@ -279,7 +281,9 @@ def calibration(curve: ReliabilityCurve) -> Spec:
     line = marks(values, "line", color=NEW, strokeWidth=1.5).encode(x=x, y=y)
     reported = tips({"p:Q": "predicted", "observed:Q": "observed", "n:Q": "instances"}, p=".1%", observed=".1%")
     points = marks(values, "circle", color=NEW, opacity=0.9, size=60).encode(x=x, y=y, tooltip=reported)
-    return finish(alt.layer(ideal, line, points), "Observed share of unknown instances against the predicted share", 300)
+    return finish(
+        alt.layer(ideal, line, points), "Observed share of unknown instances against the predicted share", 300
+    )
 
 
 def spread(p_unknown: NDArray[np.float64], truly_unknown: NDArray[np.bool_]) -> Spec:
@@ -301,7 +305,9 @@ def spread(p_unknown: NDArray[np.float64], truly_unknown: NDArray[np.bool_]) -> 
         ),
         y2=alt.Y2Datum(0),
         color=alt.Color("kind:N", scale=KINDS),
-        tooltip=tips({"kind:N": "true kind", "n:Q": "instances", "low:Q": "from", "high:Q": "to"}, low=".0%", high=".0%"),
+        tooltip=tips(
+            {"kind:N": "true kind", "n:Q": "instances", "low:Q": "from", "high:Q": "to"}, low=".0%", high=".0%"
+        ),
     )
     return finish(drawn, "Distribution of the probability of unknown, for known and for unknown classes", 300)
 

@@ -145,7 +145,8 @@ def read_decisions(
     decisions
         Decisions in any order. Repeated decisions count once, as after a resumed run into a pipe.
     truth
-        A function that returns the true label or ``None``, given the key of a decision and its number in reading order.
+        A function that returns the true label or ``None``, given the key of a decision and its number in reading
+        order.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """The report as one self-contained HTML file.
 
-Vega-Lite draws the charts, through Altair. Unlike matplotlib's SVG, its charts fit any width with a constant font size,
-and have tooltips. Bokeh's canvas cannot follow the colours of the page from light to dark, and plotly is five times as
-large. The page contains the libraries (0.9 MB) and loads nothing. Its content security policy blocks all other code,
-and Vega's expressions are interpreted, not evaluated.
+Vega-Lite draws the charts, through Altair. Unlike matplotlib's SVG, its charts fit any width with a constant font
+size, and have tooltips. Bokeh's canvas cannot follow the colours of the page from light to dark, and plotly is five
+times as large. The page contains the libraries (0.9 MB) and loads nothing. Its content security policy blocks all
+other code, and Vega's expressions are interpreted, not evaluated.
 
 All text of the data passes through :func:`page_text`: Jinja applies it to HTML, :func:`plain` to charts.
 """
