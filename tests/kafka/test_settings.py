@@ -42,7 +42,7 @@ def test_flags_and_environment_alone_are_enough(monkeypatch: Any) -> None:
         ({"batchsize": 3}, r"setting batchsize: there is no such setting.* did you mean batch_size\?"),
         ({"output": "in"}, "output and input are the same topic|input and output are the same topic"),
         ({"transaction_deadline": 40.0}, "transaction_timeout is 30 s and transaction_deadline 40 s"),
-        ({"label": "y", "features": ["y"]}, "gives the answer away"),
+        ({"label": "y", "features": ["y"]}, "so the features contain the answer"),
         ({"sasl_password": "x", "sasl_password_file": "y"}, "both given"),
         ({"sasl_mechanism": "PLAYN"}, "setting sasl_mechanism: "),
     ],
@@ -63,7 +63,7 @@ def test_what_is_missing_is_named_with_the_ways_to_give_it() -> None:
 def test_files_that_are_no_settings(tmp_path: Path, text: str) -> None:
     config = tmp_path / "service.yaml"
     config.write_text(text)
-    with pytest.raises(InvalidParameter, match=r"service\.yaml (holds no settings|is not YAML)"):
+    with pytest.raises(InvalidParameter, match=r"service\.yaml (has no settings|is not YAML)"):
         load_settings(config)
     with pytest.raises(InvalidParameter, match=r"cannot read .*: No such file"):
         load_settings(tmp_path / "other.yaml")

@@ -64,7 +64,7 @@ def test_keys_go_through_the_inbox_and_act_on_what_is_at_hand(page, told):
     assert current(page) == "S14"
     assert page.locator("article:focus-visible").evaluate("card => getComputedStyle(card).outlineStyle") == "solid"
     press(page, "m", "Enter")
-    assert "Say why" in page.inner_text("article form .wrong")
+    assert "Give a short reason" in page.inner_text("article form .wrong")
     assert told.asked == []
     page.keyboard.type("known noise")
     press(page, "Enter")
