@@ -211,7 +211,7 @@ class ServiceSettings(BaseSettings):
     on_lost_state: Literal["fail", "cold"] = "fail"
     """If no snapshot reaches the committed offset: suspend the partition (fail), or reset the state (cold)."""
     on_gap: Literal["carry", "fail", "cold"] = "carry"
-    """If unread records were deleted: keep the state (carry), suspend the partition (fail), or reset the state (cold)."""
+    """If unread records were deleted: keep the state (carry), suspend the partition (fail), or reset it (cold)."""
     on_model_change: Literal["refuse", "carry", "cold"] = "refuse"
     """If the model changed: stop (refuse), keep the emerged subclasses (carry), or reset the state (cold)."""
 
