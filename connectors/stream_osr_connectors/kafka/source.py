@@ -105,8 +105,8 @@ class KafkaSource(BatchCloser, Iterator[Record | BadRecord]):
                 place = Place(self._topic, int(number)) if str(number).isdecimal() else None
                 if place not in offsets or type(offset) is not int or not first[place] <= offset <= ends[place]:
                     raise ConnectorError(
-                        f"{dict(position)!r} is no position of topic {self._topic}, or the records after it are deleted: "
-                        "start without a position"
+                        f"{dict(position)!r} is no position of topic {self._topic}, or the records after it are "
+                        "deleted: start without a position"
                     )
                 offsets[place] = offset
         self._follower.seek(offsets)

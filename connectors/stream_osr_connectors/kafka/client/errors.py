@@ -117,8 +117,8 @@ def _throttled(connection: Any, response: str, seconds: float) -> str:
 def too_few_replicas(topic: str) -> str:
     """Return the text for a topic with too few in-sync replicas, with the remedy."""
     return (
-        f"topic {topic} has fewer replicas in sync than its min.insync.replicas, and rejects all records. Bring brokers "
-        "back, or lower min.insync.replicas of the topic"
+        f"topic {topic} has fewer replicas in sync than its min.insync.replicas, and rejects all records. Bring "
+        "brokers back, or lower min.insync.replicas of the topic"
     )
 
 

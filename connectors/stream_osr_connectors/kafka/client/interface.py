@@ -21,7 +21,7 @@ class ErrorKind(Enum):
     """Retry: the brokers are unavailable, busy or moving partitions. Also the kind of unexpected errors."""
 
     RIGHT = "right"
-    """A missing right or topic: a running service retries, because it may come back. At the start a person must act."""
+    """A missing right or topic. A running service retries, and at the start a person must act."""
 
     RECORD = "record"
     """One message cannot be published. All others can."""
