@@ -59,7 +59,7 @@ def class_names(labels: tuple[Label, ...]) -> Mapping[Label, str]:
 def find(
     model: OpenSetRecognizer, before: Sequence[SubclassDistances] | None = None
 ) -> tuple[ModelMetrics, Sequence[SubclassDistances]]:
-    """Return statistics of a recognizer. The second result can be passed as ``before`` to the next call to save time."""
+    """Return statistics of a recognizer. Pass the second result as ``before`` to the next call to save time."""
     trained, stream = model.trained, model.value.stream
     assert stream is not None  # the training of a service's model has ended
     named: dict[str, list[int]] = {}

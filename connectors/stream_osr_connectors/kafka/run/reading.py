@@ -255,7 +255,7 @@ class Reader:
         if error.kind is ErrorKind.TAKEN:
             self._strikes.strike()
         if error.kind is ErrorKind.FATAL:
-            raise ConnectorError(f"{self.trouble}; {remedy_of(error)}")
+            raise ConnectorError(f"{self.trouble}: {remedy_of(error)}")
 
     def _pause(self, wait: bool) -> None:
         if wait != self._waiting:
@@ -267,7 +267,7 @@ class Reader:
                 self.client.let_go_on(*(self._begun - (self._paused.keys() - fetched)))
 
     def _sweep(self) -> None:
-        """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
+        """Collect garbage regularly, because it closes sockets of failed connections and an idle process collects none."""
         now = time.monotonic()
         if now - self._swept >= SWEEP_SECONDS:
             self._swept = now
@@ -276,19 +276,19 @@ class Reader:
     # What cannot be read.
 
     def _hold(self, place: Place, offset: int, error: Exception, remedy: str) -> None:
-        """Leave a partition alone that cannot be read on, for a while; the others go on. Nothing is skipped."""
+        """Pause an unreadable partition for some time. The others continue, and no record is skipped."""
         held = self._paused.get(place)
         again = held is not None and held.offset == offset
         seconds = min(2 * held.seconds, LONGEST_HOLD) if held is not None and again else FIRST_HOLD
         self._paused[place] = PausedPartition(offset, seconds, time.monotonic() + seconds)
         self._stats.add("unreadable", place)
-        text = f"cannot be read from {offset} on: {error}; {remedy}. Tried again in {seconds:.0f} s"
+        text = f"cannot be read from {offset} on: {error} ({remedy}). Tried again in {seconds:.0f} s"
         if not again:
             self._seldom.forget(f"hold {place}")
-        self._seldom.say(f"hold {place}", f"{place} {text}; other partitions go on", logging.ERROR)
+        self._seldom.say(f"hold {place}", f"{place} {text}, other partitions go on", logging.ERROR)
 
     def _fetch_paused(self) -> None:
-        """Fetch again what could not be read, when its time has come."""
+        """Fetch unreadable records again after their pause."""
         now = time.monotonic()
         for place, held in self._paused.items():
             if now >= held.until and place in self._begun and not self._waiting:

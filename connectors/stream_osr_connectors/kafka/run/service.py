@@ -442,8 +442,7 @@ class Loop:
         self._job.done(group, at)
 
     def _clear_up(self, group: TransactionContent) -> bool:
-        """Determine the result of a transaction, and revert it if it was not committed. Return False if it is
-        unknown.
+        """Determine the result of a transaction, and revert an uncommitted one. Return False if it is unknown.
 
         The next producer forces the broker to end the transaction. Then the committed offsets show the state before
         or after the transaction, or another state if another worker has the partition.

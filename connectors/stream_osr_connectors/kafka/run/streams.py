@@ -208,7 +208,7 @@ class Streams(Job):
         return last_published(self._settings, place, self._lives[place.topic].name)
 
     def stands_at(self, place: Place, committed: Offset | None) -> bool:
-        """Return whether a partition's state matches its committed offset. A lineage and a boundary determine the state."""
+        """Return whether a partition's state matches its committed offset, by lineage and boundary."""
         if committed is None or not committed.metadata:
             return False
         progress, state = Progress.parse(committed.metadata), self._owned[place].state

@@ -28,7 +28,7 @@ _OURS = ("ce_", "content-type", "__connect.errors.")
 """Prefixes of headers about the message itself, which replace those of the input."""
 
 MOST_HEADER_BYTES = 1 << 16
-"""Most bytes of headers that are passed through. A record with more is a dead letter, so that outputs always fit."""
+"""Most bytes of headers that are passed through. A record with more is a dead letter."""
 
 
 class RawName(str):

@@ -89,7 +89,7 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
     runs
         Latest run of each recognizer, because a tombstone does not contain it.
     trained
-        The model.
+        Trained model.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def messages_of_changes(
     Parameters
     ----------
     trained
-        The model.
+        Trained model.
     topics
         Topics of links and of global events.
     local

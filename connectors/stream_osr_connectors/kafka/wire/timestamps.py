@@ -1,5 +1,4 @@
-"""Timestamps within a topic's limits. Other timestamps are replaced by the current time, with the original in a
-header.
+"""Replacement of timestamps outside a topic's limits by the current time, with the original in a header.
 
 Outputs have the timestamps of their instances, which can be arbitrary. A broker rejects timestamps that are too far
 from its clock, and soon deletes records that are older than the topic's retention.
