@@ -109,8 +109,8 @@ def test_topics_that_do_not_fit_together_are_told_of(names: list[str], broker: B
         "more partitions than the input (2)",
         f"have {3_000_000 + SPARE} bytes: set max.message.bytes to that or more",
         "it needs one partition",
-        "a replay needs all of it",
-        "it does not exist; --create makes it",
+        "a replay needs all records",
+        "it does not exist: --create creates it",
     ):
         assert problem in seen.output, seen.output
 

@@ -102,10 +102,10 @@ def test_a_password_can_lie_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--batchsize", r"there is no flag --batchsize; did you mean --batch-size\?"),
-        ("--batch_size", r"there is no flag --batch_size; did you mean --batch-size\?"),
-        ("--instace=a", r"there is no flag --instace; did you mean --instance\?"),
-        ("--zzz", r"there is no flag --zzz; `stream-osr serve --help` lists them"),
+        ("--batchsize", r"there is no flag --batchsize: did you mean --batch-size\?"),
+        ("--batch_size", r"there is no flag --batch_size: did you mean --batch-size\?"),
+        ("--instace=a", r"there is no flag --instace: did you mean --instance\?"),
+        ("--zzz", r"there is no flag --zzz: `stream-osr serve --help` lists them"),
     ],
 )
 def test_flags_that_are_none(flag: str, message: str) -> None:
@@ -118,4 +118,4 @@ def test_variables_that_are_none_are_told_of() -> None:
     environment |= {"STREAM_OSR_PORT": "tcp://10.0.0.1:9464", "STREAM_OSR_PORT_9464_TCP_ADDR": "10.0.0.1"}
     environment |= {"STREAM_OSR_SERVICE_HOST": "10.0.0.1", "STREAM_OSR_SERVICE_PORT_METRICS": "9464"}  # Kubernetes
     (line,) = unknown_variables(environment, ServiceSettings.model_fields)
-    assert line == ("the variable STREAM_OSR_GRUOP is no setting and does nothing; did you mean STREAM_OSR_GROUP?")
+    assert line == ("the variable STREAM_OSR_GRUOP is not a setting and has no effect: did you mean STREAM_OSR_GROUP?")

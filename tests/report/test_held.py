@@ -46,7 +46,8 @@ def test_promise_and_expectation_are_tiles(run):
     now, promised = run.model.expected_recall, run.model.trained.report.known_recall
     assert f"{100 * now.recall:.1f} %estimated recall of known classes, expected {100 * promised:.1f} %" in text
     interval = f"({100 * now.low:.1f} % to {100 * now.high:.1f} %)"
-    said = f"{100 * now.recall:.1f} % {interval}. Of the instances of known classes, {100 * now.false_unknown:.1f} % are"
+    unknown = f"{100 * now.false_unknown:.1f} % are called unknown"
+    said = f"{100 * now.recall:.1f} % {interval}. Of the instances of known classes, {unknown}."
     assert f"The expected recall from training is {100 * promised:.1f} %. The estimated recall now is {said}" in text
     fresh = squeezed(Page(report_page(fitted(chains=1))))
     assert "%expected recall of known classes" in fresh

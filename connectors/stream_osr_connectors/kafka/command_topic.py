@@ -1,7 +1,7 @@
 """Commands to a running service through a topic, which each worker reads, and their history.
 
-The topic has one partition. Every worker reads all of it, and each partition of the input applies the commands in
-order, between two micro-batches. The position in the topic is committed with the offset, so that a replay is
+The topic has one partition. Every worker reads the whole topic, and each partition of the input applies the commands
+in order, between two micro-batches. The position in the topic is committed with the offset, so that a replay is
 identical.
 """
 
@@ -316,7 +316,7 @@ def named(settings: ServiceSettings, name: str, command: Command) -> list[Comman
     Raises
     ------
     InvalidParameter
-        If there are no global ids, or not this one, or none of its subclasses is alive.
+        If there are no global ids, or not this one, or if no subclass with this id is alive.
     ConnectorError
         If the topics cannot be read.
     """

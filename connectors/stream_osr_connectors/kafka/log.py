@@ -25,7 +25,7 @@ FEW_LINES = 8
 
 @dataclass(slots=True)
 class _Condition:
-    """One condition: times of its lines, time of its last occurrence, and number of repeats since the latest line."""
+    """One condition: times of log lines, time of the last occurrence, and number of repeats since the latest line."""
 
     lines: deque[float] = field(default_factory=deque)
     silence: float = 0.0

@@ -236,7 +236,7 @@ class ServiceStats:
         ``rebalances`` and ``consumers``.
     times
         Histograms by name: ``batch`` (micro-batches, replayed or not), ``transaction``, ``snapshot`` and ``latency``
-        (from the timestamp of a record to the commit of its decision).
+        (from the timestamp of a record to the commit of the decision).
     partitions
         Partitions of this worker.
     progress
@@ -249,7 +249,7 @@ class ServiceStats:
     outside
         Reasons that other threads found, because the loop may be blocked.
     model, fingerprint
-        Identity of the model with its settings, and fingerprint of its trained part. Empty if no model is loaded.
+        Identity of the model with its settings, and fingerprint of the trained part. Empty if no model is loaded.
     opened_at
         Whether the worker has reached the brokers and topics once.
     """

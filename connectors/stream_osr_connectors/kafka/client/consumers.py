@@ -421,7 +421,7 @@ def _by_place(offsets: Mapping[TopicPartition, int]) -> dict[Place, int]:
 
 
 def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> Iterator[Received]:
-    """Yield the committed records of a topic, optionally only those of its single partition up to an offset.
+    """Yield the committed records of a topic. With ``end``, the topic has one partition and reading stops there.
 
     Raises
     ------

@@ -361,8 +361,8 @@ def _tls_problem(settings: ServiceSettings) -> str | None:
                 wrapped.recv(1)
         except ssl.SSLCertVerificationError as error:
             return (
-                f"the certificate of {server} is not trusted ({error.verify_message}). Give the certificate of its "
-                "authority as tls_ca, and use the host name in the certificate"
+                f"the certificate of {server} is not trusted ({error.verify_message}). Set tls_ca to the "
+                "certificate of the authority, and use the host name in the certificate"
             )
         except OSError as error:
             reason = why(error)

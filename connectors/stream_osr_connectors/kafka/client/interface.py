@@ -71,7 +71,7 @@ class OpenTransaction(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """State of a partition at the broker: the committed offset with its metadata, and the range of its records.
+    """State of a partition at the broker: the committed offset with its metadata, and the range of records.
 
     Attributes
     ----------

@@ -75,7 +75,7 @@ def find(
 
 
 SHARE = 200
-"""Wait after each update, as a multiple of its duration."""
+"""Wait after each update, as a multiple of the update's duration."""
 
 
 class ModelMetricsSchedule:

@@ -44,7 +44,7 @@ class ModelName(NamedTuple):
 
 
 class ModelFile(NamedTuple):
-    """The trained model with the arguments of its recognizers.
+    """The trained model with the arguments of recognizers.
 
     Attributes
     ----------

@@ -375,7 +375,7 @@ def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut 
 def ready(
     waiting: Sequence[Received], done: Boundary, *, size: int, due: bool, asked: bool, labels: int
 ) -> Cut | None:
-    """Cut the next one; None: it is not ready.
+    """Return the next micro-batch, or ``None`` if it is not ready.
 
     Parameters
     ----------
@@ -384,11 +384,11 @@ def ready(
     done
         Boundary of the last micro-batch.
     size
-        Records of a full one.
+        Number of records of a full micro-batch.
     due
-        The first record has waited for long enough.
+        Whether the first record has waited for long enough.
     asked
-        Somebody has asked something, which takes effect with a micro-batch, if need be with an empty one.
+        Whether there are commands, which apply with a micro-batch, even with an empty one.
     labels
         Where the topic of labels ends.
 

@@ -149,7 +149,7 @@ class PositionReader:
         return max(known, default=None)
 
     def beginning(self, place: Place, committed: Committed) -> int:
-        """Return the start of a partition without a committed offset. An added partition starts at its first record."""
+        """Return the start of a partition without a committed offset. Added partitions start at the first record."""
         known = self._lives[place.topic].partitions
         later = (known and place.partition >= known) or self._lives[place.topic].now > 0
         if later or self._settings.start == "earliest":
@@ -191,8 +191,8 @@ class PositionReader:
         gap = "the input deleted records before they were read (retention)"
         if self._settings.on_gap == "fail":
             raise ConnectorError(
-                f"{place}: {gap}, offsets {offset} to {first - 1}, and they cannot be restored. Set on_gap to carry, to "
-                "keep the state, or to cold, to start again"
+                f"{place}: {gap}, offsets {offset} to {first - 1}, and they cannot be restored. Set on_gap to carry, "
+                "to keep the state, or to cold, to start again"
             )
         return Change("retention", first, lost=first - offset, why=gap)
 
@@ -228,7 +228,7 @@ class StartingPoint(NamedTuple):
 
 
 BLOCK = 500
-"""Number of records in the first read backwards from the end. It quadruples until a record of the partition appears."""
+"""Number of records in the first read backwards from the end. It quadruples if no record of the partition appears."""
 
 MOST_SECONDS = 1.5
 """Time limit in seconds. All partitions of the worker wait meanwhile."""
@@ -369,7 +369,7 @@ class Bounds:
             return False
 
     def _is_left(self, place: Place, stop: int, committed: Committed) -> bool:
-        """Return whether there are records, not only transaction markers, between the committed offset and the end."""
+        """Return whether there are records, not only transaction markers, after the committed offset."""
         begin = committed.first if committed.begin is None else committed.begin
         at = max(begin if committed.offset is None else committed.offset, committed.first)
         if at >= stop:

@@ -267,7 +267,7 @@ class Reader:
                 self.client.let_go_on(*(self._begun - (self._paused.keys() - fetched)))
 
     def _sweep(self) -> None:
-        """Collect garbage regularly, because it closes sockets of failed connections and an idle process collects none."""
+        """Collect garbage regularly, because this closes sockets of failed connections."""
         now = time.monotonic()
         if now - self._swept >= SWEEP_SECONDS:
             self._swept = now

@@ -90,7 +90,7 @@ class Reconciliation(Job):
         return () if self._state is None else (self._place,)
 
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
-        """Read the stored state up to the committed offset. Summaries that another model skipped are processed first."""
+        """Read the state up to the committed offset. Summaries that another model skipped are processed first."""
         at = where.first if where.offset is None else where.offset
         if at > where.end:
             return NotLoadable(f"offset {at} was committed, and it ends at {where.end}")
@@ -199,7 +199,7 @@ class Reconciliation(Job):
             stats.partitions[self._place].position = step.after[1]
 
     def _parse(self, received: Received) -> LocalSummary | None:
-        """Read a summary; None: it cannot be used now, which the log says."""
+        """Parse a summary. If it cannot be used now, log it and return ``None``."""
         self._stats.turn()
         try:
             summary = parse_summary(received, self._runs, self._trained)

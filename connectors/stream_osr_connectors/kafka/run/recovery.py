@@ -211,7 +211,7 @@ class Recovery:
         """End the stream of the earlier model, and start a stream of the new model there.
 
         The earlier model finalises its delayed decisions, so that every record has one decision. They are published
-        in the transaction that commits the new start. If the new stream has state, a snapshot of it is written first.
+        in the transaction that commits the new start. If the new stream has state, a snapshot is written first.
 
         Parameters
         ----------
@@ -473,7 +473,7 @@ class SnapshotPolicy:
             self._try(place, live[place])
 
     def leave(self, partitions: Mapping[Place, Owned]) -> None:
-        """Write all snapshots, so that the next start has nothing to replay. The limit is half of the time for stopping."""
+        """Write all snapshots, so that the next start has nothing to replay. This may take half of stop_timeout."""
         ends = time.monotonic() + self._settings.stop_timeout / 2
         for place, owned in sorted(partitions.items()):
             if time.monotonic() < ends and not owned.replay:

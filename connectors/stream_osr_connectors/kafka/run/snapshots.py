@@ -149,7 +149,7 @@ class Snapshots(NamedTuple):
             return None
 
     def reached(self, topic: str, counts: Callable[[str], bool]) -> dict[Place, int]:
-        """Return a lower bound of the decided offset of each partition of a topic, from snapshots of some lineages."""
+        """Return a lower bound of each partition's decided offset in a topic, from snapshots of some lineages."""
         names = (name for name, _ in self._names() if name.place.topic == topic and counts(name.lineage))
         return {name.place: name.at.offset for name in sorted(names, key=lambda name: name.at)}
 
@@ -293,8 +293,8 @@ class Incarnations:
         """
         far = ", ".join(f"{offset} of partition {place.partition}" for place, offset in sorted(decided.items()))
         text = (
-            f"input: topic {self._topic} was deleted and made again. Of the previous topic, records were decided up to "
-            f"{far or 'an unknown offset'}, and later records are lost"
+            f"input: topic {self._topic} was deleted and made again. Records of the previous topic were decided up "
+            f"to {far or 'an unknown offset'}, and later records are lost"
         )
         if on_lost_state == "fail":
             raise ConnectorError(

@@ -66,7 +66,7 @@ def topics_of(settings: ServiceSettings) -> dict[str, str]:
 
 
 def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
-    """Return the roles of the topics of the service, and of the reconciliation if summaries are published, by name."""
+    """Return the roles of the topics of the service and of the reconciliation (if any), by name."""
     roles = dict.fromkeys(settings.inputs, "input")
     left_out = ("input",) if settings.subclasses is not None else ("input", *RECONCILED)
     return roles | {t: role for role, t in settings.topics.items() if role not in left_out and t is not None}
@@ -244,8 +244,8 @@ def _found(client: TopicAdmin, settings: ServiceSettings) -> dict[str, Topic]:
     for name in there:
         if not configs.get(name):
             raise NoRightError(
-                f"the brokers do not return the settings of topic {name}: the user lacks the right DESCRIBE_CONFIGS on "
-                "it, which the brokers' ACLs grant"
+                f"the brokers do not return the settings of topic {name}: the user lacks the right DESCRIBE_CONFIGS "
+                "on it, which the brokers' ACLs grant"
             )
     return {name: its._replace(configs=configs[name]) for name, its in there.items()}
 
@@ -303,7 +303,7 @@ def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic |
         yield "it needs one partition, so that all see the same order"
     if role == "labels":
         if compacted or retention != -1:
-            yield "a replay needs all of it: set cleanup.policy=delete and retention.ms=-1"
+            yield "a replay needs all records: set cleanup.policy=delete and retention.ms=-1"
     elif role in COMPACTED:
         if not compacted or "delete" in topic.configs["cleanup.policy"]:
             yield "the latest of each key has to stay: set cleanup.policy=compact"

@@ -118,9 +118,9 @@ class Refusal(NamedTuple):
     Attributes
     ----------
     stage
-        ``DECODE`` if the bytes are not an instance, ``VALIDATE`` if the instance is invalid, ``PROCESS`` if the
-        micro-batch failed, ``ENCODE`` if the custom encoder failed for the decision, or ``PUBLISH`` if the topic
-        rejects the decision.
+        ``DECODE`` if the bytes are not an instance, ``VALIDATE`` if the instance is invalid, or ``PROCESS`` if the
+        micro-batch failed. ``ENCODE`` if the custom encoder failed for the decision, or ``PUBLISH`` if the topic
+        rejects it.
     error
         Exception.
     """
@@ -220,7 +220,7 @@ class Encoded(NamedTuple):
 class Encoder(Protocol):
     """Interface of encoders, which convert a decision or an event to bytes. Settings can name a custom encoder.
 
-    An encoder must be a pure function of its arguments, because a retried transaction encodes its messages again.
+    An encoder must be a pure function, because a retried transaction encodes its messages again.
     """
 
     def __call__(self, kind: EncodedKind, content: Mapping[str, Any]) -> Encoded:

@@ -78,7 +78,7 @@ def clamped(message: Outgoing, limits: TimestampLimits, now_ms: int) -> Outgoing
     message
         Message to send.
     limits
-        Limits of its topic.
+        Limits of the topic.
     now_ms
         Milliseconds since 1970.
 
