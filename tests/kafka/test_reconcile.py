@@ -171,9 +171,7 @@ def test_a_global_id_names_the_subclass_of_every_partition(broker: Broker, tmp_p
 
     config = str(stream.config())
     asked = CliRunner().invoke(app, ["promote", "global:0", "third", "--config", config])
-    assert f"promote queued, of {len(there)} subclasses in {PARTITIONS} partitions" in asked.output, (
-        asked.exception
-    )
+    assert f"promote queued, of {len(there)} subclasses in {PARTITIONS} partitions" in asked.output, asked.exception
     stream.wait(lambda: named(stream) == there)
     stream.wait(lambda: {r.key.decode() for r in read(stream, "subclasses") if r.value is None} == there)
     stream.send(instances(200, PARTITIONS, seed=1, begin=400))

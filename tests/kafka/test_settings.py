@@ -118,4 +118,6 @@ def test_variables_that_are_none_are_told_of() -> None:
     environment |= {"STREAM_OSR_PORT": "tcp://10.0.0.1:9464", "STREAM_OSR_PORT_9464_TCP_ADDR": "10.0.0.1"}
     environment |= {"STREAM_OSR_SERVICE_HOST": "10.0.0.1", "STREAM_OSR_SERVICE_PORT_METRICS": "9464"}  # Kubernetes
     (line,) = unknown_variables(environment, ServiceSettings.model_fields)
-    assert line == ("the variable STREAM_OSR_GRUOP is not a setting and has no effect: did you mean STREAM_OSR_GROUP?")
+    assert line == (
+        "the variable STREAM_OSR_GRUOP is not a setting and has no effect: did you mean STREAM_OSR_GROUP?"
+    )
