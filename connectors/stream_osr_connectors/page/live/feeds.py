@@ -75,7 +75,7 @@ class Feed(Protocol):
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
     ) -> list[FoundDecision]:
-        """Read a block of decisions, or some of them, given number and place of its start and the next block."""
+        """Read a block of decisions, or some of them, given the number and place of the start, and the next block."""
 
     def features(self, found: Sequence[FoundDecision]) -> list[dict[str, Any] | None]:
         """Return the features of instances, ``None`` for each instance without features."""
