@@ -116,7 +116,7 @@ def test_the_commands_that_it_ends_with_run_as_they_are_printed(folder, told):
     for command in (report, promote):
         done = run(*COMMAND, *command, cwd=folder)
         assert done.returncode == 0, done.stderr
-    assert "How right it was" in (folder / "report.html").read_text()
+    assert "Confusion matrix" in (folder / "report.html").read_text()
     labels = load_checkpoint(folder / "demo-output" / "decisions.jsonl.checkpoint").model.value.running[1].labels
     assert promote[2] in labels
 

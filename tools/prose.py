@@ -74,7 +74,7 @@ AVOIDED = {
 
 HEADING = re.compile(r"(?i)(?:what|where|when|whether|who|whom|whose|which|why|how)\b")
 JOINED = re.compile(r";(?! otherwise\b)")
-NO_ZERO = re.compile(r"(?<![\w.)\]`/])[-\u2212+±]?\.\d")
+NO_ZERO = re.compile(r"(?<![\w.)\]`/%])[-\u2212+±]?\.\d")
 END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9`])")
 NO_END = re.compile(r"(?:\b(?:e\.g|i\.e|cf|vs|No|Fig|Eq|approx)\.|\b[A-Z]\.)$")
 WORD = re.compile(r"[A-Za-z0-9][\w'\u2019.-]*")

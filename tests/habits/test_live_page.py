@@ -86,7 +86,7 @@ def test_what_cannot_be_shown_leaves_the_last_page_which_says_so(page: Page, mon
         patched.setattr(page.watcher.view, "facts", lambda: {"plane": {"points": object()}})
         page.watcher.hurry()
         state = page.until(lambda state: state["stale"])
-        assert "cannot be shown" in state["stale"]["why"]
+        assert "cannot be updated" in state["stale"]["why"]
         assert state["stream"]["decided"] == 400
     page.watcher.hurry()
     page.until(lambda state: not state["stale"])

@@ -67,10 +67,10 @@ def not_for_people(stream: Stream) -> None:
     while not told and time.monotonic() < until:
         feed.poll(lambda kind, error: told.append(str(error)))
     feed.close()
-    assert "the value is not JSON; was the service run with another encoder than json?" in told[0]
+    assert "the value is not JSON. Did the service run with an encoder other than json?" in told[0]
     found = CliRunner().invoke(app, ["watch", "--config", str(stream.config())])
     assert found.exit_code == 1
-    assert "encoder avro_encoder:make, and the page reads JSON alone" in str(found.exception)
+    assert "encoder avro_encoder:make, and the page reads only JSON" in str(found.exception)
     command = [sys.executable, EXAMPLES / "consume.py", "--brokers", stream.address, "--topic", stream.topic]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)

@@ -83,7 +83,7 @@ def test_the_others_are_decided_as_if_it_had_not_been_there(
     assert [r.offset for r, _ in again.taken.refused] == [r.offset for r, _ in outcome.taken.refused]
     following = records(SIZE, 200)
     assert advance(after, following)[1] == advance(expected, following)[1]
-    assert "failed; dead letters are the records by which it does: " in caplog.text
+    assert "failed. Dead letters are the records that cause the failure: " in caplog.text
 
 
 def test_a_label_may_be_what_it_fails_by(before: Partition, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,8 +84,7 @@ def test_without_the_extra_its_name_is_told() -> None:
     )
     assert told.returncode == 1
     assert told.stderr.strip() == (
-        "error: the Kafka service needs orjson, which is not installed; "
-        "pip install 'stream-osr[kafka]' brings everything"
+        "error: the Kafka service needs orjson, which is not installed: run pip install 'stream-osr[kafka]'"
     )
     assert issubclass(MissingExtra, ImportError)
 

@@ -109,8 +109,8 @@ def test_topics_that_do_not_fit_together_are_told_of(names: list[str], broker: B
         "more partitions than the input (2)",
         f"have {3_000_000 + SPARE} bytes: set max.message.bytes to that or more",
         "it needs one partition",
-        "a replay needs all of it",
-        "it does not exist; --create makes it",
+        "a replay needs all records",
+        "it does not exist: --create creates it",
     ):
         assert problem in seen.output, seen.output
 
@@ -127,7 +127,7 @@ def test_a_promotion_takes_effect_with_the_next_batch_and_survives_a_restart(bro
     subject = next(value["subject"] for value in values(stream, "events") if value["type"] == "SubclassEmerged")
     asked = run("promote", subject, "third", "--config", config)
     assert asked.output == (
-        f"promote asked for, at 0 of topic {stream.topic}.labels; the log of the service says what came of it\n"
+        f"promote queued, at 0 of topic {stream.topic}.labels. The log of the service has the result\n"
     )
     stream.wait(lambda: "SubclassPromoted" in types(stream))
     worker.kill()

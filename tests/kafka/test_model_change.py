@@ -183,7 +183,7 @@ def test_a_partition_of_a_later_model_waits_for_it(tmp_path: Path, change: str) 
 
 def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path) -> None:
     upgrade = Upgrade(tmp_path, on_lost_state="cold")
-    with pytest.raises(ConnectorError, match=r"has run the model .* and this one .*: carry goes on with .*, cold"):
+    with pytest.raises(ConnectorError, match=r"has run the model .* and this one .*: carry keeps .*, cold"):
         upgrade.found(upgrade.recovery("b"))
     recovery = upgrade.recovery("b", on_model_change="carry")
     other = OpenSetRecognizer(chains=1, seed=5)
@@ -194,7 +194,7 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path) -> None:
         different.hand_over(PLACE, upgrade.found(different).state, 0)
     for path in upgrade.snapshots.folder.glob("*.osr"):
         path.unlink()
-    with pytest.raises(ConnectorError, match=r"nothing can be carried over.*read with its own features"):
+    with pytest.raises(ConnectorError, match=r"nothing can be carried over.*need the features of that model"):
         upgrade.found(different)
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*no snapshot leads to offset 200"):
         upgrade.found(recovery, first=10)
@@ -206,7 +206,7 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path) -> None:
     assert found.new
     assert "there is no file" in str(found.change), "on_lost_state allows it, and it is logged"
     strict = upgrade.recovery("b", on_model_change="cold", on_lost_state="fail")
-    with pytest.raises(ConnectorError, match=r"earlier model's stream is not there.*on_lost_state to cold"):
+    with pytest.raises(ConnectorError, match=r"earlier model's stream is missing.*on_lost_state to cold"):
         strict.find(PLACE, committed, 0)
 
 

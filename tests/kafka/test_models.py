@@ -67,7 +67,7 @@ def test_what_was_kept_and_is_damaged_is_written_anew(saved: Path, caplog: Any) 
         path.write_bytes(content)
         caplog.clear()
         model.keep(folder)
-        assert "written anew" in caplog.text
+        assert "written again" in caplog.text
         assert ModelFile.named(folder, model.name).trained.fingerprint == model.trained.fingerprint
     before = path.read_bytes()
     os.utime(path, (0, 0))
@@ -120,7 +120,7 @@ def test_a_changed_file_changes_nothing_and_is_said_once(saved: Path, caplog: An
         fitted(60 + n, chains=1, seed=6).save(saved / "model.osr")
         current.look()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert f"model.osr has changed since it was loaded; SIGHUP loads it, until then the model {running.identity}" in (
+    assert f"model.osr has changed since it was loaded. SIGHUP loads it, until then the model {running.identity}" in (
         caplog.text
     )
     (saved / "model.osr").unlink()

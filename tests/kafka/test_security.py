@@ -128,7 +128,7 @@ def test_an_unknown_authority_is_one_line(broker: Broker, tmp_path: Path) -> Non
 
 def test_a_listener_of_another_kind(broker: Broker, tmp_path: Path) -> None:
     said = refused(secured(broker, tmp_path, brokers=broker.address))
-    assert "check the port and security_protocol" in said
+    assert "Check the port and security_protocol" in said
     said = refused(secured(broker, tmp_path, security_protocol="PLAINTEXT", sasl_mechanism=None))
     assert "no broker answered as PLAINTEXT" in said
 

@@ -42,7 +42,7 @@ def test_flags_and_environment_alone_are_enough(monkeypatch: Any) -> None:
         ({"batchsize": 3}, r"setting batchsize: there is no such setting.* did you mean batch_size\?"),
         ({"output": "in"}, "output and input are the same topic|input and output are the same topic"),
         ({"transaction_deadline": 40.0}, "transaction_timeout is 30 s and transaction_deadline 40 s"),
-        ({"label": "y", "features": ["y"]}, "gives the answer away"),
+        ({"label": "y", "features": ["y"]}, "so the features contain the answer"),
         ({"sasl_password": "x", "sasl_password_file": "y"}, "both given"),
         ({"sasl_mechanism": "PLAYN"}, "setting sasl_mechanism: "),
     ],
@@ -63,7 +63,7 @@ def test_what_is_missing_is_named_with_the_ways_to_give_it() -> None:
 def test_files_that_are_no_settings(tmp_path: Path, text: str) -> None:
     config = tmp_path / "service.yaml"
     config.write_text(text)
-    with pytest.raises(InvalidParameter, match=r"service\.yaml (holds no settings|is not YAML)"):
+    with pytest.raises(InvalidParameter, match=r"service\.yaml (has no settings|is not YAML)"):
         load_settings(config)
     with pytest.raises(InvalidParameter, match=r"cannot read .*: No such file"):
         load_settings(tmp_path / "other.yaml")
@@ -102,10 +102,10 @@ def test_a_password_can_lie_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--batchsize", r"there is no flag --batchsize; did you mean --batch-size\?"),
-        ("--batch_size", r"there is no flag --batch_size; did you mean --batch-size\?"),
-        ("--instace=a", r"there is no flag --instace; did you mean --instance\?"),
-        ("--zzz", r"there is no flag --zzz; `stream-osr serve --help` lists them"),
+        ("--batchsize", r"there is no flag --batchsize: did you mean --batch-size\?"),
+        ("--batch_size", r"there is no flag --batch_size: did you mean --batch-size\?"),
+        ("--instace=a", r"there is no flag --instace: did you mean --instance\?"),
+        ("--zzz", r"there is no flag --zzz: `stream-osr serve --help` lists them"),
     ],
 )
 def test_flags_that_are_none(flag: str, message: str) -> None:
@@ -118,4 +118,6 @@ def test_variables_that_are_none_are_told_of() -> None:
     environment |= {"STREAM_OSR_PORT": "tcp://10.0.0.1:9464", "STREAM_OSR_PORT_9464_TCP_ADDR": "10.0.0.1"}
     environment |= {"STREAM_OSR_SERVICE_HOST": "10.0.0.1", "STREAM_OSR_SERVICE_PORT_METRICS": "9464"}  # Kubernetes
     (line,) = unknown_variables(environment, ServiceSettings.model_fields)
-    assert line == ("the variable STREAM_OSR_GRUOP is no setting and does nothing; did you mean STREAM_OSR_GROUP?")
+    assert line == (
+        "the variable STREAM_OSR_GRUOP is not a setting and has no effect: did you mean STREAM_OSR_GROUP?"
+    )

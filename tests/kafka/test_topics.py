@@ -75,7 +75,7 @@ def test_who_may_not_ask_goes_on_with_what_was_known_and_says_so_once(caplog: py
     assert takes_of(silent, ["out", "events", "new"], second) == second
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    for word in ("not known: out, new (", "DESCRIBE_CONFIGS", "timestamps", "not clamped"):
+    for word in ("not known: out, new (", "DESCRIBE_CONFIGS", "timestamps", "not replaced"):
         assert word in record.getMessage()
 
     third = takes_of(Brokers({"out": TOLD, "events": TOLD}), ["out", "events"], second)

@@ -62,7 +62,7 @@ def test_a_worker_that_does_not_answer_is_replaced_and_none_outlives_its_parent(
     stream.wait()
     stream.wait(lambda: shared(metrics(parent)))
     os.kill(processes(parent)["osr-1"], signal.SIGSTOP)
-    parent.await_line("osr-1 has not been heard of")
+    parent.await_line("osr-1 has not responded")
     parent.await_line("osr-1 ended with signal 9")
     stream.send(instances(200, PARTITIONS, seed=1, begin=200))
     stream.wait()

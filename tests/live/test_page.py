@@ -118,7 +118,7 @@ def test_every_text_stands_out_from_what_is_under_it(opened):
     seen = contrasts(page)
     page.keyboard.press("Escape")
     assert len(seen) > 60
-    assert {"S11", "Leave it", "1,518", "Live"} <= set(seen)
+    assert {"S11", "Cancel", "1,518", "Live"} <= set(seen)
     assert not {text: ratio for text, ratio in seen.items() if ratio < 4.5}
 
 
@@ -135,12 +135,12 @@ def test_the_panel_of_an_instance_is_legible_and_narrow_enough(opened):
 
 def test_what_waits_is_told_in_plain_words(opened):
     page, _ = opened
-    assert page.inner_text("h1") == "3 candidates to look at"
+    assert page.inner_text("h1") == "3 candidates to check"
     assert page.title().startswith("(3) segments")
     first = page.locator("article").first.inner_text()
     assert "24\u00a0σ from cement; larger hue-mean (+12\u00a0σ), smaller rawred-mean (−11\u00a0σ)" in first
     assert "97 %" in page.inner_text("#tiles")
-    assert "94 % to 99 %; promised 98 %" in page.inner_text("#tiles")
+    assert "94 % to 99 %, expected 98 %" in page.inner_text("#tiles")
 
 
 def test_names_in_the_plane_cover_no_other_and_stay_inside(browser):
@@ -194,9 +194,9 @@ def test_what_is_empty_says_so(browser):
     nothing["unknown"] = {"n": 0, "rate": None, "recent_rate": None}
     with telling(Told(nothing)) as address, shown(browser, address) as (page, said):
         text = page.inner_text("main")
-        assert page.inner_text("h1") == "Nothing new to look at"
-        for words in ("Nothing is decided yet", "Nothing has arrived yet", "There is nothing to place yet"):
+        assert page.inner_text("h1") == "No new candidates"
+        for words in ("No decisions yet", "Nothing has arrived yet", "The map is empty"):
             assert words in text
-        assert "Nobody has done anything yet" in text
+        assert "There are no changes yet" in text
         assert "NaN" not in text
         assert said == []

@@ -64,7 +64,7 @@ def test_keys_go_through_the_inbox_and_act_on_what_is_at_hand(page, told):
     assert current(page) == "S14"
     assert page.locator("article:focus-visible").evaluate("card => getComputedStyle(card).outlineStyle") == "solid"
     press(page, "m", "Enter")
-    assert "Say why" in page.inner_text("article form .wrong")
+    assert "Give a short reason" in page.inner_text("article form .wrong")
     assert told.asked == []
     page.keyboard.type("known noise")
     press(page, "Enter")
@@ -80,7 +80,7 @@ def test_keys_go_through_the_inbox_and_act_on_what_is_at_hand(page, told):
 def test_undo_takes_back_the_newest_act_and_names_it(page, told):
     sign_in(page)
     press(page, "u")
-    page.locator("#said", has_text="nothing to take back").wait_for()
+    page.locator("#said", has_text="nothing to undo").wait_for()
     assert told.asked == []
     drawn(page, told.tell(lambda state: state.update(history=[act(3, undoable=True, subclasses=["11"]), act(2)])))
     press(page, "u")
@@ -110,7 +110,7 @@ def test_a_wrong_token_is_refused_and_told_and_the_right_one_goes_on_with_what_w
     assert told.asked == []
     page.locator("#token-typed").fill("no such token")
     press(page, "Enter")
-    page.locator("#token-wrong", has_text="no blanks").wait_for()
+    page.locator("#token-wrong", has_text="no spaces").wait_for()
     page.locator("#token-typed").fill("a-token")
     press(page, "Enter")
     page.wait_for_selector("#said:not([hidden])")
@@ -120,7 +120,7 @@ def test_a_wrong_token_is_refused_and_told_and_the_right_one_goes_on_with_what_w
     page.locator("#who", has_text="anna: sign out").wait_for()  # kept for this tab ...
     assert page.evaluate("localStorage.length + document.cookie.length") == 0  # ... and nowhere else
     page.locator("#who").click()
-    assert page.inner_text("#who") == "Sign in to act"
+    assert page.inner_text("#who") == "Sign in to make changes"
     assert page.evaluate("sessionStorage.length") == 0
 
 
@@ -134,7 +134,7 @@ def test_escape_closes_what_is_open_and_gives_the_focus_back(page):
     press(page, "Escape")
     assert not page.locator("#help").is_visible()
     press(page, "o")
-    page.locator("#panel", has_text="None of its decisions can be read").wait_for()
+    page.locator("#panel", has_text="No decision of this subclass can be read").wait_for()
     press(page, "j", "Escape")  # keys of the page rest while a panel is open
     assert page.evaluate(f"{ACTIVE}.tagName") == "ARTICLE"
     assert current(page) == "S11"
@@ -177,7 +177,7 @@ def test_where_nobody_may_act_nothing_can_be_pressed(browser):
         assert page.locator("article button:visible").all_inner_texts()[-1].startswith("Instances")
         assert page.locator("button:visible", has_text="Name it").count() == 0
         press(page, "n")
-        page.locator("#said", has_text="Looking only").wait_for()
+        page.locator("#said", has_text="Read-only: ").wait_for()
         assert told.asked == []
 
 

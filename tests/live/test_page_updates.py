@@ -90,8 +90,8 @@ def test_a_lost_link_is_told_and_comes_back_by_itself(browser):
     with ExitStack() as stack:
         with telling(told) as address:
             page, _ = stack.enter_context(shown(browser, address))
-        page.locator("#link[data-standing=lost]", has_text="Connection lost: what stands here may be old.").wait_for()
-        assert "Next try in" in page.inner_text("#link")
+        page.locator("#link[data-standing=lost]", has_text="Connection lost: the page may be out of date.").wait_for()
+        assert "Next attempt in" in page.inner_text("#link")
         assert page.locator("#link button").is_visible()
         waits = page.evaluate("""() => new Promise(done => {
             const seen = []; let last = 0;
@@ -107,4 +107,4 @@ def test_a_lost_link_is_told_and_comes_back_by_itself(browser):
             page.locator("#link button").click()
             page.locator("#link[data-standing=live]").wait_for()
             drawn(page, told.tell(lambda state: state["inbox"].append(candidate("12"))))
-            assert page.inner_text("h1") == "2 candidates to look at"
+            assert page.inner_text("h1") == "2 candidates to check"

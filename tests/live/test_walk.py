@@ -25,7 +25,7 @@ def test_a_new_class_is_named_and_a_report_made_within_three_minutes(browser: Br
         watching(tmp_path, "--allow-commands", "--input", "new.jsonl", "--key", "id") as address,
         shown(browser, address) as (page, said),
     ):
-        page.locator("h1", has_text="1 candidate to look at").wait_for(timeout=60_000)
+        page.locator("h1", has_text="1 candidate to check").wait_for(timeout=60_000)
         time.sleep(READING)
         assert "from" in page.locator("article .like").first.inner_text()
         page.locator("article .side table").nth(2).wait_for()  # typical, doubtful, and nearest known ones
@@ -38,7 +38,7 @@ def test_a_new_class_is_named_and_a_report_made_within_three_minutes(browser: Br
         sign_in(page, ANNA)
         for key in ("n", "f", "o", "x", "Enter"):
             page.keyboard.press(key)
-        page.locator("h1", has_text="Nothing new to look at").wait_for(timeout=60_000)
+        page.locator("h1", has_text="No new candidates").wait_for(timeout=60_000)
         assert "anna" in page.locator("#history li").first.inner_text()
         assert said == []
     files = ("decisions.jsonl.checkpoint", "decisions.jsonl", "events.jsonl")

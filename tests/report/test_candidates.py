@@ -100,7 +100,7 @@ def test_records_of_one_key_belong_to_its_instances_in_their_order(run, records)
 
 
 def test_records_that_do_not_fit_are_told(run, records):
-    with pytest.raises(ConnectorError, match=r"600 decisions and 599 records of --input; say --key COLUMN"):
+    with pytest.raises(ConnectorError, match=r"600 decisions and 599 records of --input. Add --key COLUMN"):
         collect(run.model, run.decisions, instances=[(None, features) for _, features in records[1:]])
     with pytest.raises(ConnectorError, match="none of the 5 records of --input has the key"):
         collect(run.model, run.decisions, instances=[("nobody", {"a": 1})] * 5)
@@ -114,7 +114,7 @@ def test_a_table_is_shown_as_it_stands_and_bad_rows_are_counted(tmp_path):
         ("y", {"a": None, "b": None}),
         ("", {}),
     ]
-    assert notes == [f"{path}: 1 record cannot be read; its instance is shown without values"]
+    assert notes == [f"{path}: 1 record cannot be read, and its instance is shown without values"]
 
 
 @pytest.mark.parametrize("name", ["plain.checkpoint", "a b'c.checkpoint", "$(rm -r x);`id`", "-x", "ä\u202e\n"])
@@ -166,7 +166,7 @@ def test_the_first_paragraph_names_the_largest_and_what_went_wrong(run):
     assert first.name == "plain"
     assert (last.name, last.where) == ("40.0 %", "when")
     assert choose_highlights((), content.recall._replace(drops=(), below=False), (), 0.0).things == ()
-    assert "There is nothing to look at." in Page(report_page(decisions=run.decisions[:20])).text
+    assert "There is nothing to check." in Page(report_page(decisions=run.decisions[:20])).text
 
 
 def test_every_link_of_the_page_leads_somewhere_on_it(run, records):

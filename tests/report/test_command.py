@@ -52,5 +52,5 @@ def test_what_is_left_out_is_told(files, tmp_path):
     assert done.returncode == 0
     told = done.stderr.splitlines()
     assert len(told) == 2
-    assert "stopped.jsonl, line 600 is not whole, as a run leaves it that was stopped" in told[0]
+    assert "stopped.jsonl, line 600 is not whole because the run was stopped" in told[0]
     assert "line 600 is not whole" in (tmp_path / "page.html").read_text()

@@ -53,7 +53,7 @@ def test_what_is_none_of_them_is_named(tmp_path, text, said):
 def test_two_of_a_kind_and_a_missing_file_are_errors(files, tmp_path):
     with pytest.raises(ConnectorError, match="one of each kind"):
         read_files([files / "events.jsonl", files / "events.jsonl"])
-    with pytest.raises(ConnectorError, match=r"cannot read .*; check the path"):
+    with pytest.raises(ConnectorError, match=r"cannot read .*\. Check the path"):
         read_files([tmp_path / "missing.jsonl"])
 
 
@@ -89,5 +89,5 @@ def test_labels_that_cannot_be_meant_are_refused(tmp_path):
     path.write_text("".join(json.dumps({"id": 1, "y": y}) + "\n" for y in ("a", "b")))
     with pytest.raises(ConnectorError, match="key 1 has the labels 'a' and 'b'"):
         read_truth(path, "y", "id")
-    with pytest.raises(ConnectorError, match="holds no label in column 'z'"):
+    with pytest.raises(ConnectorError, match="has no label in column 'z'"):
         read_truth(path, "z")

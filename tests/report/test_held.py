@@ -44,17 +44,18 @@ def test_what_events_tell(told):
 def test_promise_and_expectation_are_tiles(run):
     text = squeezed(Page(report_page(run.model)))
     now, promised = run.model.expected_recall, run.model.trained.report.known_recall
-    assert f"{100 * now.recall:.1f} %expected recall of the known, promised {100 * promised:.1f} %" in text
+    assert f"{100 * now.recall:.1f} %estimated recall of known classes, expected {100 * promised:.1f} %" in text
     interval = f"({100 * now.low:.1f} % to {100 * now.high:.1f} %)"
-    said = f"{100 * now.recall:.1f} % {interval}; {100 * now.false_unknown:.1f} % are called unknown."
-    assert f"Training promised that {100 * promised:.1f} % of the known are labelled right. Now it is {said}" in text
+    unknown = f"{100 * now.false_unknown:.1f} % are called unknown"
+    said = f"{100 * now.recall:.1f} % {interval}. Of the instances of known classes, {unknown}."
+    assert f"The expected recall from training is {100 * promised:.1f} %. The estimated recall now is {said}" in text
     fresh = squeezed(Page(report_page(fitted(chains=1))))
-    assert "%promised recall of the known" in fresh
-    assert "not guarded" not in fresh
-    assert "Now it is" not in fresh
+    assert "%expected recall of known classes" in fresh
+    assert "not monitored" not in fresh
+    assert "The estimated recall now" not in fresh
     without = squeezed(Page(report_page(fitted(chains=1, references=0))))
-    assert "%promised recall of the known, not guarded" in without
-    assert "nothing guards the known classes, and nothing tells" in without
+    assert "%expected recall of known classes, not monitored" in without
+    assert "The known classes are not monitored, and" in without
 
 
 def test_a_recall_below_the_promise_is_said_on_the_tile(run):
@@ -64,8 +65,8 @@ def test_a_recall_below_the_promise_is_said_on_the_tile(run):
     for _ in range(256):
         model.learn_one(dict.fromkeys(trained.names, 0.0))
     text = squeezed(Page(report_page(model)))
-    assert "%expected recall of the known, below the promised 110.0 %" in text
-    assert "%), which is below; " in text
+    assert "%estimated recall of known classes, below the expected 110.0 %" in text
+    assert "%), which is below. " in text
 
 
 def test_drops_and_refuted_subclasses_stand_in_tables_and_on_the_timeline(run, told):
@@ -73,14 +74,14 @@ def test_drops_and_refuted_subclasses_stand_in_tables_and_on_the_timeline(run, t
     text = squeezed(page)
     assert "41580.0 %76.0 % to 84.0 %19.0 %97.0 %" in text
     assert f"S{told[-2]['subclass_id']}{EVIL_CLASSES[0]}90.0 %31415" in text
-    assert "recall of the known below the promise" in text
+    assert "recall of known classes below the expected recall" in text
     assert {"seq": 415} in drawn(page.specs["share"])
     assert [mark["seq"] for mark in drawn(page.specs["arrivals"]) if mark.get("what") == "refuted"] == [415]
 
 
 def test_where_nothing_is_to_be_told_there_is_no_section(run):
-    assert "The recall fell below" not in Page(report_page(run.model, run.decisions, run.events)).text
-    assert "Whether the known classes held" not in Page(report_page(decisions=run.decisions, events=run.events)).text
+    assert "Drops below the expected recall" not in Page(report_page(run.model, run.decisions, run.events)).text
+    assert "Accuracy on known classes" not in Page(report_page(decisions=run.decisions, events=run.events)).text
 
 
 def test_dependence_is_said_beside_the_recall(run):
@@ -89,7 +90,7 @@ def test_dependence_is_said_beside_the_recall(run):
     )
     model.freeze()
     learn_all(model, [(x, None) for x, _ in dependent_rows(200, 2)])
-    said = "Instances are treated as dependent on their neighbours since instance 0; mean correlation of neighbours"
+    said = "Instances are treated as dependent on their neighbours since instance 0. Mean correlation of neighbours"
     assert f"{said} by class: " in squeezed(Page(report_page(model)))
     assert "dependent on their neighbours" not in squeezed(Page(report_page(run.model)))
 

@@ -111,7 +111,7 @@ def test_what_was_summed_up_is_said_and_shown(run):
     silent = Page(report_page(None, run.decisions, told))
     assert "summed up" not in silent.text
     page = Page(report_page(None, run.decisions, [*told, summed]))
-    assert "1,235 events were summed up, not told one by one: 1 SubclassEmerged, 1,234 SubclassGrew." in page.text
+    assert "1,235 events were reported only as a count: 1 SubclassEmerged, 1,234 SubclassGrew." in page.text
     rows = json.dumps(page.specs["arrivals"])
     assert f'"S{key}"' in rows
     assert f'"S{key}"' not in json.dumps(silent.specs["arrivals"])
@@ -123,6 +123,6 @@ def test_a_subclass_of_several_true_classes_is_mixed_and_one_of_one_class_is_tha
 
     mixed = Page(report_page(run.model, run.decisions, run.events, halved))
     assert ("a", "#word-mixed") in {(tag, attrs.get("href")) for tag, attrs in mixed.tags}
-    assert re.search(r"Truly\s+mixed: second [ab] \d+ %, second [ab] \d+ %", mixed.text)
+    assert re.search(r"True classes:\s+mixed: second [ab] \d+ %, second [ab] \d+ %", mixed.text)
     assert "#word-mixed" not in {attrs.get("href") for _, attrs in page.tags}
-    assert re.search(r"Truly\s+second 100 %", page.text)
+    assert re.search(r"True classes:\s+second 100 %", page.text)

@@ -100,12 +100,12 @@ def test_text_of_the_data_is_text(run: Run) -> None:
 def test_what_cannot_be_drawn_is_said(run: Run) -> None:
     plot = run.model.plot
     for ask, why in (
-        (lambda: plot.timeline([]), "there are no decisions"),
+        (lambda: plot.timeline([]), "nothing to draw without decisions"),
         (lambda: plot.plane("both"), "axes is 'both'"),
         (lambda: Figures().emerged(), "no subclass"),
         (lambda: plot.calibration(run.decisions, {}), "no decision has a label"),
-        (lambda: plot.calibration(run.decisions, ["a"]), "labels is a list; give a mapping from the key"),
-        (lambda: plot.timeline(["label"]), "decisions has a str in it"),
+        (lambda: plot.calibration(run.decisions, ["a"]), "labels is a list. Give a mapping from the key"),
+        (lambda: plot.timeline(["label"]), "decisions contains a str"),
     ):
         with pytest.raises(InvalidParameter, match=why):
             ask()
@@ -125,9 +125,9 @@ def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "altair", None)
     assert hasattr(run.model, "plot")  # who looks at a recognizer draws nothing
     assert dict(inspect.getmembers(run.model))["plot"] is not None
-    with pytest.raises(MissingExtra, match=r"figures need altair; pip install 'stream-osr\[plot\]'"):
+    with pytest.raises(MissingExtra, match=r"figures need altair: run pip install 'stream-osr\[plot\]'"):
         run.model.plot.plane()
-    with pytest.raises(MissingExtra, match=r"needs altair; pip install 'stream-osr\[plot\]'"):
+    with pytest.raises(MissingExtra, match=r"needs altair: run pip install 'stream-osr\[plot\]'"):
         report_page(events=run.events)
     monkeypatch.undo()
     importlib.import_module("stream_osr_connectors.page.plot")

@@ -67,7 +67,7 @@ def test_a_file_that_a_killed_run_left_is_read_and_noted(run: Run, tmp_path: Pat
     assert len(run.decisions) - 1 <= got.n if suffix != ".jsonl.gz" else 0 < got.n < len(run.decisions) + 1
     (note,) = got.notes
     assert note.startswith(str(path))
-    assert "as a run leaves it that was stopped" in note
+    assert "because the run was stopped or is still running" in note
     inputs = read_files([path])
     page = Page(report_page(decisions=inputs.decisions, notes=inputs.notes))
     assert note in page.text
@@ -97,8 +97,8 @@ def test_what_came_twice_counts_once_and_is_told(run: Run) -> None:
     assert got.table is not None
     assert (got.n, got.table.repeated) == (601, 100)
     assert got.notes == (
-        "decisions that came more than once count once: 100 are left out",
-        "events that came more than once count once: 2 are left out",
+        "100 repeated decisions are skipped: each counts once",
+        "2 repeated events are skipped: each counts once",
     )
 
 
@@ -110,11 +110,11 @@ def test_events_that_no_drawing_shows_are_told_in_words(run: Run) -> None:
     text = squeezed(page)
     assert "159UnknownRateJumpedrate 0.4123, of {'a': [1]}" in text
     assert "WeekSummedUpsize large, subclass_id [7], text </td><b>" in text
-    assert "What was left out" not in text
+    assert "Skipped input" not in text
     many = [{**jump, "seq": seq} for seq in range(MOST_OTHERS + 7)]
-    assert "7 later ones are left out." in squeezed(Page(report_page(events=many)))
+    assert "7 later events are not shown." in squeezed(Page(report_page(events=many)))
     drawn = [event for event in run.events if event["type"] != "UnknownRateJumped"]
-    assert "What else was told" not in Page(report_page(events=drawn)).text
+    assert "Other events" not in Page(report_page(events=drawn)).text
 
 
 def test_an_event_of_a_later_release_about_a_subclass_is_a_sign_on_its_row(run: Run) -> None:
@@ -152,7 +152,7 @@ WRONG = [
     *(json.dumps({"model": "m", **event}) for event in EVENTS),
 ]
 LINES = [
-    *((line, r"line 2 is no (decision|event) \(.*give the file that") for line in (*WRONG, "{}", NESTED)),
+    *((line, r"line 2 is no (decision|event) \(.*Give the file that") for line in (*WRONG, "{}", NESTED)),
     ("[" * 100_000 + "]" * 100_000, r"line 2 is not JSON \(nested too deeply\)"),
     ('{"seq": 1e}', "line 2 is not JSON"),
     ('{"seq": ' + "9" * 5000 + "}", "line 2 is not JSON"),

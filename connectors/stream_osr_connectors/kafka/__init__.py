@@ -1,10 +1,10 @@
-"""Kafka: a service that decides the instances of a topic exactly once, and survives crashes bit for bit.
+"""Kafka: a service that decides each instance of a topic exactly once, with identical results after a crash.
 
 Needs the extra ``kafka``: ``pip install stream-osr[kafka]``.
 
-Delivery: decisions, events, dead letters and the offsets of the instances that they come from are published in one
-transaction. After any crash a partition goes on from the newest snapshot by replaying, silently, the micro-batches up
-to the committed offset; they end where they ended before, because their ends are committed with the offset.
+Delivery: one transaction publishes decisions, events, dead letters and the offsets of their instances. After a crash
+a partition loads the newest snapshot and replays the micro-batches up to the committed offset without output. The
+micro-batches have the same boundaries as before, because these are committed with the offset.
 """
 
 from importlib.util import find_spec
@@ -16,11 +16,10 @@ _needed = ("crc32c", "kafka", "orjson", "prometheus_client", "pydantic_settings"
 _missing = [name for name in _needed if find_spec(name) is None]
 if _missing:
     raise MissingExtra(
-        f"the Kafka service needs {', '.join(_missing)}, which is not installed; "
-        "pip install 'stream-osr[kafka]' brings everything"
+        f"the Kafka service needs {', '.join(_missing)}, which is not installed: run pip install 'stream-osr[kafka]'"
     )
 
-# E402: these import what is needed, so what is missing has to be said before
+# E402: these import the extra, so missing packages must be reported before
 from .run.service import Service  # noqa: E402
 from .settings import ServiceSettings, load_settings  # noqa: E402
 from .sink import KafkaSink  # noqa: E402

@@ -1,4 +1,4 @@
-"""Backoff before retries and repeated log lines, and time limits for what may hang."""
+"""Backoff before retries, and time limits for work that may hang."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.3, 5.0
-"""Before something is tried again: doubled each time, up to the longer of them."""
+"""First and longest wait before a retry. The wait doubles each time."""
 
 CLOSE_SECONDS = 3.0
-"""How long closing a client may take before it is left behind."""
+"""Time limit in seconds for closing a client, which is then abandoned."""
 
 
 class Backoff:
-    """Waits that get longer, each drawn at random between half of it and the whole, so that workers do not march."""
+    """Growing waits with a random factor between 0.5 and 1, so that workers do not retry at the same time."""
 
     def __init__(self, first: float = FIRST_SECONDS, longest: float = LONGEST_SECONDS) -> None:
         self._first, self._longest = first, longest
@@ -24,31 +24,31 @@ class Backoff:
         self.until = 0.0
 
     def fail(self) -> float:
-        """Note a failure; return the seconds until the next attempt."""
+        """Record a failure, and return the seconds until the next attempt."""
         seconds = self._next * random.uniform(0.5, 1.0)
         self._next = min(self._longest, 2 * self._next)
         self.until = time.monotonic() + seconds
         return seconds
 
     def succeed(self) -> None:
-        """Begin again with the shortest."""
+        """Reset the wait to the first one."""
         self._next, self.until = self._first, 0.0
 
     @property
     def due(self) -> bool:
-        """The next attempt may be made."""
+        """Whether the next attempt is due."""
         return time.monotonic() >= self.until
 
 
 class Running:
-    """Work in a thread of its own, which is given up when its time is over.
+    """Work in a separate thread, which is abandoned after its time limit.
 
     Attributes
     ----------
     seconds
-        How long it took, once it has ended.
+        Duration, after the end.
     ended
-        When it ended, seconds since 1970.
+        End time in seconds since 1970.
     """
 
     def __init__(self, work: Callable[[], object], deadline: float, name: str) -> None:
@@ -61,13 +61,13 @@ class Running:
     def _run(self, work: Callable[[], object]) -> None:
         try:
             work()
-        except BaseException as error:  # it is raised where somebody waits for it
+        except BaseException as error:  # `wait` raises it
             self._error = error
         finally:
             self.seconds, self.ended = time.monotonic() - self._begun, time.time()
 
     def wait(self) -> None:
-        """Wait for its end, and raise its error.
+        """Wait for the end, and raise the error of the work.
 
         Raises
         ------
@@ -83,6 +83,6 @@ class Running:
 
 
 def close(work: Callable[[], None], timeout: float) -> None:
-    """Close something of which nothing more is expected, in a thread that may be left behind."""
+    """Close a resource in a thread that may be abandoned, and ignore errors."""
     with suppress(Exception):
         Running(work, timeout, "close").wait()

@@ -1,7 +1,8 @@
-"""Commands by topic: asked of a running service, read by each of its workers, and listed as a record.
+"""Commands to a running service through a topic, which each worker reads, and their history.
 
-Every worker reads the whole topic, of one partition, and each partition of the input applies it, in order, between
-two micro-batches. How far it has come is written down with its offset, so that a replay does the same.
+The topic has one partition. Every worker reads the whole topic, and each partition of the input applies the commands
+in order, between two micro-batches. The position in the topic is committed with the offset, so that a replay is
+identical.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _GLOBAL = re.compile(r"global:(?P<id>\d{1,18})")
 
 
 class Commands:
-    """Commands in memory: 16 bytes, and the JSON of each, for people ask little, and machines label a great deal.
+    """Commands in memory, with the JSON text and 16 bytes for each.
 
     Attributes
     ----------
     latest
-        The last place at which something was asked of a partition; late labels are asked of none.
+        Place of the last command for each partition. Late labels belong to no partition.
 
     Examples
     --------
@@ -59,7 +60,7 @@ class Commands:
         self._written = bytearray()
 
     def append(self, place: int, command: Command) -> None:
-        """Take in the next one, which stands after all others."""
+        """Append the next command."""
         (record,) = command.records()
         self._written += orjson.dumps(record)
         self._places.append(place)
@@ -75,14 +76,14 @@ class Commands:
 
 
 class CommandTopic:
-    """The commands of a service's topic, all of them in memory; none if the settings name no topic.
+    """All commands of a service's topic, in memory. It is empty if the settings have no topic.
 
     Parameters
     ----------
     settings
-        Name the topic.
+        Settings with the topic.
     stats
-        Where it counts records that are no commands.
+        Statistics that count invalid records.
 
     Attributes
     ----------
@@ -101,12 +102,12 @@ class CommandTopic:
         self._follower: TopicFollower | None = None
 
     def open(self) -> None:
-        """Read all that was ever asked.
+        """Read all commands.
 
         Raises
         ------
         ConnectorError
-            If the topic has not one partition.
+            If the topic does not have exactly one partition.
         """
         if self._topic is None:
             return
@@ -114,8 +115,8 @@ class CommandTopic:
         count = len(self._follower.places)
         if count != 1:
             raise ConnectorError(
-                f"the topic of labels, {self._topic}, has {count} partitions; it needs one, so that all workers see "
-                "the same order (`stream-osr topics --create` makes it)"
+                f"the topic of labels, {self._topic}, has {count} partitions. It needs one, so that all workers see "
+                "the same order (`stream-osr topics --create` creates it)"
             )
         (self._place,) = self._follower.places
         first, ends = self._follower.bounds()
@@ -125,7 +126,7 @@ class CommandTopic:
             self._read(self._follower, 0.2)
 
     def refresh(self) -> None:
-        """Read on, without waiting; not more often than twice a second. Without brokers nothing new is asked."""
+        """Read new commands without waiting, at most twice a second. Without brokers there are no new commands."""
         now = time.monotonic()
         if self._topic is None or now - self._looked < REFRESH_SECONDS or not self._backoff.due:
             return
@@ -150,36 +151,35 @@ class CommandTopic:
         Raises
         ------
         ConnectorError
-            If the topic no longer holds them, or does not hold them yet, or there is none, and a replay without them
-            would differ.
+            If the topic does not have these commands, or there is no topic, so that a replay would differ.
         """
         self._check(begin, end)
         return self._commands.commands(begin, end)
 
     def asks(self, partition: Partition, begin: int) -> bool:
-        """Say whether somebody has named, muted or undone something in a partition since a place.
+        """Return whether there is a promotion, mute or undo for a partition since a place.
 
-        Late labels wait for instances.
+        Late labels are not included, because they wait for instances.
 
         Raises
         ------
         ConnectorError
-            If the topic no longer holds what was asked since then.
+            If the topic no longer has the commands since then.
         """
         self._check(begin, self.end)
         return self._commands.latest.get(partition, -1) >= begin
 
     def tell_of_gap(self, place: str, applied: int) -> None:
-        """Say so when a partition has applied more than the topic holds: new commands would not be heard."""
+        """Log an error if a partition has applied more than the topic has, because it would ignore new commands."""
         if applied > self.end:
             logger.error(
                 f"{place}: labels up to {applied} were applied, and their topic ends at {self.end}: it was made "
-                "again. What is asked there is not heard before it gets so far: take another topic as labels, in "
+                "again. New commands are ignored until it reaches this offset: use another topic as labels, in "
                 "another group"
             )
 
     def close(self) -> None:
-        """Let go of the topic."""
+        """Close the consumer."""
         follower, self._follower = self._follower, None
         if follower is not None:
             with suppress(ClientError):
@@ -189,10 +189,10 @@ class CommandTopic:
         if begin >= end or self._first <= begin <= end <= self.end:
             return
         if self._topic is None:
-            raise ConnectorError("labels were applied to this stream before; name their topic again as labels")
+            raise ConnectorError("labels were applied to this stream before: set their topic as labels again")
         raise ConnectorError(
             f"a replay needs the labels from {begin} to {end}, and topic {self._topic} holds {self._first} to "
-            f"{self.end}; keep labels for ever (retention.ms=-1)"
+            f"{self.end}. Keep labels for ever (retention.ms=-1)"
         )
 
     def _read(self, follower: TopicFollower, seconds: float) -> None:
@@ -201,7 +201,7 @@ class CommandTopic:
                 self._commands.append(received.offset, parse_record(received.value))
             except MemoryError:
                 raise
-            except Exception as error:  # whatever it is: the topic is kept for ever, and each start comes to it
+            except Exception as error:  # any error: the topic is permanent, and each start reads it again
                 logger.warning("%s at %d is left: %s", self._topic, received.offset, error)
                 self._stats.add("commands_unreadable")
         self.end = follower.position(self._place)
@@ -221,7 +221,7 @@ def topic_of(settings: ServiceSettings) -> str:
 
 
 def entry_of(received: Received) -> CommandEntry:
-    """Read a record of the topic as an entry of the history."""
+    """Convert a record of the topic to an entry of the history."""
     seconds = max(received.timestamp or 0, 0) / 1000
     at = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     try:
@@ -231,14 +231,14 @@ def entry_of(received: Received) -> CommandEntry:
 
 
 def history(settings: ServiceSettings) -> Iterator[CommandEntry]:
-    """Read all that was asked, in order; what came of it the log of the service says.
+    """Yield all commands in order. The log of the service has their results.
 
     Raises
     ------
     InvalidParameter
         If the service has no topic of labels.
     ConnectorError
-        If it cannot be read.
+        If the topic cannot be read.
     """
     topic = topic_of(settings)
     with start_explained(settings):
@@ -246,21 +246,21 @@ def history(settings: ServiceSettings) -> Iterator[CommandEntry]:
 
 
 def ask(settings: ServiceSettings, *commands: Command) -> CommandReceipt:
-    """Write commands to the topic of labels, and say where they stand.
+    """Write commands to the topic of labels, and return their offsets.
 
     Parameters
     ----------
     settings
         Of the service.
     commands
-        Of one kind.
+        Commands of one kind.
 
     Raises
     ------
     InvalidParameter
-        If the service could not do it.
+        If the service cannot execute the commands.
     ConnectorError
-        If they cannot be written; some of them may stand there all the same.
+        If they cannot be written. Some of them may be in the topic nevertheless.
     """
     topic = topic_of(settings)
     try:
@@ -277,21 +277,19 @@ def ask(settings: ServiceSettings, *commands: Command) -> CommandReceipt:
             producer.close(1)
     if sent.refused:
         place, why = sent.refused[0]
-        taken = f"; {sent.acknowledged[topic]} of {len(values)} commands stand in it" if len(values) > 1 else ""
-        raise ConnectorError(f"topic {topic} has not taken command {place + 1}: {why}{taken}")
+        taken = f" ({sent.acknowledged[topic]} of {len(values)} commands are in the topic)" if len(values) > 1 else ""
+        raise ConnectorError(f"topic {topic} rejected command {place + 1}: {why}{taken}")
     of, at = "", str(sent.offsets[0])
     if len(values) > 1:
         count = len({command.partition for command in commands})
         of = f" of {len(values)} subclasses in {count} partition{'' if count == 1 else 's'},"
         at = f"{sent.offsets[0]} to {sent.offsets[-1]}"
-    said = (
-        f"{commands[0].action} asked for,{of} at {at} of topic {topic}; the log of the service says what came of it"
-    )
+    said = f"{commands[0].action} queued,{of} at {at} of topic {topic}. The log of the service has the result"
     return CommandReceipt(said, "queued", sent.offsets[0])
 
 
 def _check_place(producer: PlainProducer, settings: ServiceSettings, partition: Partition | None) -> None:
-    """Make sure that somebody will feel meant."""
+    """Check that the partition of a command exists."""
     if partition is None:
         return
     topic, number = partition
@@ -303,24 +301,24 @@ def _check_place(producer: PlainProducer, settings: ServiceSettings, partition: 
 
 
 def named(settings: ServiceSettings, name: str, command: Command) -> list[Command]:
-    """Direct a command at the partitions' own subclasses that a name means, or an undo at the partition.
+    """Resolve a name to commands on subclasses of partitions, or an undo to its partition.
 
     Parameters
     ----------
     settings
         Of the service.
     name
-        ``topic/partition``, ``topic/partition:id``, or ``global:id`` as `stream-osr reconcile` has told it: then
-        those that are linked to this identity now, or to the one that it was merged into, in partitions of the input.
+        ``topic/partition``, ``topic/partition:id``, or ``global:id`` of `stream-osr reconcile`. A global id means all
+        subclasses in partitions of the input that are linked to it now, or to the global id that it was merged into.
     command
-        What is asked of them.
+        Command without subclasses.
 
     Raises
     ------
     InvalidParameter
-        If there are no global identities, or not this one, or nothing under it is alive.
+        If there are no global ids, or not this one, or if no subclass with this id is alive.
     ConnectorError
-        If they cannot be read.
+        If the topics cannot be read.
     """
     given = _GLOBAL.fullmatch(name)
     if given is None:
@@ -331,17 +329,17 @@ def named(settings: ServiceSettings, name: str, command: Command) -> list[Comman
         return [command._replace(partition=partition, subclasses=() if command.action == "undo" else (subclass,))]
     if settings.subclasses is None:
         raise InvalidParameter(
-            f"setting subclasses: {name} is an identity of `stream-osr reconcile`; name the topic that it reads"
+            f"setting subclasses: {name} is an id of `stream-osr reconcile`. Set the topic that it reads"
         )
     links, key = Links({}, {}), int(given["id"])
     with start_explained(settings):
         for received in read_all(settings, settings.links):
-            with suppress(DecodeError):  # `stream-osr reconcile` tells of it
+            with suppress(DecodeError):  # `stream-osr reconcile` reports it
                 links.read(received)
         there = alive(read_all(settings, settings.subclasses))
     if key not in {*links.links.values(), *links.merged}:
         raise InvalidParameter(
-            f"no subclass has had the global id {key}; those that there are stand in topic {settings.global_events}"
+            f"no subclass has had the global id {key}. Topic {settings.global_events} has all global ids"
         )
     own = [
         (parse_name(local.place, whole=False)[0], local)
@@ -350,7 +348,5 @@ def named(settings: ServiceSettings, name: str, command: Command) -> list[Comman
     ]
     own = [(partition, local) for partition, local in own if partition[0] in settings.inputs]
     if not own:
-        raise InvalidParameter(
-            f"nothing under {name} is an emerging subclass any more: all were named, or are forgotten"
-        )
+        raise InvalidParameter(f"{name} has no emerging subclass any more: all were named or forgotten")
     return [command._replace(partition=place, subclasses=(local.id,), run=local.run) for place, local in own]

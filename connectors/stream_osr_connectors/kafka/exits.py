@@ -1,4 +1,4 @@
-"""Exit codes of the service, each with one line that gives the reason and the remedy."""
+"""Exit codes of the service. Each exit logs one line with reason and remedy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import ClassVar
 from stream_osr.errors import ConnectorError
 
 REFUSED = 1
-"""A person has to change something first: a setting, the model, a topic, the folder of the snapshots."""
+"""A person must change something first: a setting, the model, a topic, or the folder of snapshots."""
 
 NO_BROKER = 69
-"""No broker answered when the service began; starting it again later is right."""
+"""No broker answered at the start. Start the service again later."""
 
 HUNG = 70
 """The process was ended because its loop hung, or stopping took too long."""
@@ -19,7 +19,7 @@ TAKEN = 73
 """Another process has this group and instance, or another producer uses the transactional id."""
 
 AGAIN = 75
-"""The process is used up; starting it again at once is right."""
+"""The process must be replaced. Start it again at once."""
 
 NO_TOPIC = 76
 """A topic is missing."""
@@ -28,23 +28,23 @@ NO_RIGHT = 77
 """The user lacks a right."""
 
 MAY_COME_BACK = (NO_BROKER, NO_TOPIC, NO_RIGHT)
-"""A service that has got through to the brokers and the topics once has had it, and waits for it."""
+"""Errors for which a service waits if it has reached the brokers and topics before."""
 
 
 class NoBrokerError(ConnectorError):
-    """No broker answers as the settings say."""
+    """No broker answers with these settings."""
 
     exit_code: ClassVar[int] = NO_BROKER
 
 
 class TakenError(ConnectorError):
-    """Another process of this group has our name."""
+    """Another process of this group has the same instance name."""
 
     exit_code: ClassVar[int] = TAKEN
 
 
 class StartAgainError(ConnectorError):
-    """The process should be replaced by a new one."""
+    """The process must be replaced by a new one."""
 
     exit_code: ClassVar[int] = AGAIN
 
@@ -56,13 +56,13 @@ class NoTopicError(ConnectorError):
 
 
 class NoRightError(ConnectorError):
-    """The user lacks a right, or is not let in."""
+    """The user lacks a right, or the login is refused."""
 
     exit_code: ClassVar[int] = NO_RIGHT
 
 
 def exit_code(error: BaseException) -> int:
-    """Say with which code an error ends the process.
+    """Return the exit code of an error.
 
     >>> exit_code(NoBrokerError("no broker")), exit_code(ConnectorError("too small"))
     (69, 1)
@@ -71,14 +71,14 @@ def exit_code(error: BaseException) -> int:
 
 
 class EndedError(ConnectorError):
-    """A worker ended in a way that ends the service; its own last line says why.
+    """A worker ended in a way that ends the service. Its last log line has the reason.
 
     Parameters
     ----------
     message
-        One line.
+        Text in one line.
     exit_code
-        How the worker ended, and the service does.
+        Exit code of the worker and the service.
     """
 
     def __init__(self, message: str, exit_code: int) -> None:
@@ -87,18 +87,18 @@ class EndedError(ConnectorError):
 
 
 def ends_service(code: int | None, was_open: bool, first: bool = True) -> bool:
-    """Say whether the end of a worker ends the service; otherwise a new one takes its place.
+    """Return whether the end of a worker ends the service. Otherwise a new worker replaces it.
 
     Parameters
     ----------
     code
-        How the worker ended; negative: by that signal.
+        Exit code of the worker, or a negative signal number.
     was_open
-        Some worker of the service has got through to the brokers and the topics: what is missing now was there, and
-        may come back.
+        Whether a worker of the service has reached the brokers and topics before, so that a missing resource may come
+        back.
     first
-        It is the first worker. Of two services of one name the first workers settle which one ends: if each worker
-        could end its service, they would now and then both end.
+        Whether this is the first worker. If two services have the same name, their first workers determine which
+        service ends. If every worker could end its service, sometimes both services would end.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def ends_service(code: int | None, was_open: bool, first: bool = True) -> bool:
 
 
 def passes(error: BaseException) -> bool:
-    """Say whether an error is of no account to a process that was told to stop: waiting would have helped.
+    """Return whether a process that must stop can ignore an error, because waiting could resolve it.
 
     >>> passes(NoBrokerError("no broker")), passes(ConnectorError("too small"))
     (True, False)

@@ -1,6 +1,6 @@
-"""The service's log, and the one rule for lines about what is seen again and again.
+"""The log of the service, and the rate limit for repeated lines.
 
-What the lines look like is for `ops.logs` to say.
+`ops.logs` defines the format of lines.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 logger = logging.getLogger("stream_osr.kafka")
 
 FIRST_SILENCE, LONGEST_SILENCE = 1.0, 600.0
-"""Seconds between two lines about one condition: doubled with each line, up to the longer of them."""
+"""First and longest silence in seconds after a line about a condition. The silence doubles with each line."""
 
 CALM_SECONDS = 3600.0
-"""A condition that was not seen for so long is new when it comes again, and older lines about it do not count."""
+"""Seconds after which a recurring condition is new, and older lines about it do not count."""
 
 FEW_LINES = 8
-"""Lines within `CALM_SECONDS` after which the end of a condition no longer ends the silence: it comes and goes."""
+"""Lines within `CALM_SECONDS` after which the end of a condition no longer ends its silence."""
 
 
 @dataclass(slots=True)
 class _Condition:
-    """One condition: when its lines were logged, when it was last seen, and how often since the latest line."""
+    """One condition: times of log lines, time of the last occurrence, and number of repeats since the latest line."""
 
     lines: deque[float] = field(default_factory=deque)
     silence: float = 0.0
@@ -34,7 +34,7 @@ class _Condition:
     stands: bool = False
 
     def begin(self, now: float) -> None:
-        """Take note that it is seen; after a calm it is a new one."""
+        """Record an occurrence. After a calm the condition is new."""
         if now - self.seen > CALM_SECONDS:
             self.silence, self.repeats = 0.0, 0
         self.seen = now
@@ -43,25 +43,24 @@ class _Condition:
 
     @property
     def due(self) -> float:
-        """Moment from which the next line may be logged."""
+        """Time from which on the next line may be logged."""
         return self.lines[-1] + self.silence if self.lines else -math.inf
 
 
 class Seldom:
-    """A logger of conditions that are seen again and again. It is the one rule of the service for such lines.
+    """A logger of repeated conditions with a rate limit for all such lines of the service.
 
-    The first line about a condition is logged at once. After each line the condition is silent: for one second, then
-    twice as long each time, up to ten minutes. The next line carries the number of repeats since the one before. The
-    end of a condition (:meth:`forget`) ends its silence, unless eight lines about it were logged within the hour. A
-    condition has at most 20 lines an hour, whatever the time between its repeats. Repeats in between go to the log at
-    the level DEBUG.
+    The first line about a condition is logged at once. After each line the condition is silent, for one second at
+    first, then twice as long each time, up to ten minutes. The next line contains the number of repeats since the
+    previous line. The end of a condition (:meth:`forget`) ends its silence, unless eight lines about it were logged
+    within an hour. A condition has at most 20 lines per hour. Repeats during a silence are logged at level DEBUG.
     """
 
     def __init__(self) -> None:
         self._conditions: defaultdict[str, _Condition] = defaultdict(_Condition)
 
     def say(self, about: str, message: str, level: int = logging.WARNING) -> bool:
-        """Log a line about a condition, unless it is silent; return whether the line was logged."""
+        """Log a line about a condition unless it is silent, and return whether the line was logged."""
         now, condition = time.monotonic(), self._conditions[about]
         condition.begin(now)
         if now < condition.due:
@@ -77,7 +76,7 @@ class Seldom:
         return True
 
     def forget(self, about: str) -> bool:
-        """Take note of the end of a condition; return whether a line was logged since it began."""
+        """Record the end of a condition, and return whether a line was logged since its start."""
         condition = self._conditions.get(about)
         if condition is None:
             return False
@@ -87,6 +86,6 @@ class Seldom:
         return stood
 
     def due(self, about: str) -> float:
-        """Return the moment from which the next line about a condition may be logged."""
+        """Return the time from which on the next line about a condition may be logged."""
         condition = self._conditions.get(about)
         return -math.inf if condition is None else condition.due

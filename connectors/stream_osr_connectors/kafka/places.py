@@ -1,4 +1,4 @@
-"""Partitions of topics."""
+"""Names of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One-line messages about wrong settings: in the file, a flag, a variable, or a file that one names."""
+"""Settings of the service, and one-line messages about wrong settings."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ from stream_osr_connectors.values import LabelType
 PREFIX = "STREAM_OSR_"
 
 _OTHERS = re.compile(PREFIX + r"(DATA|TOKENS|SERVICE_(HOST|PORT).*|PORT(_\d+_.*)?)")
-"""Variables with the prefix that are no settings: the benchmarks' own, the tokens of
-`stream-osr watch`, and what Kubernetes sets for a service that is
-called stream-osr."""
+"""Variables with the prefix that are not settings: those of the benchmarks, the tokens of `stream-osr watch`, and
+variables that Kubernetes sets for a service with the name stream-osr."""
 
 _HELP = "`stream-osr serve --help` lists them"
 
 
 def explained(error: ValidationError, known: Collection[str]) -> InvalidParameter:
-    """Say what is wrong with the first setting that is: its name, what was expected, and where it may come from."""
+    """Return an error for the first wrong setting, with its name, the expected value and its possible sources."""
     first = error.errors(include_input=False)[0]
     name = ".".join(map(str, first["loc"]))
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
-        message = f"it is missing; give it in the file, as {_flag(name)}, or as {_variable(name)}"
+        message = f"it is missing. Set it in the file, as {_flag(name)}, or as {_variable(name)}"
     elif first["type"] == "extra_forbidden":
-        message = f"there is no such setting; {_meant(name, known, str)}"
+        message = f"there is no such setting: {_meant(name, known, str)}"
     return InvalidParameter(f"setting {name}: {message}" if name else message)
 
 
 def check_flags(flags: Sequence[str], known: Collection[str]) -> None:
-    """Refuse flags that name no setting.
+    """Reject flags that are not settings.
 
     Raises
     ------
@@ -53,11 +52,11 @@ def check_flags(flags: Sequence[str], known: Collection[str]) -> None:
     for flag in flags:
         name = flag.partition("=")[0]
         if name.startswith("--") and name not in flags_known:
-            raise InvalidParameter(f"there is no flag {name}; {_meant(name.removeprefix('--'), known, _flag)}")
+            raise InvalidParameter(f"there is no flag {name}: {_meant(name.removeprefix('--'), known, _flag)}")
 
 
 def check_file(config: Path) -> None:
-    """Refuse a file that is no mapping: an empty list, say, would be taken for one without settings.
+    """Reject a file that is not a mapping. Otherwise an empty list would count as a file without settings.
 
     Raises
     ------
@@ -71,9 +70,9 @@ def check_file(config: Path) -> None:
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where is not None else ""
-        raise InvalidParameter(f"{config} is not YAML{line}; it should hold lines like `input: sensors`") from None
+        raise InvalidParameter(f"{config} is not YAML{line}: it needs lines like `input: sensors`") from None
     if not isinstance(content, dict):
-        raise InvalidParameter(f"{config} holds no settings; it should hold lines like `input: sensors`")
+        raise InvalidParameter(f"{config} has no settings: it needs lines like `input: sensors`")
 
 
 def read_secret(name: str, path: Path) -> str:
@@ -92,15 +91,15 @@ def read_secret(name: str, path: Path) -> str:
 
 
 def unknown_variables(environment: Mapping[str, str], known: Collection[str]) -> Iterator[str]:
-    """Give a line for each variable that looks like a setting and is none.
+    """Yield a message for each variable that looks like a setting but is not one.
 
     >>> list(unknown_variables({"STREAM_OSR_GROP": "a", "STREAM_OSR_GROUP": "b", "PATH": "c"}, ["group"]))
-    ['the variable STREAM_OSR_GROP is no setting and does nothing; did you mean STREAM_OSR_GROUP?']
+    ['the variable STREAM_OSR_GROP is not a setting and has no effect: did you mean STREAM_OSR_GROUP?']
     """
     for variable in environment:
         name = variable.removeprefix(PREFIX).lower()
         if variable.startswith(PREFIX) and name not in known and not _OTHERS.fullmatch(variable):
-            yield f"the variable {variable} is no setting and does nothing; {_meant(name, known, _variable)}"
+            yield f"the variable {variable} is not a setting and has no effect: {_meant(name, known, _variable)}"
 
 
 def _meant(name: str, known: Collection[str], write: Callable[[str], str]) -> str:
@@ -121,7 +120,7 @@ AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class ServiceSettings(BaseSettings):
-    """Settings of ``stream-osr run --config``; what each means is its description.
+    """Settings of ``stream-osr serve``. The description of each field is its help text.
 
     Examples
     --------
@@ -140,11 +139,11 @@ class ServiceSettings(BaseSettings):
     )
 
     model: Path
-    """Model made by `stream-osr fit`."""
+    """Model file that `stream-osr fit` wrote."""
     brokers: str
     """Comma-separated host:port of the brokers to connect to first."""
     input: str
-    """Topic of the instances, or several topics, comma-separated."""
+    """Topic of instances, or several comma-separated topics."""
     output: str = ""
     """Topic of the decisions. Default: INPUT.decisions. With several inputs all defaults start with GROUP."""
     events: str = ""
@@ -206,7 +205,7 @@ class ServiceSettings(BaseSettings):
     state: Path = Path("state")
     """Folder of the snapshots. All workers must share it."""
     snapshot_interval: Seconds = 60.0
-    """Seconds between the snapshots of a partition."""
+    """Seconds between two snapshots of a partition."""
     snapshots: Annotated[int, Field(ge=2)] = 3
     """Number of snapshots stored for each partition."""
     on_lost_state: Literal["fail", "cold"] = "fail"
@@ -254,7 +253,7 @@ class ServiceSettings(BaseSettings):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
     """Login mechanism."""
     sasl_username: str | None = None
-    """User name."""
+    """User name for SASL."""
     sasl_password: SecretStr | None = None
     """Password. Prefer the environment variable or the file."""
     sasl_password_file: Path | None = None
@@ -295,7 +294,7 @@ class ServiceSettings(BaseSettings):
                 milliseconds(value)
             except ValueError:
                 raise ValueError(
-                    f"{name} is {value!r}; expected {', '.join(words)} or a time such as 2026-11-25T08:00:00Z"
+                    f"{name} is {value!r}, expected {', '.join(words)} or a time such as 2026-11-25T08:00:00Z"
                 ) from None
         if (
             self.start_time is not None
@@ -306,12 +305,11 @@ class ServiceSettings(BaseSettings):
         if self.transaction_timeout < self.transaction_deadline:
             raise ValueError(
                 f"transaction_timeout is {self.transaction_timeout:g} s and transaction_deadline "
-                f"{self.transaction_deadline:g} s: the broker would abort what may still be committed; make it longer"
+                f"{self.transaction_deadline:g} s: the broker could abort a transaction before its commit. "
+                "Increase transaction_timeout"
             )
         if self.label is not None and self.label in (self.features or ()):
-            raise ValueError(
-                f"{self.label!r} is named both as the label and as a feature, which gives the answer away"
-            )
+            raise ValueError(f"{self.label!r} is both the label and a feature, so the features contain the answer")
         if self.security_protocol.startswith("SASL_"):
             self._check_login()
         if self.sasl_password is not None and self.sasl_password_file is not None:
@@ -319,7 +317,7 @@ class ServiceSettings(BaseSettings):
         return self
 
     def _check_login(self) -> None:
-        """Make sure that everything is there that the mechanism needs."""
+        """Check that all settings of the SASL mechanism are present."""
         if self.sasl_mechanism is None:
             raise ValueError(f"security_protocol is {self.security_protocol}: give sasl_mechanism, too")
         password = self.sasl_password or self.sasl_password_file
@@ -332,28 +330,28 @@ class ServiceSettings(BaseSettings):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Topics of the instances."""
+        """Topics of instances."""
         return tuple(self.input.split(","))
 
     @property
     def start_time(self) -> int | None:
-        """Time at which a new group begins, in milliseconds since 1970; None: it begins at an end of the input."""
+        """Start time of a new group in milliseconds since 1970, ``None`` for a start at an end of the input."""
         return None if self.start in ("earliest", "latest") else milliseconds(self.start)
 
     @property
     def topics(self) -> dict[str, str | None]:
-        """Names of all topics by what they are for; None: there is none."""
+        """Names of all topics by setting, ``None`` for no topic."""
         names = ("input", "output", "events", "dead_letters", "labels", "subclasses", "links", "global_events")
         return {name: getattr(self, name) for name in names}
 
     @property
     def uses_tls(self) -> bool:
-        """The brokers are talked to by TLS."""
+        """Whether connections to brokers use TLS."""
         return self.security_protocol in ("SSL", "SASL_SSL")
 
     @property
     def password(self) -> SecretStr | None:
-        """Password for SASL, wherever it comes from.
+        """Password for SASL, from the setting or the file.
 
         Raises
         ------
@@ -366,7 +364,7 @@ class ServiceSettings(BaseSettings):
 
 
 def milliseconds(text: str) -> int:
-    """Convert a time in ISO 8601 to milliseconds since 1970; without a zone it is UTC.
+    """Convert a time in ISO 8601 to milliseconds since 1970. A time without a zone is UTC.
 
     >>> milliseconds("1970-01-01T00:00:01.5Z"), milliseconds("1970-01-02"), milliseconds("1970-01-01T01:00+01:00")
     (1500, 86400000, 0)
@@ -381,16 +379,16 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
     Parameters
     ----------
     config
-        YAML file: a mapping of the fields of :class:`ServiceSettings`.
+        YAML file with the fields of :class:`ServiceSettings`.
     flags
-        Command line: ``["--batch-size", "64"]``.
+        Command-line arguments, such as ``["--batch-size", "64"]``.
     given
-        Values that win over everything.
+        Values that override all other sources.
 
     Raises
     ------
     InvalidParameter
-        Naming the setting, what was expected, and where it may come from; values of secrets are not in it.
+        With the setting, the expected value and its possible sources. The message contains no secrets.
     """
     if config is not None and "--help" not in flags:
         check_file(config)
@@ -412,7 +410,7 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
             return usual["init_settings"], command, usual["env_settings"], file
 
     Sources.__name__ = ServiceSettings.__name__
-    Sources.__doc__ = "Kafka service: decide the instances of a topic, exactly once."
+    Sources.__doc__ = "Run the Kafka service, which decides each instance of a topic exactly once."
     try:
         return Sources(**given)
     except ValidationError as error:
@@ -427,9 +425,9 @@ def function_of(
     Parameters
     ----------
     settings
-        What the operator has set.
+        Settings of the service.
     setting
-        Name of the setting, and of what the function returns.
+        Name of the setting, and of the function's result.
 
     Raises
     ------
@@ -442,7 +440,7 @@ def function_of(
         function: Callable[[ServiceSettings], Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConnectorError(
-            f"{setting} {named!r} cannot be loaded ({error}); give json, or module:function of a function "
+            f"{setting} {named!r} cannot be loaded ({error}). Give json, or module:function of a function "
             f"that takes the settings and returns {'an' if setting == 'encoder' else 'a'} {setting}"
         ) from None
     return function

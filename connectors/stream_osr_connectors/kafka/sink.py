@@ -1,4 +1,4 @@
-"""A topic as a sink of records, for programs that keep their own positions."""
+"""A topic as a sink of records, for programs that store their own positions."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from .client import BY_KEY, PlainProducer, explained_as
 from .wire.messages import Outgoing
 
 SEND_SECONDS = 60.0
-"""How long what waits may take to be acknowledged."""
+"""Time limit in seconds for acknowledgements."""
 
 MOST_WAITING = 10_000
-"""Records that wait before they are flushed unasked."""
+"""Number of buffered records after which a flush is automatic."""
 
 
 class KafkaSink(BatchCloser):
-    """Records as JSON objects, under their ``key``; the service has its own, transactional way out.
+    """A sink that writes records as JSON objects with their ``key``. The service has its own transactional output.
 
-    Delivery: at least once for a writer that repeats itself. What was sent to a topic cannot be taken back, so a run
-    that writes to it cannot be resumed (:meth:`truncate`).
+    Delivery is at least once for a writer that retries. A topic cannot be truncated, so a run that writes to it
+    cannot be resumed (:meth:`truncate`).
 
     Parameters
     ----------
     topic
         Name of the topic.
     brokers
-        Comma-separated host:port of brokers to begin with.
+        Comma-separated host:port of bootstrap brokers.
     client
-        Further options of kafka-python's producer.
+        Additional options of kafka-python's producer.
 
     Raises
     ------
     ConnectorError
-        If no broker answers, or there is no such topic.
+        If no broker answers, or the topic does not exist.
     """
 
     def __init__(self, topic: str, *, brokers: str, **client: Any) -> None:
@@ -53,15 +53,15 @@ class KafkaSink(BatchCloser):
             self._producer.partitions(topic)
 
     def write(self, record: Mapping[str, object]) -> None:
-        """Send one record; it is durable after `flush`.
+        """Write one record. It is durable after `flush`.
 
         Raises
         ------
         ConnectorError
-            If it cannot be sent, or what was sent before has failed.
+            If the record cannot be sent, or an earlier record has failed.
         """
         if self._closed:
-            raise ConnectorError(f"topic {self._topic} is closed; open it again to write")
+            raise ConnectorError(f"topic {self._topic} is closed: open it again to write")
         key = record.get("key")
         try:
             value = orjson.dumps(plain(record), option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
@@ -73,47 +73,47 @@ class KafkaSink(BatchCloser):
             self.flush()
 
     def flush(self) -> None:
-        """Send what waits, until everything has been acknowledged.
+        """Send all buffered records, and wait for all acknowledgements.
 
         Raises
         ------
         ConnectorError
-            If something has not.
+            If a record is not acknowledged.
         """
         waiting, self._waiting = self._waiting, []
         with explained_as(f"write to topic {self._topic} at {self._brokers}"):
             refused = self._producer.send(waiting).refused
         if refused:
             raise ConnectorError(
-                f"topic {self._topic} at {self._brokers} has not taken {len(refused)} of {len(waiting)} records: "
+                f"topic {self._topic} at {self._brokers} rejected {len(refused)} of {len(waiting)} records: "
                 f"{refused[0].error}"
             )
         self._flushed += len(waiting)
 
     def position(self) -> Position:
-        """Say how many records had been written at the last `flush`, by this sink."""
+        """Return the number of records that this sink had written at the last `flush`."""
         return {"written": self._flushed}
 
     def truncate(self, position: Position | None) -> None:
-        """Take nothing back; see :meth:`check`."""
+        """Only check the position (see :meth:`check`)."""
         self.check(position)
 
     def check(self, position: Position | None) -> None:
-        """Refuse what :meth:`truncate` cannot do.
+        """Fail if :meth:`truncate` is not possible.
 
         Raises
         ------
         ConnectorError
-            If something was written after the position: a topic keeps what it has.
+            If records were written after the position, because a topic cannot be truncated.
         """
         if (0 if position is None else position.get("written")) != self._flushed + len(self._waiting):
             raise ConnectorError(
-                f"topic {self._topic} cannot take back what was written to it; for exactly once there is the service "
-                "(`stream-osr serve`), for resuming write to a file"
+                f"topic {self._topic} cannot be truncated: for exactly-once delivery use the service "
+                "(`stream-osr serve`), to resume runs write to a file"
             )
 
     def close(self) -> None:
-        """Flush and let go; a second call does nothing."""
+        """Flush and close. A second call has no effect."""
         if self._closed:
             return
         self._closed = True

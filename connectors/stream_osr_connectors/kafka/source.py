@@ -1,4 +1,4 @@
-"""A topic as a source of records, for programs that keep their own positions: training, evaluation, the file loop."""
+"""A topic as a source of records, for programs that store their own positions, such as training."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from .wire.messages import Received
 
 
 class KafkaSource(BatchCloser, Iterator[Record | BadRecord]):
-    """Records of all partitions of a topic; the service has its own loop (:class:`Service`).
+    """A source of the records of all partitions of a topic. The service has its own loop (:class:`Service`).
 
-    Delivery: every record once, in order within its partition, as a `Record` or a `BadRecord`. Positions are
-    ``{"offsets": {partition: next offset}}``; nothing is committed at the broker.
+    The source yields each record once, in order within its partition, as a `Record` or a `BadRecord`. Positions are
+    ``{"offsets": {partition: next offset}}``. It commits no offsets to the broker.
 
     Parameters
     ----------
     topic
-        Name of the topic; values are JSON objects.
+        Name of the topic. Its values are JSON objects.
     brokers
-        Comma-separated host:port of brokers to begin with.
+        Comma-separated host:port of bootstrap brokers.
     key, time, label, features, label_type
-        Fields, as of :class:`JsonFields`; without a field the key and the timestamp of the record count.
+        Fields, as for :class:`JsonFields`. The defaults of key and time are the key and timestamp of the record.
     follow
-        Wait for more at the end; otherwise the source ends where the topic ended when it was opened.
+        Wait for new records at the end. Otherwise the source ends where the topic ended when it was opened.
     max_instance_bytes
-        Longest value that is decoded.
+        Size limit of a record's value in bytes.
     client
-        Further options of kafka-python's consumer: ``security_protocol`` and so on.
+        Additional options of kafka-python's consumer, such as ``security_protocol``.
 
     Raises
     ------
     ConnectorError
-        If no broker answers, or there is no such topic.
+        If no broker answers, or the topic does not exist.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class KafkaSource(BatchCloser, Iterator[Record | BadRecord]):
     def __next__(self) -> Record | BadRecord:
         while not self._read:
             if self._closed:
-                raise ConnectorError(f"topic {self._topic} is closed; open it again to read")
+                raise ConnectorError(f"topic {self._topic} is closed: open it again to read")
             with explained_as(f"read on from topic {self._topic} at {self._brokers}"):
                 ended = not self._follow and all(self._follower.position(p) >= end for p, end in self._ends.items())
                 self._read.extend(() if ended else self._follower.poll(0.2))
@@ -88,12 +88,12 @@ class KafkaSource(BatchCloser, Iterator[Record | BadRecord]):
             return BadRecord(position, self._rows, raw, str(error))
 
     def seek(self, position: Position | None) -> None:
-        """Go on after the record that carried this position; ``None`` is the beginning.
+        """Continue after the record with this position. ``None`` is the beginning.
 
         Raises
         ------
         ConnectorError
-            If the position is none of this topic, or the topic no longer holds what follows it.
+            If the position does not belong to this topic, or the records after it are deleted.
         """
         self._read.clear()
         with explained_as(f"read topic {self._topic} at {self._brokers}"):
@@ -105,15 +105,15 @@ class KafkaSource(BatchCloser, Iterator[Record | BadRecord]):
                 place = Place(self._topic, int(number)) if str(number).isdecimal() else None
                 if place not in offsets or type(offset) is not int or not first[place] <= offset <= ends[place]:
                     raise ConnectorError(
-                        f"{dict(position)!r} is no position of topic {self._topic}, or what follows it is gone; "
-                        "begin without a position"
+                        f"{dict(position)!r} is no position of topic {self._topic}, or the records after it are "
+                        "deleted: start without a position"
                     )
                 offsets[place] = offset
         self._follower.seek(offsets)
         self._offsets = {place: offset for place, offset in offsets.items() if position is not None}
 
     def close(self) -> None:
-        """Let go of the topic; a second call does nothing."""
+        """Close the source. A second call has no effect."""
         if not self._closed:
             self._closed = True
             self._read.clear()

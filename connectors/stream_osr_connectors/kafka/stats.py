@@ -1,7 +1,7 @@
 """Statistics of a running service, for metrics and health checks.
 
-Written by the loop's thread alone; others may read at any time. Moments are those of ``time.monotonic``, one clock
-for all processes of a machine. What is not known is not there: nothing looks well because nobody has looked.
+Only the loop's thread writes them. Other threads may read them at any time. Times are from ``time.monotonic``, which
+is the same clock for all processes of a machine. Unknown values are absent, so that they do not look healthy.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from stream_osr.trust.recall import ExpectedRecall
 from .places import Place
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper ends of the buckets of a histogram in seconds; the last bucket, beyond them, has none."""
+"""Upper ends of the buckets of a histogram in seconds. The last bucket is unbounded."""
 
 LATENCY_BOUNDS = (*BOUNDS, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-"""The same for the latency: a backlog may be hours old."""
+"""Upper ends for the latency, because a backlog may be hours old."""
 
 SUMMED = "summed "
-"""How the counts of events begin that were not told one by one; their type follows."""
+"""Prefix of counts of events that were only counted. The type follows."""
 
 LOST, REPEATED = "lost ", "repeated "
-"""The counts of records that are not decided, and of those that are decided again; the reason follows."""
+"""Prefixes of counts of records without a decision, and of records that were decided again. The reason follows."""
 
 REASONS = ("retention", "offsets")
-"""``retention``: the input deleted records that were not read; ``offsets``: somebody moved or deleted the offsets."""
+"""``retention``: the input deleted unread records. ``offsets``: the committed offsets were moved or deleted."""
 
 OF_TYPE, DRIFTED, KNOWN_OF, UNKNOWN_OF = "type ", "drifted ", "known of ", "unknown of "
-"""The same of all events, of drifts, and of decisions; the type follows, or the known class by its short name."""
+"""Prefixes of counts of events, drifts and decisions. The type or the short name of the known class follows."""
 
 STARTING = "starting"
-"""Why a worker is not ready that has not said anything yet."""
+"""Reason why a worker without statistics is not ready."""
 
 
 class Histogram(NamedTuple):
-    """Histogram of durations. A value: a reader never sees half of an observation.
+    """Immutable histogram of durations, so that a reader never sees a partial observation.
 
     Attributes
     ----------
     counts
-        Of each bucket, the one beyond the bounds too.
+        Count of each bucket, including the unbounded one.
     seconds
-        In all.
+        Sum of all durations.
     bounds
         Upper ends of the buckets.
     """
@@ -64,17 +64,17 @@ class Histogram(NamedTuple):
 
     @classmethod
     def over(cls, bounds: tuple[float, ...]) -> Histogram:
-        """Make an empty one with other bounds."""
+        """Create an empty histogram with other bounds."""
         return cls((0,) * (len(bounds) + 1), 0.0, bounds)
 
     def observed(self, seconds: float | np.ndarray) -> Histogram:
-        """Take in one more, or several at once."""
+        """Return the histogram with one or several additional durations."""
         places = np.searchsorted(self.bounds, np.atleast_1d(seconds))
         counts = np.bincount(places, minlength=len(self.counts)) + self.counts
         return Histogram(tuple(counts.tolist()), self.seconds + float(np.sum(seconds)), self.bounds)
 
     def cumulative(self) -> list[int]:
-        """Count up to the end of each bucket, as Prometheus does; the last is the count of all.
+        """Return cumulative counts, as in Prometheus. The last is the total.
 
         >>> Histogram().observed(0.005).observed(0.3).observed(90.0).cumulative()
         [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 3]
@@ -88,11 +88,11 @@ class PartitionRecall(NamedTuple):
     Attributes
     ----------
     now
-        Recall to be expected; None: no reference was asked yet, or there are none.
+        Estimated recall, ``None`` before the first estimate or without reference instances.
     promised
-        By training; None: there are no references, and nobody can tell whether it holds.
+        Expected recall from training, ``None`` without reference instances.
     dropped
-        It has fallen below the promise, and is not back.
+        Whether the estimated recall has dropped below the expected recall.
     """
 
     now: ExpectedRecall | None = None
@@ -108,14 +108,14 @@ NO_RECALL = PartitionRecall()
 
 
 class ClassMetrics(NamedTuple):
-    """Statistics of a known class, or of all that share a name.
+    """Statistics of a known class, or of all classes with the same short name.
 
     Attributes
     ----------
     recall
-        Recall to be expected; None: no reference of it was asked yet, or there are none.
+        Estimated recall, ``None`` before the first estimate or without reference instances.
     rank
-        Mean density rank of its latest instances; None: none came.
+        Mean density rank of the latest instances, ``None`` without instances.
     """
 
     recall: ExpectedRecall | None
@@ -123,22 +123,22 @@ class ClassMetrics(NamedTuple):
 
 
 class ModelMetrics(NamedTuple):
-    """Statistics of the model as of a micro-batch.
+    """Statistics of the model after a micro-batch.
 
     Attributes
     ----------
     signals
-        The counts of what goes on beside the known.
+        Counts of signals.
     stages
-        How many emerging subclasses are at which stage.
+        Number of emerging subclasses in each stage.
     new
         Estimated number of new classes, with its interval.
     usual
-        Share of the stream that is usually called unknown; None: nothing was decided yet, or nobody follows it.
+        Usual unknown rate, ``None`` if it is not known.
     known_classes
-        How many there are.
+        Number of known classes.
     classes
-        Of each known class, by its name among the metrics.
+        Statistics of known classes, by short name.
     """
 
     signals: Signals
@@ -151,36 +151,36 @@ class ModelMetrics(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionStats:
-    """Figures of one partition that this worker owns.
+    """Statistics of one partition of this worker.
 
     Attributes
     ----------
     position
         Offset after the last committed record.
     end
-        Last stable offset of the partition, as the broker said: what is committed ends there; None: not known.
+        Last stable offset of the partition, the end of committed records. ``None`` if unknown.
     unstable
-        Records from there on, which wait for the end of a transaction; None: not known.
+        Number of later records, which wait for the end of a transaction. ``None`` if unknown.
     read
-        Offset of the next record that the consumer will read; None: not known.
+        Offset of the next record to read, ``None`` if unknown.
     pending
-        Records that were read and have not been committed.
+        Number of records that were read and not committed.
     paused
-        Decisions that are held back.
+        Number of delayed decisions.
     replaying
-        A replay is under way: nothing is published.
+        Whether a replay is running, without output.
     suspended
-        The partition cannot be loaded or continued; it is tried again now and then.
+        Whether the partition cannot be loaded or continued. The service retries.
     snapshot
-        Moment of the latest snapshot, or of the one that the partition was loaded from, as far as known.
+        Time of the latest snapshot, or of the snapshot from which the partition was loaded, if known.
     menu
-        Subclasses and concentrations after the latest micro-batch; None: there is no recognizer.
+        Subclasses and concentrations after the latest micro-batch, ``None`` without a recognizer.
     recall
-        That of the known classes after it.
+        Recall of known classes after the latest micro-batch.
     dependent
-        Its instances are treated as dependent on their neighbours; None: there is no recognizer.
+        Whether neighbouring instances are treated as dependent, ``None`` without a recognizer.
     found
-        What has been found in it, as of lately; None: nobody has looked yet, or it is replayed.
+        Recent statistics of the model, ``None`` before the first or during a replay.
     """
 
     position: int = 0
@@ -198,7 +198,7 @@ class PartitionStats:
     found: ModelMetrics | None = None
 
     def follow(self, model: OpenSetRecognizer) -> None:
-        """Take from a recognizer what it says of itself."""
+        """Read statistics from a recognizer."""
         self.menu, signals = model.menu, model.signals
         promised = model.trained.report.known_recall if self.menu.references else None
         self.recall = PartitionRecall(signals.expected_recall, promised, signals.recall_dropped)
@@ -206,14 +206,14 @@ class PartitionStats:
 
     @property
     def lag(self) -> int | None:
-        """Records that are there, up to the last one, and have not been committed; None: not known."""
+        """Number of uncommitted records up to the end of the partition, ``None`` if unknown."""
         return None if self.readable is None else self.readable + (self.unstable or 0)
 
     @property
     def readable(self) -> int | None:
-        """Those of them that can be read: no transaction upstream holds them back.
+        """Number of uncommitted records that can be read, because they are not in open transactions.
 
-        What is left between the commit and the end when everything was read are marks of transactions, no records.
+        If all records were read, only transaction markers remain between the committed offset and the end.
         """
         if self.end is None:
             return None
@@ -224,41 +224,34 @@ class PartitionStats:
 
 @dataclass(slots=True)
 class ServiceStats:
-    """Figures of one worker.
+    """Statistics of one worker.
 
     Attributes
     ----------
     counts
-        By name and partition: ``records``, ``known`` and ``unknown`` decisions, ``events``, ``dead_letters``,
-        ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be read on),
-        ``features_missing`` and ``features_expected`` (values), ``timestamps_replaced``, ``encoder_failures``
-        (decisions and events that could not be encoded), ``unaccounted_records``
-        (committed without what should have been acknowledged for them), ``commands_left`` (what was asked and could
-        not be done), ``unknown_rate_jumps`` (of the share called unknown), ``data_faults`` (columns that began to
-        fail, rows that began to repeat), ``summed`` and a type (events that were told by a sum), ``type`` and a type
-        (those that were told), ``drifted``, ``known of`` and ``unknown of`` and a known class (its drifts, and
-        decisions to which it was nearest); by name and None: ``commands_unreadable``
-        (records of the topic of labels that are no commands), ``transactions``, ``transactions_failed``,
-        ``transactions_abandoned`` among them, ``transactions_fenced``, ``transactions_retried``, ``rebalances``,
-        ``consumers`` made.
+        Counts by name and partition. The names are those of the metrics (``records``, ``events``, ``dead_letters``
+        and so on), ``known`` and ``unknown`` for decisions, and the prefixes above with a type, a reason or a known
+        class. Counts of the worker have ``None`` as the partition: ``commands_unreadable``, ``transactions``,
+        ``transactions_failed``, ``transactions_abandoned``, ``transactions_fenced``, ``transactions_retried``,
+        ``rebalances`` and ``consumers``.
     times
-        By name: ``batch`` (micro-batches closed, replayed or not), ``transaction``, ``snapshot`` and ``latency``
-        (from the timestamp of a record to the commit of its decision).
+        Histograms by name: ``batch`` (micro-batches, replayed or not), ``transaction``, ``snapshot`` and ``latency``
+        (from the timestamp of a record to the commit of the decision).
     partitions
-        Those that this worker owns.
+        Partitions of this worker.
     progress
-        Moment of the last commit, or of the last time there was nothing to do; None: nothing is assigned, or nothing
-        is known.
+        Time of the last commit, or of the last time there was nothing to do. ``None`` without partitions or before
+        the first.
     loop
-        Moment when the loop last came round, or did something that shows that it will.
+        Time of the last progress of the loop.
     obstacles
-        Why decisions do not reach the broker now, in words; none: they do, or would if there were any to make.
+        Reasons in words why decisions do not reach the broker now. Empty if the worker is ready.
     outside
-        The same, as far as it is seen without the loop, which may wait for something.
+        Reasons that other threads found, because the loop may be blocked.
     model, fingerprint
-        Identity of the model with its settings, and fingerprint of its trained part; "": none is loaded.
+        Identity of the model with its settings, and fingerprint of the trained part. Empty if no model is loaded.
     opened_at
-        It has got through to the brokers and the topics once.
+        Whether the worker has reached the brokers and topics once.
     """
 
     counts: Counter[tuple[str, Place | None]] = field(default_factory=Counter)
@@ -274,50 +267,50 @@ class ServiceStats:
 
     @property
     def ready(self) -> bool:
-        """Decisions reach the broker."""
+        """Whether decisions reach the broker."""
         return not self.reasons
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Reasons for which the worker is not ready, each once."""
+        """Reasons why the worker is not ready, without repetitions."""
         return tuple(dict.fromkeys((*self.outside, *self.obstacles)))
 
     def add(self, name: str, place: Place | None = None, by: int = 1) -> None:
-        """Count something, of a partition or of the whole worker."""
+        """Increase a count of a partition or of the worker."""
         self.counts[name, place] += by
 
     def observe(self, name: str, seconds: float) -> None:
-        """Note how long something took."""
+        """Add a duration to a histogram."""
         self.times[name] = self.histogram(name).observed(seconds)
 
     def observe_latency(self, timestamps: np.ndarray, at: float) -> None:
-        """Note how old records are whose decisions are committed.
+        """Add the ages of records at the commit of their decisions to the histogram of the latency.
 
         Parameters
         ----------
         timestamps
-            Of the records, milliseconds since 1970. Those that are negative (there is none) and those that are later
-            than the commit are left out.
+            Timestamps of the records in milliseconds since 1970. Negative timestamps (none) and timestamps after the
+            commit are ignored.
         at
-            Moment of the commit, seconds since 1970.
+            Time of the commit in seconds since 1970.
         """
         seconds = at - timestamps / 1000
         self.times["latency"] = self.histogram("latency").observed(seconds[(timestamps >= 0) & (seconds >= 0)])
 
     def histogram(self, name: str) -> Histogram:
-        """Give the histogram of one of the times."""
+        """Return a histogram by name."""
         return self.times.get(name) or (Histogram.over(LATENCY_BOUNDS) if name == "latency" else Histogram())
 
     def turn(self) -> None:
-        """Note that the loop is not stuck."""
+        """Record progress of the loop."""
         self.loop = time.monotonic()
 
     def copy(self) -> ServiceStats:
-        """Copy them as they are now; the loop may go on meanwhile."""
+        """Return a copy. The loop may continue meanwhile."""
         partitions = {place: replace(partition) for place, partition in dict(self.partitions).items()}
         return replace(self, counts=Counter(dict(self.counts)), times=dict(self.times), partitions=partitions)
 
     def ended(self, why: str) -> ServiceStats:
-        """Give what is left of them when the process has ended: its partitions are another's now, or nobody's."""
+        """Return the remaining statistics of an ended process, without its partitions."""
         left = self.copy()
         return replace(left, partitions={}, progress=None, obstacles=(why,), outside=(), model="", fingerprint="")

@@ -1,4 +1,4 @@
-"""Text and numbers of the data, as a page or a drawing may show them."""
+"""Formatting of text and numbers of the data for pages and charts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from markupsafe import Markup
 from stream_osr.printable_text import printable
 
 LONGEST, LONGEST_LIVE = 300, 400
-"""Characters of a text of the data on the report, and on the live page."""
+"""Most characters of a text of the data, in the report and on the live page."""
 
 
 def page_text(value: Any) -> Any:
-    r"""Show a text of the data as text: what has no shape stands there escaped, as on a terminal.
+    r"""Escape the invisible characters of a text of the data, as on a terminal.
 
     >>> page_text("red" + chr(0x202E)), page_text(3)
     ('red\\u202e', 3)
@@ -23,7 +23,7 @@ def page_text(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Make all text of a specification that of the page, and leave no number that JSON does not have."""
+    """Escape all text of a specification, and replace numbers that JSON cannot represent by ``None``."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
 
 
 def cut(value: object, most: int = LONGEST_LIVE) -> str:
-    """Cut a text of the data to what a page can show.
+    """Shorten a text of the data for a page.
 
     >>> cut("longer", 5)
     'long…'
@@ -44,7 +44,7 @@ def cut(value: object, most: int = LONGEST_LIVE) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Write a share.
+    """Format a share as a percentage.
 
     >>> percent(0.25), percent(None)
     ('25.0 %', 'n/a')
@@ -64,5 +64,5 @@ def number_of(value: object) -> float | None:
 
 
 def subclass_name(key: int) -> str:
-    """Name a subclass as the paper does."""
+    """Return the name of a subclass, as in the paper."""
     return f"S{key}"

@@ -1,7 +1,4 @@
-"""The words of this project (``glossary.toml``): for the report, and for whoever else explains them.
-
-:data:`WORDS` are those of the pages that people look at, :data:`TERMS` the others, of the documentation.
-"""
+"""The glossary (``glossary.toml``)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from types import MappingProxyType
 _GLOSSARY = tomllib.loads(files("stream_osr_connectors.page").joinpath("glossary.toml").read_text(encoding="utf-8"))
 
 WORDS: Mapping[str, str] = MappingProxyType(_GLOSSARY["words"])
-"""Each word, and what it means."""
+"""Terms of the report, the live page and the documentation, with their meanings."""
 
 TERMS: Mapping[str, str] = MappingProxyType(_GLOSSARY["terms"])
-"""The same for words of the method and of the documentation."""
+"""Terms that only the documentation uses, with their meanings."""

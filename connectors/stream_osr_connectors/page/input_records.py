@@ -1,4 +1,4 @@
-"""The records that a run wrote, JSON Lines or a table of any kind, each with the place where it stood."""
+"""Reading the records that a run wrote, as JSON Lines or a table, with the place of each record."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from stream_osr_connectors.files.parquet_source import ParquetRows
 from stream_osr_connectors.values import DecodeError
 
 LONGEST_LINE = 1 << 26
-"""Bytes of a record: it has a probability for each class, and names of classes may be long."""
+"""Most bytes of a record. It has a probability for each class, and class names may be long."""
 
 LARGEST = 1 << 53
-"""Positions, identities and numbers of instances are below: beyond, a drawing cannot tell them apart."""
+"""Bound on positions, ids and counts. Charts cannot distinguish larger integers."""
 
 PARQUET = b"PAR1"
-"""How a Parquet file begins."""
+"""First bytes of a Parquet file."""
 
 FEW = 100
-"""Lines that one row of a table may have."""
+"""Most lines of one row of a table."""
 
-_STOPPED = ", as a run leaves it that was stopped or goes on: what is missing is left out"
+_STOPPED = " because the run was stopped or is still running. The rest is skipped"
 
 UNUSABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
-"""What reading a record raises that is not what it is taken for."""
+"""Exceptions that an invalid record raises."""
 
 _TEXT = frozenset({"type", "model", "key", "label", "first_label", "nearest_class"})
-"""Columns of a table whose cells are text, whatever they look like."""
+"""Columns of a table whose cells are always text."""
 
 
 class ReadRecord(dict[str, Any]):
-    """A record, and the place where it stood, as a message names it."""
+    """A record and its place, as messages name it."""
 
     __slots__ = ("place",)
 
@@ -50,16 +50,16 @@ class ReadRecord(dict[str, Any]):
 
 @contextmanager
 def reading(record: Mapping[str, Any], kind: Literal["decision", "event"], number: int) -> Iterator[None]:
-    """Read a record in a ``with`` block: if it is not what it is taken for, a line says so.
+    """Read a record in a ``with`` block, and report an invalid record in one line.
 
     Parameters
     ----------
     record
         The record.
     kind
-        What it should be.
+        Expected kind of record.
     number
-        From 0, by which it is named unless it stood in a file.
+        Number of the record, from 0. Messages use it if the record is from no file.
 
     Raises
     ------
@@ -72,12 +72,12 @@ def reading(record: Mapping[str, Any], kind: Literal["decision", "event"], numbe
         what, option = {"decision": ("record", "--output"), "event": ("event", "--events")}[kind]
         place, why = getattr(record, "place", f"{what} {number + 1}"), printable(why_unusable(error), 300)
         raise ConnectorError(
-            f"{place} is no {kind} ({why}); give the file that `stream-osr run {option}` wrote"
+            f"{place} is no {kind} ({why}). Give the file that `stream-osr run {option}` wrote"
         ) from None
 
 
 def why_unusable(error: BaseException) -> str:
-    """Say why a record cannot be used.
+    """Return the reason why a record cannot be used.
 
     >>> why_unusable(KeyError("seq")), why_unusable(ValueError("seq is -1"))
     ("it has no 'seq'", 'seq is -1')
@@ -86,7 +86,7 @@ def why_unusable(error: BaseException) -> str:
 
 
 def whole(value: object, name: str) -> int:
-    """Read a position, an identity or a number of instances.
+    """Read a position, an id or a count.
 
     >>> whole("12", "seq"), whole(12.0, "seq")
     (12, 12)
@@ -123,19 +123,19 @@ def real(value: object, name: str) -> float:
 
 
 def read_records(path: Path, notes: list[str]) -> Iterator[ReadRecord]:
-    """Read a file record by record, whichever form it has.
+    """Yield the records of a file of any format.
 
     Parameters
     ----------
     path
-        The file; one that ends in ``.gz`` is decompressed. Of Parquet it is the folder of the parts, or one of them.
+        The file. Files that end in ``.gz`` are decompressed. For Parquet, the folder of the parts, or one part.
     notes
-        Takes a sentence about what is left out: an end that was not written to its end.
+        Receives a sentence if the end of the file is incomplete and skipped.
 
     Raises
     ------
     ConnectorError
-        Naming file and line, if it is of none.
+        If the file has no known format. The message names file and line.
     """
     if is_parquet(path):
         yield from _parquet(path)
@@ -153,7 +153,7 @@ def read_records(path: Path, notes: list[str]) -> Iterator[ReadRecord]:
 
 
 def is_parquet(path: Path) -> bool:
-    """Say whether it is a Parquet file, or a folder, as a run writes Parquet."""
+    """Return whether a path is a Parquet file, or a folder, in which a run writes Parquet."""
     if path.is_dir():
         return True
     with path.open("rb") as file:
@@ -161,7 +161,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def _parquet(path: Path) -> Iterator[ReadRecord]:
-    """Read the parts in their order."""
+    """Read the parts in order."""
     parts = sorted(each for each in path.iterdir() if not each.name.startswith(".")) if path.is_dir() else [path]
     for part in parts:
         rows = ParquetRows(part)
@@ -176,7 +176,7 @@ def _parquet(path: Path) -> Iterator[ReadRecord]:
 
 
 def _lines(lines: LineReader, notes: list[str]) -> Iterator[TextLine]:
-    """Read lines, to the end of what can be decompressed."""
+    """Yield lines as far as the file can be decompressed."""
     try:
         for line in lines:  # noqa: UP028  # `yield from` would close them
             yield line
@@ -200,9 +200,9 @@ def _objects(lines: LineReader, notes: list[str]) -> Iterator[ReadRecord]:
                 notes.append(f"{place} is not whole{_STOPPED}")
                 return
             why = "nested too deeply" if isinstance(error, RecursionError) else error
-            raise ConnectorError(f"{place} is not JSON ({why}); give what `stream-osr run` wrote") from None
+            raise ConnectorError(f"{place} is not JSON ({why}). Give what `stream-osr run` wrote") from None
         if not isinstance(record, dict):
-            raise ConnectorError(f"{place} is no JSON object; give decisions or events")
+            raise ConnectorError(f"{place} is no JSON object. Give decisions or events")
         yield ReadRecord(record, place)
 
 
@@ -232,19 +232,19 @@ def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[ReadRecor
         elif not rows.taken[-1].data.endswith(b"\n"):
             notes.append(f"{place} is not whole{_STOPPED}")
         elif len(row) != len(header):
-            raise ConnectorError(f"{place} has {len(row)} fields, the header {len(header)}; give what a run wrote")
+            raise ConnectorError(f"{place} has {len(row)} fields, the header {len(header)}. Give what a run wrote")
         else:
             texts = zip(header, row, strict=True)
             yield ReadRecord(_of_its_type({name: _cell(name, text, place) for name, text in texts}), place)
 
 
 def _of_its_type(record: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the columns of a table of events that those of its type have nothing of."""
+    """Remove empty columns from an event that was read from a table."""
     return {name: its for name, its in record.items() if its is not None} if "type" in record else record
 
 
 def _ends_open(rest: Sequence[TextLine]) -> bool:
-    """Tell whether these lines, after the first of a row that is not closed, are the rest of it at the file's end."""
+    """Return whether these lines are the rest of an unclosed row at the end of the file."""
     return not rest or (len(rest) < FEW and not rest[-1].data.endswith(b"\n"))
 
 

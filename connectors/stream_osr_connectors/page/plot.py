@@ -1,6 +1,6 @@
-"""The figures of the report from Python, as Altair charts (extra ``plot``): ``model.plot.plane()``, say.
+"""The figures of the report as Altair charts (extra ``plot``), such as ``model.plot.plane()``.
 
-A notebook shows a chart as it is; ``chart.save("figure.svg")`` (or .png, .html) writes it.
+A notebook displays a chart. ``chart.save("figure.svg")`` (or .png, .html) writes it to a file.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["Figures"]
 Records: TypeAlias = Iterable[Decision | Event | Mapping[str, Any]]
 Labels: TypeAlias = Mapping[Any, Any] | Callable[[Any], Any]
 WIDTH = 640
-"""Pixels of a figure; of those that stand side by side half."""
+"""Width of a figure in pixels. Figures side by side have half of this width."""
 DRAWN = 12
-"""Subclasses that :meth:`Figures.emerged` draws."""
+"""Most subclasses that :meth:`Figures.emerged` draws."""
 
 
 class Figures:
-    """Figures of a recognizer, and of what it has told: :attr:`stream_osr.OpenSetRecognizer.plot`.
+    """Figures of a recognizer, its decisions and its events (:attr:`stream_osr.OpenSetRecognizer.plot`).
 
     Parameters
     ----------
     model
-        A recognizer whose training has ended; ``None``: of decisions and events alone (:meth:`timeline`,
-        :meth:`calibration`, :meth:`emerged`).
+        A recognizer whose training has ended. With ``None``, only :meth:`timeline`, :meth:`calibration` and
+        :meth:`emerged` work, from decisions and events.
 
     Examples
     --------
@@ -57,34 +57,34 @@ class Figures:
         self._model = model
 
     def timeline(self, decisions: Records, events: Records = (), labels: Labels | None = None) -> Any:
-        """Draw what came when: the share called unknown, and arrivals in each subclass and class, with the events.
+        """Draw the timeline: the share of unknown instances, and arrivals by subclass and class with events.
 
         Parameters
         ----------
         decisions, events
-            As :meth:`stream_osr.OpenSetRecognizer.drain` and its ``drain_events`` yield them, or as a run
-            has written them.
+            Decisions and events from :meth:`stream_osr.OpenSetRecognizer.drain` and ``drain_events``, or from the
+            files of a run.
         labels
-            True label by the key of a decision, as far as it is known (else ``None``), a dict or a function: then the
-            share that was truly unknown is drawn, too.
+            A dict or function that maps the key of a decision to its true label, or to ``None``. With labels the
+            figure also shows the share of truly unknown instances.
         """
         timeline = self._collect(decisions, events, labels).timeline
         if timeline is None:
-            raise InvalidParameter("there is nothing to draw: there are no decisions; give those that were drained")
+            raise InvalidParameter("there is nothing to draw without decisions: give those from drain()")
         charts = _charts()
         parts = [("called unknown", charts.unknown_share(timeline)), ("arrivals", charts.arrivals(timeline))]
         return charts.together(parts, WIDTH, columns=1)
 
     def plane(self, axes: Literal["all", "known"] = "all") -> Any:
-        """Draw subclasses as ellipses on the two axes on which classes lie furthest apart.
+        """Draw the feature map: subclasses as ellipses on the two axes that separate the classes best.
 
         Parameters
         ----------
         axes
-            Classes that the axes part: ``"all"``, known and new ones, or ``"known"``: the known ones alone.
+            Classes that the axes separate: ``"all"`` for known and new classes, ``"known"`` for known classes.
         """
         if axes not in ("all", "known"):
-            raise InvalidParameter(f"axes is {axes!r}; expected 'all' or 'known'")
+            raise InvalidParameter(f"axes is {axes!r}, expected 'all' or 'known'")
         planes = self._collect().planes
         if not planes:
             raise InvalidParameter("there is nothing to draw: a plane needs a model with two numeric features")
@@ -93,12 +93,12 @@ class Figures:
         return charts.alone(charts.plane(chosen), WIDTH)
 
     def emerged(self, events: Records = ()) -> Any:
-        """Draw of the largest subclasses that have emerged which features moved most from the nearest known one.
+        """Draw the features of the largest emerged subclasses that differ most from the nearest known subclass.
 
         Parameters
         ----------
         events
-            As for :meth:`timeline`; with a model they are needed for subclasses alone that it no longer has.
+            Events, as for :meth:`timeline`. With a model they are needed only for subclasses that it no longer has.
         """
         found = [each for each in self._collect(events=events).emerged if each.shifts][:DRAWN]
         if not found:
@@ -111,7 +111,7 @@ class Figures:
         return charts.together(parts, WIDTH // 2, columns=2)
 
     def calibration(self, decisions: Records, labels: Labels) -> Any:
-        """Draw probabilities of being unknown against true labels.
+        """Draw the probability of unknown against true labels.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class Figures:
         judged = decided.judged
         if not judged.any():
             raise InvalidParameter(
-                "there is nothing to draw: no decision has a label; give them by the keys of decisions"
+                "there is nothing to draw: no decision has a label. Give labels by the keys of decisions"
             )
         charts = _charts()
         p, unknown = decided.p_unknown[judged], decided.truly_unknown[judged]
@@ -138,17 +138,17 @@ class Figures:
 
 
 def _charts() -> Any:
-    """Import what draws when there is something to draw: nobody else needs Altair."""
+    """Import Altair only when a chart is drawn."""
     try:
         return import_module("stream_osr_connectors.page.report.charts")
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"figures need {error.name}; pip install 'stream-osr[plot]' brings it") from error
+        raise MissingExtra(f"figures need {error.name}: run pip install 'stream-osr[plot]'") from error
 
 
 def _truth(labels: Labels) -> Callable[[Any, int], str | None]:
     if not isinstance(labels, Mapping) and not callable(labels):
         raise InvalidParameter(
-            f"labels is a {type(labels).__name__}; give a mapping from the key of a decision to its label "
+            f"labels is a {type(labels).__name__}. Give a mapping from the key of a decision to its label "
             "(dict(zip(keys, labels))), or a function"
         )
     look = labels.get if isinstance(labels, Mapping) else labels
@@ -165,5 +165,5 @@ def _records(records: Records, name: str) -> list[Mapping[str, Any]]:
     wrong = [each for each in out if not isinstance(each, Mapping)]
     if wrong:
         found = type(wrong[0]).__name__
-        raise InvalidParameter(f"{name} has a {found} in it; expected what drain() and drain_events() yield")
+        raise InvalidParameter(f"{name} contains a {found}, expected what drain() and drain_events() yield")
     return out

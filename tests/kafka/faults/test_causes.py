@@ -75,7 +75,7 @@ def test_another_password(site: Site) -> None:
     trial.mark()
     add_user(site.broker.address, user, "another-horse-battery")
     trial.feed(100)
-    refused = f"refuses to let us in as {user} by SCRAM-SHA-256", "check sasl_mechanism"
+    refused = f"refuses to let us in as {user} by SCRAM-SHA-256", "Check sasl_mechanism"
     trial.await_not_ready(*refused, seconds=30 + REAUTH_SECONDS)
     trial.await_line(*refused)
     trial.feed(10)

@@ -1,6 +1,6 @@
-"""The Kafka client: what the service needs of one, and kafka-python behind it.
+"""The Kafka client: an interface for the service, and its implementation with kafka-python.
 
-All that knows which client it is lies in this folder; :mod:`.interface` is what comes out of it.
+Only this package depends on kafka-python. :mod:`.interface` defines the types that it returns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kafka-python's client for questions about topics: what there is, what we may do with it, how far it goes."""
+"""Administrative client with kafka-python: existence, rights and offsets of topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .interface import ClientError, Offset, OpenTransaction, Topic
 from .options import connection, made
 
 COORDINATOR_SECONDS = 15.0
-"""How long the coordinator of a group may take to be there: brokers make its topic when the first group asks."""
+"""Time limit in seconds for the coordinator of a group. Brokers create its topic for the first group."""
 
 COORDINATOR_ERRORS = (
     errors.CoordinatorNotAvailableError,
@@ -30,14 +30,14 @@ DESCRIBE = Needs("DESCRIBE")
 
 
 class TopicAdmin:
-    """Administrative client: asks the brokers about topics.
+    """Administrative client that reads the state of topics from the brokers.
 
     Parameters
     ----------
     settings
-        Of the service.
-    patience
-        Seconds that an answer may take.
+        Settings of the service.
+    timeout
+        Time limit in seconds for an answer.
 
     Raises
     ------
@@ -51,12 +51,12 @@ class TopicAdmin:
             self._client: KafkaAdminClient = made(KafkaAdminClient, **options)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Describe topics; those that are not there are missing."""
+        """Describe topics. Topics that do not exist are marked as missing."""
         with translated(DESCRIBE):
             return {found["name"]: _topic(found) for found in self._client.describe_topics(list(names))}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Ask for the settings of topics; of a topic that we may not ask about there are none."""
+        """Return the settings of topics. They are empty for a topic without the right to read them."""
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         if not asked:
             return {}
@@ -65,14 +65,14 @@ class TopicAdmin:
         return {name: {key: one["value"] for key, one in configs.items()} for name, configs in found.items()}
 
     def ends(self, places: Iterable[Place], *, stable: bool = True) -> dict[Place, int]:
-        """Ask where partitions end.
+        """Return the end offsets of partitions.
 
         Parameters
         ----------
         places
             Partitions.
         stable
-            Ask for the last stable offset: what is committed ends there. Otherwise for the offset after the last
+            Return the last stable offset, the end of committed records. Otherwise return the offset after the last
             record.
         """
         return self._offsets(places, OffsetSpec.LATEST, "read_committed" if stable else "read_uncommitted")
@@ -82,7 +82,7 @@ class TopicAdmin:
         return self._offsets(places, OffsetSpec.EARLIEST, "read_uncommitted")
 
     def since(self, places: Iterable[Place], milliseconds: int) -> dict[Place, int]:
-        """Return the offset of the first record of each partition at or after a time, or of its end."""
+        """Return the offset of the first record of each partition at or after a time, or the end offset."""
         places = list(places)
         ends, found = self.ends(places), self._offsets(places, milliseconds, "read_committed")
         return {place: offset if offset >= 0 else ends[place] for place, offset in found.items()}
@@ -96,9 +96,9 @@ class TopicAdmin:
         return {Place(*place): its.offset for place, its in found.items()}
 
     def open_transaction(self, place: Place, begin: int) -> OpenTransaction | None:
-        """Ask whose transaction is open that begins at an offset; None: there is none.
+        """Return the producer of the open transaction that starts at an offset, or ``None``.
 
-        The brokers name the transactional id only to those with the right DESCRIBE on it.
+        The brokers return the transactional id only with the right DESCRIBE on it.
         """
         with translated():
             found = self._client.describe_producers([TopicPartition(*place)])[TopicPartition(*place)]
@@ -110,7 +110,7 @@ class TopicAdmin:
         return OpenTransaction(ids[0], names[0] if names else None)
 
     def committed(self, group: str) -> dict[Place, Offset]:
-        """Return all offsets that a group has committed; a coordinator that is just chosen is waited for."""
+        """Return all committed offsets of a group, after waiting for a new coordinator if necessary."""
         ends = time.monotonic() + COORDINATOR_SECONDS
         while True:
             try:
@@ -126,14 +126,14 @@ class TopicAdmin:
         }
 
     def create(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
-        """Make topics, and wait until they are there."""
+        """Create topics, and wait until they exist."""
         with translated(DESCRIBE):
             self._client.create_topics(
                 {name: dict(wanted) for name, wanted in topics.items()}, wait_for_metadata=True
             )
 
     def close(self) -> None:
-        """Let go of the brokers."""
+        """Close the client."""
         with suppress(Exception):
             self._client.close()
 

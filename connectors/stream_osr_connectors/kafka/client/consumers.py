@@ -1,9 +1,9 @@
-"""kafka-python's consumer, as a member of a group and for whole topics without one; no record ends it.
+"""Consumers with kafka-python: a member of a group, and a reader of whole topics. No record stops them.
 
-kafka-python takes the names of headers for UTF-8 while it unpacks a batch, which brokers do not check, and after an
-error in there a consumer is of no use any more. So the client's own unpacking is overridden in two places, and no
-more: names that are no text keep their bytes (as a :class:`stream_osr_connectors.kafka.wire.messages.RawName`), and
-an error is reported and does not end the consumer.
+kafka-python decodes the names of headers as UTF-8 while it unpacks a batch. Brokers do not check them, and after an
+error a consumer is unusable. This module overrides the unpacking in two places. Names that are not UTF-8 keep their
+bytes (as a :class:`stream_osr_connectors.kafka.wire.messages.RawName`), and an error is reported and does not stop
+the consumer.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .interface import Committed, Offset, Unreadable
 from .options import READ_COMMITTED, begin_at, closed_on_error, made, reading
 
 TellUnreadable = Callable[[TopicPartition, int, Exception], None]
-"""Told of a partition whose records cannot be read on from an offset, and why."""
+"""Callback for a partition that cannot be read from an offset on, with the error."""
 
 
 class _Buffer(bytearray):
-    """Bytes of which every part can be decoded."""
+    """Bytes that can always be decoded."""
 
     def __getitem__(self, place: SupportsIndex | slice) -> Any:
         found = super().__getitem__(place)
@@ -68,8 +68,8 @@ memory_records.DefaultRecordBatch = _Batch
 class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python carries no types
     """Records of one fetch of one partition.
 
-    ``unreadable`` is called in `poll`, in its thread, when the next record of a partition cannot be read. The
-    consumer stays usable, and tries again at once unless the partition is paused.
+    `poll` calls ``unreadable`` in its thread when the next record of a partition cannot be read. The consumer stays
+    usable, and retries at once unless the partition is paused.
     """
 
     def __init__(self, *report: Any, unreadable: TellUnreadable, **named: Any) -> None:
@@ -81,47 +81,47 @@ class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python 
             return super().take(n)
         except MemoryError:
             raise
-        except Exception as error:  # a checksum, the structure, a codec: what follows it cannot be had now
+        except Exception as error:  # a checksum, the structure, a codec: the next records cannot be read now
             self.drain()
             self._unreadable(self.topic_partition, self.next_fetch_offset, error)
             return []
 
 
 ANSWER_SECONDS = 2.0
-"""How long one question to the brokers may take."""
+"""Time limit in seconds for one request to the brokers."""
 
 
 JOIN_SECONDS = 2.0
-"""How long a poll may wait for the group while it is being joined: nothing is read meanwhile."""
+"""Time limit in seconds for a poll during a join, when no records are read."""
 
 
 class GroupConsumer:
-    """A static member of the group, which shares by the cooperative protocol and reads some topics.
+    """A static member of the group with the cooperative protocol, which reads some topics.
 
-    Partitions come and go inside `poll` only.
+    The assignment changes only inside `poll`.
 
     Parameters
     ----------
     settings
         Of the service.
     topics
-        Topics that it reads.
+        Topics to read.
     most
-        Records that a poll may bring.
+        Most records of one poll.
     unreadable
-        Told of a partition that cannot be read on; it is held until somebody lets it go on.
+        Callback for a partition that cannot be read. The partition is paused until :meth:`let_go_on`.
 
     Attributes
     ----------
     assigned
-        Partitions that the group has given and nobody has begun.
+        Assigned partitions that are not started yet.
     lost
-        Partitions that have gone; whoever takes notice empties it.
+        Revoked partitions. The caller removes them after handling.
 
     Raises
     ------
     ClientError
-        If no broker answers, or none that we can talk to.
+        If no broker answers, or the connection fails.
     """
 
     def __init__(self, settings: ServiceSettings, topics: Sequence[str], most: int, unreadable: Unreadable) -> None:
@@ -148,12 +148,12 @@ class GroupConsumer:
             _end_joins(client)
             with closed_on_error(client):
                 client.subscribe(list(topics), listener=_Listener(client, self.assigned, self.lost))
-                # before it joins: a leader that does not know the topic gives nobody anything, and leaves it at that
+                # before the join: a leader without metadata of the topic would assign no partitions and stop there
                 for topic in topics:
                     client.partitions_for_topic(topic)
 
     def poll(self, seconds: float) -> dict[Place, list[Received]]:
-        """Read what is there, by partition."""
+        """Return new records by partition."""
         with translated(self._needs):
             if self._client._coordinator.need_rejoin():
                 self._client._coordinator.poll(timeout_ms=int(1000 * JOIN_SECONDS))
@@ -164,10 +164,11 @@ class GroupConsumer:
         return {Place(*place): records for place, records in polled.items()}
 
     def _look_at_assignment(self) -> None:
-        """Join once more if the group has given what it had given our predecessor: the topic may be another since.
+        """Rejoin if the group has returned the predecessor's assignment, because the topic may have changed.
 
-        A static member that comes back gets that without an assignment, even as the leader, who alone would notice
-        new partitions. As the leader it makes one then; all others get the same again.
+        A returning static member gets the old assignment without a rebalance, even if it is the leader, which alone
+        would notice new partitions. After a rejoin the leader computes an assignment, and other members get the same
+        again.
         """
         coordinator = self._client._coordinator
         if self._looked or not self.is_member or coordinator.need_rejoin():
@@ -177,45 +178,45 @@ class GroupConsumer:
             coordinator.request_rejoin()
 
     def begin(self, place: Place, offset: int) -> None:
-        """Read a partition from an offset on."""
+        """Start reading a partition at an offset."""
         with translated(self._needs):
             self._client.seek(TopicPartition(*place), offset)
             self._client.resume(TopicPartition(*place))
         self.assigned.discard(place)
 
     def hold(self, *places: Place) -> None:
-        """Read no more of some partitions, which stay ours."""
+        """Pause some partitions, which stay assigned."""
         with translated(self._needs):
             self._client.pause(*(TopicPartition(*place) for place in places if self.has(place)))
 
     def let_go_on(self, *places: Place) -> None:
-        """Read them again."""
+        """Resume some partitions."""
         with translated(self._needs):
             self._client.resume(*(TopicPartition(*place) for place in places if self.has(place)))
 
     def has(self, place: Place) -> bool:
-        """Say whether a partition is ours."""
+        """Return whether a partition is assigned to this member."""
         return TopicPartition(*place) in self._client.assignment()
 
     def position(self, place: Place) -> int | None:
-        """Say which offset is read next; None: not known.
+        """Return the next offset to read, or ``None`` if unknown.
 
-        The client's position counts the marks of transactions, which are no records. Asking for it also wakes up a
-        client that has lost track of a partition's leader.
+        The client's position includes transaction markers, which are not records. This call also refreshes the
+        metadata of a client that does not know the partition's leader.
         """
         with translated(self._needs):
             position: int | None = self._client.position(TopicPartition(*place), timeout_ms=1000)
         return position
 
     def where(self, place: Place, since: int | None = None) -> Committed:
-        """Return what the broker says about a partition.
+        """Return the state of a partition at the broker.
 
         Parameters
         ----------
         place
             The partition.
         since
-            Time at which a stream begins of which nothing is committed, in milliseconds since 1970; None: no time.
+            Start time of a stream without a committed offset, in milliseconds since 1970, or ``None``.
         """
         own, milliseconds = TopicPartition(*place), int(1000 * ANSWER_SECONDS)
         committed = self.committed(place)
@@ -230,7 +231,7 @@ class GroupConsumer:
         return Committed(offset, metadata, first, end, begin)
 
     def committed(self, place: Place) -> Offset | None:
-        """Ask what is committed of a partition, whosever it is; None: nothing."""
+        """Return the committed offset of any partition, or ``None``."""
         with translated(self._needs):
             try:
                 found = self._client.committed(
@@ -238,19 +239,19 @@ class GroupConsumer:
                 )
             except KafkaTimeoutError:
                 raise KafkaTimeoutError(
-                    f"what is committed of {place} was not told in {ANSWER_SECONDS:g} s. If it stays "
+                    f"the committed offset of {place} did not arrive in {ANSWER_SECONDS:g} s. If it stays "
                     "so while the brokers answer, they left a transaction open (kafka-transactions.sh find-hanging)"
                 ) from None
         return None if found is None else Offset(found.offset, found.metadata or "")
 
     @property
     def is_member(self) -> bool:
-        """It is a member of the group, as far as it knows."""
+        """Whether this consumer is a member of the group, as far as it knows."""
         return bool(self._client.group_metadata().generation_id >= 0)
 
     @property
     def membership(self) -> Any:
-        """Metadata of the member, by which the brokers refuse offsets of a stale one."""
+        """Metadata of the member, with which the brokers reject offsets of a stale member."""
         with translated(self._needs):
             return self._client.group_metadata()
 
@@ -264,8 +265,8 @@ class GroupConsumer:
         Parameters
         ----------
         leave
-            Leave the group: its partitions go to other members at once. Otherwise the group keeps the membership
-            until the session ends, for a successor with the same name.
+            Leave the group, so that other members get the partitions at once. Otherwise the group keeps the
+            membership until the session ends, for a successor with the same name.
         """
         if leave and not self._fenced.is_set():
             # The client lets static members never leave. Its request names the member id, too, so that the broker
@@ -285,14 +286,14 @@ class GroupConsumer:
 
 
 def _end_joins(client: KafkaConsumer) -> None:
-    """Let a join that outlasts a poll be ended by the next: the client forgets it, and what it has been given."""
+    """Complete a join that outlasts a poll in the next poll. The client would forget it and its assignment."""
     coordinator = client._coordinator
     need_rejoin = coordinator.need_rejoin
     coordinator.need_rejoin = lambda: coordinator._join_task is not None or need_rejoin()
 
 
 def _tell_of_fencing(client: KafkaConsumer) -> threading.Event:
-    """Note when a heartbeat is refused because another has our name: the client stops them, and is silent."""
+    """Record when a heartbeat is refused because another member has the same name. The client does not report it."""
     fenced, coordinator = threading.Event(), client._coordinator
     handle = coordinator._handle_heartbeat_response
 
@@ -308,20 +309,20 @@ def _tell_of_fencing(client: KafkaConsumer) -> threading.Event:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
-    """Notes what comes and goes; it runs in the client's thread, inside `poll`, and may do no more than that."""
+    """Records assignments and revocations. It runs in the client's thread inside `poll`, and must do nothing else."""
 
     def __init__(self, consumer: KafkaConsumer, assigned: set[Place], lost: set[Place]) -> None:
         self._consumer, self._assigned, self._lost = consumer, assigned, lost
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """Hold partitions back until their state is there."""
+        """Pause partitions until their state is loaded."""
         for place in assigned:
             self._consumer.pause(place)
             self._consumer.seek(place, 0)  # any place: without one, poll would go and ask for the committed offset
             self._assigned.add(Place(*place))
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Let go: everything that counts is committed."""
+        """Record revoked partitions. All their results are committed."""
         for place in revoked:
             self._assigned.discard(Place(*place))
             self._lost.add(Place(*place))
@@ -330,27 +331,27 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
 
 
 SILENCE_SECONDS = 30.0
-"""How long records that are there may take to come."""
+"""Time limit in seconds for existing records to arrive."""
 
 READ = Needs("READ")
 
 
 class TopicFollower:
-    """A reader of all partitions of a topic, which belongs to no group.
+    """A reader of all partitions of a topic without a group.
 
     Parameters
     ----------
     topic
-        What it reads.
+        Topic to read.
     brokers
-        For the message when there is no such topic.
+        Brokers, for the message if the topic does not exist.
     options
-        Of kafka-python's consumer.
+        Options of kafka-python's consumer.
 
     Raises
     ------
     NoTopicError
-        If there is no such topic.
+        If the topic does not exist.
     ClientError
         If no broker answers.
     """
@@ -362,14 +363,14 @@ class TopicFollower:
                 numbers = self._client.partitions_for_topic(topic)
         if not numbers:
             self.close()
-            raise NoTopicError(f"topic {topic} does not exist at {brokers}; create it, or correct the name")
+            raise NoTopicError(f"topic {topic} does not exist at {brokers}. Create it, or correct the name")
         self.places: Sequence[Place] = [Place(topic, number) for number in sorted(numbers)]
         with translated(READ):
             self._client.assign([TopicPartition(*place) for place in self.places])
 
     @classmethod
     def at(cls, brokers: str, topic: str, **options: Any) -> TopicFollower:
-        """Read a topic of some brokers, with further options of kafka-python's consumer."""
+        """Read a topic of some brokers, with additional options of kafka-python's consumer."""
         return cls(topic, brokers, **{**begin_at(brokers), **READ_COMMITTED, **options})
 
     @classmethod
@@ -380,37 +381,37 @@ class TopicFollower:
         return cls(topic, settings.brokers, **options)
 
     def poll(self, seconds: float, most: int | None = None) -> Sequence[Received]:
-        """Read what is there."""
+        """Return new records."""
         with translated(READ):
             polled = self._client.poll(timeout_ms=int(1000 * seconds), max_records=most)
         return [record for records in polled.values() for record in records]
 
     def only(self, place: Place, offset: int) -> None:
-        """Read one partition alone, from an offset on."""
+        """Read only one partition, from an offset on."""
         with translated(READ):
             self._client.assign([TopicPartition(*place)])
             self._client.seek(TopicPartition(*place), offset)
 
     def position(self, place: Place) -> int:
-        """Say which offset is read next."""
+        """Return the next offset to read."""
         with translated(READ):
             return int(self._client.position(TopicPartition(*place), timeout_ms=5000) or 0)
 
     def seek(self, offsets: Mapping[Place, int]) -> None:
-        """Go somewhere in some partitions."""
+        """Set the next offsets of some partitions."""
         with translated(READ):
             for place, offset in offsets.items():
                 self._client.seek(TopicPartition(*place), offset)
 
     def bounds(self) -> tuple[dict[Place, int], dict[Place, int]]:
-        """Ask for the first offset of each partition, and the one after the last."""
+        """Return the first offset of each partition, and the offset after the last record."""
         places = [TopicPartition(*place) for place in self.places]
         with translated(READ):
             first, end = self._client.beginning_offsets(places), self._client.end_offsets(places)
         return _by_place(first), _by_place(end)
 
     def close(self) -> None:
-        """Let go of the topic."""
+        """Close the consumer."""
         with translated(READ):
             self._client.close()
 
@@ -420,14 +421,14 @@ def _by_place(offsets: Mapping[TopicPartition, int]) -> dict[Place, int]:
 
 
 def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> Iterator[Received]:
-    """Read the committed records of a topic, or of its one partition up to an offset.
+    """Yield the committed records of a topic. With ``end``, the topic has one partition and reading stops there.
 
     Raises
     ------
     NoTopicError
-        If there is no such topic.
+        If the topic does not exist.
     ClientError
-        If the brokers do not answer, or nothing comes for half a minute.
+        If the brokers do not answer, or no record arrives for half a minute.
     """
     with closing(TopicFollower.of(settings, topic)) as follower:
         first, ends = follower.bounds()

@@ -1,8 +1,8 @@
-"""Kinds of kafka-python's exceptions, causes for which brokers keep a client waiting, and remedies.
+"""Kinds of kafka-python's exceptions, hidden causes of timeouts, and remedies.
 
-The client retries a login that was refused, a request that a quota delays and a batch that too few replicas hold,
-until a deadline passes, and raises a timeout. Its log names the cause. So the log's handler keeps the newest causes,
-and whoever turns an error of the client into a text asks for them.
+The client retries a refused login, a request that a quota delays, and a batch with too few replicas until a deadline,
+and then raises a timeout. Only its log contains the cause. Therefore a log handler stores the newest causes, and
+error texts include them.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from .interface import ClientError, ErrorKind
 from .options import BOOTSTRAP_SECONDS, begin_at, tls_context, why
 
 FRESH_SECONDS = 10.0
-"""A cause explains what fails within this time after it was last seen."""
+"""Seconds for which a cause explains failures after its last occurrence."""
 
 LONGEST_SECONDS = 30.0
-"""How much longer a delay by a quota explains failures: the quota may have been raised meanwhile."""
+"""Most additional seconds for which a quota delay explains failures. The quota may be raised meanwhile."""
 
 REFUSALS = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError)
 
 LATE = (errors.KafkaTimeoutError, errors.KafkaConnectionError, errors.NodeNotReadyError, TimeoutError, *REFUSALS)
-"""Errors behind which there may be another cause."""
+"""Errors that may have another cause."""
 
 TOO_FEW = {each.__name__ for each in (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)}
 
 
 class Causes(logging.Handler):
-    """The newest cause of each kind. It is the handler of the client's log, in all threads of the client."""
+    """The newest cause of each kind. This is the handler of the client's log, for all threads."""
 
     def __init__(self) -> None:
         super().__init__()
         self._guard = threading.Lock()
-        self._found: dict[str, tuple[str, float]] = {}  # a text, and the moment until which it explains a failure
+        self._found: dict[str, tuple[str, float]] = {}  # a text, and the time until which it explains a failure
 
     def clear(self) -> None:
-        """Forget all causes."""
+        """Discard all causes."""
         with self._guard:
             self._found.clear()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Look for a cause in a message of the client."""
+        """Find a cause in a log message of the client."""
         args = record.args if isinstance(record.args, tuple) else ()
         if len(args) == 3 and "throttled by broker" in str(record.msg):
             connection, response, milliseconds = args
@@ -70,37 +70,37 @@ class Causes(logging.Handler):
             self.note("login", refused_login(*map(_config(args[0]).get, ("sasl_plain_username", "sasl_mechanism"))))
 
     def text(self) -> str:
-        """Return the causes that hold now, as one text; empty: none is known."""
+        """Return the current causes as one text, or an empty text."""
         now = time.monotonic()
         with self._guard:
             self._found = {kind: cause for kind, cause in self._found.items() if now < cause[1]}
             return "; ".join(text for text, _ in self._found.values())
 
     def is_refused(self) -> bool:
-        """Return whether a broker has just refused a login."""
+        """Return whether a broker has refused a login recently."""
         return bool(self.text()) and "login" in self._found
 
     def note(self, kind: str, text: str, lasts: float = 0.0) -> None:
-        """Take note of a cause that lasts for so many seconds, as far as is known."""
+        """Record a cause that probably lasts for some seconds."""
         with self._guard:
             self._found[kind] = text, time.monotonic() + lasts + FRESH_SECONDS
 
 
 causes = Causes()
-"""Of this process: all its clients have one user, and share the quotas."""
+"""Causes of this process. All its clients have the same user and quotas."""
 
 
 def explain(text: str) -> str:
-    """Add the causes that hold now to a text about something that has failed or is late."""
+    """Append the current causes to a text about a failure or delay."""
     found = causes.text()
     return f"{text}; {found}" if found and found not in text else text
 
 
 def refused_login(user: str | None, mechanism: str | None) -> str:
-    """Say that a login was refused, and what to check."""
+    """Return the text for a refused login, with the settings to check."""
     who = f" as {user}" if user is not None else ""
     return (
-        f"the broker refuses to let us in{who} by {mechanism}; check sasl_mechanism, sasl_username, the password (or "
+        f"the broker refuses to let us in{who} by {mechanism}. Check sasl_mechanism, sasl_username, the password (or "
         "token), and security_protocol"
     )
 
@@ -109,21 +109,21 @@ def _throttled(connection: Any, response: str, seconds: float) -> str:
     client, user = (_config(connection).get(key) for key in ("client_id", "sasl_plain_username"))
     whose = f"the client {client}" + ("" if user is None else f" or the user {user}")
     return (
-        f"the broker throttles us by a quota, for {seconds:.1f} s ({response}); raise the quota of "
+        f"the broker throttles us by a quota, for {seconds:.1f} s ({response}). Raise the quota of "
         f"{whose} (kafka-configs.sh --describe --entity-type clients, users)"
     )
 
 
 def too_few_replicas(topic: str) -> str:
-    """Say that a topic takes nothing, and what to do."""
+    """Return the text for a topic with too few in-sync replicas, with the remedy."""
     return (
-        f"topic {topic} has fewer replicas in sync than its min.insync.replicas, and takes nothing; bring brokers "
-        "back, or lower min.insync.replicas of the topic"
+        f"topic {topic} has fewer replicas in sync than its min.insync.replicas, and rejects all records. Bring "
+        "brokers back, or lower min.insync.replicas of the topic"
     )
 
 
 def _is_refusal(connection: Any, error: Any) -> bool:
-    """Say whether a login has failed: the broker says so, or hangs up during it, which is the same without words."""
+    """Return whether a login has failed: the broker refused it, or closed the connection during it."""
     if isinstance(error, REFUSALS):
         return True
     hung_up = isinstance(error, errors.KafkaConnectionError) and "socket disconnected" in str(error)
@@ -138,41 +138,41 @@ def _config(connection: Any) -> dict[str, Any]:
 _OF_THE_CLIENT = {
     # One message: too large, a time that the topic does not take, bytes that cannot be packed.
     ErrorKind.RECORD: "MessageSizeTooLargeError RecordListTooLargeError InvalidTimestampError InvalidRecordError",
-    # A right, or a topic: somebody took it away and may give it back.
+    # A missing right or topic, which may come back.
     ErrorKind.RIGHT: "AuthorizationError SaslAuthenticationFailedError "
     "UnknownTopicOrPartitionError UnknownTopicIdError InconsistentTopicIdError",
-    # Another member of the group with our name; another producer with our transactional id.
+    # Another member of the group with the same name, or another producer with the same transactional id.
     ErrorKind.TAKEN: "FencedInstanceIdError",
     ErrorKind.FENCED: "ProducerFencedError InvalidProducerEpochError",
-    # No patience helps.
+    # A retry cannot help.
     ErrorKind.FATAL: "InvalidTopicError InvalidGroupIdError InvalidSessionTimeoutError "
     "InvalidTransactionTimeoutError InvalidRequiredAcksError InconsistentGroupProtocolError "
     "GroupMaxSizeReachedError OffsetMetadataTooLargeError "
     "InvalidCommitOffsetSizeError UnsupportedVersionError UnsupportedForMessageFormatError "
     "UnsupportedCompressionTypeError UnsupportedCodecError UnsupportedSaslMechanismError IllegalSaslStateError "
     "SecurityDisabledError KafkaConfigurationError IllegalArgumentError UnrecognizedBrokerVersion",
-    # All else of it.
+    # All other errors of the client.
     ErrorKind.AGAIN: "KafkaError",
 }
 
 KINDS: dict[type[BaseException], ErrorKind] = {
     **{getattr(errors, name): kind for kind, names in _OF_THE_CLIENT.items() for name in names.split()},
     **dict.fromkeys((TypeError, ValueError, OverflowError, struct.error), ErrorKind.RECORD),
-    # Ours: a file of a password, a token or a certificate that cannot be read now; and the system below the client.
+    # Own errors, such as an unreadable file of a password or certificate, and errors of the operating system.
     **dict.fromkeys((StreamOSRError, OSError), ErrorKind.AGAIN),
 }
-"""By class; what is not in it is what its nearest base is, and what has none there asks for patience."""
+"""Kinds of errors by class. Other classes have the kind of their nearest base, or else AGAIN."""
 
 
 class Needs(NamedTuple):
-    """The right that a call needs, for the text of an error that does not name it.
+    """The right that a call needs, for error texts without it.
 
     Attributes
     ----------
     right
         The right on a topic: ``READ``, ``WRITE`` or ``DESCRIBE``.
     topic, transactional_id
-        What it is a right on, where the client's errors do not say.
+        Resource of the right, if the client's errors do not name it.
     """
 
     right: str = ""
@@ -184,7 +184,7 @@ NOTHING = Needs()
 
 
 def kind_of(error: BaseException) -> ErrorKind:
-    """Look up what an exception asks for.
+    """Return the kind of an exception.
 
     >>> kind_of(errors.TopicAuthorizationFailedError()), kind_of(errors.KafkaTimeoutError())
     (<ErrorKind.RIGHT: 'right'>, <ErrorKind.AGAIN: 'again'>)
@@ -193,17 +193,17 @@ def kind_of(error: BaseException) -> ErrorKind:
 
 
 def client_error(error: BaseException, needs: Needs = NOTHING) -> ClientError:
-    """Turn an exception of the client into one of ours.
+    """Convert an exception of the client to a :class:`ClientError`.
 
-    The client wraps what a broker has answered into an exception of no kind, or names it in the text of one; what it
-    wraps decides then.
+    The client may wrap the broker's error in a generic exception, or only name it in the text. Then the inner error
+    determines the kind.
 
     Parameters
     ----------
     error
-        What the client has raised.
+        Exception of the client.
     needs
-        What was needed for it.
+        Right that the call needed.
     """
     kind, inner = kind_of(error), error
     while type(inner) is errors.KafkaError:
@@ -226,7 +226,7 @@ def client_error(error: BaseException, needs: Needs = NOTHING) -> ClientError:
 
 @contextmanager
 def translated(needs: Needs = NOTHING) -> Iterator[None]:
-    """Let nothing of the client's own exceptions out."""
+    """Convert all exceptions of the client."""
     try:
         yield
     except (ClientError, MemoryError):
@@ -236,7 +236,7 @@ def translated(needs: Needs = NOTHING) -> Iterator[None]:
 
 
 def _error_text(error: BaseException, needs: Needs) -> str:
-    """Name and message, in one line; of a right that is missing, which one it is."""
+    """Return name and message in one line, or the missing right."""
     if isinstance(error, errors.AuthorizationError):
         return f"{type(error).__name__}: the user lacks {_lacked(error, needs)}, which the brokers' ACLs grant"
     name, text = type(error).__name__, " ".join(str(error).split())
@@ -244,7 +244,7 @@ def _error_text(error: BaseException, needs: Needs) -> str:
 
 
 def _lacked(error: errors.AuthorizationError, needs: Needs) -> str:
-    """Name the right that an error is about, and what it is a right on."""
+    """Return the missing right of an error, and its resource."""
     found = error.args[0] if error.args else ""
     names = ", ".join(sorted(map(str, found))) if isinstance(found, set | frozenset | list | tuple) else str(found)
     texts: dict[type, str] = {
@@ -257,17 +257,17 @@ def _lacked(error: errors.AuthorizationError, needs: Needs) -> str:
 
 
 ALERT_SECONDS = 1.0
-"""How long a broker may take to refuse our certificate: with TLS 1.3 it says so after the handshake."""
+"""Seconds to wait for a broker that refuses the client certificate after the handshake (TLS 1.3)."""
 
 
 @contextmanager
 def start_explained(settings: ServiceSettings) -> Iterator[None]:
-    """Say in a line why it cannot start; later any patience with the brokers is right.
+    """Report in one line why the service cannot start. A running service retries instead.
 
     Raises
     ------
     ConnectorError
-        In place of what the client raises, with the exit code that fits.
+        In place of the client's error, with the matching exit code.
     """
     try:
         yield
@@ -277,12 +277,12 @@ def start_explained(settings: ServiceSettings) -> Iterator[None]:
 
 @contextmanager
 def explained_as(what: str) -> Iterator[None]:
-    """Say what cannot be done when the client raises.
+    """Report what failed when the client raises.
 
     Raises
     ------
     ConnectorError
-        In place of what the client raises.
+        In place of the client's error.
     """
     try:
         yield
@@ -291,7 +291,7 @@ def explained_as(what: str) -> Iterator[None]:
 
 
 def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
-    """Say in a line, without secrets, why the brokers cannot be talked to, and what to look at."""
+    """Return an error in one line, without secrets, with the reason for a failed connection and the remedy."""
     place, cause = f"cannot connect to {settings.brokers}", error.__cause__
     if isinstance(cause, StreamOSRError):  # a file that the settings name
         return ConnectorError(str(cause))
@@ -306,7 +306,7 @@ def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
     if late:
         return NoBrokerError(
             explain(
-                f"{place}: no broker answered as {settings.security_protocol} within {BOOTSTRAP_SECONDS:g} s; check "
+                f"{place}: no broker answered as {settings.security_protocol} within {BOOTSTRAP_SECONDS:g} s. Check "
                 "that it runs, the port, and security_protocol"
             )
         )
@@ -326,14 +326,14 @@ REMEDIES = {
 
 
 def remedy_of(error: ClientError) -> str:
-    """Say what a person can do about an error that no patience will mend."""
-    return REMEDIES.get(type(error.__cause__).__name__, "mend the settings or the brokers, and start again")
+    """Return the remedy for an error that a retry cannot resolve."""
+    return REMEDIES.get(type(error.__cause__).__name__, "correct the settings or the brokers, and start again")
 
 
 def quieten() -> None:
-    """Keep the client's log to ourselves: it has a line for each step of every reconnection.
+    """Suppress the client's log, which has a line for each step of every reconnection.
 
-    What counts is raised, or is one of the :data:`causes`.
+    Relevant messages are exceptions, or in :data:`causes`.
     """
     logger = logging.getLogger("kafka")
     logger.setLevel(logging.WARNING)
@@ -343,7 +343,7 @@ def quieten() -> None:
 
 
 def _tls_problem(settings: ServiceSettings) -> str | None:
-    """Find out why a broker cannot be talked to by TLS; the client does not tell."""
+    """Return the reason for a failed TLS connection, which the client does not report."""
     context = tls_context(settings)
     for server in begin_at(settings.brokers)["bootstrap_servers"]:
         host, _, port = server.rpartition(":")
@@ -361,12 +361,12 @@ def _tls_problem(settings: ServiceSettings) -> str | None:
                 wrapped.recv(1)
         except ssl.SSLCertVerificationError as error:
             return (
-                f"the certificate of {server} is not trusted ({error.verify_message}); give the certificate of its "
-                "authority as tls_ca, and name the host as the certificate does"
+                f"the certificate of {server} is not trusted ({error.verify_message}). Set tls_ca to the "
+                "certificate of the authority, and use the host name in the certificate"
             )
         except OSError as error:
             reason = why(error)
             if "alert" in reason and "certificate" in reason:
-                return f"{server} asks for a certificate of ours that it trusts ({reason}); give tls_certificate"
-            return f"{server} does not speak TLS as we do ({reason}); check the port and security_protocol"
+                return f"{server} asks for a certificate of ours that it trusts ({reason}). Set tls_certificate"
+            return f"{server} does not speak TLS as we do ({reason}). Check the port and security_protocol"
     return None

@@ -1,7 +1,7 @@
-"""Interface between the service and its Kafka client: places, offsets, topics, refused messages and errors.
+"""Types of the interface between the service and its Kafka client.
 
-Nothing outside this folder knows which client it is; another one would have to bring what `group`, `producer`,
-`plain` and `admin` do. Whatever a client raises comes out as a :class:`ClientError` with its kind.
+Code outside this package does not depend on kafka-python. Every exception of the client becomes a
+:class:`ClientError` with a kind.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from stream_osr_connectors.kafka.places import Place
 
 
 class ErrorKind(Enum):
-    """Kind of an error, by the reaction that it needs."""
+    """Kind of an error, by the required reaction."""
 
     AGAIN = "again"
-    """Nothing but patience: the brokers are away, busy or changing places. Also what nobody has thought of."""
+    """Retry: the brokers are unavailable, busy or moving partitions. Also the kind of unexpected errors."""
 
     RIGHT = "right"
-    """A right, or a topic: patience while the service runs, because it may come back; at the start a person."""
+    """A missing right or topic. A running service retries, and at the start a person must act."""
 
     RECORD = "record"
-    """One message cannot be published as it is; all others can."""
+    """One message cannot be published. All others can."""
 
     TAKEN = "taken"
-    """Another process has our name in the group."""
+    """Another process has the same name in the group."""
 
     FENCED = "fenced"
-    """Another producer has used our transactional id since."""
+    """Another producer has taken over the transactional id."""
 
     FATAL = "fatal"
-    """A person: no patience will help."""
+    """A person must act, because a retry cannot help."""
 
 
 class ClientError(Exception):
-    """Error raised by the client.
+    """Error of the client.
 
     Parameters
     ----------
     kind
-        What it asks for.
-    said
-        Its name and message.
+        Kind of the error.
+    message
+        Name and message of the exception.
     too_large
-        A message, or a batch of messages, is larger than the brokers take.
+        Whether a message, or a batch of messages, exceeds the size limit of the brokers.
     """
 
     def __init__(self, kind: ErrorKind, message: str, *, too_large: bool = False) -> None:
@@ -56,14 +56,14 @@ class ClientError(Exception):
 
 
 class OpenTransaction(NamedTuple):
-    """Producer whose transaction is open in a partition.
+    """Producer with an open transaction in a partition.
 
     Attributes
     ----------
     producer
-        Id that the brokers gave to the producer.
+        Producer id that the brokers assigned.
     transactional_id
-        Its own name; None: the brokers do not say.
+        Transactional id, ``None`` if the brokers do not return it.
     """
 
     producer: int
@@ -71,16 +71,16 @@ class OpenTransaction(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """State of a partition at the broker: the committed offset with its metadata, and the range of its records.
+    """State of a partition at the broker: the committed offset with its metadata, and the range of records.
 
     Attributes
     ----------
     offset, metadata
-        As committed; None: nothing yet.
+        Committed offset with its metadata, ``None`` for no commit.
     first, end
-        Offset of the first record, and the one after the last.
+        Offset of the first record, and offset after the last record.
     begin
-        Offset of the first record at or after the time at which the stream begins; None: no such time was given.
+        Offset of the first record at or after the start time of the stream, ``None`` without a start time.
     """
 
     offset: int | None
@@ -91,24 +91,24 @@ class Committed(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic as the brokers describe it.
+    """Description of a topic from the brokers.
 
     Attributes
     ----------
     id
-        Another one after it was deleted and made again; empty: not known.
+        Topic id, which changes when a topic is created again. Empty if unknown.
     partitions, replicas, in_sync
-        How many there are; replicas of the partition that has fewest, and those in sync likewise.
+        Number of partitions, and least number of replicas and of in-sync replicas of a partition.
     missing
-        There is no such topic.
+        Whether the topic does not exist.
     refused
-        We may not even look at it.
+        Whether the user has no right to describe it.
     rights
-        Operations that we are allowed (``READ``, ``WRITE``); None: the brokers do not say.
+        Allowed operations (``READ``, ``WRITE``), ``None`` if the brokers do not return them.
     configs
-        Its settings, as text, where they were asked for.
+        Settings as text, if requested.
     offline
-        Partitions that no broker leads now.
+        Partitions without a leader.
     """
 
     id: str = ""
@@ -122,27 +122,27 @@ class Topic(NamedTuple):
     offline: frozenset[int] = frozenset()
 
     def allows(self, operation: str) -> bool:
-        """Say whether we have a right, as far as is known."""
+        """Return whether the user has a right, as far as is known."""
         return not self.refused and (self.rights is None or operation in self.rights)
 
     def number(self, name: str) -> int:
-        """Read a setting that is a number."""
+        """Return a setting as a number."""
         return int(self.configs[name])
 
 
 class Offset(NamedTuple):
-    """An offset that is committed, with its metadata."""
+    """A committed offset with its metadata."""
 
     offset: int
     metadata: str
 
 
 Unreadable = Callable[[Place, int, Exception, str], None]
-"""Told of a partition that cannot be read on from an offset, why, and the remedy."""
+"""Callback for a partition that cannot be read from an offset on, with the error and the remedy."""
 
 
 class RefusedMessage(NamedTuple):
-    """A message that was not acknowledged: its place among those sent, and why."""
+    """A message that was not acknowledged: its place in the batch, and the error."""
 
     place: int
     error: ClientError
@@ -154,11 +154,11 @@ class SendResult(NamedTuple):
     Attributes
     ----------
     acknowledged
-        How many each topic has acknowledged.
+        Number of acknowledged messages of each topic.
     offsets
-        Where these lie, in order.
+        Offsets of acknowledged messages, in order.
     refused
-        Those that were not.
+        Messages that were not acknowledged.
     """
 
     acknowledged: Counter[str]

@@ -1,6 +1,7 @@
-"""From settings to clients of kafka-python: every option that matters for exactly once is here.
+"""Options of kafka-python's clients from the settings, including all options for exactly-once delivery.
 
-The clients are given no deserializers: one that raises wedges the consumer for good, so decoding is ours.
+The clients have no deserializers. A deserializer that raises blocks the consumer permanently, so stream-osr decodes
+records itself.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.kafka.settings import ServiceSettings, read_secret
 
 BOOTSTRAP_SECONDS = 5.0
-"""How long a new client looks for a broker before it says that there is none."""
+"""Time limit in seconds for a new client to find a broker."""
 
 METADATA_SECONDS = 10.0
-"""How old what a client knows of the topics may get: new partitions are taken in by then."""
+"""Maximum age of topic metadata in seconds. New partitions are found within this time."""
 
 CLOSE_MILLISECONDS = 1000
 
 
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python carries no types
-    """OAUTHBEARER token that something else keeps fresh in a file."""
+    """OAUTHBEARER token in a file that another program updates."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -34,12 +35,12 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ca
         read_secret("sasl_token_file", path)
 
     def token(self) -> str:
-        """Return the token as it is now."""
+        """Return the current token."""
         return str(self._path.read_text().strip())
 
 
 def connection(settings: ServiceSettings) -> dict[str, Any]:
-    """Options that all clients share: where the brokers are, and who we are."""
+    """Return the options of all clients: brokers, client id and login."""
     options: dict[str, Any] = {
         **begin_at(settings.brokers),
         "client_id": f"stream-osr-{settings.group}-{settings.instance}",
@@ -61,7 +62,7 @@ def connection(settings: ServiceSettings) -> dict[str, Any]:
 
 
 def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
-    """Make what checks the brokers' certificates, and shows ours.
+    """Create the TLS context with trusted certificates and the client certificate.
 
     Raises
     ------
@@ -103,7 +104,7 @@ READ_COMMITTED: dict[str, Any] = {
 
 
 def begin_at(brokers: str) -> dict[str, Any]:
-    """Options that say where the brokers are."""
+    """Return the options for the bootstrap brokers."""
     return {
         "bootstrap_servers": [server.strip() for server in brokers.split(",") if server.strip()],
         "bootstrap_timeout_ms": int(1000 * BOOTSTRAP_SECONDS),
@@ -112,26 +113,26 @@ def begin_at(brokers: str) -> dict[str, Any]:
 
 
 def reading(settings: ServiceSettings) -> dict[str, Any]:
-    """Options of whatever reads."""
+    """Return the options of consumers."""
     return {**connection(settings), **READ_COMMITTED, "retry_backoff_ms": 50}
 
 
 def why(error: OSError) -> str:
-    """Say what is wrong, in the words of the system."""
+    """Return the reason of an error in the words of the system."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or "no PEM file, or a wrong password").lower().replace("_", " ")
     return error.strerror or str(error)
 
 
 def made(kind: type, **options: Any) -> Any:
-    """Make a client; if that fails, end the thread that it has begun before it looked for a broker.
+    """Create a client. If that fails, end the thread that it started before it looked for a broker.
 
-    The client does not, and each attempt in an outage would leave a thread and three open files behind.
+    The client itself does not end the thread, so each attempt in an outage would leave a thread and three open files.
 
     Raises
     ------
     Exception
-        Whatever the client raises.
+        The error of the client.
     """
     client: Any = object.__new__(kind)
     try:
@@ -149,7 +150,7 @@ def made(kind: type, **options: Any) -> Any:
 
 @contextmanager
 def closed_on_error(client: Any) -> Iterator[None]:
-    """Close a client when what is done with it first fails: nobody has it yet."""
+    """Close a new client if its first use fails."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""kafka-python's producers: every message has an answer, and one recipe sends them all."""
+"""Producers with kafka-python, which check the result of every message."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from .interface import ClientError, ErrorKind, Offset, RefusedMessage, SendResul
 from .options import BOOTSTRAP_SECONDS, begin_at, connection, made
 
 BLOCK_SHARE, FLUSH_SHARE = 0.3, 0.6
-"""Shares of the deadline of a transaction: what waits in vain ends by itself before its thread is given up."""
+"""Shares of the time limit of a transaction. Blocked calls end by themselves before the thread is abandoned."""
 
 
 BY_KEY = -1
-"""The partition of a message that goes where its key puts it."""
+"""Partition number of messages that are partitioned by key."""
 
 
 def transactional_id(settings: ServiceSettings) -> str:
-    """Return the transactional id of a worker: no two pairs of group and instance have the same.
+    """Return the transactional id of a worker, which is unique for each pair of group and instance.
 
     It is ``GROUP-:INSTANCE``, with ``:`` and ``%`` in the instance as ``%3A`` and ``%25``. So its last colon ends the
     group, and an ACL for the prefix ``GROUP-:`` (or ``GROUP-``) covers it.
@@ -43,7 +43,7 @@ def transactional_id(settings: ServiceSettings) -> str:
 
 
 def packed_size(message: Outgoing) -> int:
-    """Compute the bytes of a message without compression, but for what all messages have in common."""
+    """Return the size of a message in bytes without compression and without the batch header."""
     return int(DefaultRecordBatchBuilder.size_of(message.key, message.value, message.headers))
 
 
@@ -53,14 +53,14 @@ class PlainProducer:
     Parameters
     ----------
     deadline
-        Seconds that sending may take.
+        Time limit in seconds for sending.
     options
-        Of kafka-python's producer.
+        Options of kafka-python's producer.
 
     Raises
     ------
     ClientError
-        If it cannot be had now.
+        If the producer cannot be created now.
     """
 
     def __init__(self, deadline: float, **options: Any) -> None:
@@ -75,19 +75,19 @@ class PlainProducer:
 
     @classmethod
     def of(cls, settings: ServiceSettings, deadline: float) -> PlainProducer:
-        """Write as the service does."""
+        """Create a producer with the settings of the service."""
         return PlainProducer(deadline, **connection(settings))
 
     @classmethod
     def at(cls, brokers: str, deadline: float, **options: Any) -> PlainProducer:
-        """Write to some brokers, with further options of kafka-python's producer."""
+        """Create a producer for some brokers, with additional options of kafka-python's producer."""
         return PlainProducer(deadline, **{**begin_at(brokers), **options})
 
     def send(self, messages: Sequence[Outgoing]) -> SendResult:
-        """Send messages and wait until the broker has answered for each.
+        """Send messages, and wait for the result of each.
 
-        The client does not raise for every one that fails, nor does its own transaction learn of it: where the
-        metadata of a topic is refused, say. So each answer is looked at.
+        The client does not raise for every failure, and its transaction may not notice it, such as if the metadata of
+        a topic is refused. Therefore this method checks each result.
         """
         client = self._own
         refused: list[RefusedMessage] = []
@@ -118,7 +118,7 @@ class PlainProducer:
         return SendResult(acknowledged, offsets, refused)
 
     def partitions(self, topic: str) -> int:
-        """Say how many partitions a topic has."""
+        """Return the number of partitions of a topic."""
         count = self._counts.get(topic)
         if count is None:
             with translated(self._needs):
@@ -126,7 +126,7 @@ class PlainProducer:
         return count
 
     def close(self, seconds: float) -> None:
-        """Let go of it. It gives up halfway when records cannot be sent, and its thread would go on trying."""
+        """Close the client, and stop its thread, which would otherwise continue to send."""
         client, self._client = self._client, None
         if client is not None:
             try:
@@ -156,18 +156,18 @@ class PlainProducer:
 
 
 class TransactionalProducer(PlainProducer):
-    """The producer of a worker. Its id is the worker's: a new one ends what the one before had begun.
+    """The transactional producer of a worker. A new producer with the same id aborts the previous one's transaction.
 
-    Its calls may wait without a limit: they belong into a thread that can be given up.
+    The calls may block without a time limit, so they need a thread that can be abandoned.
 
     Parameters
     ----------
     settings
-        Of the service.
+        Settings of the service.
     """
 
     name = staticmethod(transactional_id)
-    """Makes its transactional id from the settings."""
+    """Function that returns the transactional id, given the settings."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         bootstrap = int(1000 * min(BOOTSTRAP_SECONDS, BLOCK_SHARE * settings.transaction_deadline))
@@ -178,14 +178,14 @@ class TransactionalProducer(PlainProducer):
             transaction_timeout_ms=int(1000 * settings.transaction_timeout),
             compression_type=None if settings.compression == "none" else settings.compression,
             batch_size=1 << 17,
-            max_request_size=1 << 26,  # what the topics take is looked at before
+            max_request_size=1 << 26,  # the limits of the topics are checked before
             retry_backoff_ms=10,  # the default stalls 100 ms whenever the last transaction is still being marked
         )
-        # A client that is fenced would open itself anew and fence the other one; when to do that is for the service.
+        # A fenced client would reopen itself and fence the other one. The service decides when to do that.
         self._own._transaction_manager._supports_epoch_bump = lambda: False
 
     def open(self) -> None:
-        """End what the producer before has begun; waits for a part of `transaction_deadline`."""
+        """Abort the transaction of the previous producer, and wait at most a part of `transaction_deadline`."""
         with translated(self._needs):
             self._own.init_transactions()
 
@@ -195,7 +195,7 @@ class TransactionalProducer(PlainProducer):
             self._own.begin_transaction()
 
     def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None:
-        """Make offsets part of the transaction."""
+        """Add offsets to the transaction."""
         with translated(self._needs._replace(right="READ", topic=", ".join({place.topic for place in offsets}))):
             self._own.send_offsets_to_transaction(
                 {TopicPartition(*place): OffsetAndMetadata(*offset, -1) for place, offset in offsets.items()},
@@ -203,7 +203,7 @@ class TransactionalProducer(PlainProducer):
             )
 
     def commit(self) -> None:
-        """End the transaction: all of it counts."""
+        """Commit the transaction."""
         with translated(self._needs):
             self._own.commit_transaction()
 
@@ -216,11 +216,11 @@ _NULL = _Null()
 
 
 class _WithNulls(list[tuple[str, bytes]]):
-    """Headers some of which have no value: kafka-python's `send` wants bytes, its records can do without."""
+    """Headers with null values, which kafka-python's records support but `send` does not."""
 
 
 class _Builder(DefaultRecordBatchBuilder):  # type: ignore[misc]  # kafka-python carries no types
-    """Packs records, and null headers as such."""
+    """Packs records with null headers."""
 
     def append(self, offset: int, timestamp: Any, key: Any, value: Any, headers: Any) -> Any:
         """Pack a record."""

@@ -1,4 +1,4 @@
-"""The commands of the service: run it (a worker in this process, or several under it), look after it."""
+"""The commands of the service: run one or several workers, reconcile subclasses, and check topics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .watchdog import Watchdog
 from .workers import MAKE_ROOM, StartOrder, Workers, report
 
 Make = type[Service] | type[Reconciler]
-"""What makes the loop of a process, over a model; it tells how it goes by figures."""
+"""Class of the main loop of a process."""
 
 
 class ProcessSignals(NamedTuple):
@@ -58,7 +58,7 @@ class ProcessSignals(NamedTuple):
 
     @classmethod
     def by_signals(cls) -> ProcessSignals:
-        """Hear them from now on."""
+        """Install the signal handlers."""
         signals = cls(threading.Event(), threading.Event(), threading.Event())
 
         def note(number: int, frame: FrameType | None) -> None:
@@ -73,7 +73,7 @@ class ProcessSignals(NamedTuple):
         return signals
 
     def to_replace(self) -> bool:
-        """Say whether, since this was last asked, there was a word to load the model file again."""
+        """Return whether SIGHUP has arrived since the last call."""
         reported = self.replace.is_set()
         self.replace.clear()
         return reported
@@ -85,15 +85,15 @@ def serve(config: Path | None, flags: Sequence[str]) -> None:
     Raises
     ------
     StreamOSRError
-        If a setting is wrong, if it cannot begin, or cannot go on without a person. When the log is JSON the latter
-        two are lines of it, and the process ends.
+        If a setting is wrong, or the service cannot start or continue without a person. With a JSON log, the last two
+        errors are log lines, and the process ends.
     """
     settings = load_settings(config, flags)
     _begin(settings, _work_watched if settings.workers == 1 else _work_together)
 
 
 def reconcile(config: Path | None, flags: Sequence[str]) -> None:
-    """Join the subclasses of all partitions until SIGTERM or SIGINT; looked after as a worker of the service is.
+    """Link the subclasses of all partitions until SIGTERM or SIGINT, with the same supervision as a worker.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def reconcile(config: Path | None, flags: Sequence[str]) -> None:
 
 
 def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[TopicCheck]:
-    """Look after the topics of a service; see :class:`.topics.WantedTopics`."""
+    """Check or create the topics of a service (see :class:`.topics.WantedTopics`)."""
     quieten()
     return look_after(load_settings(config, flags, model=Path()), None if wanted is None else WantedTopics(**wanted))
 
@@ -120,7 +120,7 @@ def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, ProcessSi
 
 
 def _work_watched(settings: ServiceSettings, signals: ProcessSignals, make: Make = Service) -> None:
-    """Work in this process, with a port, until told to stop; with another model the loop ends and begins again."""
+    """Run one worker in this process until it must stop. A new model restarts the loop."""
     current = CurrentModel(settings, open_folder(settings) if make is Service else None)
     stats = ServiceStats()
     with _port(settings, Overview(lambda: {settings.instance: stats}, settings.watchdog)):
@@ -147,7 +147,7 @@ def _work_together(settings: ServiceSettings, signals: ProcessSignals) -> None:
 
 
 def work_under_parent(order: StartOrder, pipe: Connection) -> None:
-    """Work as one of several: the parent hears how it goes, and the worker ends when the parent has gone."""
+    """Run one of several workers. It reports to the parent, and ends when the parent has gone."""
     settings, signals, stats = order.settings, ProcessSignals.by_signals(), ServiceStats()
     protect_terminal()
     begin_logging(settings)
@@ -183,7 +183,7 @@ def _work(
 
 
 def _port(settings: ServiceSettings, overview: Overview) -> AbstractContextManager[object]:
-    """Listen for operators meanwhile, if the settings name a port."""
+    """Serve metrics and health checks in a context, if the settings have a port."""
     if settings.metrics_port is None:
         return nullcontext()
     return closing(Monitor(settings.metrics_host, settings.metrics_port, overview))
@@ -191,7 +191,7 @@ def _port(settings: ServiceSettings, overview: Overview) -> AbstractContextManag
 
 @contextmanager
 def _errors_logged(stats: ServiceStats | None = None, order: StartOrder | None = None) -> Iterator[None]:
-    """Turn whatever ends the process into a line of the log, and end it."""
+    """Log an error that ends the process in one line, and exit."""
     try:
         yield
     except Exception as error:

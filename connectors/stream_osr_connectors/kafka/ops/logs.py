@@ -1,4 +1,4 @@
-"""Log format of the service: text or JSON lines, never the content of a record."""
+"""Log format of the service: text or JSON lines. Logs never contain the content of a record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..settings import ServiceSettings
 
 
 class JsonLines(OneLine):
-    """One JSON object a line: ``time``, ``level``, ``logger``, ``instance``, ``message``, perhaps ``error``.
+    """One JSON object on each line: ``time``, ``level``, ``logger``, ``instance``, ``message``, optionally ``error``.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class JsonLines(OneLine):
         self._instance = printable(instance)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record as a line."""
+        """Format a record as a line."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "time": moment.replace("+00:00", "Z"),
@@ -46,7 +46,7 @@ class JsonLines(OneLine):
 
 
 def begin_logging(settings: ServiceSettings) -> None:
-    """Log to standard error, as the settings say; warnings, too."""
+    """Log messages and warnings to standard error, with the format and level of the settings."""
     handler, name = logging.StreamHandler(sys.stderr), settings.instance.replace("%", "%%")
     text = OneLine(f"%(asctime)s %(levelname)s {name} %(message)s", traces=True)
     handler.setFormatter(JsonLines(settings.instance) if settings.log_format == "json" else text)

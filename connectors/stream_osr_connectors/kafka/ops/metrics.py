@@ -1,8 +1,7 @@
-"""The metrics of a service as one table, and what follows from the figures of workers for health checks.
+"""The metrics of a service as one table, and the health checks.
 
-What is not known has no sample: a rule has to ask for absence then, and nothing looks well by default. Gauges and
-the counts of signals follow from the state: they are what they were when a worker comes back. Other counts begin anew
-with each process.
+An unknown value has no sample, so alert rules must check for absence. Gauges and counts of signals are part of the
+state and survive a restart. Other counts restart at 0 with each process.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ from ..stats import (
 PREFIX = "stream_osr_"
 
 STALE_SECONDS = 60.0
-"""A worker whose loop has not turned for so long is not ready, whatever it said last."""
+"""Seconds without progress of the loop after which a worker is not ready."""
 
 Samples: TypeAlias = Iterable[tuple[Sequence[str], Any]]
-"""Labels beside that of the worker, and the value; ``None``: it is not known."""
+"""Labels (without ``worker``) and value, ``None`` if it is unknown."""
 
 OF_PARTITION = ("topic", "partition")
 
@@ -53,13 +52,13 @@ class MetricRow(NamedTuple):
     Attributes
     ----------
     kind
-        Family of the client library.
+        Metric class of the client library.
     name, text
         Name without ``PREFIX``, and the help text.
     labels
-        Labels beside ``worker``.
+        Labels without ``worker``.
     samples
-        Gives the samples of a worker from its figures and the moment.
+        Function that returns the samples of a worker, given its statistics and the time.
     """
 
     kind: type[Metric]
@@ -70,7 +69,7 @@ class MetricRow(NamedTuple):
 
 
 def _read(of: Any, path: str) -> Any:
-    """Read an attribute by its path; ``None`` where something on the way is not known."""
+    """Read an attribute by its path, or return ``None`` if a part of the path is ``None``."""
     for name in path.split("."):
         of = None if of is None else getattr(of, name)
     return of
@@ -79,15 +78,15 @@ def _read(of: Any, path: str) -> Any:
 def _count(
     name: str, text: str, by: Sequence[str] = (), kinds: Mapping[str, Sequence[str]] | None = None
 ) -> MetricRow:
-    """Describe counts of a partition.
+    """Define a counter of a partition.
 
     Parameters
     ----------
     name, text, by
-        Of the metric, and its further labels.
+        Name, help text and additional labels of the metric.
     kinds
-        Names of the counts with values of the labels. A name that ends with a space is the beginning of several; what
-        follows it is a label before the others. None: the count has the name of the metric.
+        Names of the counts with values of the labels. A name that ends with a space is a prefix, and the rest of the
+        count's name is the first label. With ``None`` the count has the name of the metric.
     """
     wanted = {name: ()} if kinds is None else kinds
 
@@ -108,7 +107,7 @@ def _gauge(
     by: Sequence[str] = (),
     kind: type[Metric] = GaugeMetricFamily,
 ) -> MetricRow:
-    """Describe a value of a partition, or with ``by`` values by a further label: an attribute, or a function."""
+    """Define a gauge of a partition from an attribute or a function. With ``by`` it has an additional label."""
 
     def samples(of: ServiceStats, now: float) -> Samples:
         for at, its in sorted(of.partitions.items()):
@@ -120,7 +119,7 @@ def _gauge(
 
 
 def _class(name: str, text: str, path: str) -> MetricRow:
-    """Describe a value of each known class of a partition."""
+    """Define a gauge of each known class of a partition."""
 
     def values(of: PartitionStats, now: float) -> Any:
         return of.found and {known: _read(own, path) for known, own in of.found.classes.items()}
@@ -131,7 +130,7 @@ def _class(name: str, text: str, path: str) -> MetricRow:
 def _worker(
     name: str, text: str, value: Callable[[ServiceStats, float], Any], kind: type[Metric] = GaugeMetricFamily
 ) -> MetricRow:
-    """Describe a value of a worker."""
+    """Define a gauge of a worker."""
     return MetricRow(kind, name, text, (), lambda of, now: [((), value(of, now))])
 
 
@@ -150,59 +149,64 @@ def _times(name: str, text: str) -> MetricRow:
 COUNTS = {
     "records": "Records of committed micro-batches.",
     "events": "Events published.",
-    "dead_letters": "Records that could not be used and were published to the dead-letter topic.",
-    "labelled": "Records with a label: learnt, not decided.",
-    "skipped": "Records with a missing value that on_missing=skip has left out.",
-    "replayed": "Records replayed silently, from a snapshot up to the committed offset.",
-    "unreadable": "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
-    "unknown_rate_jumps": "Jumps of the share called unknown (UnknownRateJumped).",
-    "data_faults": "Columns that began to fail and rows that began to repeat (ColumnFailed, RowsRepeated).",
-    "encoder_failures": "Decisions and events that the encoder could not encode, once for each time a transaction is "
-    "tried: dead letters, or left out.",
-    "commands_left": f"{NAMED_ACTIONS} that could not be done; the log says why. A label that cannot be one counts "
+    "dead_letters": "Unusable records that were published to the dead-letter topic.",
+    "labelled": "Records with a label, which the model learns and does not decide.",
+    "skipped": "Records with a missing value that on_missing=skip skipped.",
+    "replayed": "Records replayed without output, from a snapshot up to the committed offset.",
+    "unreadable": "Read failures of a partition: a damaged batch, or a codec that is not installed.",
+    "unknown_rate_jumps": "Jumps of the unknown rate (UnknownRateJumped).",
+    "data_faults": "Failures of columns and repetitions of rows (ColumnFailed, RowsRepeated).",
+    "encoder_failures": "Decisions and events that the encoder could not encode, counted for each attempt of a "
+    "transaction. They are dead letters or skipped.",
+    "commands_left": f"{NAMED_ACTIONS} that failed. The log has the reason. An invalid label counts "
     "in each partition.",
-    "features_missing": "Feature values that instances lacked; their share is the ratio to features_expected.",
-    "features_expected": "Feature values that instances should have had: one for each feature of the model.",
-    "timestamps_replaced": "Timestamps that the output topic would refuse or not keep, replaced by the present (the "
-    "header stream-osr.timestamp has the original).",
-    "unaccounted_records": "Records committed that are neither an acknowledged decision or dead letter, nor a label, "
-    "a skipped or a held-back one. Must stay 0.",
+    "features_missing": "Missing feature values of instances. Divide by features_expected for their share.",
+    "features_expected": "Expected feature values of instances, one for each feature of the model.",
+    "timestamps_replaced": "Timestamps outside the limits of the output topic, replaced by the current time. The "
+    "header stream-osr.timestamp has the original.",
+    "unaccounted_records": "Committed records without an acknowledged decision or dead letter that are not labelled, "
+    "skipped or delayed. Must stay 0.",
 }
-"""Help texts of the counts of a partition, by their names."""
+"""Help texts of the counters of a partition, by name."""
 
 OF_CLASS = {
     "expected_recall": (
         "recall.recall",
-        "Share of a class's instances that get their own label now, by the references.",
+        "Estimated recall of the class, measured with reference instances.",
     ),
-    "expected_recall_low": ("recall.low", "Lower end of its interval (95 %)."),
-    "expected_recall_high": ("recall.high", "Upper end of its interval (95 %)."),
-    "false_unknown": ("recall.false_unknown", "Share of a class's instances called unknown now, by the references."),
+    "expected_recall_low": ("recall.low", "Lower end of the 95 % interval of expected_recall."),
+    "expected_recall_high": ("recall.high", "Upper end of the 95 % interval of expected_recall."),
+    "false_unknown": ("recall.false_unknown", "Estimated share of the class's instances that are called unknown."),
     "density_rank": (
         "rank",
-        "Mean density rank of its latest instances: 0.5 in training, less when it moved or widened.",
+        "Mean density rank of the latest instances: 0.5 in training, less if the class moved or widened.",
     ),
 }
-"""Values of a known class: the attribute, and the help text."""
+"""Gauges of a known class: attribute and help text."""
 
 METRICS: tuple[MetricRow, ...] = (
     *(_count(name, text) for name, text in COUNTS.items()),
     _count("decisions", "Decisions published.", ["decided"], {"known": ["known"], "unknown": ["unknown"]}),
-    _count("events_summed", "Events that an EventsSummed told of instead of their own.", ["type"], {SUMMED: []}),
+    _count("events_summed", "Events that EventsSummed reported as a count.", ["type"], {SUMMED: []}),
     _count(
         "lost_records",
-        "Records that are not decided: the input deleted them unread (retention), or somebody moved the committed "
-        "offsets (offsets).",
+        "Records without a decision: the input deleted them unread (retention), or the committed offsets were moved "
+        "(offsets).",
         ["reason"],
         {LOST: []},
     ),
-    _count("repeated_records", "Records decided again, by reason, as of lost_records.", ["reason"], {REPEATED: []}),
-    _gauge("lag_records", "Records in the input that have not been committed, up to its last record.", "lag"),
+    _count(
+        "repeated_records",
+        "Records that were decided again, with the same reasons as lost_records.",
+        ["reason"],
+        {REPEATED: []},
+    ),
+    _gauge("lag_records", "Uncommitted records, up to the end of the input.", "lag"),
     _gauge("unstable_records", "Records that wait for the end of a transaction upstream.", "unstable"),
     _gauge("committed_offset", "Offset after the last committed record.", "position"),
-    _gauge("end_offset", "Last stable offset of the input: what is committed ends there.", "end"),
-    _gauge("held_decisions", "Decisions held back (decision_delay).", lambda of, now: of.menu and of.paused),
-    _gauge("suspended", "1 while the partition cannot be loaded or continued; it is tried again.", "suspended"),
+    _gauge("end_offset", "Last stable offset of the input, the end of committed records.", "end"),
+    _gauge("held_decisions", "Delayed decisions (decision_delay).", lambda of, now: of.menu and of.paused),
+    _gauge("suspended", "1 while the partition cannot be loaded or continued and the service retries.", "suspended"),
     _gauge("replaying", "1 while the partition is replayed, 0 when it is live.", "replaying"),
     _gauge("snapshot_age_seconds", "Seconds since the latest snapshot.", lambda of, now: _age(of.snapshot, now)),
     _gauge("known_subclasses", "Subclasses of the known classes.", "menu.known"),
@@ -215,76 +219,90 @@ METRICS: tuple[MetricRow, ...] = (
     ),
     _gauge("alpha0", "Concentration of the stream's restaurant.", "menu.alpha0"),
     _gauge("gamma", "Concentration of the menu.", "menu.gamma"),
-    _gauge("references", "Reference instances that guard the known classes; 0: nothing does.", "menu.references"),
-    _gauge("promised_recall", "Share of known instances that get their label, by training.", "recall.promised"),
-    _gauge("expected_recall", "The same now, as the references tell without a label.", "recall.now.recall"),
-    _gauge("expected_recall_low", "Lower end of its interval (95 %).", "recall.now.low"),
-    _gauge("false_unknown", "Share of known instances called unknown now.", "recall.now.false_unknown"),
+    _gauge(
+        "references", "Reference instances that monitor the known classes, 0 for no monitoring.", "menu.references"
+    ),
+    _gauge("promised_recall", "Recall of known classes that training expects.", "recall.promised"),
+    _gauge(
+        "expected_recall",
+        "Estimated recall of known classes now, measured with reference instances without labels.",
+        "recall.now.recall",
+    ),
+    _gauge("expected_recall_low", "Lower end of the 95 % interval of expected_recall.", "recall.now.low"),
+    _gauge(
+        "false_unknown",
+        "Estimated share of instances of known classes that are called unknown.",
+        "recall.now.false_unknown",
+    ),
     _gauge(
         "recall_dropped",
-        "1 while the expected recall is below the promise (RecallDropped), until it is back.",
+        "1 while expected_recall is below promised_recall (from RecallDropped on).",
         lambda of, now: of.recall.now and of.recall.dropped,
     ),
-    _gauge("dependent", "1 while instances are treated as dependent (DependenceFound).", "dependent"),
+    _gauge("dependent", "1 while neighbouring instances are treated as dependent (DependenceFound).", "dependent"),
     _gauge(
         "signals",
-        "What went on beside the known since the stream began, by signal: part of the state, it outlives a process.",
+        "Signals since the start of the stream. The counts are part of the state and survive a restart.",
         lambda of, now: of.found and {signal: getattr(of.found.signals, signal) for signal in COUNTED},
         ["signal"],
         CounterMetricFamily,
     ),
     _gauge(
         "subclasses_at",
-        "Emerging subclasses, by the stage of their lives.",
+        "Emerging subclasses by stage.",
         lambda of, now: of.found and of.found.stages._asdict(),
         ["stage"],
     ),
-    _gauge("new_classes", "Estimated number of new classes in what has emerged.", "found.new.number"),
-    _gauge("new_classes_low", "The least that it may be.", "found.new.low"),
-    _gauge("new_classes_high", "The most that it may be.", "found.new.high"),
-    _gauge("known_classes", "Known classes; beyond 50 they share the series class=other.", "found.known_classes"),
-    _gauge("unknown_usual", "Share usually called unknown, against which a jump is told.", "found.usual"),
+    _gauge("new_classes", "Estimated number of new classes.", "found.new.number"),
+    _gauge("new_classes_low", "Lower end of the interval of new_classes.", "found.new.low"),
+    _gauge("new_classes_high", "Upper end of the interval of new_classes.", "found.new.high"),
+    _gauge(
+        "known_classes",
+        "Known classes. After the first 50, classes share the series class=other.",
+        "found.known_classes",
+    ),
+    _gauge("unknown_usual", "Usual unknown rate, the reference for jumps.", "found.usual"),
     *(_class(f"class_{name}", text, path) for name, (path, text) in OF_CLASS.items()),
     _count(
         "class_decisions",
-        "Decisions published, by the known class that is nearest and by what they say.",
+        "Decisions published, by nearest known class and result.",
         ["class", "decided"],
         {KNOWN_OF: ["known"], UNKNOWN_OF: ["unknown"]},
     ),
-    _count("class_drifts", "Times that a known class has changed (ClassDrifted).", ["class"], {DRIFTED: []}),
+    _count("class_drifts", "Drifts of a known class (ClassDrifted).", ["class"], {DRIFTED: []}),
     _count("events_of_type", "Events published, by type.", ["type"], {OF_TYPE: []}),
     _worker_count("transactions_failed", "Transactions that failed or took too long."),
-    _worker_count("transactions_abandoned", "Transactions that never ended and were left behind."),
-    _worker_count("transactions_fenced", "Transactions refused because another producer has taken this one's place."),
-    _worker_count("transactions_retried", "Transactions tried again."),
-    _worker_count("commands_unreadable", "Records of the topic of labels that are no commands, since its beginning."),
-    _worker_count("rebalances", "Times that partitions went to other workers."),
-    _worker_count("consumers", "Consumers made: one at the start, one more after each failure."),
-    _worker_count("worker_restarts", "Times a worker was started again."),
-    _worker("assigned_partitions", "Partitions of the worker.", lambda of, now: len(of.partitions)),
+    _worker_count("transactions_abandoned", "Transactions that never ended and were abandoned."),
+    _worker_count("transactions_fenced", "Transactions refused because another producer fenced this one."),
+    _worker_count("transactions_retried", "Transactions that were retried."),
+    _worker_count("commands_unreadable", "Invalid records in the topic of labels, since the start of the topic."),
+    _worker_count("rebalances", "Rebalances that moved partitions to other workers."),
+    _worker_count("consumers", "Consumers created: one at the start, and one after each failure."),
+    _worker_count("worker_restarts", "Restarts of the worker."),
+    _worker("assigned_partitions", "Partitions assigned to the worker.", lambda of, now: len(of.partitions)),
     _worker("ready", "1 if decisions reach the broker.", lambda of, now: not _obstacles(of, now)),
     _worker(
         "progress_age_seconds",
-        "Seconds since a commit, or since all was done. No sample: nothing was done yet, or nothing is assigned.",
+        "Seconds since a commit, or since there was nothing to do. No sample before that, or without partitions.",
         lambda of, now: _age(of.progress, now),
     ),
-    _worker("loop_age_seconds", "Seconds since the loop last came round.", lambda of, now: now - of.loop),
+    _worker("loop_age_seconds", "Seconds since the last iteration of the main loop.", lambda of, now: now - of.loop),
     _worker(
         "model",
-        "The model that the worker runs.",
+        "Model of the worker.",
         lambda of, now: {"identity": of.model, "fingerprint": of.fingerprint} if of.model else None,
         InfoMetricFamily,
     ),
-    _times("batch", "Time that a micro-batch took, replayed ones too."),
-    _times("transaction", "Time from the beginning of a transaction to its commit."),
-    _times("snapshot", "Time that writing a snapshot took."),
-    _times("latency", "Time from a record's timestamp, if it has one, to the later commit of its decision."),
+    _times("batch", "Duration of a micro-batch, including replayed ones."),
+    _times("transaction", "Duration of a transaction until the commit."),
+    _times("snapshot", "Duration of writing a snapshot."),
+    _times("latency", "Time from the timestamp of a record, if any, to the commit of the decision."),
 )
-"""All metrics, in the order in which they are told."""
+"""All metrics in the order of output."""
 
 
 class Health(NamedTuple):
-    """Answer to a health check, and its text."""
+    """Result of a health check, with its text."""
 
     well: bool
     message: str
@@ -292,16 +310,16 @@ class Health(NamedTuple):
 
 @dataclass(eq=False)
 class Overview(Collector):
-    """All workers of this machine's service.
+    """Statistics of all workers of the service on this machine.
 
     Parameters
     ----------
     stats
-        Gives the latest figures of each worker, by its name.
+        Function that returns the latest statistics of each worker, by name.
     longest
-        Seconds that the loop may take for a turn.
+        Time limit in seconds for one iteration of the loop.
     restarts
-        Gives how often each worker has been started again.
+        Function that returns the number of restarts of each worker.
     """
 
     stats: Callable[[], Mapping[str, ServiceStats]]
@@ -309,7 +327,7 @@ class Overview(Collector):
     restarts: Callable[[], Mapping[str, int]] = dict
 
     def healthy(self) -> Health:
-        """Say whether the loop of every worker turns."""
+        """Return whether the loop of every worker makes progress."""
         now = time.monotonic()
         late = [
             f"the loop of {name} has not turned for {now - of.loop:.0f} s"
@@ -319,7 +337,7 @@ class Overview(Collector):
         return Health(not late, "; ".join(late) or "every loop turns")
 
     def ready(self) -> Health:
-        """Say whether the decisions of every worker reach the broker, and why not; and where recall has dropped."""
+        """Return whether every worker can publish decisions, with reasons and dropped recalls in the text."""
         now, workers = time.monotonic(), self.stats()
         if not workers:
             return Health(False, "there is no worker")
@@ -334,7 +352,7 @@ class Overview(Collector):
         return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped]))
 
     def collect(self) -> Iterator[Metric]:
-        """Give the figures as they are now."""
+        """Yield the current metrics."""
         now = time.monotonic()
         workers = {name: of.copy() for name, of in self.stats().items()}
         restarts = self.restarts()
@@ -356,7 +374,7 @@ def _age(moment: float | None, now: float) -> float | None:
 
 
 def _obstacles(stats: ServiceStats, now: float) -> tuple[str, ...]:
-    """List why a worker is not ready: its own reasons, or that its loop is stuck."""
+    """Return the reasons why a worker is not ready, including a stuck loop."""
     silent = now - stats.loop
     stuck = (f"its loop has not turned for {silent:.0f} s",) if silent > STALE_SECONDS else ()
     return (*stats.reasons, *stuck)

@@ -1,8 +1,8 @@
-"""The port for operators: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for whoever starts the service.
+"""The HTTP port for operators: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for supervisors.
 
-`http.server` speaks HTTP, and `prometheus_client` writes the metrics. Neither has an end for a client that hangs or
-trickles, nor a bound on their number, and health has to be told all the same: so each connection has a deadline for
-the whole of it, and where there are too many the oldest one goes.
+`http.server` speaks HTTP, and `prometheus_client` writes the metrics. Neither limits slow clients or the number of
+clients. Health checks must work nevertheless, so each connection has a deadline. If there are too many connections,
+the oldest one is closed.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from ..log import Seldom, logger
 from .metrics import Health, Overview
 
 CONNECTION_SECONDS = 10.0
-"""Deadline of a connection, from its beginning to its end."""
+"""Time limit in seconds for a whole connection."""
 
 MOST_CONNECTIONS = 64
-"""Connections at a time, each with a thread."""
+"""Most simultaneous connections, each with a thread."""
 
 LOOK_SECONDS = 0.1
-"""Interval between two looks for connections past their deadline, and for the word to stop."""
+"""Seconds between two checks for expired connections and for shutdown."""
 
 LONGEST = 100_000
-"""Characters of what is said about health."""
+"""Most characters of the text of a health check."""
 
 _Answer = tuple[HTTPStatus, str, bytes]
-"""Status, type of the content, content."""
+"""Status, content type and content."""
 
 
 class Monitor(ThreadingMixIn, TCPServer):
-    """The port for operators, in threads of its own, with a deadline for each connection and a bound on their number.
+    """The HTTP port for operators, with threads, a deadline for each connection, and a limit on connections.
 
     Parameters
     ----------
     host, port
-        Where it listens; port 0: any that is free.
+        Address of the port. Port 0 selects a free port.
     overview
-        What it tells.
+        Statistics to report.
 
     Raises
     ------
     ConnectorError
-        If it cannot listen there.
+        If the address cannot be used.
     """
 
     allow_reuse_address = daemon_threads = True
@@ -75,22 +75,22 @@ class Monitor(ThreadingMixIn, TCPServer):
         except OSError as error:
             why = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
             raise ConnectorError(
-                f"metrics_port: cannot listen at {host}:{port} ({why}); give another port or metrics_host, "
-                "or leave it out"
+                f"metrics_port: cannot listen at {host}:{port} ({why}). Set another port or metrics_host, "
+                "or omit metrics_port"
             ) from None
         self.address = f"{f'[{host}]' if ':' in host else host}:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, args=(LOOK_SECONDS,), name="monitor", daemon=True).start()
         logger.info("metrics at http://%s/metrics", self.address)
 
     def close(self) -> None:
-        """Stop listening, and let go whoever is there."""
+        """Stop listening, and close all connections."""
         self.shutdown()
         self.server_close()
         for request in list(self._deadlines):
             self._let_go(request)
 
     def answer(self, path: str, accept: str) -> _Answer:
-        """Answer a request."""
+        """Return the response to a request."""
         if path == "/metrics":
             encode, kind = choose_encoder(accept)
             return HTTPStatus.OK, kind, encode(self._registry)
@@ -101,49 +101,49 @@ class Monitor(ThreadingMixIn, TCPServer):
         return HTTPStatus.NOT_FOUND, "text/plain", b"/metrics, /healthz, /readyz\n"
 
     def failed(self, error: BaseException) -> None:
-        """Log a defect of ours, now and then."""
+        """Log an internal error, at a limited rate."""
         self._seldom.say("error", f"the metrics port cannot answer: {type(error).__name__}: {error}", logging.ERROR)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; where there are too many, the oldest connection goes."""
+        """Process a request in a thread. If there are too many connections, close the oldest."""
         for oldest in list(self._deadlines)[: -(MOST_CONNECTIONS - 1)]:
             self._let_go(oldest)
         self._deadlines[request] = time.monotonic() + CONNECTION_SECONDS
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Let go of the connections that are past their deadlines; called again and again."""
+        """Close expired connections. The server calls this regularly."""
         now = time.monotonic()
         for request in [request for request, ends in list(self._deadlines.items()) if now > ends]:
             self._let_go(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """End a connection."""
+        """Close a connection."""
         self._deadlines.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Leave clients alone that hang up."""
+        """Ignore clients that hang up, and log other errors."""
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
             self.failed(error)
 
     def _let_go(self, request: socket.socket) -> None:
-        """Shut a connection down; its thread ends by that."""
+        """Shut down a connection, which ends its thread."""
         self._deadlines.pop(request, None)
         with suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
 
 
 class _Request(BaseHTTPRequestHandler):
-    """One request, with one answer."""
+    """One request with one response."""
 
     server: Monitor
     server_version, sys_version = "stream-osr", ""
-    default_request_version = "HTTP/1.0"  # an answer without headers is for nobody
+    default_request_version = "HTTP/1.0"  # a response without headers is useless
 
     def do_GET(self) -> None:
-        """Answer; a defect of ours is an answer, too."""
+        """Send the response. An internal error is a response, too."""
         try:
             status, kind, content = self.server.answer(self.path.partition("?")[0], self.headers.get("Accept", ""))
         except Exception as error:
@@ -160,7 +160,7 @@ class _Request(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815  # the name is http.server's
 
     def log_message(self, format: str, *what: Any) -> None:
-        """Log nothing: probes come every few seconds."""
+        """Log nothing, because probes arrive every few seconds."""
 
 
 def _health(health: Health) -> _Answer:

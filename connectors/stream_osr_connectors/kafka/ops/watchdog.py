@@ -1,8 +1,8 @@
-"""Ends a process that hangs: some calls of the client have no time limit, and who waits in one cannot help itself.
+"""Ends a process that hangs, because some calls of the client have no time limit.
 
-Whatever starts the service (its parent under ``--workers``, systemd, Kubernetes) then starts it again, and it goes on
-as after any crash. Those alone cannot do it: their probes see the service as a whole, and would end all its workers
-for one that hangs, and none of them says where it hung.
+The supervisor (the parent under ``--workers``, systemd, Kubernetes) then restarts the process, which resumes as after
+a crash. A supervisor alone is not sufficient. Its probes see the service as a whole, would end all workers for one
+that hangs, and do not report where it hung.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from ..stats import ServiceStats
 LOOK_SECONDS = 0.2
 
 STARTING_SECONDS = 180.0
-"""What a process may take at least until the loop first comes round."""
+"""Least time limit in seconds for the first iteration of the loop."""
 
 
 class Watchdog:
-    """A thread that watches the loop of this process's main thread.
+    """A thread that monitors the loop in the main thread of this process.
 
     Parameters
     ----------
-    figures
-        Tell when the loop last came round.
+    stats
+        Statistics with the time of the last iteration of the loop.
     longest
-        Seconds that this may be ago.
+        Time limit in seconds for one iteration.
     stopping
-        Seconds that stopping may take.
-    told
-        Set when the process has been told to stop.
+        Time limit in seconds for stopping.
+    stop
+        Event that is set when the process must stop.
     """
 
     def __init__(self, stats: ServiceStats, longest: float, stopping: float, stop: threading.Event) -> None:
@@ -47,7 +47,7 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def dismiss(self) -> None:
-        """Watch no longer."""
+        """Stop monitoring."""
         self._dismissed.set()
 
     def _watch(self) -> None:
@@ -66,11 +66,11 @@ class Watchdog:
                     self._end(f"stopping has taken more than {self._stopping:g} s")
 
     def _end(self, reason: str) -> None:
-        logger.critical("%s; the process ends, to be started again. It was in %s", reason, self._place())
+        logger.critical("%s: the process ends, to be started again. It was in %s", reason, self._place())
         sys.stderr.flush()
         os._exit(HUNG)
 
     def _place(self) -> str:
-        """Say where the main thread is: file, line and function, the innermost last."""
+        """Return the place of the main thread: file, line and function, the innermost last."""
         stack = traceback.extract_stack(sys._current_frames().get(self._watched))[-4:]
         return " > ".join(f"{entry.filename.rpartition('/')[2]}:{entry.lineno} {entry.name}" for entry in stack)

@@ -1,9 +1,9 @@
-"""Several workers under one parent: it starts them, starts those again that die, and stops them all.
+"""Several workers under one parent, which starts, restarts and stops them.
 
-The parent reads no topic and holds no client. Each worker tells it its figures through a pipe, and ends when the pipe
-breaks: no worker outlives its parent. systemd and Kubernetes start again what has died, too; what they cannot do is
-to give all workers one model while its file changes, to lead a restart one by one when there is another, to tell of
-all workers by one port, and to end the service for an end that no restart mends.
+The parent reads no topic and has no client. Each worker sends its statistics through a pipe, and ends when the pipe
+breaks, so no worker outlives its parent. systemd and Kubernetes restart processes, too. The parent also gives all
+workers the same model while its file changes, and restarts them one by one for a new model. It reports all workers on
+one port, and ends the service if a restart cannot help.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..stats import ServiceStats
 from .watchdog import STARTING_SECONDS
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
-"""Seconds before a worker is started again: doubled each time, until one has lived for the longer of them."""
+"""First and longest delay in seconds before a restart. The delay doubles until a worker lives for the longest one."""
 
 
 class StartOrder(NamedTuple):
@@ -42,14 +42,14 @@ class StartOrder(NamedTuple):
     Attributes
     ----------
     settings
-        Its own.
+        Settings of the worker.
     model
-        To be read from beside the snapshots.
+        Model, which is stored with the snapshots.
     first
-        It is the first worker of the service.
+        Whether this is the first worker of the service.
     silent
-        Moment until which its last line is not logged: there was one about such an end a short time ago. A line that
-        says why the service ends is always logged.
+        Time until which its last line is not logged, because the log had a similar line a short time ago. The reason
+        for an end of the service is always logged.
     """
 
     settings: ServiceSettings
@@ -60,30 +60,30 @@ class StartOrder(NamedTuple):
 
 @dataclass(slots=True)
 class Slot:
-    """The place of one worker, whose processes come and go.
+    """State of one worker over its successive processes.
 
     Attributes
     ----------
     settings
-        Of the worker.
+        Settings of the worker.
     process, pipe
-        Of the one that runs; None: none does.
+        Running process and its pipe, or ``None``.
     model
-        What the latest one was given.
+        Model of the latest process.
     stats
-        As last told, perhaps by one that has died.
+        Latest statistics, possibly of a process that has died.
     started
-        When the process was started.
+        Start time of the process.
     leaving
-        When it was told to stop, to make room for another model; 0: it was not.
+        Time of the signal to stop for a new model, or 0.
     failures
-        Processes in a row that did not live long.
+        Number of consecutive processes that died early.
     restarts
-        How often one was started again because it had died.
+        Number of restarts after a death.
     due
-        When the next one is to be started.
+        Time of the next start.
     finished
-        A bounded run has reached its end: no other process follows.
+        Whether a bounded run has reached its end, so that no process follows.
     """
 
     settings: ServiceSettings
@@ -105,14 +105,14 @@ class Slot:
 
 
 def of_worker(settings: ServiceSettings, number: int) -> ServiceSettings:
-    """Give a worker its name; the settings are passed on as they are, secrets too, and not read again."""
+    """Return the settings of a worker with its name. All settings, including secrets, are copied, not read again."""
     return ServiceSettings.model_construct(
         **{**dict(settings), "instance": f"{settings.instance}-{number}", "workers": 1, "metrics_port": None}
     )
 
 
 def ending(code: int | None) -> str:
-    """Say how a process ended.
+    """Describe the end of a process.
 
     >>> ending(70), ending(-9)
     ('exit code 70', 'signal 9')
@@ -121,7 +121,7 @@ def ending(code: int | None) -> str:
 
 
 def pause(failures: int, share: float) -> float:
-    """Say how many seconds to wait after so many failures in a row; ``share`` of [0, 1) spreads them.
+    """Return the seconds to wait after consecutive failures. ``share`` in [0, 1) adds a random spread.
 
     >>> [round(pause(failures, 0.5), 1) for failures in (0, 1, 2, 3, 7, 100)]
     [1.0, 1.0, 2.0, 4.0, 60.0, 60.0]
@@ -131,34 +131,34 @@ def pause(failures: int, share: float) -> float:
 
 REPORT_SECONDS = 0.5
 SPARE_SECONDS = 2.0
-"""What the parent waits beyond the time after which a worker ends itself."""
+"""Additional seconds that the parent waits after a worker's own time limit."""
 
 READY_SECONDS = 120.0
-"""How long a worker that was given another model is waited for before the next one is."""
+"""Most seconds to wait for a worker with a new model before the next worker."""
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 NOT_OURS = (signal.SIGINT, signal.SIGHUP)
-"""What a terminal sends to all its processes; the parent alone answers."""
+"""Signals that a terminal sends to all its processes. Only the parent handles them."""
 
 
 MAKE_ROOM = signal.SIGUSR1
-"""What tells a worker to stop and to stay a member of the group: its successor gets the same partitions."""
+"""Signal that stops a worker without leaving the group, so that its successor gets the same partitions."""
 
 Work = Callable[[StartOrder, Connection], None]
 
 
 class Workers:
-    """Worker processes, named ``INSTANCE-0`` and so on: the same names after every start.
+    """Worker processes with the names ``INSTANCE-0`` and so on, the same after every start.
 
     Parameters
     ----------
     settings
         Of the service.
     current
-        The model that they run.
+        Current model.
     work
-        What each process does, with its order and the end of a pipe for its figures.
+        Function that each process runs, given its order and the end of a pipe for its statistics.
     """
 
     def __init__(self, settings: ServiceSettings, current: CurrentModel, work: Work) -> None:
@@ -171,27 +171,27 @@ class Workers:
         self._since = 0.0
 
     def stats(self) -> Mapping[str, ServiceStats]:
-        """Latest figures of each worker."""
+        """Latest statistics of each worker."""
         return {slot.name: slot.stats for slot in self._slots}
 
     def restarts(self) -> Mapping[str, int]:
-        """Say how often each has been started again."""
+        """Return the number of restarts of each worker."""
         return {slot.name: slot.restarts for slot in self._slots}
 
     def run(self, stop: Callable[[], bool], told_to_replace: Callable[[], bool]) -> None:
-        """Keep them running until told to stop.
+        """Run the workers until ``stop`` returns true.
 
         Parameters
         ----------
         stop
-            Says whether to stop.
+            Function that returns whether to stop.
         told_to_replace
-            Says whether, since it was last asked, there was a word to load the model file again.
+            Function that returns whether SIGHUP has arrived since the last call.
 
         Raises
         ------
         EndedError
-            If a worker cannot begin or go on (its last line says why), or has not stopped as it should.
+            If a worker cannot start or continue (see its last log line), or did not stop cleanly.
         """
         for variable in ONE_THREAD:
             os.environ.setdefault(variable, "1")
@@ -211,10 +211,10 @@ class Workers:
         if unclean:
             code = next((code for code in unclean.values() if code > 0), HUNG)
             names = ", ".join(f"{name} ({ending(code)})" for name, code in unclean.items())
-            raise EndedError(f"{names} did not stop cleanly; the next start goes on all the same", code)
+            raise EndedError(f"{names} did not stop cleanly. The next start resumes normally", code)
 
     def _tend(self, slot: Slot) -> None:
-        """Start a worker that should run, and end one that hangs so deep that its own watchdog cannot."""
+        """Start a worker that should run, and kill one that hangs if its watchdog cannot."""
         now = time.monotonic()
         if slot.process is None:
             slot.stats.turn()  # there is no loop that could be stuck
@@ -228,7 +228,7 @@ class Workers:
             late = slot.leaving and now - slot.leaving > self._settings.stop_timeout + SPARE_SECONDS
             if not late and now - seen <= longest + SPARE_SECONDS:
                 return
-            logger.error("%s has not been heard of for %.0f s and is killed", slot.name, now - seen)
+            logger.error("%s has not responded for %.0f s and is killed", slot.name, now - seen)
             slot.process.kill()
             slot.process.join()
         self._bury(slot)
@@ -250,7 +250,7 @@ class Workers:
         self._seldom.say(f"{slot.name} started", line, logging.INFO)
 
     def _launched(self, slot: Slot, order: StartOrder) -> tuple[BaseProcess, Connection]:
-        """Start a process, and give it with our end of its pipe."""
+        """Start a process, and return it with our end of the pipe."""
         ours, its = self._context.Pipe(duplex=False)
         process = self._context.Process(target=self._work, args=(order, its), name=slot.name)
         slot.started = time.monotonic()  # later than any turn in its figures, until it tells of one
@@ -267,7 +267,7 @@ class Workers:
         return process, ours
 
     def _bury(self, slot: Slot) -> None:
-        """Note that a worker has died, and when the next one is to be started."""
+        """Record the death of a worker, and schedule the next start."""
         assert slot.process is not None
         self._hear(slot)
         code, lived = slot.process.exitcode, time.monotonic() - slot.started
@@ -287,28 +287,28 @@ class Workers:
             return
         if ends_service(code, self._opened, first=slot is self._slots[0]):
             assert code is not None
-            raise EndedError(f"{slot.name} cannot go on ({ending(code)}); its last line says why", code)
+            raise EndedError(f"{slot.name} cannot go on ({ending(code)}): its last line says why", code)
         slot.failures = 0 if lived >= LONGEST_DELAY else slot.failures + 1
         slot.restarts += 1
         self._put_off(slot, f"{slot.name} ended with {ending(code)} after {lived:.0f} s")
 
     def _put_off(self, slot: Slot, why: str) -> None:
-        """Have a worker started after a while, and say so."""
+        """Schedule a delayed start of a worker, and log it."""
         delay = pause(slot.failures, random.random())
         slot.due = time.monotonic() + delay
         slot.stats.turn()
         times = f", {slot.failures} times in a row" if slot.failures > 1 else ""
-        self._seldom.say(f"{slot.name} ended", f"{why}{times}; started again in {delay:.0f} s", logging.ERROR)
+        self._seldom.say(f"{slot.name} ended", f"{why}{times}, started again in {delay:.0f} s", logging.ERROR)
 
     def _change(self) -> None:
-        """Give the workers the model that runs now, one after the other: each is waited for, within reason."""
+        """Restart workers with the current model one by one, with a limited wait for each."""
         now, slot = time.monotonic(), self._changing
         if slot is not None:
             ready = slot.process is not None and not slot.leaving and slot.stats.ready
             if not ready and now - self._since < READY_SECONDS:
                 return
             if not ready:
-                logger.warning("%s is not ready after %.0f s; the next one follows", slot.name, now - self._since)
+                logger.warning("%s is not ready after %.0f s, the next one follows", slot.name, now - self._since)
             self._changing = None
         wanted = self._current.model.name
         for slot in self._slots:
@@ -321,7 +321,7 @@ class Workers:
                 return
 
     def _listen(self) -> None:
-        """Wait a while for figures, or for something to die."""
+        """Wait for statistics, or for the end of a process."""
         awaited: list[Connection | int] = [slot.pipe for slot in self._slots if slot.pipe is not None]
         awaited += [slot.process.sentinel for slot in self._slots if slot.process is not None]
         if not awaited:
@@ -331,7 +331,7 @@ class Workers:
             self._hear(slot)
 
     def _hear(self, slot: Slot) -> None:
-        """Take in what a worker has told."""
+        """Receive statistics from a worker."""
         try:
             while slot.pipe is not None and slot.pipe.poll():
                 slot.stats = slot.pipe.recv()
@@ -342,7 +342,7 @@ class Workers:
             slot.pipe = None
 
     def _stop(self) -> dict[str, int]:
-        """Stop all, and return those that did not stop as they should, with their exit codes."""
+        """Stop all workers, and return the exit codes of those that did not stop cleanly."""
         running = [(slot, slot.process) for slot in self._slots if slot.process is not None]
         for _, process in running:
             process.terminate()
@@ -364,16 +364,16 @@ class Workers:
 
 
 def report(stats: ServiceStats, pipe: Connection, gone: Callable[[], None]) -> None:
-    """Tell the parent the figures now and then, in a thread, once the loop has turned.
+    """Send statistics to the parent regularly, in a thread, after the first iteration of the loop.
 
     Parameters
     ----------
     stats
-        Of this worker.
+        Statistics of this worker.
     pipe
-        To the parent.
+        Pipe to the parent.
     gone
-        Called when the parent has gone.
+        Function to call when the parent has gone.
     """
     begun = stats.loop
 

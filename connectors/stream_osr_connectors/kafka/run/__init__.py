@@ -1,1 +1,1 @@
-"""The service itself: partitions as values, transactions, and how they come back."""
+"""The service: partitions, transactions and recovery."""

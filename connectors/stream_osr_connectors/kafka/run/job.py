@@ -1,4 +1,4 @@
-"""Interface of the work on records: the service's own streams or the reconciliation, fed by the loop."""
+"""Interface of the work on records: the streams of the service, or the reconciliation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class TransactionContent(NamedTuple):
     Attributes
     ----------
     content
-        What the job knows it by.
+        Content in the form of the job.
     messages
-        In order.
+        Messages in order.
     offsets
-        By partition: how far it gets.
+        Committed offset of each partition.
     """
 
     content: Any
@@ -29,14 +29,14 @@ class TransactionContent(NamedTuple):
 
 
 class NotLoadable(NamedTuple):
-    """The reason for which a partition cannot be loaded now; it is tried again.
+    """The reason why a partition cannot be loaded now. The service retries.
 
     Attributes
     ----------
     why
         The reason.
     suspended
-        Only a change from outside lets it be loaded.
+        Whether loading needs an external change.
     """
 
     why: str
@@ -44,14 +44,15 @@ class NotLoadable(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A partition that has been loaded.
+    """A loaded partition.
 
     Attributes
     ----------
     begin
-        Offset to read on from.
+        Offset of the next record to read.
     commit
-        A new beginning, which is committed at once; None: it goes on from what is committed.
+        Offset of a new start, which is committed at once. ``None`` if the partition resumes from the committed
+        offset.
     """
 
     begin: int
@@ -59,77 +60,77 @@ class Loaded(NamedTuple):
 
 
 class Job(Protocol):
-    """Work on the records that are read."""
+    """Work on records."""
 
     @property
     def most_read(self) -> int:
-        """Records that a poll may bring."""
+        """Most records of one poll."""
 
     def check(self, watch: Watch) -> None:
-        """Make sure, at the start, that everything is there."""
+        """Check all requirements at the start."""
 
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
-        """Bring a partition back to where the broker says that it is."""
+        """Restore a partition to its committed state."""
 
     def begun(self, place: Place) -> None:
-        """Note that the beginning of a partition is committed, and that it is read; by default nothing is done."""
+        """Handle the commit of a partition's start. The default does nothing."""
         return
 
     def let_go(self, place: Place) -> None:
-        """Drop a partition: it is another's, or is to be loaded again."""
+        """Drop a partition that another worker has, or that must be loaded again."""
 
     def broken(self) -> Mapping[Place, str]:
-        """Partitions that cannot go on, and the reasons, since this was last called; by default none."""
+        """Return failed partitions with reasons since the last call. The default is none."""
         return {}
 
     def finished(self, where: Callable[[Place], Committed]) -> bool:
-        """Tell whether the group has reached the end of a bounded run, in all partitions."""
+        """Return whether the group has reached the end of a bounded run in all partitions."""
         return False
 
     @property
     def owned(self) -> Sequence[Place]:
-        """Partitions that are loaded."""
+        """Loaded partitions."""
 
     def take(self, place: Place, records: list[Received]) -> None:
-        """Take what was read of a partition."""
+        """Accept new records of a partition."""
 
     def turn(self) -> None:
-        """Do what comes with each turn."""
+        """Do the work of each iteration of the loop."""
         return
 
     def prepare(self) -> TransactionContent | None:
-        """Make the next transaction's content, and go on from it; None: there is nothing yet."""
+        """Prepare the content of the next transaction and advance the state, or return ``None`` if there is none."""
 
     def undo(self, group: TransactionContent) -> None:
-        """Go back to what was before; the latest first."""
+        """Revert a transaction. The latest must be reverted first."""
 
     def instead(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
-        """Replace what a topic does not take."""
+        """Replace messages that a topic rejects."""
 
     def done(self, group: TransactionContent, at: float) -> None:
-        """Note that it was committed at a moment, in seconds since 1970."""
+        """Handle the commit of a transaction at a time in seconds since 1970."""
 
     def stands_at(self, place: Place, committed: Offset | None) -> bool:
-        """Say whether a partition is where the broker says that it is."""
+        """Return whether a partition's state matches its committed offset."""
 
     def rest(self) -> None:
-        """Do what is due when all is committed: snapshots."""
+        """Do the work that needs committed state, such as snapshots."""
         return
 
     def look(self, place: Place) -> int:
-        """Update the figures of a partition; return how many records wait."""
+        """Update the statistics of a partition, and return the number of waiting records."""
 
     def obstacles(self) -> list[str]:
-        """Say why it is not ready, as far as the job is concerned; by default nothing is in the way."""
+        """Return the reasons why the job is not ready. The default is none."""
         return []
 
     def renewed(self, topic: str, topic_id: str) -> None:
-        """Go on with an input that was deleted and made again, or end."""
+        """Continue with an input that was created again, or raise an error."""
 
     def leave(self) -> None:
-        """Do what is left before the end, with all committed."""
+        """Do the last work before the end, with all state committed."""
         return
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         return

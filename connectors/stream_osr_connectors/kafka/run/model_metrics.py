@@ -1,7 +1,7 @@
-"""Statistics of the model of a partition, read now and then from its recognizer.
+"""Statistics of the model of a partition, read regularly from its recognizer.
 
-All of it follows from the state, so it is what it was when a worker comes back. Known classes are values of a label:
-few, short, of one line each, whatever people call them.
+All statistics follow from the state, so they survive a restart. Names of known classes are limited in number and
+length, because they are label values of metrics.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ..stats import ClassMetrics, ModelMetrics, ServiceStats
 from .recovery import Owned
 
 MOST_CLASSES = 50
-"""Known classes of a partition that have time series of their own: the first ones of the model, always the same."""
+"""Most known classes of a partition with their own time series: the first ones of the model."""
 
 LONGEST_NAME = 64
-"""Characters of a name; longer ones are cut in their middle."""
+"""Most characters of a name. Longer names are shortened in the middle."""
 
 OTHER = "other"
-"""All classes beyond the first, and those that could not be told from another by name."""
+"""Name for all further classes, and for classes whose short name is not unique."""
 
 
 @lru_cache(maxsize=8)
 def class_names(labels: tuple[Label, ...]) -> Mapping[Label, str]:
-    r"""Name each known class.
+    r"""Return the short name of each known class.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def class_names(labels: tuple[Label, ...]) -> Mapping[Label, str]:
 def find(
     model: OpenSetRecognizer, before: Sequence[SubclassDistances] | None = None
 ) -> tuple[ModelMetrics, Sequence[SubclassDistances]]:
-    """Ask a recognizer, which does not change; None for ``before``, or what the call before returned, saves time."""
+    """Return statistics of a recognizer. Pass the second result as ``before`` to the next call to save time."""
     trained, stream = model.trained, model.value.stream
     assert stream is not None  # the training of a service's model has ended
     named: dict[str, list[int]] = {}
@@ -75,16 +75,16 @@ def find(
 
 
 SHARE = 200
-"""After each look nothing is looked at for so many times as long as it took, in any partition of the worker."""
+"""Wait after each update, as a multiple of the update's duration."""
 
 
 class ModelMetricsSchedule:
-    """Looks at one partition in a turn, the one that waits longest; one in which nothing has happened is left alone.
+    """Updates the statistics of one partition at a time, the one with the oldest. Unchanged partitions are skipped.
 
     Parameters
     ----------
     stats
-        Counts of the service that receive the results.
+        Statistics that receive the results.
     """
 
     def __init__(self, stats: ServiceStats) -> None:
@@ -94,12 +94,12 @@ class ModelMetricsSchedule:
         self._measured: dict[tuple[Place, str], Sequence[SubclassDistances]] = {}
 
     def turn(self, partitions: Mapping[Place, Owned]) -> None:
-        """Look at a partition as it is committed, if there is time; one that is replayed is not known yet.
+        """Update the statistics of one committed partition if it is due. Replaying partitions are skipped.
 
         Parameters
         ----------
         partitions
-            Those of the worker, with nothing that is not committed.
+            Partitions of the worker with committed state.
         """
         begun = time.monotonic()
         if begun < self._due:
@@ -122,7 +122,7 @@ class ModelMetricsSchedule:
         self._seen[place], self._due = (now, model), now + SHARE * (now - begun)
 
     def forget(self, place: Place) -> None:
-        """Forget a partition that was let go."""
+        """Drop a partition."""
         self._seen.pop(place, None)
         self._forget_measured(place)
 

@@ -1,4 +1,4 @@
-"""Models of a group: each has a name, is kept beside the snapshots, and stands in a journal when it is given."""
+"""Models of a group. Each has a name, is stored with the snapshots, and is recorded in a journal."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ..settings import ServiceSettings
 from .partition import seed_of
 
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
-"""Arguments that may change under a running group: a replay leads to the same state."""
+"""Arguments that may change in a running group, because they do not affect the state."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
 
 
 class ModelName(NamedTuple):
-    """Name of a model: all that a worker needs to run the same model as its siblings.
+    """Name of a model, with which a worker runs the same model as its siblings.
 
     Attributes
     ----------
     identity
-        Names the trained part and all arguments that a replay depends on.
+        Identity of the trained part and all arguments that affect the state.
     batch_size, min_probability, n_jobs
-        Of the file and the settings; what was kept under this identity may have others.
+        Values of the file and the settings. The stored model with this identity may have other values.
     """
 
     identity: str
@@ -44,18 +44,18 @@ class ModelName(NamedTuple):
 
 
 class ModelFile(NamedTuple):
-    """The trained model, and how recognizers over it are made.
+    """The trained model with the arguments of recognizers.
 
     Attributes
     ----------
     trained
-        Shared by all recognizers.
+        Trained part, which all recognizers share.
     arguments
-        Of their constructor, by their plain names.
+        Arguments of the constructor, by plain names.
     batch_size
-        Of the file.
+        Batch size of the file.
     identity
-        Names the trained part and all arguments that a replay depends on.
+        Identity of the trained part and all arguments that affect the state.
     """
 
     trained: TrainedModel
@@ -65,14 +65,14 @@ class ModelFile(NamedTuple):
 
     @classmethod
     def load(cls, settings: ServiceSettings) -> ModelFile:
-        """Read the file, and let the settings override its arguments.
+        """Load the model file, and override its arguments by the settings.
 
         Raises
         ------
         PersistenceError
-            If it cannot be read.
+            If the file cannot be read.
         NotTrained
-            If its training has not ended.
+            If the training of the model has not ended.
         """
         loaded = OpenSetRecognizer.load(settings.model)
         changes = {
@@ -89,46 +89,46 @@ class ModelFile(NamedTuple):
         return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
 
     def keep(self, folder: Path) -> None:
-        """Keep it beside the snapshots: under another model later, they can only be read with this one.
+        """Store the model with the snapshots, because they can only be read with it after a change of the model.
 
         Raises
         ------
         PersistenceError
-            If it cannot be written.
+            If the file cannot be written.
         """
         path = _kept_at(folder, self.identity)
         try:
             if path.exists():
                 if OpenSetRecognizer.load(path).trained.fingerprint == self.trained.fingerprint:
-                    os.utime(path)  # it is in use
+                    os.utime(path)  # mark it as in use
                     return
-                logger.warning("%s holds another model and is written anew", path)
+                logger.warning("%s holds another model and is written again", path)
         except StreamOSRError as error:
-            logger.warning("%s; it is written anew", error)
-        except OSError:  # another worker's file, say: it can be read, and that is enough
+            logger.warning("%s: it is written again", error)
+        except OSError:  # such as another worker's file, which can be read
             return
         OpenSetRecognizer.from_trained(self.trained, **grouped(**self.arguments)).save(path)
 
     @classmethod
     def kept(cls, folder: Path, identity: str) -> ModelFile:
-        """Read what :meth:`keep` has kept.
+        """Load a model that :meth:`keep` stored.
 
         Raises
         ------
         PersistenceError
-            If it is not there.
+            If the model does not exist.
         """
         model = OpenSetRecognizer.load(_kept_at(folder, identity))
         return cls(model.trained, archived(model), WITHOUT_END, identity)
 
     @classmethod
     def named(cls, folder: Path, name: ModelName) -> ModelFile:
-        """Read the model that the parent has loaded and kept.
+        """Load the model that the parent has stored.
 
         Raises
         ------
         PersistenceError
-            If it is not there.
+            If the model does not exist.
         """
         model = cls.kept(folder, name.identity)
         free = {"min_probability": name.min_probability, "n_jobs": name.n_jobs}
@@ -136,27 +136,27 @@ class ModelFile(NamedTuple):
 
     @property
     def name(self) -> ModelName:
-        """Name by which a worker runs this model."""
+        """Name of the model for workers."""
         return ModelName(self.identity, self.batch_size, self.arguments["min_probability"], self.arguments["n_jobs"])
 
     @property
     def features(self) -> list[str] | None:
-        """Names of the features; None if they are not text."""
+        """Names of the features, or ``None`` if they are not text."""
         names = self.trained.names
         return [str(name) for name in names] if all(isinstance(name, str) for name in names) else None
 
     def recognizer(self, place: Place) -> OpenSetRecognizer:
-        """Make the recognizer of a partition, which has seen nothing yet."""
+        """Create a new recognizer for a partition."""
         seed = seed_of(self.arguments["seed"], place)
         return OpenSetRecognizer.from_trained(self.trained, **grouped(**{**self.arguments, "seed": seed}))
 
     def check_carries(self, earlier: ModelFile) -> None:
-        """Check that a stream of an earlier model can go on under this one.
+        """Check that this model can continue a stream of an earlier model.
 
         Raises
         ------
         InvalidParameter
-            If it cannot; the message says why.
+            If it cannot. The message has the reason.
         """
         place = Place("", 0)  # the check depends on the models alone
         try:
@@ -166,23 +166,23 @@ class ModelFile(NamedTuple):
 
 
 class Journal(NamedTuple):
-    """The identities that a group has been given, the newest last: a line each, in the file ``models``.
+    """The identities of a group's models in the file ``models``, one on each line, the newest last.
 
     Attributes
     ----------
     folder
-        That of the group's snapshots.
+        Folder of the group's snapshots.
     """
 
     folder: Path
 
     def read(self) -> list[str]:
-        """Read it; lines that are none, after a crash in the middle of one, are left out.
+        """Read the journal. Invalid lines are skipped, such as after a crash.
 
         Raises
         ------
         PersistenceError
-            If it is there and cannot be read.
+            If the journal exists and cannot be read.
         """
         try:
             text = (self.folder / "models").read_text(encoding="ascii", errors="replace")
@@ -193,12 +193,12 @@ class Journal(NamedTuple):
         return [line for line in text.splitlines() if _IDENTITY.fullmatch(line)]
 
     def append(self, identity: str) -> None:
-        """Note that the group is given a model, unless it is the one that it was given last.
+        """Append a model, unless it is the latest one.
 
         Raises
         ------
         PersistenceError
-            If it cannot be written.
+            If the file cannot be written.
         """
         if self.read()[-1:] == [identity]:
             return
@@ -215,11 +215,11 @@ class Journal(NamedTuple):
                 flush_folder(self.folder)
         except OSError as error:
             raise PersistenceError(
-                f"cannot write {path}: {error.strerror}; check that there is room, or set another folder as state"
+                f"cannot write {path}: {error.strerror}. Check the free space, or set another folder as state"
             ) from None
 
     def is_later(self, identity: str, than: str) -> bool:
-        """Say whether the group was given a model after another one had been given it for the last time."""
+        """Return whether a model was added after the last occurrence of another one."""
         newest = {each: place for place, each in enumerate(self.read())}
         return than in newest and newest.get(identity, -1) > newest[than]
 
@@ -229,30 +229,30 @@ def _kept_at(folder: Path, identity: str) -> Path:
 
 
 LOOK_SECONDS = 2.0
-"""How often it is looked whether the file has changed."""
+"""Seconds between two checks of the model file."""
 
 
 class CurrentModel:
-    """The model that runs, and the file that it came from.
+    """The current model and its file.
 
     Parameters
     ----------
     settings
         Of the service.
     folder
-        Where it is kept and its journal is; None: it is not kept.
+        Folder for the model and the journal, or ``None`` to store nothing.
 
     Attributes
     ----------
     model
-        The one that runs.
+        Current model.
 
     Raises
     ------
     PersistenceError
-        If the file cannot be read, or the model not be kept.
+        If the file cannot be read, or the model cannot be stored.
     NotTrained
-        If its training has not ended.
+        If the training of the model has not ended.
     """
 
     def __init__(self, settings: ServiceSettings, folder: Path | None) -> None:
@@ -269,7 +269,7 @@ class CurrentModel:
             Journal(self._folder).append(model.identity)
 
     def look(self) -> None:
-        """Now and then, see whether the file has changed, and say so once."""
+        """Check regularly whether the file has changed, and log it once."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
@@ -281,12 +281,12 @@ class CurrentModel:
         if _digest(self._settings.model) not in (None, self._digest):
             self._said = True
             text = (
-                "the model file %s has changed since it was loaded; SIGHUP loads it, until then the model %s goes on"
+                "the model file %s has changed since it was loaded. SIGHUP loads it, until then the model %s goes on"
             )
             logger.warning(text, self._settings.model, self.model.identity)
 
     def replace(self) -> bool:
-        """Load the file again; say whether there is another model to be run now. If not, the log says why."""
+        """Load the file again, and return whether the model changed. If not, the log has the reason."""
         settings = self._settings
         self._seen, self._said = _stamp(settings.model), False
         try:
@@ -306,14 +306,14 @@ class CurrentModel:
         return True
 
     def _check_fits(self, model: ModelFile) -> None:
-        """Refuse what every worker would refuse."""
+        """Reject a model that every worker would reject."""
         change = self._settings.on_model_change
         if model.identity == self.model.identity or change == "cold":
             return
         if change == "refuse":
             raise InvalidParameter(
-                f"{self._settings.model} holds another one, {model.identity}, and on_model_change is refuse; start "
-                "the service with on_model_change: carry (go on with what has emerged) or cold (begin anew)"
+                f"{self._settings.model} holds another one, {model.identity}, and on_model_change is refuse. Start "
+                "the service with on_model_change: carry (keep emerged subclasses) or cold (reset the state)"
             )
         try:
             model.check_carries(self.model)
@@ -322,7 +322,7 @@ class CurrentModel:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Tell a file by what changes with it; None: there is none now."""
+    """Return a stamp that changes with the file, or ``None`` if there is no file."""
     with suppress(OSError):
         found = path.stat()
         return found.st_mtime_ns, found.st_size, found.st_ino
@@ -330,7 +330,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _digest(path: Path) -> str | None:
-    """Tell a file by its content; None: it cannot be read now."""
+    """Return a digest of a file, or ``None`` if it cannot be read."""
     with suppress(OSError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
     return None

@@ -1,7 +1,7 @@
-"""The stream of one partition as a value: records and labels in, the next value and what is to be published out.
+"""The immutable stream of one partition: records and labels give the next stream and its output.
 
-A micro-batch goes through a recognizer: the plain records at once, all others one by one, in their order. When it
-fails as a whole, it is closed without the records by which it fails.
+A recognizer processes a micro-batch: plain records in bulk, all others one by one, in order. If the micro-batch fails
+as a whole, it is processed without the records that cause the failure.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from ..wire.messages import (
 )
 
 MOST_TRIES = 64
-"""So often a micro-batch, or a beginning of it, is closed in search of the records by which it fails."""
+"""Most attempts to process parts of a micro-batch in the search for records that cause a failure."""
 
 
 class Closed(NamedTuple):
-    """A micro-batch that was closed, or was to be.
+    """Result of processing a micro-batch.
 
     Attributes
     ----------
     model
-        The recognizer after it.
+        Recognizer after the micro-batch.
     taken
-        What became of its records.
+        Records by treatment.
     error
-        Why it failed; None: it did not.
+        Error of the micro-batch, or ``None``.
     """
 
     model: OpenSetRecognizer
@@ -64,14 +64,14 @@ class Closed(NamedTuple):
 
 
 def close(begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder) -> Closed:
-    """Let a copy of a recognizer learn records, and close the micro-batch.
+    """Process a micro-batch with a copy of a recognizer.
 
     Parameters
     ----------
     begun
-        Before the records; it does not change.
+        Recognizer before the records. It does not change.
     records, decode
-        As :func:`take` takes them.
+        As for :func:`take`.
     """
     model = copy(begun)
     taken = take(model, records, decode)
@@ -87,22 +87,22 @@ def close(begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
 def close_without_culprits(
     begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder, failed: Closed
 ) -> tuple[Closed, list[tuple[Received, Refusal]]]:
-    """Close a micro-batch that has failed without the records by which it fails, which takes an error of ours.
+    """Process a failed micro-batch without the records that cause the failure, which is an internal error.
 
-    The shortest beginning that fails is found by halving, and its last record left out; and so on, until what is left
-    does not fail. The same records come to the same.
+    Bisection finds the shortest prefix that fails, and its last record is removed. This repeats until the rest does
+    not fail. The result is deterministic.
 
     Parameters
     ----------
     begun, records, decode
-        As :func:`close` took them.
+        As for :func:`close`.
     failed
-        What it returned.
+        Result of :func:`close`.
 
     Returns
     -------
-    The micro-batch, and the records that were left out, in the order in which they were found. When it fails without
-    any record, or there is no end to it, what had failed.
+    The micro-batch, and the removed records in the order of discovery. If it fails without records, or after too many
+    attempts, the failed micro-batch.
     """
     if close(begun, [], decode).error is not None:
         return failed, []
@@ -125,16 +125,16 @@ def close_without_culprits(
 
 
 def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder) -> TakenRecords:
-    """Let a recognizer learn records; those that cannot be used are refused, and the others go on.
+    """Process records with a recognizer. Unusable records are refused.
 
     Parameters
     ----------
     model
-        It changes.
+        Recognizer, which changes.
     records
-        In order.
+        Records in order.
     decode
-        Makes instances of them.
+        Decoder of the records.
     """
     taken = TakenRecords()
     before, names = model.counters["missing"], model.trained.names
@@ -170,7 +170,7 @@ def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, tak
         model.learn_one(record.features, label, t=record.time, key=record.key)
     except MemoryError:
         raise
-    except Exception as error:  # whatever it is, the stream goes on without the record
+    except Exception as error:  # any error: the stream continues without the record
         taken.refused.append((received, Refusal(stage, error)))
         model.count_refused(counted=model.counters["bad_rows"] - bad)
         return
@@ -183,34 +183,34 @@ def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, tak
 
 
 def _check_writable(record: Record) -> None:
-    """Refuse what could be decided and not be told of, which a decoder of the user's own may bring."""
+    """Reject instances of a custom decoder that cannot be published."""
     try:
         orjson.dumps((record.key, record.time, record.label), option=ENCODING)
     except TypeError as error:
         text = brief((record.key, record.time, record.label))
         raise DecodeError(
-            f"key, time and label are {text}, which cannot be written as JSON ({error}); the decoder is to return "
+            f"key, time and label are {text}, which cannot be written as JSON ({error}): the decoder must return "
             "text or whole numbers of 64 bits"
         ) from None
 
 
 ATTEMPTS = 3
-"""How often a micro-batch is closed when memory is wanting."""
+"""Attempts to process a micro-batch if memory is not sufficient."""
 
 
 class Partition(NamedTuple):
-    """Everything about one partition that has to outlive a crash.
+    """All state of one partition that must survive a crash.
 
     Attributes
     ----------
     model
-        Its recognizer; a step works on a copy.
+        Recognizer. A step works on a copy.
     waiting
-        Records that have no final decision yet (``decision_delay``), in order.
+        Records without a final decision (``decision_delay``), in order.
     lineage
-        Identity of this run of micro-batches.
+        Identity of this sequence of micro-batches.
     history
-        Where they ended.
+        Boundaries of the micro-batches.
     """
 
     model: OpenSetRecognizer
@@ -230,23 +230,23 @@ def seed_of(seed: int, place: Place) -> int:
 
 
 def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True, mark: str = "") -> Partition:
-    """Begin a run of micro-batches, with a recognizer that has seen nothing (or, not ``fresh``, has taken over)."""
+    """Start a sequence of micro-batches with a new recognizer, or, without ``fresh``, with one that has state."""
     return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh))
 
 
 Decided = list[tuple[RecordOrigin, Decision]]
-"""Decisions, each with the record that it is about."""
+"""Decisions with their records."""
 
 
 def ended(partition: Partition) -> tuple[OpenSetRecognizer, Decided, list[Event]]:
-    """Copy a stream's recognizer, and decide what it holds back as things stand."""
+    """Copy a stream's recognizer, and finalise its delayed decisions."""
     last = copy(partition.model)
     last.flush()
     return last, list(zip(partition.waiting, last.drain(), strict=True)), list(last.drain_events())
 
 
 def beginning(begun: Partition, decisions: Decided, events: list[Event]) -> PartitionOutput:
-    """Collect what is published with the beginning of a stream that follows another."""
+    """Return the output at the start of a stream that follows another."""
     at = begun.history.last
     timestamp = decisions[-1][0].timestamp if decisions else -1
     return PartitionOutput(
@@ -262,28 +262,27 @@ def step(
     end: Boundary,
     decode: Decoder,
 ) -> tuple[Partition, PartitionOutput]:
-    """Close one micro-batch.
+    """Process one micro-batch.
 
-    A record that cannot be used is refused and the others go on. When the batch as a whole fails, which takes an
-    error of ours, the records by which it fails are refused, or, if they cannot be told from the others, all, and the
-    recognizer is as it was: nothing may stop the stream. Either way the recognizer counts what was refused, and the
-    same records give the same result again. When memory is wanting ``ATTEMPTS`` times, all records are refused, and
-    the end of the micro-batch is a ``FailedEnd``, so that a replay comes to the same.
+    Unusable records are refused. If the whole micro-batch fails because of an internal error, the records that cause
+    the failure are refused. If they cannot be found, all records are refused, and the recognizer does not change. The
+    recognizer counts refused records, and the result is deterministic. If memory is not sufficient in ``ATTEMPTS``
+    attempts, all records are refused, and the boundary is a ``FailedEnd``, so that a replay is identical.
 
     Parameters
     ----------
     partition
-        The stream so far; it does not change.
+        Stream before the micro-batch. It does not change.
     place
-        Of the partition.
+        Place of the partition.
     records
-        Of the micro-batch, in order; those that are refused belong to it as well.
+        Records of the micro-batch in order, including refused ones.
     commands
-        What people have asked for since the last micro-batch; takes effect before this one.
+        Commands since the last micro-batch, which apply before this one.
     end
-        Where it ends.
+        Boundary of the micro-batch.
     decode
-        Makes instances of records.
+        Decoder of the records.
     """
     begun = copy(partition.model)
     asked = list(commands)
@@ -306,7 +305,7 @@ def step(
 def _close_in_memory(
     partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
 ) -> Closed | None:
-    """Take the records in, with several attempts if memory is wanting; ``None``: it was wanting each time."""
+    """Process the records, with several attempts if memory is not sufficient. Return ``None`` if all fail."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return _close(partition, about, begun, records, decode)
@@ -317,7 +316,7 @@ def _close_in_memory(
 
 
 def _refuse(partition: Partition, refused: list[tuple[Received, Refusal]], skipped: int = 0) -> Closed:
-    """Leave the recognizer as it was, but for the count of what is refused."""
+    """Return the recognizer unchanged except for the count of refused records."""
     model = copy(partition.model)
     model.count_refused(len(refused))
     return Closed(model, TakenRecords(refused=refused, skipped=skipped))
@@ -326,7 +325,7 @@ def _refuse(partition: Partition, refused: list[tuple[Received, Refusal]], skipp
 def _close(
     partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
 ) -> Closed:
-    """Take the records in; those by which the micro-batch fails as a whole are refused, or else all of them."""
+    """Process the records. Refuse those that cause a failure, or all if they cannot be found."""
     closed = close(begun, records, decode)
     if closed.error is None:
         return closed
@@ -335,9 +334,11 @@ def _close(
     if closed.error is None:
         closed.model.count_refused(len(culprits))
         offsets = ", ".join(str(received.offset) for received, _ in culprits)
-        logger.error("%s failed; dead letters are the records by which it does: %s", about, offsets, exc_info=error)
+        logger.error(
+            "%s failed. Dead letters are the records that cause the failure: %s", about, offsets, exc_info=error
+        )
         return closed._replace(taken=replace(closed.taken, refused=_in_order(closed.taken.refused + culprits)))
-    logger.error("%s failed; its records are dead letters", about, exc_info=error)
+    logger.error("%s failed. Its records are dead letters", about, exc_info=error)
     lost = [*taken.waiting, *taken.labelled]
     refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
     return _refuse(partition, refused, taken.skipped)
@@ -348,23 +349,23 @@ def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Receive
 
 
 class Cut(NamedTuple):
-    """A micro-batch: how many of the waiting records belong to it, and where it ends."""
+    """A micro-batch: its number of waiting records, and its boundary."""
 
     size: int
     end: Boundary
 
 
 def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut | None:
-    """Cut where it was cut before; None: not all of it is there yet.
+    """Return the micro-batch up to an earlier boundary, or ``None`` if records are missing.
 
     Parameters
     ----------
     waiting
         Records after the last micro-batch, in order.
     done
-        Where that ended.
+        Boundary of the last micro-batch.
     end
-        Where the next one ended when it was published.
+        Boundary of the next micro-batch when it was published.
     """
     if end.offset > done.offset and (not waiting or waiting[-1].offset < end.offset - 1):
         return None
@@ -374,20 +375,20 @@ def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut 
 def ready(
     waiting: Sequence[Received], done: Boundary, *, size: int, due: bool, asked: bool, labels: int
 ) -> Cut | None:
-    """Cut the next one; None: it is not ready.
+    """Return the next micro-batch, or ``None`` if it is not ready.
 
     Parameters
     ----------
     waiting
         Records after the last micro-batch, in order.
     done
-        Where that ended.
+        Boundary of the last micro-batch.
     size
-        Records of a full one.
+        Number of records of a full micro-batch.
     due
-        The first record has waited for long enough.
+        Whether the first record has waited for long enough.
     asked
-        Somebody has asked something, which takes effect with a micro-batch, if need be with an empty one.
+        Whether there are commands, which apply with a micro-batch, even with an empty one.
     labels
         Where the topic of labels ends.
 

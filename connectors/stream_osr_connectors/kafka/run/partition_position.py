@@ -1,7 +1,7 @@
-"""Position of a partition: the state at the brokers and the record in the snapshot folder.
+"""Position of a partition: committed offset, snapshots and outputs.
 
-The outputs are read only where no other record of it is left. Records that the input deleted before they were read
-are a gap, behind which the partition goes on as the settings say.
+The outputs are read only if there is no other evidence. Unread records that the input deleted are a gap. The setting
+on_gap determines how the partition continues after a gap.
 """
 
 from __future__ import annotations
@@ -27,31 +27,30 @@ from .snapshots import Incarnations, Snapshots
 
 
 class LostError(Exception):
-    """No state leads to the committed offset; the message says why."""
+    """No state leads to the committed offset. The message has the reason."""
 
 
 class Change(NamedTuple):
-    """A jump of the position of a partition, and what it does to records.
+    """A jump of the position of a partition, with lost and repeated records.
 
     Attributes
     ----------
     reason
-        ``retention``: the input deleted records that were not read. ``offsets``: somebody moved or deleted the
-        committed offsets.
+        ``retention`` if the input deleted unread records, ``offsets`` if the committed offsets were moved or deleted.
     begin
-        Offset at which the partition goes on.
+        Offset at which the partition continues.
     lost
-        Records that are not decided, counted by offsets.
+        Number of records without a decision, counted by offsets.
     repeated
-        Records that are decided again, counted by offsets.
+        Number of records that are decided again, counted by offsets.
     exact
-        The counts are exact; otherwise they are lower bounds.
+        Whether the counts are exact. Otherwise they are lower bounds.
     why
-        The cause.
+        Cause of the jump.
     carried
-        The state goes on; otherwise the stream begins anew.
+        Whether the state is kept. Otherwise the stream starts again.
     delayed
-        Decisions that were held back and are lost with the state.
+        Number of delayed decisions that are lost with the state.
     """
 
     reason: str
@@ -65,12 +64,12 @@ class Change(NamedTuple):
 
     @property
     def level(self) -> int:
-        """Severity of the line that states it."""
+        """Severity of the log line."""
         return logging.ERROR if self.lost or self.delayed else logging.WARNING
 
     def __str__(self) -> str:
         least = "" if self.exact else "at least "
-        how = "goes on with what has emerged" if self.carried else "begins anew"
+        how = "goes on with what has emerged" if self.carried else "starts again"
         numbers = "no record is lost or decided again"
         if self.lost:
             gap = f"{self.begin - self.lost} to {self.begin - 1}"
@@ -78,29 +77,29 @@ class Change(NamedTuple):
         elif self.repeated:
             again = f"{self.begin} to {self.begin + self.repeated - 1}"
             numbers = f"{least}{self.repeated} records are decided again (offsets {again})"
-        held_back = f"; {self.delayed} decisions that were held back are lost" if self.delayed else ""
-        return f"{self.why}; the stream {how} at {self.begin}: {numbers}{held_back}"
+        held_back = f", and {self.delayed} delayed decisions are lost" if self.delayed else ""
+        return f"{self.why}: the stream {how} at {self.begin}, {numbers}{held_back}"
 
 
 class PositionReader:
-    """Reads what is committed.
+    """Reads the committed state of partitions.
 
     Parameters
     ----------
     settings
         Of the service.
     snapshots
-        A lower bound of how far each partition was decided.
+        Snapshots, which give a lower bound of the decided offset of each partition.
     lives
-        Which topic each input is, by its name.
+        Incarnations of the input topics, by name.
     published
-        Returns the offset after the last record of a partition that the outputs hold a decision or a dead letter of;
-        None: unknown.
+        Function that returns the offset after the last record of a partition with a decision or dead letter in the
+        outputs, or ``None`` if unknown.
 
     Attributes
     ----------
     progress_here
-        How far this process has decided partitions, the ones included that went to other workers.
+        Decided offset of each partition in this process, including partitions that other workers have now.
     """
 
     def __init__(
@@ -114,14 +113,14 @@ class PositionReader:
         self.progress_here: dict[Place, int] = {}
 
     def progress(self, place: Place, committed: Committed) -> Progress | None:
-        """Read what was committed with the offset; None: nothing yet, of this topic.
+        """Parse the metadata of the committed offset, or return ``None`` without a commit for this topic.
 
         Raises
         ------
         LostError
-            If it is not what the service has committed.
+            If the service did not write the metadata.
         LaterReleaseError
-            If a later release has committed it.
+            If a later release wrote the metadata.
         """
         if committed.offset is None:
             reached = self.reached(place)
@@ -144,13 +143,13 @@ class PositionReader:
         return progress if self._lives[place.topic].is_of_now(progress.lineage) else None
 
     def reached(self, place: Place) -> int | None:
-        """Return how far a partition was decided at least, by snapshots and this process; None: not at all."""
+        """Return a lower bound of the decided offset from snapshots and this process, or ``None``."""
         snapshot = self._snapshots.reached(place.topic, self._lives[place.topic].is_of_now).get(place)
         known = [each for each in (snapshot, self.progress_here.get(place)) if each is not None]
         return max(known, default=None)
 
     def beginning(self, place: Place, committed: Committed) -> int:
-        """Return where a partition begins of which nothing is committed; a later one begins with its first record."""
+        """Return the start of a partition without a committed offset. Added partitions start at the first record."""
         known = self._lives[place.topic].partitions
         later = (known and place.partition >= known) or self._lives[place.topic].now > 0
         if later or self._settings.start == "earliest":
@@ -158,16 +157,16 @@ class PositionReader:
         return committed.end if committed.begin is None else committed.begin
 
     def restart(self, place: Place, committed: Committed) -> int:
-        """Return where a partition begins anew whose state is lost."""
+        """Return the start of a partition whose state is lost."""
         if committed.offset is None:
             return self.beginning(place, committed)
         return min(max(committed.offset, committed.first), committed.end)
 
     def change(self, place: Place, committed: Committed, begin: int) -> Change:
-        """Compare where a partition begins anew with how far it was decided.
+        """Compare the new start of a partition with its decided offset.
 
-        The latter is the largest of the newest snapshot, the progress of this process, the boundary that is committed
-        with the offset, and what the outputs hold.
+        The decided offset is the largest of the newest snapshot, the progress of this process, the committed
+        boundary, and the last output.
         """
         others = self._published(place), self._boundary(place, committed)
         known = [each for each in (self.reached(place), *others) if each is not None]
@@ -179,7 +178,7 @@ class PositionReader:
         return Change("offsets", begin, max(0, begin - reached), max(0, reached - begin), exact)
 
     def missed(self, place: Place, committed: Committed) -> Change | None:
-        """Return the gap between the committed offset and the first record; None: there is none.
+        """Return the gap between the committed offset and the first record, or ``None``.
 
         Raises
         ------
@@ -192,8 +191,8 @@ class PositionReader:
         gap = "the input deleted records before they were read (retention)"
         if self._settings.on_gap == "fail":
             raise ConnectorError(
-                f"{place}: {gap}, offsets {offset} to {first - 1}; nothing brings them back. Set on_gap to carry, to "
-                "go on with what has emerged, or to cold, to begin anew"
+                f"{place}: {gap}, offsets {offset} to {first - 1}, and they cannot be restored. Set on_gap to carry, "
+                "to keep the state, or to cold, to start again"
             )
         return Change("retention", first, lost=first - offset, why=gap)
 
@@ -205,20 +204,20 @@ class PositionReader:
 
 
 class StartingPoint(NamedTuple):
-    """Starting point of a partition.
+    """Start of a partition.
 
     Attributes
     ----------
     state
-        As of its last boundary.
+        State at its last boundary.
     replay
-        Boundaries after it, of micro-batches that have been published before.
+        Later boundaries of micro-batches that were published before.
     snapshots
-        Boundaries at which there are snapshots, the newest last.
+        Boundaries with snapshots, the newest last.
     new
-        It begins anew, and its beginning has to be committed.
+        Whether it is a new start that must be committed.
     change
-        What the beginning does to records; None: nothing.
+        Lost and repeated records, or ``None``.
     """
 
     state: Partition
@@ -229,14 +228,14 @@ class StartingPoint(NamedTuple):
 
 
 BLOCK = 500
-"""Records that are read first, backwards from the end; four times as many while none is of the partition."""
+"""Number of records in the first read backwards from the end. It quadruples if no record of the partition appears."""
 
 MOST_SECONDS = 1.5
-"""Time that this may take: all partitions of the worker wait."""
+"""Time limit in seconds. All partitions of the worker wait meanwhile."""
 
 
 def last_published(settings: ServiceSettings, place: Place, name: str) -> int | None:
-    """Return the offset after the last record of which the outputs hold a decision or a dead letter.
+    """Return the offset after the last record with a decision or dead letter in the outputs.
 
     Parameters
     ----------
@@ -245,17 +244,18 @@ def last_published(settings: ServiceSettings, place: Place, name: str) -> int | 
     place
         Partition of the input.
     name
-        Name of the input in the ids of decisions.
+        Name of the input in ids of decisions.
 
     Returns
     -------
-    None if they hold nothing of the partition, or cannot be read: the right READ on them is not needed otherwise.
+    ``None`` if the outputs have no record of the partition, or cannot be read. Only this function needs the right
+    READ on them.
     """
     ends, found = time.monotonic() + MOST_SECONDS, list[int | None]()
 
     def look() -> None:
         topics = [settings.output, settings.dead_letters]
-        if name != place.topic:  # dead letters of an earlier life of the topic look like those of this one
+        if name != place.topic:  # dead letters of an earlier incarnation of the topic look the same
             topics = topics[:1]
         for topic in topics:
             with closing(TopicFollower.of(settings, topic)) as follower:
@@ -263,7 +263,7 @@ def last_published(settings: ServiceSettings, place: Place, name: str) -> int | 
 
     try:
         Running(look, MOST_SECONDS, "published").wait()
-    except Exception as error:  # whatever it is, there are other records of how far it was decided
+    except Exception as error:  # any error: there is other evidence of the decided offset
         logger.info("%s: the outputs do not show how far it was decided: %s", place, error)
         return None
     return max((each for each in found if each is not None), default=None)
@@ -284,7 +284,7 @@ def _last_in(follower: TopicFollower, place: Place, name: str, group: str, ends:
 
 
 def _records(follower: TopicFollower, place: Place, begin: int, until: int, ends: float) -> Iterator[Received]:
-    """Read the records of a partition from an offset up to another one, until a moment."""
+    """Yield the records of a partition between two offsets, with a time limit."""
     follower.only(place, begin)
     while follower.position(place) < until:
         if time.monotonic() > ends:
@@ -293,7 +293,7 @@ def _records(follower: TopicFollower, place: Place, begin: int, until: int, ends
 
 
 def offset_of(record: Received, place: Place, name: str, group: str) -> int | None:
-    """Return the offset of the record that a decision or a dead letter is about; None: it is of something else.
+    """Return the offset of the input record of a decision or dead letter, or ``None`` for other messages.
 
     >>> headers = [("ce_id", b"sensors-3-17"), ("ce_source", b"/g/sensors/3")]
     >>> record = Received("sensors.decisions", 3, 2, -1, None, b"{}", headers)
@@ -313,21 +313,21 @@ def offset_of(record: Received, place: Place, name: str, group: str) -> int | No
 
 
 ASK_SECONDS = 2.0
-"""Interval between two requests for the committed offsets, once this worker has no records left."""
+"""Seconds between two requests for the committed offsets when this worker has no records left."""
 
 READ_SECONDS = 2.0
-"""Time that reading the marks of transactions at the end of a partition may take."""
+"""Time limit in seconds for reading the transaction markers at the end of a partition."""
 
 
 class Bounds:
-    """The bounds of a run; without the setting `stop` there are none.
+    """The end of a bounded run (setting `stop`).
 
     Parameters
     ----------
     settings
         Of the service.
     stats
-        The positions of this worker's partitions.
+        Statistics with the positions of this worker's partitions.
     """
 
     def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
@@ -336,28 +336,28 @@ class Bounds:
         self._asked = 0.0
 
     def set(self, stops: Mapping[Place, int]) -> None:
-        """Set the offset before which each partition stops."""
+        """Set the end offset of each partition."""
         self._stops = stops
 
     def within(self, place: Place, records: list[Received]) -> list[Received]:
-        """Leave out the records behind the end of a partition; one that was added later has no others."""
+        """Remove the records after the end of a partition. All records of an added partition are after the end."""
         if self._settings.stop is None:
             return records
         stop = self._stops.get(place, 0)
         return [record for record in records if record.offset < stop]
 
     def is_read(self, place: Place) -> bool:
-        """Tell whether the consumer has read a partition of this worker to its end."""
+        """Return whether the consumer has read a partition of this worker to its end."""
         read = self._stats.partitions[place].read
         return self._settings.stop is not None and read is not None and read >= self._stops.get(place, 0)
 
     def are_reached(self, where: Callable[[Place], Committed]) -> bool:
-        """Tell whether the group has committed all partitions up to their ends; asked now and then, otherwise False.
+        """Return whether the group has committed all partitions up to their ends. Between checks the result is False.
 
         Parameters
         ----------
         where
-            Returns what the brokers say about a partition.
+            Function that returns the state of a partition at the brokers.
         """
         now = time.monotonic()
         if self._settings.stop is None or now - self._asked < ASK_SECONDS:
@@ -369,7 +369,7 @@ class Bounds:
             return False
 
     def _is_left(self, place: Place, stop: int, committed: Committed) -> bool:
-        """Tell whether records lie between the committed offset and the end: marks of transactions are none."""
+        """Return whether there are records, not only transaction markers, after the committed offset."""
         begin = committed.first if committed.begin is None else committed.begin
         at = max(begin if committed.offset is None else committed.offset, committed.first)
         if at >= stop:

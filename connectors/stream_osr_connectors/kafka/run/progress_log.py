@@ -17,28 +17,28 @@ from .topic_monitor import Watch
 
 LOOK_SECONDS = 0.5
 ALONE_SECONDS = 3.0
-"""How long a member that has no partition waits for one before it counts as one in reserve."""
+"""Seconds after which a member without partitions counts as a standby."""
 
 STILL_SECONDS = 15.0
-"""Work that waits for so long without a commit: it is not ready."""
+"""Seconds without a commit after which a worker with waiting records is not ready."""
 
 
 class ProgressLog:
-    """Keeps the figures true, and says in a line when it becomes ready, or is not any more.
+    """Updates the statistics, and logs when the worker becomes ready or not ready.
 
     Parameters
     ----------
     job, reader, watch
-        Their progress is logged.
+        Parts of the worker whose progress is logged.
     stats
-        Counts of the service that receive the results.
+        Statistics that receive the results.
     max_wait
-        Seconds that a record may wait for others; None: for as long as it takes.
+        Seconds that a record may wait for others, ``None`` for no limit.
 
     Attributes
     ----------
     committed
-        Moment of the latest commit, or of the last time that there was nothing to do.
+        Time of the latest commit, or of the last time that there was nothing to do.
     """
 
     def __init__(self, job: Job, reader: Reader, watch: Watch, stats: ServiceStats, max_wait: float | None) -> None:
@@ -54,18 +54,18 @@ class ProgressLog:
 
     @property
     def has_its_share(self) -> bool:
-        """True if the worker has partitions, or the group had the time to assign it some."""
+        """Whether the worker has partitions, or the group had time to assign some."""
         return bool(self._stats.partitions) or time.monotonic() - self._joined >= ALONE_SECONDS
 
     def look(self, unloaded: Mapping[Place, str], trouble: str) -> None:
-        """Twice a second, tell how it goes.
+        """Update the statistics and the log, at most twice a second.
 
         Parameters
         ----------
         unloaded
-            Partitions that are ours and not loaded, and why.
+            Assigned partitions that are not loaded, with reasons.
         trouble
-            Why transactions fail; empty: they do not.
+            Reason why transactions fail, or empty.
         """
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:

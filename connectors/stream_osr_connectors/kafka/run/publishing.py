@@ -1,4 +1,4 @@
-"""Messages of micro-batches, replacements for those a topic refuses, and their audit."""
+"""Messages of micro-batches, replacements for rejected messages, and an audit of published messages."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from .partition import Partition
 from .topics import TopicLimits
 
 REFUSED = ("stream-osr.value", b"refused")
-"""Header of a dead letter that was sent without its value because the topic did not take it."""
+"""Header of a dead letter without its value, because the topic rejected it."""
 
 EVER = -math.inf, math.inf
 
 
 class PendingBatch(NamedTuple):
-    """A micro-batch that has been closed and not yet published."""
+    """A processed micro-batch that is not published yet."""
 
     place: Place
     before: Partition
@@ -47,22 +47,22 @@ class PendingBatch(NamedTuple):
 
 
 class Publishing(NamedTuple):
-    """Makes the messages of a worker.
+    """Creates the messages of a worker.
 
     Attributes
     ----------
     settings
-        What the operator has set.
+        Settings of the service.
     trained
-        The model, for summaries of its subclasses.
+        Trained model, for summaries of subclasses.
     publisher
-        Encodes decisions, events and dead letters.
+        Encoder of decisions, events and dead letters.
     takes
-        Says what the topics take now, by name.
+        Function that returns the current limits of topics, by name.
     stats
-        Where it counts timestamps that were replaced, and failures of the encoder.
+        Statistics, which count replaced timestamps and failures of the encoder.
     encoding
-        Puts decisions and events into the format of the settings.
+        Custom encoder of the settings.
     """
 
     settings: ServiceSettings
@@ -73,7 +73,7 @@ class Publishing(NamedTuple):
     encoding: Encoding
 
     def messages(self, one: PendingBatch) -> list[Outgoing]:
-        """Make all messages of a micro-batch, in order."""
+        """Return all messages of a micro-batch, in order."""
         now, takes = int(1000 * time.time()), self.takes()
         between = {topic: its.times.between(now) for topic, its in takes.items()}
         made = [*self._outcome(one), *self._summaries(one)]
@@ -87,12 +87,12 @@ class Publishing(NamedTuple):
     def instead(
         self, messages: Sequence[Outgoing], closed: Sequence[PendingBatch], refused: Sequence[RefusedMessage]
     ) -> list[Outgoing]:
-        """Replace the messages that were refused, each by what is more likely to be taken; every one is told of.
+        """Replace rejected messages by messages that are more likely to be accepted, and log each.
 
         Raises
         ------
         ConnectorError
-            If nothing is left that could go in place of one.
+            If a message cannot be replaced.
         """
         out: list[Outgoing | None] = list(messages)
         for place, error in refused:
@@ -117,7 +117,7 @@ class Publishing(NamedTuple):
     def _encoded(
         self, kind: EncodedKind, made: Sequence[Outgoing], one: PendingBatch, failed: list[tuple[Received, Refusal]]
     ) -> Iterator[Outgoing]:
-        """Encode messages as the settings say; those for which that fails are left out and added to ``failed``."""
+        """Encode messages with the custom encoder. Failures are skipped and added to ``failed``."""
         for message in made:
             try:
                 encoded = self.encoding.encoded(kind, message)
@@ -131,12 +131,12 @@ class Publishing(NamedTuple):
                 yield encoded
 
     def _summaries(self, one: PendingBatch) -> Iterator[Outgoing]:
-        """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""
+        """Yield summaries of the subclasses that a micro-batch changed, for `stream-osr reconcile`."""
         topic = self.settings.subclasses
         if topic is None:
             return
         before, after = (state.model.emerged_statistics() for state in (one.before, one.after))
-        if one.before.lineage != one.after.lineage:  # another model: what goes on is said anew
+        if one.before.lineage != one.after.lineage:  # another model: kept subclasses are published again
             before = {key: its for key, its in before.items() if key not in after}
         place = str(one.place)
         for said in to_say(before, after, one.outcome.events):
@@ -147,7 +147,7 @@ class Publishing(NamedTuple):
     def _instead(self, message: Outgoing, closed: Sequence[PendingBatch], error: ClientError) -> Outgoing | None:
         settings, about = self.settings, message.place
         if "InvalidTimestamp" in str(error) and message.timestamp != NO_TIME:
-            logger.warning("%s: topic %s refuses a timestamp: %s; it is left out", about, message.topic, error)
+            logger.warning("%s: topic %s refuses a timestamp: %s. It is left out", about, message.topic, error)
             self.stats.add("timestamps_replaced", message.place)
             reported = () if message.timestamp is None else ((HEADER, b"%d" % message.timestamp),)
             return message._replace(timestamp=NO_TIME, headers=[*message.headers, *reported])
@@ -161,7 +161,7 @@ class Publishing(NamedTuple):
         if message.topic == settings.dead_letters:
             if REFUSED in message.headers:
                 raise ConnectorError(
-                    f"{about}: the dead letter of {message.offset} cannot be published: {error}; give topic "
+                    f"{about}: the dead letter of {message.offset} cannot be published: {error}. Give topic "
                     f"{message.topic} a larger max.message.bytes"
                 )
             logger.error("%s: the dead letter of %d is published without its value: %s", about, message.offset, error)
@@ -172,7 +172,7 @@ class Publishing(NamedTuple):
 
 
 def _received(message: Outgoing, closed: Sequence[PendingBatch]) -> Received:
-    """Find the record that a decision is about; one that was held back is not kept as it was."""
+    """Return the record of a decision. Parts of a record with a delayed decision are missing."""
     own = [one for one in closed if one.place == message.place]
     records = {record.offset: record for one in own for record in one.records}
     if message.offset in records:
@@ -189,20 +189,20 @@ def account(
     messages: Sequence[Outgoing],
     at: float,
 ) -> None:
-    """Count what has been committed.
+    """Count committed messages and records.
 
     Parameters
     ----------
     stats
-        Where it is counted.
+        Statistics to update.
     settings
-        Name the topics.
+        Settings with the topics.
     batches
-        Of the transaction.
+        Micro-batches of the transaction.
     messages
-        All of it, each of which a topic has acknowledged.
+        All messages of the transaction, which the topics acknowledged.
     at
-        Moment of the commit, seconds since 1970.
+        Time of the commit in seconds since 1970.
     """
     published = Counter((message.topic, message.place) for message in messages)
     dead = {(message.place, message.offset) for message in messages if message.topic == settings.dead_letters}
@@ -240,19 +240,19 @@ def account(
         if wanted != letters + decisions:
             logger.critical(
                 f"{place}: {wanted} records were committed and {letters + decisions} decisions and "
-                "dead letters; this is a defect"
+                "dead letters: this is a defect"
             )
 
 
 SIGNAL_COUNTS = {"rate_jumps": "unknown_rate_jumps", "data_faults": "data_faults"}
-"""Counts of signals that are metrics of their own."""
+"""Counts of signals with separate metrics."""
 
 RARE = ("encoder_failures", "unreadable", "timestamps_replaced", "unknown_rate_jumps", "replayed")
-"""Other counts of a partition that most never have."""
+"""Rare counts of a partition."""
 
 
 def begin_counts(stats: ServiceStats, place: Place, model: OpenSetRecognizer) -> None:
-    """Begin with nothing counted of a partition, so that the first of each kind is an increase, too."""
+    """Set all counts of a partition to 0, so that the first event of each kind is an increase."""
     kinds = [f"{OF_TYPE}{kind}" for kind in sorted(EVENT_TABLE)]
     kinds += [f"{of}{reason}" for of in (LOST, REPEATED) for reason in REASONS]
     for name in dict.fromkeys(_names(model).values()):
@@ -262,7 +262,7 @@ def begin_counts(stats: ServiceStats, place: Place, model: OpenSetRecognizer) ->
 
 
 def count_decisions(stats: ServiceStats, place: Place, model: OpenSetRecognizer, made: Sequence[Decision]) -> None:
-    """Count decisions, known and unknown ones apart: in all, and by the known class that is nearest."""
+    """Count known and unknown decisions, in total and by nearest known class."""
     unknown = Counter(d.nearest_class for d in made if d.label == next(reversed(d.probabilities)))
     known = Counter(d.nearest_class for d in made)
     known.subtract(unknown)
@@ -274,7 +274,7 @@ def count_decisions(stats: ServiceStats, place: Place, model: OpenSetRecognizer,
 
 
 def count_events(stats: ServiceStats, place: Place, model: OpenSetRecognizer, events: Sequence[Event]) -> None:
-    """Count events by type; those that are told by a sum apart, and drifts by class, too."""
+    """Count events by type, events in sums separately, and drifts also by class."""
     for event in events:
         stats.add(f"{OF_TYPE}{type(event).__name__}", place)
         if (signal := kind_of(event).signal) in SIGNAL_COUNTS:

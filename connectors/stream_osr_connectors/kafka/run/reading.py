@@ -1,6 +1,6 @@
-"""Consumer of a member of the group, replaced whenever it fails, and the partitions assigned to it.
+"""The consumer of a worker, replaced after each failure, and its assigned partitions.
 
-Partitions come and go inside `poll` only. One that comes is held back until somebody says where it begins.
+The assignment changes only inside `poll`. A new partition is paused until :meth:`Reader.begin`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ POLL_SECONDS = 0.1
 SWEEP_SECONDS = 30.0
 
 SETTLED_SECONDS = 30.0
-"""A consumer that has failed earlier than this was never well: the next one waits longer."""
+"""Seconds of life below which a failed consumer makes the next one wait longer."""
 
 FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
-"""Seconds before a record that cannot be read is fetched again: doubled each time."""
+"""First and longest seconds before an unreadable record is fetched again. The wait doubles each time."""
 
 
 class PausedPartition(NamedTuple):
-    """A partition whose record at an offset cannot be read: how long it is left alone, and until when."""
+    """A partition with an unreadable record: its offset, the length of the pause, and its end."""
 
     offset: int
     seconds: float
@@ -43,37 +43,37 @@ class PausedPartition(NamedTuple):
 
 
 class Strikes:
-    """Tells another process of our name from a request of our own that came late: it fences us again and again.
+    """Detects another process with the same name, which fences this one repeatedly, unlike a late own request.
 
     Parameters
     ----------
     settings
         Of the service.
     stats
-        Where it counts.
+        Statistics to update.
     """
 
     SECONDS = 20.0
-    """Twice within this time, and there is another."""
+    """Seconds within which two fencings mean another process."""
 
     def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
         self._settings, self._stats = settings, stats
         self._last = -math.inf
 
     def strike(self) -> None:
-        """Note that the broker has preferred another to us.
+        """Record a fencing.
 
         Raises
         ------
         TakenError
-            If it has done so a short time ago.
+            If the previous fencing was a short time ago.
         """
         self._stats.add("transactions_fenced")
         now = time.monotonic()
         again, self._last = now - self._last < self.SECONDS, now
         if again:
             raise TakenError(
-                f"another worker of group {self._settings.group} has the name {self._settings.instance}; "
+                f"another worker of group {self._settings.group} has the name {self._settings.instance}: "
                 "give each its own instance"
             )
 
@@ -86,16 +86,16 @@ class Reader:
     settings
         Of the service.
     topics
-        Topics that it reads.
+        Topics to read.
     most
-        Records that a poll may bring.
+        Most records of one poll.
     stats
-        Where it counts consumers made and fetches that could not be unpacked.
+        Statistics, which count consumers and unreadable fetches.
 
     Attributes
     ----------
     trouble
-        Why nothing can be read at the moment; empty: nothing is wrong.
+        Reason why nothing can be read at the moment, or empty.
     """
 
     def __init__(self, settings: ServiceSettings, topics: Sequence[str], most: int, stats: ServiceStats) -> None:
@@ -118,31 +118,31 @@ class Reader:
         Raises
         ------
         ClientError
-            If no broker answers, or none that we can talk to.
+            If no broker answers, or the connection fails.
         """
         self._client = GroupConsumer(self._settings, self._topics, self._most, self._hold)
         self._waiting, self._opened = False, time.monotonic()
         self._stats.add("consumers")
 
     def close(self, *, leave: bool = False) -> None:
-        """Close the consumer, without waiting for long; it leaves the group only if told to."""
+        """Close the consumer with a short time limit. It leaves the group only with ``leave``."""
         client, self._client = self._client, None
         if client is not None:
             close(partial(client.close, leave=leave), CLOSE_SECONDS)
 
     def renew(self) -> None:
-        """Take another client, and everything that this one has as lost."""
+        """Replace the client, and treat all its partitions as lost."""
         self.close()
         self._gone.update(self._begun)
 
     @property
     def is_member(self) -> bool:
-        """It is a member of the group, as far as it knows."""
+        """Whether the consumer is a member of the group, as far as it knows."""
         return self._client is not None and self._client.is_member
 
     @property
     def assigned(self) -> frozenset[Place]:
-        """Partitions that the group has given and that :meth:`begin` has not begun."""
+        """Assigned partitions that :meth:`begin` has not started."""
         return frozenset() if self._client is None else frozenset(self._client.assigned)
 
     def topic_id(self, topic: str) -> str:
@@ -151,25 +151,25 @@ class Reader:
 
     @property
     def unreadable(self) -> list[Place]:
-        """Partitions that cannot be read on."""
+        """Partitions that cannot be read."""
         return sorted(self._paused)
 
     # What comes, and what goes.
 
     def poll(self, *, wait: bool = False) -> dict[Place, list[Received]]:
-        """Read what is there, by partition; with a client that has failed or no broker, nothing.
+        """Return new records by partition, or nothing after a failure of the client.
 
         Parameters
         ----------
         wait
-            Read nothing, and stay a member: what was read before cannot be published now.
+            Stay a member without reading, because earlier records cannot be published now.
 
         Raises
         ------
         TakenError
-            If another member has our name.
+            If another member has the same name.
         ConnectorError
-            If no patience will help.
+            If a retry cannot help.
         """
         try:
             if self._client is None:
@@ -199,7 +199,7 @@ class Reader:
         return {place: records for place, records in polled.items() if place in self._begun}
 
     def gone(self) -> list[Place]:
-        """Name the partitions that have gone since this was last asked."""
+        """Return the partitions that were revoked since the last call."""
         gone = sorted(self._gone)
         self._gone.clear()
         self._begun.difference_update(gone)
@@ -208,21 +208,21 @@ class Reader:
         return gone
 
     def begin(self, place: Place, offset: int) -> None:
-        """Read a partition from an offset on."""
+        """Start reading a partition at an offset."""
         self.client.begin(place, offset)
         self._begun.add(place)
         if self._waiting:
             self.client.hold(place)
 
     def put_off(self, place: Place) -> None:
-        """Hold a partition back again, as if it had just been assigned, if it is still ours."""
+        """Pause a partition as if it had just been assigned, if it is still assigned."""
         if self._client is not None and self._client.has(place):
             self._client.hold(place)
             self._begun.discard(place)
             self._client.assigned.add(place)
 
     def position(self, place: Place) -> int | None:
-        """Say which offset is read next; None: not known."""
+        """Return the next offset to read, or ``None`` if unknown."""
         try:
             return None if self._client is None or not self._client.has(place) else self._client.position(place)
         except ClientError as error:
@@ -231,7 +231,7 @@ class Reader:
 
     @property
     def client(self) -> GroupConsumer:
-        """The consumer, as it is now.
+        """The current consumer.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class Reader:
         if error.kind is ErrorKind.TAKEN:
             self._strikes.strike()
         if error.kind is ErrorKind.FATAL:
-            raise ConnectorError(f"{self.trouble}; {remedy_of(error)}")
+            raise ConnectorError(f"{self.trouble}: {remedy_of(error)}")
 
     def _pause(self, wait: bool) -> None:
         if wait != self._waiting:
@@ -267,7 +267,7 @@ class Reader:
                 self.client.let_go_on(*(self._begun - (self._paused.keys() - fetched)))
 
     def _sweep(self) -> None:
-        """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
+        """Collect garbage regularly, because this closes sockets of failed connections."""
         now = time.monotonic()
         if now - self._swept >= SWEEP_SECONDS:
             self._swept = now
@@ -276,19 +276,19 @@ class Reader:
     # What cannot be read.
 
     def _hold(self, place: Place, offset: int, error: Exception, remedy: str) -> None:
-        """Leave a partition alone that cannot be read on, for a while; the others go on. Nothing is skipped."""
+        """Pause an unreadable partition for some time. The others continue, and no record is skipped."""
         held = self._paused.get(place)
         again = held is not None and held.offset == offset
         seconds = min(2 * held.seconds, LONGEST_HOLD) if held is not None and again else FIRST_HOLD
         self._paused[place] = PausedPartition(offset, seconds, time.monotonic() + seconds)
         self._stats.add("unreadable", place)
-        text = f"cannot be read from {offset} on: {error}; {remedy}. Tried again in {seconds:.0f} s"
+        text = f"cannot be read from {offset} on: {error} ({remedy}). Tried again in {seconds:.0f} s"
         if not again:
             self._seldom.forget(f"hold {place}")
-        self._seldom.say(f"hold {place}", f"{place} {text}; other partitions go on", logging.ERROR)
+        self._seldom.say(f"hold {place}", f"{place} {text}, other partitions go on", logging.ERROR)
 
     def _fetch_paused(self) -> None:
-        """Fetch again what could not be read, when its time has come."""
+        """Fetch unreadable records again after their pause."""
         now = time.monotonic()
         for place, held in self._paused.items():
             if now >= held.until and place in self._begun and not self._waiting:

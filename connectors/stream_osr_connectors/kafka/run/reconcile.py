@@ -1,8 +1,8 @@
-"""Reconciliation: subclasses of all partitions under global identities, exactly once like the service's own output.
+"""Reconciliation: global ids for the subclasses of all partitions, with exactly-once delivery.
 
-Its state is what the topics hold: the latest summary of each subclass before the committed offset, the links, and the
-next identity, which is committed with the offset. So there is nothing to snapshot, and a start is a reading of two
-small topics. Links are taken at their word: whatever compaction has removed of the summaries, an identity stays.
+The topics contain the whole state: the latest summary of each subclass before the committed offset, the links, and
+the next global id, which is committed with the offset. Therefore there are no snapshots, and a start reads two small
+topics. Links always apply, even if compaction has removed summaries, so a global id never changes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VERSION = "1"
 
 
 class ReconcileStep(NamedTuple):
-    """One transaction of the reconciliation: the state and the place before and after, and the summaries between."""
+    """One transaction of the reconciliation: state and offset before and after, and the summaries between."""
 
     before: tuple[ReconciledSubclasses, int]
     after: tuple[ReconciledSubclasses, int]
@@ -41,18 +41,18 @@ class ReconcileStep(NamedTuple):
 
 
 class Reconciliation(Job):
-    """The summaries, and the global subclasses that they make: the reconciliation's :class:`.job.Job`.
+    """Conversion of summaries to global subclasses, as a :class:`.job.Job`.
 
     Parameters
     ----------
     settings
-        What the operator has set, with the reconciliation's own group.
+        Settings of the service, with the group of the reconciliation.
     topic
-        Of the summaries.
+        Topic of summaries.
     model
-        The trained model.
+        Trained model.
     stats
-        Where it tells how it goes.
+        Statistics to update.
     """
 
     def __init__(self, settings: ServiceSettings, topic: str, model: ModelFile, stats: ServiceStats) -> None:
@@ -67,30 +67,30 @@ class Reconciliation(Job):
 
     @property
     def most_read(self) -> int:
-        """Records that a poll may bring, and that a transaction takes in."""
+        """Most records of one poll and of one transaction."""
         return 100
 
     def check(self, watch: Watch) -> None:
-        """Make sure that all summaries have one order."""
+        """Check that the topic has one partition, so that summaries are in one order."""
         count = watch.partitions(self._topic)
         if count > 1:
             raise ConnectorError(
-                f"subclasses: topic {self._topic} has {count} partitions; it needs one, so that all see one order"
+                f"subclasses: topic {self._topic} has {count} partitions. It needs one, so that all see one order"
             )
 
     def renewed(self, topic: str, topic_id: str) -> None:
-        """Go on with the summaries that were made again: they are joined to what the links hold."""
-        logger.warning("subclasses: topic %s was deleted and made again; it is read from its beginning", self._topic)
+        """Continue with a topic that was created again. Its summaries are linked to the existing global ids."""
+        logger.warning("subclasses: topic %s was deleted and made again: it is read from its beginning", self._topic)
 
     # Where it stands.
 
     @property
     def owned(self) -> Sequence[Place]:
-        """The one partition, once it is loaded."""
+        """The single partition if it is loaded."""
         return () if self._state is None else (self._place,)
 
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
-        """Read what is stored, up to where it stands; what was left out for want of the model is taken in first."""
+        """Read the state up to the committed offset. Summaries that another model skipped are processed first."""
         at = where.first if where.offset is None else where.offset
         if at > where.end:
             return NotLoadable(f"offset {at} was committed, and it ends at {where.end}")
@@ -105,8 +105,8 @@ class Reconciliation(Job):
         next_id = max([next_id, *(key + 1 for key in (*stored.links.values(), *stored.merged))])
         if where.offset is not None and next_id and not stored.links:
             raise ConnectorError(
-                f"links: {next_id} identities were given and {self._settings.links} holds none of them; "
-                "bring the topic back (cleanup.policy=compact), or take another group"
+                f"links: {next_id} identities were given and {self._settings.links} holds none of them: "
+                "restore the topic (cleanup.policy=compact), or use another group"
             )
         self._runs = {}
         summaries = [s for s in map(self._parse, read_all(self._settings, self._topic, at)) if s is not None]
@@ -121,29 +121,29 @@ class Reconciliation(Job):
         return Loaded(at)
 
     def let_go(self, place: Place) -> None:
-        """Forget everything: it is another's, or is to be loaded again."""
+        """Drop the state, because another worker has the partition or it must be loaded again."""
         self._state = None
         self._stats.partitions.clear()
         self._buffer.clear()
         self._left, self._uncommitted = [], 0
 
     def stands_at(self, place: Place, committed: Offset | None) -> bool:
-        """Say whether it is where the broker says that it is."""
+        """Return whether the state matches the committed offset."""
         return self._state is not None and committed in (None, _offset(self._state))
 
     # One transaction.
 
     def take(self, place: Place, records: list[Received]) -> None:
-        """Buffer what was read."""
+        """Buffer new records."""
         if self._state is not None:
             self._buffer.extend(records)
 
     def look(self, place: Place) -> int:
-        """Say how many summaries wait."""
+        """Return the number of waiting summaries."""
         return len(self._buffer) + self._uncommitted
 
     def prepare(self) -> TransactionContent | None:
-        """Take in what was read, and make what it changes."""
+        """Process new summaries, and prepare the messages of their changes."""
         if self._state is None or not (self._buffer or self._left):
             return None
         before, messages, begun = self._state, [], time.perf_counter()
@@ -166,7 +166,7 @@ class Reconciliation(Job):
         )
 
     def undo(self, group: TransactionContent) -> None:
-        """Go back to what was before."""
+        """Revert a transaction."""
         step: ReconcileStep = group.content
         if self._state is not None:
             self._state, self._left = step.before, [*step.left, *self._left]
@@ -174,7 +174,7 @@ class Reconciliation(Job):
             self._uncommitted -= len(step.records)
 
     def instead(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
-        """Nothing can go in place of a link.
+        """Fail, because a link cannot be replaced.
 
         Raises
         ------
@@ -183,12 +183,12 @@ class Reconciliation(Job):
         """
         place, error = refused[0]
         raise ConnectorError(
-            f"topic {group.messages[place].topic} does not take a message: {error}; give it the settings that "
-            "`stream-osr topics --create` does"
+            f"topic {group.messages[place].topic} rejects a message: {error}. Give it the settings of "
+            "`stream-osr topics --create`"
         )
 
     def done(self, group: TransactionContent, at: float) -> None:
-        """Count what was published."""
+        """Count published messages."""
         step, stats = group.content, self._stats
         self._uncommitted = max(0, self._uncommitted - len(step.records))
         stats.add("records", self._place, len(step.records))
@@ -199,7 +199,7 @@ class Reconciliation(Job):
             stats.partitions[self._place].position = step.after[1]
 
     def _parse(self, received: Received) -> LocalSummary | None:
-        """Read a summary; None: it cannot be used now, which the log says."""
+        """Parse a summary. If it cannot be used now, log it and return ``None``."""
         self._stats.turn()
         try:
             summary = parse_summary(received, self._runs, self._trained)
@@ -224,7 +224,7 @@ class Reconciliation(Job):
 
 
 def _offset(state: tuple[ReconciledSubclasses, int]) -> Offset:
-    """Make what is committed: how far it is, and the next identity."""
+    """Return the offset to commit, with the next global id."""
     return Offset(state[1], f"{VERSION} {state[0].next_id}")
 
 
@@ -232,7 +232,7 @@ def _next_id(metadata: str) -> int:
     version, _, number = metadata.partition(" ")
     if version != VERSION or not number.isdecimal():
         raise ConnectorError(
-            f"the committed offset carries {metadata[:40]!r}, which `stream-osr reconcile` did not write; take "
+            f"the committed offset carries {metadata[:40]!r}, which `stream-osr reconcile` did not write: use "
             "another group"
         )
     return int(number)

@@ -1,9 +1,8 @@
-"""The state of a partition: the newest snapshot that leads to the committed offset, and the replay after it.
+"""Recovery of partitions from the newest snapshot before the committed offset and a replay.
 
-Under another model than the one that the group has run, a partition comes back as it was, by the earlier model, and
-is handed over where the earlier one ends. Where the input no longer holds the records after the committed offset, the
-state goes on behind the gap (`on_gap`). Snapshots are written now and then, before the text beside the committed
-offset is full, and at the end.
+If the model of the group has changed, a partition is first restored with the earlier model, and then handed over to
+the new one. If the input has deleted the records after the committed offset, `on_gap` determines whether the state is
+kept. Snapshots are written regularly, before the metadata of the committed offset is full, and at the end.
 """
 
 from __future__ import annotations
@@ -31,31 +30,31 @@ from .snapshots import Incarnations, Snapshots
 
 
 class LaterModelError(StartAgainError):
-    """A partition has been run by a model that was given to the group after ours: it waits until we are given it."""
+    """A newer model of the group has run the partition. The worker waits until it gets that model."""
 
 
 class NothingToCarryError(ConnectorError):
-    """The state in which the earlier model left a partition is missing."""
+    """The final state of the earlier model is missing."""
 
 
 class Recovery:
-    """Finds the state of partitions.
+    """Restores the state of partitions.
 
     Parameters
     ----------
     settings
         What the operator has set.
     model
-        The model.
+        Model of the service.
     snapshots
-        The folder of the snapshots.
+        Folder of snapshots.
     published
-        See :class:`.partition_position.PositionReader`.
+        As for :class:`.partition_position.PositionReader`.
 
     Attributes
     ----------
     lives
-        Which topic each input is, as the folder of the snapshots says.
+        Incarnations of the input topics.
     """
 
     def __init__(
@@ -75,36 +74,36 @@ class Recovery:
         self._journal = Journal(snapshots.folder)
 
     def progress(self, partition: Partition) -> Progress:
-        """Say what is committed with a partition's offset."""
+        """Return the metadata of a partition's offset."""
         return Progress(self._model.identity, partition.lineage, partition.history)
 
     def remember(self, place: Place, partition: Partition | None, position: int) -> None:
-        """Keep the state of a partition that goes to another worker, and how far it was decided here."""
+        """Store the state and the decided offset of a partition that another worker gets."""
         here = self._standing.progress_here
         here[place] = max(position, here.get(place, 0))
         if partition is not None:
             self._parted[place] = partition
 
     def begun(self, place: Place) -> None:
-        """Drop the remembered state of a partition that goes on from what is committed."""
+        """Drop the stored state of a partition that was restored."""
         self._parted.pop(place, None)
 
     def forget(self, topic: str) -> None:
-        """Drop what is known of the partitions of a topic that was deleted and made again."""
+        """Drop all stored state of a topic that was created again."""
         for place in [*self._parted, *self._standing.progress_here]:
             if place.topic == topic:
                 self._parted.pop(place, None)
                 self._standing.progress_here.pop(place, None)
 
     def check(self, committed: Mapping[Place, Committed]) -> None:
-        """Refuse settings, a model or a state that do not fit what the group has committed.
+        """Check that settings, model and state match the committed offsets of the group.
 
-        A state that is lost counts only if no partition can be loaded: other partitions go on without one.
+        A lost state is an error only if no partition can be loaded, because other partitions can continue.
 
         Raises
         ------
         ConnectorError
-            Naming what does not fit, and the remedy.
+            With the mismatch and the remedy.
         """
         misfits: list[ConnectorError] = []
         loadable = not committed
@@ -124,7 +123,7 @@ class Recovery:
             raise misfits[0]
 
     def _fits(self, place: Place, committed: Committed, *, load: bool) -> bool:
-        """Say whether a partition can be loaded; without `load` its state is not read, and the answer is False."""
+        """Return whether a partition can be loaded. Without `load` the state is not read, and the result is False."""
         progress = self._standing.progress(place, committed)
         if progress is None or (committed.offset or 0) > committed.end:  # its leader may be new
             return True
@@ -144,23 +143,23 @@ class Recovery:
         return load and (found is not None or self._settings.on_model_change == "cold")
 
     def find(self, place: Place, committed: Committed, labels: int) -> StartingPoint:
-        """Find where a partition goes on.
+        """Find the start of a partition.
 
         Parameters
         ----------
         place
             The partition.
         committed
-            What the broker says.
+            State of the partition at the broker.
         labels
-            End of the topic of labels: where a stream that begins anew begins in it.
+            End of the topic of labels, at which a new stream starts to read it.
 
         Raises
         ------
         LaterModelError
-            If the model that has run it follows ours: this worker is to be given it first.
+            If a newer model has run the partition. The worker needs that model first.
         ConnectorError
-            If its state is lost, or another model has run it, and the settings say to stop then.
+            If the state is lost or the model has changed, and the settings do not allow that.
         """
         separated = self._parted.get(place)
         try:
@@ -182,9 +181,9 @@ class Recovery:
         return self._anew(place, begin, self._standing.missed(place, committed))
 
     def _behind_gap(self, place: Place, found: StartingPoint, committed: Committed, labels: int) -> StartingPoint:
-        """Go on behind the gap that lies between the committed offset and the first record, if there is one.
+        """Continue after a gap between the committed offset and the first record, if any.
 
-        A state that goes on is a snapshot first: the records that lead to it are gone.
+        A kept state is written as a snapshot first, because the records before it are deleted.
 
         Raises
         ------
@@ -205,34 +204,33 @@ class Recovery:
         return StartingPoint(carried, snapshots=(at,), new=True, change=change._replace(carried=True))
 
     def is_earlier(self, partition: Partition) -> bool:
-        """Say whether a partition is still the earlier model's: at its end it is to be handed over."""
+        """Return whether a partition still has the earlier model, and must be handed over."""
         return partition.model.trained is not self._model.trained
 
     def hand_over(self, place: Place, earlier: Partition, labels: int) -> tuple[Partition, PartitionOutput]:
-        """End the stream of the earlier model, and begin that of this one where it ends.
+        """End the stream of the earlier model, and start a stream of the new model there.
 
-        What the earlier one still holds back it decides as things stand, so that every record has one decision; to be
-        published in the transaction that commits the beginning. A beginning that is not empty is a snapshot first:
-        nothing else leads there.
+        The earlier model finalises its delayed decisions, so that every record has one decision. They are published
+        in the transaction that commits the new start. If the new stream has state, a snapshot is written first.
 
         Parameters
         ----------
         place
             The partition.
         earlier
-            Its state at the committed offset; it does not change.
+            State at the committed offset. It does not change.
         labels
-            End of the topic of labels. What was asked of the earlier stream is asked of this one if it is carried
-            over; of one that begins anew it is not.
+            End of the topic of labels. Commands to the earlier stream apply to the new one only if its state is
+            carried over.
 
         Returns
         -------
-        The partition, and what is to be published.
+        The partition and its output.
 
         Raises
         ------
         ConnectorError
-            If the models do not fit together.
+            If the models are incompatible.
         PersistenceError
             If the snapshot cannot be written.
         """
@@ -251,15 +249,15 @@ class Recovery:
         else:
             at = at._replace(labels=max(at.labels, labels))
             partition = begin(model, at, mark=mark)
-            logger.info("%s begins anew under another model at %d", place, at.offset)
+            logger.info("%s starts again under another model at %d", place, at.offset)
         return partition, beginning(partition, decisions, events)
 
     def flushed(self, place: Place, partition: Partition) -> tuple[Partition, PartitionOutput]:
-        """Decide what a stream holds back as things stand, and go on from there.
+        """Finalise the delayed decisions of a stream, and continue from there.
 
         Returns
         -------
-        The partition, of which there is a snapshot, and what is to be published with it.
+        The partition, with a snapshot, and its output.
 
         Raises
         ------
@@ -289,18 +287,18 @@ class Recovery:
         return self._from_snapshot(model, place, progress, committed.first)
 
     def _check_change(self, place: Place, progress: Progress) -> str:
-        """Say that another model has run a partition.
+        """Describe the change of a partition's model.
 
         Raises
         ------
         LaterModelError
-            If it followed ours: the partition waits.
+            If the partition has a newer model.
         ConnectorError
-            If the settings refuse that.
+            If the settings refuse a change.
         """
         if self._journal.is_later(progress.model, than=self._model.identity):
             raise LaterModelError(
-                f"{place} ran under the newer model {progress.model}; this worker has {self._model.identity} and "
+                f"{place} ran under the newer model {progress.model}, and this worker has {self._model.identity} and "
                 "waits for the newer one (SIGHUP to its parent)"
             )
 
@@ -310,24 +308,24 @@ class Recovery:
         )
         if self._settings.on_model_change == "refuse":
             raise ConnectorError(
-                f"{text}; give that model again, or another group, or set on_model_change: carry goes on with what "
-                "has emerged, cold begins anew from the committed offset"
+                f"{text}. Use that model again, or another group, or set on_model_change: carry keeps "
+                "emerged subclasses, cold starts again from the committed offset"
             )
         return text
 
     def _lost(self, place: Place, committed: Committed, error: LostError) -> ConnectorError:
-        """Say what to do about a state that is lost."""
+        """Return an error with the remedy for a lost state."""
         offset, first, folder = committed.offset, committed.first, self._snapshots.folder
         gone = ""
         if offset is not None and offset < first:
-            gone = f". The input has deleted the records from {offset} to {first - 1}, and nothing brings them back"
+            gone = f". The input has deleted the records from {offset} to {first - 1}, and they cannot be restored"
         return ConnectorError(
-            f"{place}: {error}{gone}; bring the snapshots back to {folder}, or set on_lost_state to cold: the stream "
-            "then begins anew from the committed offset"
+            f"{place}: {error}{gone}. Restore the snapshots to {folder}, or set on_lost_state to cold: the stream "
+            "then starts again from the committed offset"
         )
 
     def _kept(self, identity: str) -> ModelFile:
-        """Read an earlier model of the group, which all partitions share."""
+        """Load an earlier model of the group, which all partitions share."""
         if identity not in self._earlier:
             self._earlier[identity] = ModelFile.kept(self._snapshots.folder, identity)
         return self._earlier[identity]
@@ -335,12 +333,12 @@ class Recovery:
     @staticmethod
     def _nothing_to_carry(place: Place, why: Exception) -> NothingToCarryError:
         return NothingToCarryError(
-            f"{place}: nothing can be carried over, the end of the earlier model's stream is not there: {why}; start "
+            f"{place}: nothing can be carried over, the end of the earlier model's stream is missing: {why}. Start "
             "the service with the earlier model once more and stop it (SIGTERM), or set on_model_change to cold"
         )
 
     def _of_earlier(self, place: Place, progress: Progress, committed: Committed) -> StartingPoint | None:
-        """Find the stream of the earlier model, to be handed over at its end; None: nothing of it is needed."""
+        """Find the stream of the earlier model for a handover, or return ``None`` if it is not needed."""
         change = self._settings.on_model_change
         self._seldom.say(str(place), self._check_change(place, progress))
         try:
@@ -349,10 +347,10 @@ class Recovery:
                 return None
             found = self._go_on(model, place, progress, committed)
             if found.replay and model.features != self._model.features:
-                raise LostError("the records since its newest snapshot have to be read with its own features")
+                raise LostError("the records since its newest snapshot need the features of that model")
         except (LostError, PersistenceError) as error:
             if change == "cold":
-                raise LostError(f"the end of the earlier model's stream is not there: {error}") from None
+                raise LostError(f"the end of the earlier model's stream is missing: {error}") from None
             raise self._nothing_to_carry(place, error) from None
         return found
 
@@ -385,10 +383,10 @@ class Recovery:
 
 
 RETRY_SECONDS = 10.0
-"""Before a snapshot that could not be written is tried again, where the way on depends on it."""
+"""Seconds before a retry of a required snapshot."""
 
 FEW_STEPS = 100
-"""Their text always fits."""
+"""Number of steps whose text always fits."""
 
 
 @dataclass(slots=True)
@@ -398,27 +396,27 @@ class Owned:
     Attributes
     ----------
     state
-        As far as micro-batches have been closed.
+        State after the processed micro-batches.
     buffer
-        Records that wait for theirs.
+        Records that wait for a micro-batch.
     since
-        When the first of them came.
+        Arrival of the first waiting record.
     replay
-        Boundaries up to which everything has been published before.
+        Boundaries of micro-batches to replay.
     snapshots
         Boundaries of the latest snapshots, the newest last.
     written
-        When the newest was written.
+        Time of the latest snapshot.
     uncommitted
-        Records of micro-batches that are closed and not committed.
+        Number of records in uncommitted micro-batches.
     failed
-        The latest snapshot could not be written.
+        Whether the latest snapshot failed.
     trouble, again
-        Why it does not go on, and when that is tried again.
+        Reason why the partition waits, and time of the next attempt.
     crowded
-        Micro-batches close only when they are full: see :meth:`SnapshotPolicy.is_crowded`.
+        Whether only full micro-batches are processed (see :meth:`SnapshotPolicy.is_crowded`).
     begun
-        Its beginning is committed.
+        Whether its start is committed.
     """
 
     state: Partition
@@ -436,18 +434,18 @@ class Owned:
 
 
 class SnapshotPolicy:
-    """Writes snapshots of the partitions of a worker, always as they are committed.
+    """Writes snapshots of the partitions of a worker, always of committed states.
 
     Parameters
     ----------
     settings
         What the operator has set.
     snapshots
-        Where they go.
+        Folder of snapshots.
     recovery
-        Knows what is committed beside an offset.
+        Recovery, which creates the metadata of offsets.
     stats
-        Where it tells how it goes.
+        Statistics to update.
     """
 
     def __init__(
@@ -457,7 +455,7 @@ class SnapshotPolicy:
         self._seldom = Seldom()
 
     def keep(self, partitions: Mapping[Place, Owned]) -> None:
-        """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
+        """Write the most overdue snapshot. Only one in each round, so that other partitions do not wait for long."""
         now = time.monotonic()
         live = {place: owned for place, owned in partitions.items() if not owned.replay}
         full = [
@@ -475,46 +473,46 @@ class SnapshotPolicy:
             self._try(place, live[place])
 
     def leave(self, partitions: Mapping[Place, Owned]) -> None:
-        """Write them all, so that the next start has nothing to replay; half of the time for stopping is for that."""
+        """Write all snapshots, so that the next start has nothing to replay. This may take half of stop_timeout."""
         ends = time.monotonic() + self._settings.stop_timeout / 2
         for place, owned in sorted(partitions.items()):
             if time.monotonic() < ends and not owned.replay:
                 self._try(place, owned)
 
     def offset(self, place: Place, state: Partition) -> Offset:
-        """Make what is committed of a partition.
+        """Return the offset of a partition to commit.
 
         Raises
         ------
         ConnectorError
-            If it does not fit any more beside the offset.
+            If the metadata is too long.
         """
         text = self._recovery.progress(state).text()
         if len(text) > MOST_CHARACTERS:
             raise ConnectorError(
                 f"{place}: no snapshot could be written for so long that the ends of the "
-                "micro-batches since no longer fit beside the committed offset; see the log for the reason"
+                "micro-batches since no longer fit beside the committed offset. See the log for the reason"
             )
         return Offset(state.history.last.offset, text)
 
     def is_crowded(self, place: Place, state: Partition) -> bool:
-        """Return True, and say so, if the text beside the committed offset is three quarters full.
+        """Return True and log it if the metadata of the committed offset is three quarters full.
 
-        Then micro-batches close only when they are full: equal steps take no room. Marks of transactions in the input
-        make the steps unequal; the text then fills up more slowly.
+        Then only full micro-batches are processed, because equal steps take no additional space. Transaction markers
+        in the input make steps unequal, so the metadata still grows, but more slowly.
         """
         crowded = self._is_full(state, 0.75)
         if crowded:
             self._seldom.say(
                 f"crowded {place}",
-                f"{place}: no snapshot could be written for so long that micro-batches close only when full; "
-                "max_wait counts again when a snapshot is written",
+                f"{place}: no snapshot could be written for so long that micro-batches close only when full. "
+                "max_wait applies again when a snapshot is written",
                 logging.ERROR,
             )
         return crowded
 
     def _is_full(self, state: Partition, share: float = 0.5) -> bool:
-        """Say whether the boundaries take more than a share of the room that they have."""
+        """Return whether the boundaries fill more than a share of the metadata."""
         steps = len(state.history.steps)
         return steps >= FEW_STEPS and len(self._recovery.progress(state).text()) > share * MOST_CHARACTERS
 
@@ -529,7 +527,7 @@ class SnapshotPolicy:
             self._seldom.forget(str(place))
 
     def _write(self, place: Place, owned: Owned) -> None:
-        """Write a partition as it was committed; boundaries before the snapshot before are not needed any more."""
+        """Write a snapshot of a committed partition, and drop boundaries before the previous snapshot."""
         at = owned.state.history.last
         if at in owned.snapshots[-1:]:
             return

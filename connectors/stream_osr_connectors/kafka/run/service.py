@@ -1,8 +1,8 @@
-"""The loop of a worker: read, prepare, publish with the offsets in one transaction, again.
+"""The loop of a worker: read, prepare, and publish with the offsets in one transaction.
 
-What is done with what is read is a :class:`.job.Job`: the service's own, or that of the reconciliation. A job
-moves forward by values; a transaction that fails is undone, and the committed offsets tell what is true. Partitions
-that the group assigns are loaded one by one; one that cannot be loaded is suspended.
+A :class:`.job.Job` processes the records, for the service or for the reconciliation. A failed transaction is
+reverted, and the committed offsets determine the state. Assigned partitions are loaded one by one. A partition that
+cannot be loaded is suspended.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from .topics import topics_of
 from .transactions import InDoubtError, Transactions, UnpublishableError
 
 AGAIN_SECONDS = 1.0
-"""Pause before a partition that waits for something is tried again."""
+"""Seconds before a retry of a waiting partition."""
 
 TURN_SECONDS = 0.5
-"""Time after which loading leaves the loop to the partitions that are loaded."""
+"""Seconds of loading in one iteration of the loop, so that loaded partitions continue."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
-"""Pause before a suspended partition is tried again: doubled each time."""
+"""First and longest seconds before a retry of a suspended partition. The pause doubles each time."""
 
 
 @dataclass(slots=True)
 class Assigned:
-    """A partition that is assigned and not loaded.
+    """An assigned partition that is not loaded.
 
     Attributes
     ----------
     since
-        When it was assigned.
+        Time of the assignment.
     why
-        What it waits for; empty: its turn.
+        Reason for waiting, empty if it is only queued.
     suspended
-        It cannot be loaded or continued without a change from outside.
+        Whether it needs an external change.
     again
-        When it is tried again.
+        Time of the next attempt.
     broker_pause
         Pauses while the brokers fail.
     """
@@ -75,22 +75,22 @@ class Assigned:
 
 
 class Assignment:
-    """Loads partitions, each by itself: one that cannot be loaded delays no other.
+    """Loads partitions independently. One that cannot be loaded does not delay others.
 
     Parameters
     ----------
     job
-        The partitions' owner.
+        Job that owns the partitions.
     reader
         The consumer of the input.
     transactions
-        Commit the beginning of those that begin anew.
+        Transactions, which commit new starts of partitions.
     watch
         The state of the topics.
     stats
-        The figures of the worker.
+        Statistics of the worker.
     since
-        Time at which a stream begins of which nothing is committed, in milliseconds since 1970; None: not by time.
+        Start time of a stream without a committed offset, in milliseconds since 1970, or ``None``.
     """
 
     def __init__(
@@ -111,14 +111,14 @@ class Assignment:
 
     @property
     def waiting(self) -> Mapping[Place, str]:
-        """Partitions that are not loaded, and why."""
+        """Partitions that are not loaded, with reasons."""
         return {
             place: f"is suspended: {its.why}" if its.suspended else f"is not loaded{its.why and ': '}{its.why}"
             for place, its in self._assigned.items()
         }
 
     def forget(self, *places: Place) -> None:
-        """Drop partitions that are loaded, or another worker's now."""
+        """Drop partitions that are loaded, or that another worker has now."""
         for place in places:
             self._assigned.pop(place, None)
             partition_stats = self._stats.partitions.get(place)
@@ -126,16 +126,16 @@ class Assignment:
                 self._stats.partitions.pop(place)
 
     def suspend(self, place: Place, why: str, position: int = 0) -> None:
-        """Stop a partition that cannot go on, and try it again later; all others go on.
+        """Suspend a failed partition, and retry later. All others continue.
 
         Parameters
         ----------
         place
-            The partition, which the job has let go.
+            Partition that the job has dropped.
         why
             The reason.
         position
-            Offset after its last committed record.
+            Offset after the last committed record.
         """
         its = self._assigned.setdefault(place, Assigned(time.monotonic()))
         its.why, its.suspended = why.removeprefix(f"{place}: "), True
@@ -152,7 +152,7 @@ class Assignment:
         )
 
     def load(self) -> None:
-        """Load partitions that can be loaded now, and leave the rest to the next turns."""
+        """Load partitions that can be loaded now, and leave the rest to later iterations."""
         assigned, ends = self._reader.assigned, time.monotonic() + TURN_SECONDS
         self.forget(*self._assigned.keys() - assigned)
         for place in sorted(assigned - set(self._job.owned)):
@@ -196,7 +196,7 @@ class Assignment:
         self._seldom.say(str(place), f"{place} cannot be loaded yet: {why}", logging.INFO)
 
     def _is_seen(self, place: Place, its: Assigned) -> bool:
-        """Tell whether the input was seen since the partition was assigned, and is the topic that it was."""
+        """Return whether the input was checked since the assignment, and is still the same topic."""
         topic = place.topic
         return self._watch.has_looked_since(its.since) and not (
             self._watch.is_broken(topic) or self._watch.renewed(topic, self._reader.topic_id(topic))
@@ -204,20 +204,20 @@ class Assignment:
 
 
 class Loop:
-    """A job, fed and published.
+    """The loop that feeds a job and publishes its results.
 
     Parameters
     ----------
     settings
-        Of the service.
+        Settings of the service.
     job
-        What is done.
+        Job to run.
     watch
-        What is seen of the topics meanwhile.
+        State of the topics.
     stats
-        Where it tells how it goes.
+        Statistics to update.
     make_producer
-        Maker of that client.
+        Factory of the producer.
     """
 
     def __init__(
@@ -239,19 +239,20 @@ class Loop:
         self._telling = ProgressLog(job, reader, watch, stats, settings.max_wait)
 
     def run(self, stop: Callable[[], bool], stay: Callable[[], bool] = lambda: False) -> None:
-        """Work until told to stop.
+        """Run until ``stop`` returns true.
 
         Parameters
         ----------
         stop
-            Says whether to stop.
+            Function that returns whether to stop.
         stay
-            Says whether a successor starts at once: then the group keeps the membership, whatever `on_stop` says.
+            Function that returns whether a successor starts at once. Then the group keeps the membership for any
+            `on_stop`.
 
         Raises
         ------
         ConnectorError
-            If it cannot go on without a person, or should be started again.
+            If the worker cannot continue without a person, or must be restarted.
         """
         quieten()
         self.stats.obstacles = (STARTING,)
@@ -279,7 +280,7 @@ class Loop:
             self._close(leave=leave)
 
     def _suspend(self) -> None:
-        """Suspend the partitions that cannot go on."""
+        """Suspend failed partitions."""
         for place, why in self._job.broken().items():
             at = self.stats.partitions.get(place)
             self._job.let_go(place)
@@ -289,7 +290,7 @@ class Loop:
     # Beginning and end.
 
     def _is_finished(self) -> bool:
-        """Tell whether a bounded run has reached its end in all partitions of the group."""
+        """Return whether a bounded run has reached its end in all partitions of the group."""
         if self._settings.stop is None or self._doubtful is not None or not self._reader.is_member:
             return False
         if (
@@ -302,7 +303,7 @@ class Loop:
         return True
 
     def _is_open(self) -> bool:
-        """Connect. The first time an answer is wanted; a process that has had one before is patient."""
+        """Connect to the brokers. The first failure is an error. A process that was connected before retries."""
         if not self._backoff.due:
             return False
         try:
@@ -318,7 +319,7 @@ class Loop:
         return True
 
     def _open(self) -> None:
-        """Make sure that all is there, and connect."""
+        """Check all requirements, and connect."""
         with start_explained(self._settings):
             self._watch.open()
             self._job.check(self._watch)
@@ -330,7 +331,7 @@ class Loop:
                 cause = error.__cause__
                 if isinstance(cause, ClientError) and cause.kind is ErrorKind.RIGHT:
                     raise NoRightError(
-                        f"cannot begin transactions at {self._settings.brokers}: {error}; the user lacks a right "
+                        f"cannot begin transactions at {self._settings.brokers}: {error}. The user lacks a right "
                         f"(WRITE on the transactional id {transactional_id(self._settings)})"
                     ) from None
                 logger.warning("no transaction can be begun yet: %s", error)
@@ -338,7 +339,7 @@ class Loop:
         self.stats.opened_at = True
 
     def _check_group(self) -> None:
-        """Make sure of the right to be of the group. An open transaction hides what is committed until it ends."""
+        """Check the right to use the group. An open transaction hides the committed offset until it ends."""
         try:
             self._reader.client.committed(Place(self._watch.inputs[0], 0))
         except ClientError as error:
@@ -355,7 +356,7 @@ class Loop:
     # Reading.
 
     def _read(self) -> None:
-        """Take what was read of partitions that are ours, after letting go of those that are not any more."""
+        """Drop revoked partitions, and read records of assigned ones."""
         polled = self._reader.poll(wait=self._doubtful is not None or not self._backoff.due)
         gone = self._reader.gone()
         for place in gone:
@@ -374,7 +375,7 @@ class Loop:
             self._job.take(place, records)
 
     def _start_over(self, topic: str, topic_id: str) -> None:
-        """Forget what was read of an input that was deleted and made again."""
+        """Discard the records of an input that was created again."""
         self._job.renewed(topic, topic_id)
         self._watch.accept(topic, topic_id)
         for place in self._job.owned:
@@ -387,11 +388,11 @@ class Loop:
     # Publishing.
 
     def _publish(self) -> None:
-        """Publish whatever is ready; while one transaction is under way, the next is prepared."""
+        """Publish all ready micro-batches. While one transaction runs, the next is prepared."""
         if not self._backoff.due or (self._doubtful is not None and not self._clear_up(self._doubtful)):
             return
         if self._trouble and not any(self._job.look(place) for place in self._job.owned):
-            self._trouble = ""  # what failed is another's now; whether the next one would fail nobody knows
+            self._trouble = ""  # the failed records belong to another worker now
         running: tuple[TransactionContent, Running] | None = None
         ahead: TransactionContent | None = None
         try:
@@ -418,7 +419,7 @@ class Loop:
         return self._transactions.begin(group.messages, group.offsets, self._reader.client.membership)
 
     def _finished(self, group: TransactionContent, running: Running) -> tuple[TransactionContent, Running] | None:
-        """Wait for a transaction; what a topic does not take is replaced, and another transaction follows."""
+        """Wait for a transaction. If a topic rejects messages, replace them in a new transaction."""
         try:
             self._transactions.finish(running)
         except UnpublishableError as error:
@@ -441,10 +442,10 @@ class Loop:
         self._job.done(group, at)
 
     def _clear_up(self, group: TransactionContent) -> bool:
-        """Find out what became of a transaction, and put back what has not been committed; False: not known yet.
+        """Determine the result of a transaction, and revert an uncommitted one. Return False if it is unknown.
 
-        The next producer makes the broker end it one way or the other. Then the committed offsets tell the truth:
-        the state before it, the state after it, or something else, when the partition has gone to another worker.
+        The next producer forces the broker to end the transaction. Then the committed offsets show the state before
+        or after the transaction, or another state if another worker has the partition.
         """
         try:
             self._transactions.open()
@@ -476,18 +477,18 @@ class Service(Loop):
     Parameters
     ----------
     settings
-        What the operator has set.
+        Settings of the service.
     model
-        The trained model; that of the settings if not given.
+        Trained model. Default: the model of the settings.
     make_producer
-        Maker of that client.
+        Factory of the producer.
     stats
-        Where it tells how it goes; its own if not given.
+        Statistics to update. Default: new statistics.
 
     Raises
     ------
     PersistenceError
-        If the model or the folder of the snapshots cannot be used.
+        If the model or the folder of snapshots cannot be used.
     """
 
     def __init__(
@@ -506,21 +507,21 @@ class Service(Loop):
 
 
 class Reconciler(Loop):
-    """One consumer of the summaries.
+    """The process of `stream-osr reconcile`, which reads the summaries of all partitions.
 
     Parameters
     ----------
     settings
-        Those of the service; its group is followed by ``-reconcile``.
+        Settings of the service. The group has the suffix ``-reconcile``.
     model
-        The trained model; that of the settings if not given.
+        Trained model. Default: the model of the settings.
     stats
-        Where it tells how it goes; its own if not given. Its records are summaries, its events global ones.
+        Statistics to update. Records are summaries, and events are global events. Default: new statistics.
 
     Raises
     ------
     ConnectorError
-        If no topic of summaries is named.
+        If the settings have no topic of summaries.
     PersistenceError
         If the model cannot be used.
     """
@@ -531,7 +532,7 @@ class Reconciler(Loop):
         topic = settings.subclasses
         if topic is None:
             raise ConnectorError(
-                "no topic of summaries is named: set subclasses (for the workers, too), INPUT.subclasses, say"
+                "there is no topic of summaries: set subclasses (for the workers, too), such as INPUT.subclasses"
             )
         own = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
         stats = ServiceStats() if stats is None else stats

@@ -1,11 +1,11 @@
-"""Snapshots of partitions: files that are written once, appear whole, and are named by what they hold.
+"""Snapshots of partitions, and the incarnations of input topics.
 
-``TOPIC-PARTITION-OFFSET-LABELS-LINEAGE.osr``; they hold the stream's part of the recognizer, with the fingerprint of
-the trained part, and the records whose decisions are still held back.
+A snapshot is a file ``TOPIC-PARTITION-OFFSET-LABELS-LINEAGE.osr`` that is written once and atomically. It contains
+the stream's part of the recognizer, the fingerprint of the trained part, and the records with delayed decisions.
 
-Beside them stands the identity of each input topic. A topic that is deleted and made again has the same name and the
-same offsets, and other records. When another id is found, what the group has committed and its snapshots are of the
-topic before; ids of what is published count on, so that none is used twice.
+The folder also contains the id of each input topic. A topic that is deleted and created again has the same name and
+offsets, but other records. After a change of the id, committed offsets and snapshots belong to the previous topic.
+Ids of messages include the incarnation, so that none is used twice.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class SnapshotName(NamedTuple):
     Attributes
     ----------
     place
-        The partition.
+        Partition.
     lineage
-        Of its stream.
+        Lineage of the stream.
     at
-        The boundary.
+        Boundary of the snapshot.
     """
 
     place: Place
@@ -64,33 +64,33 @@ class SnapshotName(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot that has been read: the recognizer at a boundary, and the records that await their decisions."""
+    """Content of a snapshot: the recognizer at a boundary, and the records without final decisions."""
 
     model: OpenSetRecognizer
     waiting: tuple[RecordOrigin, ...]
 
 
 class Snapshots(NamedTuple):
-    """The folder of a group's snapshots, which all its workers see.
+    """The folder of a group's snapshots, which all workers share.
 
     Attributes
     ----------
     folder
-        Where they are.
+        Path of the folder.
     keep
-        How many are kept of each partition.
+        Number of snapshots of each partition to keep.
     """
 
     folder: Path
     keep: int
 
     def open(self) -> None:
-        """Make the folder, for its owner alone; one that is there keeps its rights.
+        """Create the folder with access only for its owner. The rights of an existing folder do not change.
 
         Raises
         ------
         PersistenceError
-            If it cannot be made, or written.
+            If the folder cannot be created or written.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,11 +99,11 @@ class Snapshots(NamedTuple):
             probe.unlink(missing_ok=True)
         except OSError as error:
             raise PersistenceError(
-                f"cannot write to the folder of the snapshots, {self.folder}: {error.strerror}; set another as state"
+                f"cannot write to the folder of the snapshots, {self.folder}: {error.strerror}. Set another as state"
             ) from None
 
     def write(self, place: Place, partition: Partition) -> Path:
-        """Write a partition as it is at its last boundary, and let go of old snapshots.
+        """Write a snapshot of a partition at its last boundary, and delete old snapshots.
 
         Raises
         ------
@@ -126,11 +126,11 @@ class Snapshots(NamedTuple):
         return path
 
     def boundaries(self, place: Place, lineage: str) -> list[Boundary]:
-        """Say where there are snapshots of a partition, the newest first."""
+        """Return the boundaries with snapshots of a partition, the newest first."""
         return sorted(self._found(place, lineage), reverse=True)
 
     def read(self, place: Place, lineage: str, at: Boundary, trained: TrainedModel) -> Snapshot | None:
-        """Read a snapshot; None, with a line in the log, if it has gone or cannot be used."""
+        """Read a snapshot, or return ``None`` and log the reason if it is missing or unusable."""
         path = self._found(place, lineage).get(at)
         if path is None:
             return None
@@ -139,17 +139,17 @@ class Snapshots(NamedTuple):
             check_content(content, _CONTENT, str(path))
             model = OpenSetRecognizer.from_stream_state(trained, content["model"], str(path))
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
-        except Exception as error:  # what is whole and yet not ours can raise anything
+        except Exception as error:  # a complete file from elsewhere can raise any error
             ours = isinstance(error, PersistenceError)
             why = str(error) if ours else f"{path} does not fit together ({type(error).__name__})"
-            changed = 0  # a file that stays as it is has few lines
+            changed = 0  # an unchanged file causes few log lines
             with suppress(OSError):
                 changed = path.stat().st_mtime_ns
             _seldom.say(f"{path} {changed}", f"snapshot left aside: {why}")
             return None
 
     def reached(self, topic: str, counts: Callable[[str], bool]) -> dict[Place, int]:
-        """Say how far each partition of a topic had come at least, by its snapshots of lineages that count."""
+        """Return a lower bound of each partition's decided offset in a topic, from snapshots of some lineages."""
         names = (name for name, _ in self._names() if name.place.topic == topic and counts(name.lineage))
         return {name.place: name.at.offset for name in sorted(names, key=lambda name: name.at)}
 
@@ -161,7 +161,7 @@ class Snapshots(NamedTuple):
 
 
 def name_of(path: Path) -> SnapshotName | None:
-    """Say what a snapshot is of, by its name; None: it is none.
+    """Parse the name of a snapshot, or return ``None``.
 
     >>> name_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
     SnapshotName(place=Place(topic='sensors', partition=3), lineage='77aa', at=Boundary(offset=256, labels=2))
@@ -174,12 +174,12 @@ def name_of(path: Path) -> SnapshotName | None:
 
 
 def open_folder(settings: ServiceSettings) -> Path:
-    """Make the folder of a group, and return it.
+    """Create the folder of a group, and return it.
 
     Raises
     ------
     PersistenceError
-        If it cannot be made, or written.
+        If the folder cannot be created or written.
     """
     snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
     snapshots.open()
@@ -191,7 +191,7 @@ def _kind(trained: TrainedModel) -> str:
 
 
 def _written(origin: RecordOrigin) -> tuple[Any, ...]:
-    """Turn bytes into text of the same bytes: archives hold text."""
+    """Convert bytes to text with the same bytes, because archives contain text."""
     headers = tuple((name, _text(value)) for name, value in origin.headers)
     return origin.offset, origin.timestamp, _text(origin.key), headers
 
@@ -213,21 +213,21 @@ _LINEAGE = re.compile(r"[0-9a-f]{8}(?P<incarnation>[0-9a-f]*)")
 
 
 class Incarnations:
-    """The lives of an input topic, as a group knows them.
+    """The incarnations of an input topic.
 
     Parameters
     ----------
     folder
-        Of the group's snapshots, which all its workers see.
+        Folder of the group's snapshots, which all workers share.
     topic
-        The input.
+        Input topic.
 
     Attributes
     ----------
     now
-        How often it was made again.
+        Number of times that the topic was created again.
     partitions
-        How many it had when this life was first seen; 0: not known.
+        Number of partitions at the first check of this incarnation, 0 if unknown.
     """
 
     def __init__(self, folder: Path, topic: str) -> None:
@@ -237,18 +237,18 @@ class Incarnations:
 
     @property
     def name(self) -> str:
-        """Name the input in ids: by itself in its first life, with the number of the life after that."""
+        """Name of the input in ids. Later incarnations have a number as suffix."""
         return f"{self._topic}+{self.now}" if self.now else self._topic
 
     def take(self, topic_id: str, partitions: int) -> bool:
-        """Take the topic as it is; say whether it is another one than the one that is written down.
+        """Accept the current topic, and return whether it differs from the stored one.
 
-        An id that was written down before that one is no news: a broker that is behind has told it.
+        An older stored id is ignored, because it is from a broker with outdated metadata.
 
         Raises
         ------
         PersistenceError
-            If that cannot be read.
+            If the stored id cannot be read.
         """
         found = self._read()
         known: list[str] = [] if found is None else found["ids"]
@@ -261,7 +261,7 @@ class Incarnations:
         return renewed
 
     def keep(self) -> None:
-        """Write it down, for the next start and the other workers.
+        """Store the id for the next start and for other workers.
 
         Raises
         ------
@@ -277,42 +277,42 @@ class Incarnations:
             raise PersistenceError(f"cannot write {self._path}: {error.strerror}") from None
 
     def tell(self, decided: Mapping[Place, int], on_lost_state: str) -> None:
-        """Say what is gone with the topic before; by the settings, that may be the end.
+        """Report the loss of the previous topic. With on_lost_state ``fail`` this is an error.
 
         Parameters
         ----------
         decided
-            How far each partition of the one before was decided, as far as is known.
+            Decided offset of each partition of the previous topic, if known.
         on_lost_state
-            As the operator has set it.
+            Value of the setting.
 
         Raises
         ------
         ConnectorError
-            If it is ``fail``.
+            If the setting is ``fail``.
         """
         far = ", ".join(f"{offset} of partition {place.partition}" for place, offset in sorted(decided.items()))
         text = (
-            f"input: topic {self._topic} was deleted and made again; of the one before, records were decided up to "
-            f"{far or 'an offset that is not known'}, and what came after is gone"
+            f"input: topic {self._topic} was deleted and made again. Records of the previous topic were decided up "
+            f"to {far or 'an unknown offset'}, and later records are lost"
         )
         if on_lost_state == "fail":
             raise ConnectorError(
-                f"{text}; set on_lost_state to cold to begin anew with this one, or take another group"
+                f"{text}. Set on_lost_state to cold to start again with this one, or use another group"
             )
-        logger.warning("%s; the stream begins anew, and ids go on as %s-...", text, self.name)
+        logger.warning("%s. The stream starts again, and ids go on as %s-...", text, self.name)
 
     @property
     def mark(self) -> str:
-        """Suffix of the names of runs of micro-batches, one for each life of the topic."""
+        """Suffix of lineages for this incarnation of the topic."""
         return f"{self.now:x}" if self.now else ""
 
     def is_of_now(self, lineage: str) -> bool:
-        """Say whether a run of micro-batches began in this life."""
+        """Return whether a lineage started in this incarnation."""
         return _life_of(lineage) == self.now
 
     def is_before(self, lineage: str) -> bool:
-        """Say whether a run of micro-batches began in the life before this one."""
+        """Return whether a lineage started in the previous incarnation."""
         return _life_of(lineage) == self.now - 1
 
     def _read(self) -> dict[str, Any] | None:
@@ -323,13 +323,13 @@ class Incarnations:
             return None
         except (OSError, ValueError, AttributeError) as error:
             raise PersistenceError(
-                f"cannot read {self._path}, which says which topic {self._topic} it was ({error}); bring it back, or "
-                "remove it if the topic was never made again"
+                f"cannot read {self._path}, which has the id of topic {self._topic} ({error}). Restore it, or "
+                "remove it if the topic was never created again"
             ) from None
 
 
 def _life_of(lineage: str) -> int | None:
-    """Read the mark of a run of micro-batches; None: it is no name of one."""
+    """Parse the incarnation of a lineage, or return ``None``."""
     found = _LINEAGE.fullmatch(lineage)
     return None if found is None else int(found["incarnation"] or "0", 16)
 
@@ -338,16 +338,16 @@ OLD_SECONDS = 3600.0
 
 _MODEL = re.compile(r"(?P<identity>[0-9a-f]{16})\.model")
 _LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.writable")
-"""Written halfway when a process died; what the folder is tried with."""
+"""Partial files of processes that died, and the file of the write test."""
 
 
 class Orphans(NamedTuple):
-    """Files that may be deleted.
+    """Files that can be deleted.
 
     Attributes
     ----------
     snapshots, models, leftovers
-        Paths of files of each kind.
+        Paths of the files.
     """
 
     snapshots: list[Path]
@@ -362,22 +362,21 @@ def find_orphans(
     committed: Mapping[Place, Committed],
     now: float | None = None,
 ) -> Orphans:
-    """Find the files that nothing refers to.
+    """Find unused files.
 
     Parameters
     ----------
     folder
-        Of the group.
+        Folder of the group.
     topics
-        The inputs.
+        Input topics.
     model
-        Identity of the model that runs.
+        Identity of the current model.
     committed
-        What the brokers say about every partition of the inputs. Where nothing is committed, and its
-        snapshots stay, because they are what tells that something was. One that cannot be read may refer to anything:
-        nothing goes then.
+        State of each partition of the inputs at the brokers. Without a committed offset its snapshots stay, because
+        they show that there was one. If metadata cannot be read, all files stay.
     now
-        Seconds since 1970; the clock's if not given.
+        Seconds since 1970. Default: the current time.
     """
     found = Orphans([], [], [])
     try:
@@ -393,7 +392,7 @@ def find_orphans(
         name = name_of(path)
         where = None if name is None else committed.get(name.place)
         if name is not None and (name.place.topic not in topics or (where is not None and where.offset is None)):
-            # another service of this group, whose partitions we do not know; or offsets that were deleted
+            # another service of this group with unknown partitions, or deleted offsets
             others = True
         elif not _is_older(path, before):
             continue
@@ -407,24 +406,22 @@ def find_orphans(
 
 
 def remove_orphans(folder: Path, topics: Collection[str], model: str, committed: Mapping[Place, Committed]) -> int:
-    """Remove the files that nothing refers to, and say in a line how many there were; see :func:`find_orphans`."""
+    """Remove unused files, and log their number (see :func:`find_orphans`)."""
     try:
         found = find_orphans(folder, topics, model, committed)
     except OSError as error:
-        logger.warning("cannot look for files that nothing refers to in %s: %s", folder, error.strerror)
+        logger.warning("cannot look for unused files in %s: %s", folder, error.strerror)
         return 0
     gone = [_remove(paths) for paths in found]
     if any(gone):
-        logger.info(
-            "removed from %s, for nothing refers to them: %d snapshots, %d models, %d leftovers", folder, *gone
-        )
+        logger.info("removed unused files from %s: %d snapshots, %d models, %d leftovers", folder, *gone)
     return sum(gone)
 
 
 def _remove(paths: Collection[Path]) -> int:
     gone = 0
     for path in paths:
-        with suppress(OSError):  # another worker was first, or it is not ours to remove
+        with suppress(OSError):  # another worker was first, or we lack the right
             path.unlink()
             gone += 1
     return gone

@@ -1,6 +1,6 @@
-"""The partitions of a worker: their micro-batches, and the content of one transaction.
+"""The partitions of a worker: micro-batches, and the content of transactions.
 
-An error of one partition suspends that partition; all others go on.
+An error of one partition suspends that partition. All others continue.
 """
 
 from __future__ import annotations
@@ -39,31 +39,30 @@ from .topic_monitor import Watch
 from .topics import TopicLimits, check_sizes
 
 READ_AHEAD = 4
-"""A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""
+"""Size of a poll in transactions. While one transaction runs, the next is prepared."""
 
 AGAIN_SECONDS = 10.0
-"""Before a beginning that could not be written is tried again."""
+"""Seconds before a retry of writing a first snapshot."""
 
 BEHIND_SECONDS = 60.0
-"""How long a partition, or the labels, may end before what was committed until that counts as lost."""
+"""Seconds for which a partition or the labels may end before the committed offset until records count as lost."""
 
 
 class Streams(Job):
-    """The partitions of a worker: the service's :class:`.job.Job`.
+    """The partitions of a worker, as a :class:`.job.Job`.
 
-    State moves forward by values: what a transaction that fails had advanced is forgotten, and the records go back
-    into the buffer.
+    States are immutable. If a transaction fails, the new states are discarded, and the records return to the buffer.
 
     Parameters
     ----------
     settings
-        What the operator has set.
+        Settings of the service.
     model
         The trained model.
     folder
-        Of the group's snapshots.
+        Folder of the group's snapshots.
     stats
-        Where it tells how it goes.
+        Statistics to update.
     """
 
     def __init__(self, settings: ServiceSettings, model: ModelFile, folder: Path, stats: ServiceStats) -> None:
@@ -91,11 +90,11 @@ class Streams(Job):
 
     @property
     def most_read(self) -> int:
-        """Records that a poll may bring."""
+        """Most records of one poll."""
         return max(500, READ_AHEAD * self._settings.commit_batches * self._batch_size)
 
     def check(self, watch: Watch) -> None:
-        """Check, before the group is joined, that settings, model, state and topics fit."""
+        """Check before the join that settings, model, state and topics are consistent."""
         settings, trained = self._settings, self._model.trained
         takes = watch.seen.takes
         check_sizes(settings, takes, largest_summary(trained))
@@ -109,7 +108,7 @@ class Streams(Job):
         remove_orphans(self._snapshots.folder, settings.inputs, self._model.identity, committed)
 
     def renewed(self, topic: str, topic_id: str) -> None:
-        """Go on with an input as it is; if it was deleted and made again, that may be the end."""
+        """Continue with an input. If it was created again, the setting on_lost_state applies."""
         settings, watch, life = self._settings, self._watch, self._lives[topic]
         if life.take(topic_id, watch.partitions(topic)):
             for place in [place for place in self.owned if place.topic == topic]:
@@ -128,18 +127,18 @@ class Streams(Job):
         )
 
     def close(self) -> None:
-        """Let go of the topic of commands."""
+        """Close the topic of commands."""
         close(self._commands.close, CLOSE_SECONDS)
 
     # Partitions.
 
     @property
     def owned(self) -> Sequence[Place]:
-        """Partitions that are loaded."""
+        """Loaded partitions."""
         return tuple(self._owned)
 
     def load(self, place: Place, where: Committed) -> Loaded | NotLoadable:
-        """Bring a partition back to where the broker says that it is."""
+        """Restore a partition to its committed state."""
         if (where.offset or 0) > where.end and self._may_lag(place):  # its leader may be new
             return NotLoadable(f"offset {where.offset} was committed, and it ends at {where.end}")
         try:
@@ -161,7 +160,7 @@ class Streams(Job):
         return now - self._behind.setdefault(place, now) < BEHIND_SECONDS
 
     def begun(self, place: Place) -> None:
-        """Log and count what the beginning of a partition does to records, once it is committed."""
+        """Log and count lost and repeated records after the commit of a partition's start."""
         self._owned[place].begun = True
         self._recovery.begun(place)
         self._note(place)
@@ -174,7 +173,7 @@ class Streams(Job):
             self._stats.add(f"{REPEATED}{change.reason}", place, change.repeated)
 
     def let_go(self, place: Place) -> None:
-        """Drop a partition; it may come back untouched."""
+        """Drop a partition, and keep its state in case it returns unchanged."""
         self._behind.pop(place, None)
         self._finder.forget(place)
         owned = self._owned.pop(place, None)
@@ -186,12 +185,12 @@ class Streams(Job):
                 self._recovery.remember(place, owned.state if whole else None, position)
 
     def broken(self) -> Mapping[Place, str]:
-        """Partitions that cannot go on, and the reasons, since this was last called."""
+        """Return failed partitions with reasons since the last call."""
         broken, self._broken = self._broken, {}
         return broken
 
     def finished(self, where: Callable[[Place], Committed]) -> bool:
-        """Tell whether the group has reached the end that the setting `stop` names, in all partitions."""
+        """Return whether the group has reached the end of the setting `stop` in all partitions."""
         own = all(self._is_done(place, owned) and not owned.state.waiting for place, owned in self._owned.items())
         return own and self._bounds.are_reached(where)
 
@@ -199,7 +198,7 @@ class Streams(Job):
         return self._bounds.is_read(place) and not (owned.buffer or owned.uncommitted or owned.replay)
 
     def _flush(self, place: Place, owned: Owned) -> PendingBatch:
-        """Make the decisions that are held back at the end of a bounded run."""
+        """Publish delayed decisions at the end of a bounded run."""
         before = owned.state
         owned.state, outcome = self._recovery.flushed(place, before)
         owned.snapshots = [owned.state.history.last]
@@ -209,14 +208,14 @@ class Streams(Job):
         return last_published(self._settings, place, self._lives[place.topic].name)
 
     def stands_at(self, place: Place, committed: Offset | None) -> bool:
-        """Say whether a partition is where the broker says that it is: in a lineage one way leads to a boundary."""
+        """Return whether a partition's state matches its committed offset, by lineage and boundary."""
         if committed is None or not committed.metadata:
             return False
         progress, state = Progress.parse(committed.metadata), self._owned[place].state
         return (progress.lineage, progress.history.last) == (state.lineage, state.history.last)
 
     def take(self, place: Place, records: list[Received]) -> None:
-        """Buffer what was read of a partition, up to where it stops."""
+        """Buffer new records of a partition up to its end."""
         owned = self._owned.get(place)
         if owned is None:
             return
@@ -227,19 +226,19 @@ class Streams(Job):
         self._stats.partitions[place].pending += len(records)
 
     def turn(self) -> None:
-        """Read what people have asked, and see which partitions are held up."""
+        """Read new commands, and find blocked partitions."""
         self._commands.refresh()
         self._held_up = {place: why for place in self._owned if (why := self._watch.held_up(place))}
 
     def look(self, place: Place) -> int:
-        """Update the figures of a partition; return how many records wait."""
+        """Update the statistics of a partition, and return the number of waiting records."""
         owned, partition_stats = self._owned[place], self._stats.partitions[place]
         partition_stats.replaying = bool(owned.replay)
         partition_stats.paused = len(owned.state.waiting)
         return len(owned.buffer) + owned.uncommitted
 
     def obstacles(self) -> list[str]:
-        """Say which partitions are not live yet."""
+        """Return the reasons why partitions are not live."""
         crowded = "closes full micro-batches only, because no snapshot can be written"
         why = {
             place: self._held_up.get(place)
@@ -269,7 +268,7 @@ class Streams(Job):
     # Micro-batches.
 
     def prepare(self) -> TransactionContent | None:
-        """Close the micro-batches that are ready, up to the number that may share a transaction; replay silently."""
+        """Process ready micro-batches, up to the number for one transaction, and replay without output."""
         batches: list[PendingBatch] = []
         now, busy = time.monotonic(), True
         while busy and len(batches) < self._settings.commit_batches:
@@ -293,7 +292,7 @@ class Streams(Job):
         return TransactionContent(batches, messages, offsets) if batches else None
 
     def _try_next(self, place: Place, owned: Owned, now: float) -> PendingBatch | bool:
-        """Close the next micro-batch of a partition; an error suspends the partition."""
+        """Process the next micro-batch of a partition. An error suspends the partition."""
         if place in self._broken or place in self._held_up:
             return False
         try:
@@ -305,7 +304,7 @@ class Streams(Job):
             return False
 
     def undo(self, group: TransactionContent) -> None:
-        """Put states and records back as they were."""
+        """Restore states and records."""
         for one in reversed(group.content):
             owned = self._owned.get(one.place)
             if owned is not None:
@@ -317,27 +316,27 @@ class Streams(Job):
                 owned.uncommitted -= len(one.records)
 
     def instead(self, group: TransactionContent, refused: Sequence[RefusedMessage]) -> TransactionContent:
-        """Replace what a topic does not take."""
+        """Replace messages that a topic rejects."""
         return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
 
     def done(self, group: TransactionContent, at: float) -> None:
-        """Count what has been published, and check that nothing is missing."""
+        """Count published messages, and check that none is missing."""
         for one in group.content:
             if one.place in self._owned:
                 self._owned[one.place].uncommitted -= len(one.records)
         account(self._stats, self._settings, group.content, group.messages, at)
 
     def rest(self) -> None:
-        """Write the snapshot that is most overdue; look at what has been found."""
+        """Write the most overdue snapshot, and update the model metrics."""
         self._keeper.keep(self._owned)
         self._finder.turn(self._owned)
 
     def leave(self) -> None:
-        """Write what is committed, so that the next start has nothing to replay."""
+        """Write snapshots of the committed state, so that the next start has nothing to replay."""
         self._keeper.leave(self._owned)
 
     def _next(self, place: Place, owned: Owned, now: float) -> PendingBatch | bool:
-        """Close the next micro-batch of a partition; True: one was replayed, False: none is ready."""
+        """Process the next micro-batch of a partition. Return True after a replay, and False if none is ready."""
         if not owned.replay and self._recovery.is_earlier(owned.state):
             return now >= owned.again and self._hand_over(place, owned)
         cut = self._cut(place, owned, now)
@@ -373,7 +372,7 @@ class Streams(Job):
         return PendingBatch(place, before, after, records, outcome)
 
     def _replay(self, place: Place, owned: Owned, cut: Cut) -> None:
-        """Go through a micro-batch that has been published before."""
+        """Replay a micro-batch that was published before."""
         one = self._close(place, owned, cut)
         owned.uncommitted -= len(one.records)
         owned.replay.popleft()
@@ -382,7 +381,7 @@ class Streams(Job):
             logger.info("%s is live at %d", place, cut.end.offset)
 
     def _hand_over(self, place: Place, owned: Owned) -> PendingBatch | Literal[False]:
-        """Go on under another model, and publish what the earlier one has held back with the new beginning."""
+        """Switch to another model, and publish the earlier model's delayed decisions with the new start."""
         before = owned.state
         try:
             owned.state, outcome = self._recovery.hand_over(place, before, self._commands.end)

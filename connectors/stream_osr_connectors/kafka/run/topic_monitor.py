@@ -1,7 +1,7 @@
-"""The topics of a service, watched while it runs: in a thread of its own, because a call of the client may wait.
+"""Monitoring of the topics of a running service in a separate thread, because calls of the client may block.
 
-Each look is a value. What it says about the present goes to the figures at once, so that a loop that waits for a
-transaction does not hide it; what changes from one look to the next is told in a line.
+Each check has an immutable result. Current problems go to the statistics at once, even if the loop waits for a
+transaction. Changes between two checks are logged.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from .topics import READ_FROM, Rights, TopicLimits, compaction, takes_of
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
 TAKES_SECONDS = 10.0
-"""How often it is asked what the topics take."""
+"""Seconds between two requests for the limits of topics."""
 
 OLD_SECONDS = 5.0
-"""A look that is older says nothing about the present."""
+"""Seconds after which a check is outdated."""
 
 OF_RECORDS = ("output", "events", "dead_letters")
-"""Roles of the topics that the records of a partition of the input lead to."""
+"""Roles of the topics that receive the outputs of a partition."""
 
 OF_NEW_PARTITIONS = (
-    ": the new ones are read from their beginning, each by a recognizer that has seen nothing; keys may go to other "
+    ": the new ones are read from their beginning, each by a new recognizer, and keys may go to other "
     "partitions than before"
 )
 
 
 class TopicsSnapshot(NamedTuple):
-    """Result of one look at the topics.
+    """Result of one check of the topics.
 
     Attributes
     ----------
     topics
-        By name.
+        Topics by name.
     ends
-        Last stable offset of each partition: what is committed ends there.
+        Last stable offset of each partition, the end of committed records.
     takes
-        What the topics take.
+        Limits of the topics.
     """
 
     topics: Mapping[str, Topic]
@@ -69,27 +69,27 @@ class TopicsSnapshot(NamedTuple):
 
 
 class Watch:
-    """Looks at the topics again and again.
+    """Regular checks of the topics.
 
     Parameters
     ----------
     settings
         Of the service.
     topics
-        Roles of the topics, by name; those with the role of the first are read.
+        Roles of the topics by name. Topics with the role of the first one are inputs.
     stats
-        Where it tells how things are.
+        Statistics to update.
     rights
-        What we need to be allowed of each, where it is not ``WRITE``.
+        Required rights by role, if not ``WRITE``.
 
     Attributes
     ----------
     inputs
-        The topics that are read.
+        Input topics.
     seen
-        The latest look that was answered.
+        Latest successful check.
     topic_ids
-        Ids of the inputs when they were last accepted.
+        Accepted ids of the inputs.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Watch:
         self._begun = self._asked = 0.0
 
     def open(self) -> None:
-        """Look for the first time, and make sure that all topics are there and that we may use them.
+        """Check for the first time that all topics exist and the user has all rights.
 
         Raises
         ------
@@ -118,9 +118,9 @@ class Watch:
         NoTopicError
             If a topic is missing.
         NoRightError
-            If a right is.
+            If a right is missing.
         ConnectorError
-            If a topic is compacted that must not be.
+            If a topic is compacted that must not be compacted.
         """
         self._look()
         logger.info("topics: %s", ", ".join(f"{role} {name}" for name, role in self._topics.items()))
@@ -128,7 +128,7 @@ class Watch:
             topic = self.seen.topics[name]
             if topic.missing:
                 raise NoTopicError(
-                    f"{role}: topic {name} does not exist at {self._settings.brokers}; create it "
+                    f"{role}: topic {name} does not exist at {self._settings.brokers}. Create it "
                     "(`stream-osr topics --create`), or correct the name (a user without DESCRIBE does not see it)"
                 )
             if (lacking := self._lacking(role, topic)) is not None:
@@ -140,34 +140,34 @@ class Watch:
         self.topic_ids = {topic: self.seen.topics[topic].id for topic in self.inputs}
 
     def start(self) -> None:
-        """Look again and again, until it is closed; another time after that, if it is opened again."""
+        """Start regular checks until :meth:`close`. It can be started again."""
         self._stopping = threading.Event()
         self._poked.clear()
         threading.Thread(target=self._run, args=(self._stopping,), name="watch", daemon=True).start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         self._stopping.set()
         self._poked.set()
 
     def has_looked_since(self, moment: float) -> bool:
-        """Say whether there was a look that began after a moment; if not, there is one at once."""
+        """Return whether a check started after a given time. If not, trigger one."""
         if self._begun > moment:
             return True
         self._poked.set()
         return False
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic, as far as is known."""
+        """Return the known number of partitions of a topic."""
         return self.seen.topics[topic].partitions
 
     @property
     def places(self) -> list[Place]:
-        """The partitions of all inputs."""
+        """Partitions of all inputs."""
         return [Place(topic, number) for topic in self.inputs for number in range(self.partitions(topic))]
 
     def committed(self) -> dict[Place, Committed]:
-        """Return what the brokers say about each partition of the inputs.
+        """Return the state of each partition of the inputs at the brokers.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Watch:
         assert self._admin is not None, "open() makes the client"
         led = [place for place in self.places if place.partition not in self.seen.topics[place.topic].offline]
         found, firsts = self._admin.committed(self._settings.group), self._admin.firsts(led)
-        ends = self._admin.ends(led)  # asked last: what is committed lies before them
+        ends = self._admin.ends(led)  # requested last, so that they are after the committed offsets
         out = {}
         for place in self.places:
             offset, metadata = found.get(place, (None, ""))
@@ -185,7 +185,7 @@ class Watch:
         return out
 
     def stops(self) -> dict[Place, int]:
-        """Return the offset before which each partition stops, by the setting `stop`; empty: it does not stop.
+        """Return the end offset of each partition from the setting `stop`, or an empty result.
 
         Raises
         ------
@@ -204,26 +204,26 @@ class Watch:
         if stop == "end":
             return ends
         if milliseconds(stop) > 1000 * time.time():
-            raise ConnectorError(f"stop is {stop}, in the future; expected a time in the past, or end")
+            raise ConnectorError(f"stop is {stop}, in the future. Expected a time in the past, or end")
         assert self._admin is not None, "open() makes the client"
         return {
             place: min(end, ends[place]) for place, end in self._admin.since(self.places, milliseconds(stop)).items()
         }
 
     def is_broken(self, topic: str) -> bool:
-        """Tell whether an input is missing, or the user lacks a right on it."""
+        """Return whether an input is missing, or the user lacks a right on it."""
         its = self.seen.topics[topic]
         return its.missing or self._lacking(self._topics[topic], its) is not None
 
     def renewed(self, topic: str, client_says: str) -> str:
-        """Return the new id of an input that was deleted and made again; empty: it is the one that it was.
+        """Return the new id of an input that was created again, or an empty text.
 
         Parameters
         ----------
         topic
             The input.
         client_says
-            The id that the consumer knows, perhaps earlier than the last look.
+            Id that the consumer knows, possibly newer than the last check.
         """
         accepted = self.topic_ids[topic]
         for found in (self.seen.topics[topic].id, client_says):
@@ -232,19 +232,19 @@ class Watch:
         return ""
 
     def accept(self, topic: str, topic_id: str) -> None:
-        """Accept this id of an input from now on."""
+        """Accept a new id of an input."""
         self._former.add(self.topic_ids[topic])
         self.topic_ids[topic] = topic_id
 
     def tell_ends(self, place: Place, partition: PartitionStats) -> None:
-        """Note the ends of a partition of an input in its figures."""
+        """Update the end offsets in the statistics of a partition."""
         partition.end = None if self._stale else self.seen.ends.get(place)
         partition.unstable = None if partition.end is None else self._unstable.records(place)
 
     def held_up(self, place: Place) -> str:
-        """Return which partition without a leader holds a partition of the input up; empty: none does.
+        """Return the reason if a partition without a leader blocks a partition of the input, or an empty text.
 
-        It is held up by itself, or by the partition of an output that its records go to.
+        The partition itself, or the partition of an output for its records, may have no leader.
         """
         for name, role in self._topics.items():
             topic = self.seen.topics[name]
@@ -255,7 +255,7 @@ class Watch:
         return ""
 
     def obstacles(self) -> list[str]:
-        """Say what stands between the service and its topics now."""
+        """Return the current problems of the topics."""
         if self._stale:
             return [f"the brokers do not answer: {self._trouble or 'nothing was heard of them for some seconds'}"]
         found = []
@@ -273,7 +273,7 @@ class Watch:
 
     @property
     def _without_replicas(self) -> list[str]:
-        """Topics that the service writes and that take nothing, because too few of their replicas are in sync."""
+        """Output topics that reject all records, because too few replicas are in sync."""
         written = [name for name, role in self._topics.items() if "WRITE" in self._rights.get(role, ("WRITE",))]
         topics, _, takes = self.seen
         there = (name for name in written if name in takes)
@@ -284,7 +284,7 @@ class Watch:
         return time.monotonic() - self._at > OLD_SECONDS
 
     def _lacking(self, role: str, topic: Topic) -> str | None:
-        """Name the right that we lack."""
+        """Return the missing right, or ``None``."""
         if topic.refused:
             return "DESCRIBE"
         needed = self._rights.get(role, ("WRITE",))
@@ -299,7 +299,7 @@ class Watch:
                 self._look()
                 self._trouble = ""
                 self._compare(before, self.seen)
-            except Exception as error:  # whatever it is, the next client may do better
+            except Exception as error:  # any error: the next client may succeed
                 self._trouble = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
                 self._let_go()
             self._stats.outside = tuple(self.obstacles())
@@ -323,7 +323,7 @@ class Watch:
             ends: Mapping[Place, int] = {}
         else:
             last = self._admin.ends((place for place in places if place.topic in self.inputs), stable=False)
-            ends = self._ends(self._admin, places)  # later: what is stable by then is not counted as unstable
+            ends = self._ends(self._admin, places)  # later, so that stable records do not count as unstable
             self._unstable.follow(ends, last)
         takes = self.seen.takes
         if self.seen.topics != topics or self._without_replicas or begun - self._asked > TAKES_SECONDS:
@@ -336,7 +336,7 @@ class Watch:
     def _ends(self, admin: TopicAdmin, places: list[Place]) -> Mapping[Place, int]:
         try:
             return admin.ends(places)
-        except ClientError:  # some of it may not be looked at, or is just being deleted
+        except ClientError:  # a right is missing, or a topic is just being deleted
             return admin.ends([place for place in places if place.topic in self.inputs])
 
     def _let_go(self) -> None:
@@ -346,14 +346,14 @@ class Watch:
                 admin.close()
 
     def _compare(self, before: TopicsSnapshot, now: TopicsSnapshot) -> None:
-        """Tell what has changed."""
+        """Log changes."""
         for name, role in self._topics.items():
             was, topic = before.topics[name], now.topics[name]
             gone = sum(end for place, end in before.ends.items() if place.topic == name)
             if topic.missing and not was.missing:
-                logger.error("%s: topic %s was deleted, with %d offsets; it is waited for", role, name, gone)
+                logger.error("%s: topic %s was deleted, with %d offsets. The service waits for it", role, name, gone)
             elif was.id and topic.id and was.id != topic.id and name not in self.inputs:
-                logger.error("%s: topic %s was deleted and made again; its %d offsets are gone", role, name, gone)
+                logger.error("%s: topic %s was deleted and made again. Its %d offsets are gone", role, name, gone)
             elif was.missing and not topic.missing:
                 logger.warning("%s: topic %s is there again, and empty but for what has come since", role, name)
             if was.partitions and topic.partitions > was.partitions:
@@ -362,7 +362,7 @@ class Watch:
                 logger.warning("%s: topic %s has %d partitions now, and had %d%s", role, name, *counts, news)
             lacked, lacks = self._lacking(role, was), self._lacking(role, topic)
             if lacks is not None and lacked is None and not topic.missing:
-                text = "%s: the user lacks the right %s on the topic %s now; the service waits for it"
+                text = "%s: the user lacks the right %s on the topic %s now, and the service waits for it"
                 logger.error(text, role, lacks, name)
             elif lacked is not None and lacks is None and not topic.missing:
                 logger.info("%s: the user has the right %s on the topic %s again", role, lacked, name)
@@ -374,10 +374,10 @@ class Watch:
 
 
 OPEN_SECONDS = 300.0
-"""How long a transaction may hold a partition back until the service is not ready."""
+"""Seconds for which a transaction may block a partition until the service is not ready."""
 
 ASK_SECONDS = 60.0
-"""Interval between two requests for the producer of an open transaction."""
+"""Seconds between two requests for the producer of an open transaction."""
 
 
 class Blocked(NamedTuple):
@@ -386,15 +386,15 @@ class Blocked(NamedTuple):
     Attributes
     ----------
     stable
-        The last stable offset: the first record of the open transaction.
+        Last stable offset, which is the first record of the open transaction.
     records
-        How many there are from it on.
+        Number of records after it.
     since, clock
-        When it was first seen there, by ``time.monotonic`` and ``time.time``.
+        Time of the first observation, by ``time.monotonic`` and ``time.time``.
     asked_at
-        When the brokers were last asked whose transaction it is.
+        Time of the last request for the producer.
     producer
-        Whose it is; None: not known.
+        Producer of the transaction, ``None`` if unknown.
     """
 
     stable: int
@@ -406,12 +406,12 @@ class Blocked(NamedTuple):
 
 
 class Unstable:
-    """Follows both ends of each partition of the input. The thread of the watch writes; others may read.
+    """Tracks the last stable offset and the end of each partition of the input, for all threads.
 
     Parameters
     ----------
     brokers
-        Are named in the command that ends a transaction.
+        Brokers, for the command that aborts a transaction.
     """
 
     def __init__(self, brokers: str) -> None:
@@ -420,7 +420,7 @@ class Unstable:
         self._seldom = Seldom()
 
     def follow(self, stable: Mapping[Place, int], ends: Mapping[Place, int]) -> None:
-        """Take in where partitions are stable up to, and where they end."""
+        """Update the last stable offsets and the ends of partitions."""
         blocked: dict[Place, Blocked] = {}
         for place, end in ends.items():
             at = stable.get(place, end)
@@ -435,26 +435,26 @@ class Unstable:
         self._blocked = blocked
 
     def records(self, place: Place) -> int:
-        """Count the records that wait for the end of a transaction, its own ones among them."""
+        """Return the number of records that wait for the end of a transaction, including its own records."""
         blocked = self._blocked.get(place)
         return 0 if blocked is None else blocked.records
 
     def tell(self, places: Iterable[Place], admin: TopicAdmin) -> None:
-        """Log which of these partitions have been held back for long, and ask whose transaction it is."""
+        """Log partitions that have been blocked for long, and request the producers of the transactions."""
         now, asked = time.monotonic(), False
         for place in places:
             blocked = self._long(place)
             if blocked is None:
                 continue
             if not asked and blocked.producer is None and now - blocked.asked_at > ASK_SECONDS:
-                producer, asked = None, True  # one partition in a look: the answers may take long
+                producer, asked = None, True  # one partition in each check, because requests may take long
                 with suppress(ClientError):  # a right is missing, or a broker is away
                     producer = admin.open_transaction(place, blocked.stable)
                 blocked = self._blocked[place] = blocked._replace(asked_at=now, producer=producer)
             self._seldom.say(str(place), self._message(place, blocked))
 
     def obstacles(self, places: Iterable[Place]) -> list[str]:
-        """Say which of these partitions have been held back for long, by whom, and what ends it."""
+        """Return texts for partitions that have been blocked for long, with the producer and the remedy."""
         long = ((place, self._long(place)) for place in places)
         return [self._message(place, blocked) for place, blocked in long if blocked is not None]
 

@@ -1,4 +1,4 @@
-"""The topics of a service: what they are for, what they take, what is wrong with them, and making what is missing."""
+"""The topics of a service: roles, limits, checks and creation."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ..settings import ServiceSettings
 from ..wire.timestamps import TimestampLimits
 
 USUAL_BYTES = 1_048_588
-"""``max.message.bytes`` where nobody has set it."""
+"""Default of ``max.message.bytes``."""
 
 LEAST_BYTES = 1 << 18
-"""A decision with the longest key and headers that are taken fits into it, with thousands of classes."""
+"""Least message size of outputs. A decision with the longest key and headers and thousands of classes fits."""
 
 SPARE_BYTES = 1 << 16
-"""What the headers add to a dead letter."""
+"""Most bytes that headers add to a dead letter."""
 
 NOT_COMPACTED = ("output", "events", "dead_letters", "global_events")
-"""Topics of which every record counts, by what they are for: compaction keeps the latest record of each key only."""
+"""Roles of topics that must not be compacted, because every record counts."""
 
 Rights = Mapping[str, Sequence[str]]
-"""What we need to be allowed of topics, by what they are for."""
+"""Required rights on topics, by role."""
 
 READ_FROM: Rights = {"input": ("READ",), "labels": ("READ",)}
-"""Topics that the service reads; it writes the others."""
+"""Rights of topics that the service reads. It writes the others."""
 
 
 class TopicLimits(NamedTuple):
@@ -38,15 +38,15 @@ class TopicLimits(NamedTuple):
     Attributes
     ----------
     bytes
-        Of a message at most (``max.message.bytes``).
+        Size limit of a message (``max.message.bytes``).
     times
-        Which timestamps it takes, and keeps.
+        Limits of timestamps.
     in_sync
-        Replicas that have to be in sync for it to take anything (``min.insync.replicas``).
+        Required number of in-sync replicas (``min.insync.replicas``).
     compacted
-        It keeps the latest record of each key only (``cleanup.policy``).
+        Whether the topic is compacted (``cleanup.policy``).
     confirmed
-        The brokers have said so when last asked; otherwise it is what they said before, or the usual.
+        Whether the brokers returned these limits in the last request. Otherwise they are older values or defaults.
     """
 
     bytes: int = USUAL_BYTES
@@ -61,28 +61,28 @@ RECONCILED = ("links", "global_events")
 
 
 def topics_of(settings: ServiceSettings) -> dict[str, str]:
-    """Roles of the topics of the service, by name."""
+    """Return the roles of the topics of the service, by name."""
     return {topic: role for topic, role in all_topics_of(settings).items() if role not in RECONCILED}
 
 
 def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
-    """Roles of the topics of the service, and of the reconciliation if its workers publish summaries, by name."""
+    """Return the roles of the topics of the service and of the reconciliation (if any), by name."""
     roles = dict.fromkeys(settings.inputs, "input")
     left_out = ("input",) if settings.subclasses is not None else ("input", *RECONCILED)
     return roles | {t: role for role, t in settings.topics.items() if role not in left_out and t is not None}
 
 
 def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, TopicLimits]) -> dict[str, TopicLimits]:
-    """Ask what topics take; where the brokers do not tell, it is what it was before, or the usual.
+    """Return the limits of topics. If the brokers do not return them, older values or defaults apply.
 
     Parameters
     ----------
     admin
-        Who asks.
+        Administrative client.
     names
-        Of the topics.
+        Names of topics.
     before
-        The answer before this one.
+        Previous limits.
     """
     names, why = list(names), "the user lacks the right DESCRIBE_CONFIGS"
     try:
@@ -93,8 +93,8 @@ def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, Topic
     silent = [name for name, its in takes.items() if not its.confirmed and before.get(name, TopicLimits()).confirmed]
     if silent:
         logger.warning(
-            "what these topics take is not known: %s (%s); unless it was known before, timestamps that they would "
-            "refuse or not keep are not clamped. Grant DESCRIBE_CONFIGS on them",
+            "the limits of these topics are not known: %s (%s). Unless they were known before, timestamps outside "
+            "these limits are not replaced. Grant DESCRIBE_CONFIGS on them",
             ", ".join(silent),
             why,
         )
@@ -102,7 +102,7 @@ def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, Topic
 
 
 def _takes(configs: Mapping[str, str] | None, before: TopicLimits) -> TopicLimits:
-    """Read the settings of a topic; none at all: the brokers did not tell them."""
+    """Read the limits from the settings of a topic. Without settings the previous limits apply."""
     if not configs:
         return before._replace(confirmed=False)
     largest = int(configs.get("max.message.bytes") or USUAL_BYTES)
@@ -111,38 +111,38 @@ def _takes(configs: Mapping[str, str] | None, before: TopicLimits) -> TopicLimit
 
 
 def is_compacted(configs: Mapping[str, str]) -> bool:
-    """Say whether a topic with these settings is compacted."""
+    """Return whether a topic with these settings is compacted."""
     return "compact" in configs.get("cleanup.policy", "")
 
 
 def compaction(role: str, name: str, takes: Mapping[str, TopicLimits]) -> str | None:
-    """Say that a topic is compacted that must not be; None: it is as it should be, or not known."""
+    """Return a text for a topic that must not be compacted but is, or ``None``."""
     if name not in takes or not takes[name].compacted or role not in NOT_COMPACTED:
         return None
     return (
-        f"{role}: topic {name} is compacted and loses all but the latest record of each key; "
+        f"{role}: topic {name} is compacted and loses all but the latest record of each key: "
         "set its cleanup.policy=delete"
     )
 
 
 def check_sizes(settings: ServiceSettings, takes: Mapping[str, TopicLimits], summary: int) -> None:
-    """Make sure that what is published fits.
+    """Check that published messages fit into the topics.
 
     Raises
     ------
     ConnectorError
-        If decisions, events, dead letters or summaries (of so many bytes at most) would not.
+        If decisions, events, dead letters or summaries would not fit.
     """
     for name in (settings.output, settings.events, settings.dead_letters):
         if takes[name].bytes < LEAST_BYTES:
             raise ConnectorError(
-                f"topic {name} takes messages of {takes[name].bytes} bytes at most; set its max.message.bytes to "
+                f"topic {name} takes messages of {takes[name].bytes} bytes at most: set its max.message.bytes to "
                 f"{LEAST_BYTES} or more"
             )
     if settings.subclasses is not None and takes[settings.subclasses].bytes < summary:
         raise ConnectorError(
             f"subclasses: topic {settings.subclasses} takes messages of {takes[settings.subclasses].bytes} bytes at "
-            f"most; set its max.message.bytes to {summary}, or train with a PCA"
+            f"most: set its max.message.bytes to {summary}, or train with a PCA"
         )
     largest = max(settings.inputs, key=lambda topic: takes[topic].bytes)
     given, letters = takes[largest].bytes, takes[settings.dead_letters].bytes
@@ -156,12 +156,12 @@ def check_sizes(settings: ServiceSettings, takes: Mapping[str, TopicLimits], sum
 
 DEAD_LETTER_DAYS = 30
 SNAPSHOTS_IN_RETENTION = 10
-"""The input has to keep its records for at least so many intervals between snapshots."""
+"""Least retention of the input in intervals between snapshots."""
 
 DAY = 24 * 3600 * 1000
 
 OF_ONE_PARTITION = ("labels", "subclasses", "links", "global_events")
-"""Topics that all have to see in the same order."""
+"""Roles of topics with one partition, so that all workers see the same order."""
 
 COMPACTED = ("subclasses", "links")
 
@@ -172,13 +172,13 @@ class TopicCheck(NamedTuple):
     Attributes
     ----------
     role
-        What the service calls it.
+        Role of the topic.
     name
-        What the broker calls it.
+        Name of the topic.
     found
-        How it is.
+        Description of the topic.
     problems
-        What has to be changed before the service may be trusted.
+        Problems that must be solved.
     """
 
     role: str
@@ -188,16 +188,16 @@ class TopicCheck(NamedTuple):
 
 
 class WantedTopics(NamedTuple):
-    """Configuration wanted for topics that are made.
+    """Configuration of topics to create.
 
     Attributes
     ----------
     partitions
-        Of the input; the other topics follow it.
+        Number of partitions of the input. Other topics have the same number.
     replicas
-        Of all; None: what the broker gives.
+        Number of replicas of all topics, ``None`` for the broker's default.
     max_message_bytes
-        Of the input.
+        Size limit of messages of the input.
     """
 
     partitions: int | None
@@ -206,23 +206,23 @@ class WantedTopics(NamedTuple):
 
 
 def look_after(settings: ServiceSettings, wanted: WantedTopics | None) -> list[TopicCheck]:
-    """Make the topics that are missing, if asked to, and say how all of them are.
+    """Create missing topics if requested, and check all topics.
 
     Parameters
     ----------
     settings
         Of the service.
     wanted
-        Make what is missing, like this; None: make nothing.
+        Configuration of topics to create, or ``None`` to create none.
 
     Raises
     ------
     ConnectorError
         If the broker does not answer or refuses.
     NoRightError
-        If it does not tell the settings of a topic.
+        If the broker does not return the settings of a topic.
     InvalidParameter
-        If the input is missing, and nobody has said how many partitions it should have.
+        If the input is missing, and the number of partitions is not given.
     """
     with start_explained(settings):
         client = TopicAdmin(settings)
@@ -238,14 +238,14 @@ def look_after(settings: ServiceSettings, wanted: WantedTopics | None) -> list[T
 
 
 def _found(client: TopicAdmin, settings: ServiceSettings) -> dict[str, Topic]:
-    """Ask for the topics that are there."""
+    """Return the existing topics with their settings."""
     there = {name: its for name, its in client.topics(all_topics_of(settings)).items() if its.partitions}
     configs = client.configs(there)
     for name in there:
         if not configs.get(name):
             raise NoRightError(
-                f"the brokers do not tell the settings of topic {name}: the user lacks the right DESCRIBE_CONFIGS on "
-                "it, which the brokers' ACLs grant"
+                f"the brokers do not return the settings of topic {name}: the user lacks the right DESCRIBE_CONFIGS "
+                "on it, which the brokers' ACLs grant"
             )
     return {name: its._replace(configs=configs[name]) for name, its in there.items()}
 
@@ -253,12 +253,12 @@ def _found(client: TopicAdmin, settings: ServiceSettings) -> dict[str, Topic]:
 def _missing(
     settings: ServiceSettings, found: Mapping[str, Topic], wanted: WantedTopics
 ) -> dict[str, dict[str, Any]]:
-    """Describe the topics that are to be made."""
+    """Return the configuration of missing topics."""
     partitions, largest = wanted.partitions, wanted.max_message_bytes
     missing = [topic for topic in settings.inputs if topic not in found]
     if missing and partitions is None:
         raise InvalidParameter(
-            f"topic {missing[0]} does not exist: give --partitions with the number that it shall have. It bounds the "
+            f"topic {missing[0]} does not exist: give --partitions with its number of partitions. It bounds the "
             "number of workers that share the work, and must not change later"
         )
     given = _largest_input(settings, found)
@@ -289,21 +289,21 @@ def _missing(
 def _line(settings: ServiceSettings, role: str, name: str, found: Mapping[str, Topic], new: bool) -> TopicCheck:
     topic = found.get(name)
     if topic is None:
-        return TopicCheck(role, name, "missing", ("it does not exist; --create makes it",))
+        return TopicCheck(role, name, "missing", ("it does not exist: --create creates it",))
     text = f"{'created: ' if new else ''}{_count(topic.partitions, 'partition')}, {_count(topic.replicas, 'replica')}"
     text += f", records up to {topic.number('max.message.bytes')} bytes"
     return TopicCheck(role, name, text, tuple(_problems(settings, role, topic, _largest_input(settings, found))))
 
 
 def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic | None) -> Iterator[str]:
-    """Find what would go wrong, sooner or later."""
+    """Yield problems of a topic."""
     largest, retention = topic.number("max.message.bytes"), topic.number("retention.ms")
     compacted = is_compacted(topic.configs)
     if role in OF_ONE_PARTITION and topic.partitions != 1:
         yield "it needs one partition, so that all see the same order"
     if role == "labels":
         if compacted or retention != -1:
-            yield "a replay needs all of it: set cleanup.policy=delete and retention.ms=-1"
+            yield "a replay needs all records: set cleanup.policy=delete and retention.ms=-1"
     elif role in COMPACTED:
         if not compacted or "delete" in topic.configs["cleanup.policy"]:
             yield "the latest of each key has to stay: set cleanup.policy=compact"
@@ -317,13 +317,13 @@ def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic |
     elif given is not None and role not in OF_ONE_PARTITION:
         needed = given.number("max.message.bytes") + SPARE_BYTES if role == "dead_letters" else LEAST_BYTES
         if largest < needed:
-            yield f"what is published may have {needed} bytes: set max.message.bytes to that or more"
+            yield f"published messages may have {needed} bytes: set max.message.bytes to that or more"
         if topic.partitions > given.partitions:
             yield f"it has more partitions than the input ({given.partitions}): those beyond stay empty"
 
 
 def _largest_input(settings: ServiceSettings, found: Mapping[str, Topic]) -> Topic | None:
-    """Describe all inputs as one: the most partitions, the largest records; None: there is none yet."""
+    """Return the largest limits of all inputs as one topic, or ``None`` without inputs."""
     inputs = [found[topic] for topic in settings.inputs if topic in found]
     if not inputs:
         return None

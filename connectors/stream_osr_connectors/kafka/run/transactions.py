@@ -1,14 +1,13 @@
-"""Transactions that end: each runs in a thread of its own with a deadline, and a stuck one costs a producer.
+"""Transactions with a time limit. Each runs in a separate thread, and a stuck one costs a producer.
 
-kafka-python waits without a limit for the end of a transaction, and loses the request when the broker goes away in
-the middle of one: nothing would ever wake the caller. So the thread is given up when its time is over. A new producer
-with the same transactional id makes the broker end what the old one had begun, one way or the other; which way, the
-committed offsets tell.
+kafka-python waits without a limit for the end of a transaction, and loses the request if the broker fails meanwhile.
+Then the caller would wait forever, so the thread is abandoned after a time limit. A new producer with the same
+transactional id forces the broker to commit or abort the old transaction. The committed offsets show the result.
 
-The invariant: before offsets are sent, every topic has acknowledged as many messages as it was sent. Anything else
-undoes the transaction. The brokers refuse a batch as a whole, and the client then gives up the transaction: messages
-to other topics count as refused with the same error. So nothing that was refused together with others is known to be
-at fault.
+Invariant: before offsets are sent, every topic has acknowledged all its messages. Otherwise the transaction is
+aborted. The brokers refuse a batch as a whole, and then the client aborts the transaction, so that messages to other
+topics fail with the same error. Therefore a message that was refused together with others is not necessarily the
+cause.
 """
 
 from __future__ import annotations
@@ -44,24 +43,24 @@ from ..wire.timestamps import NO_TIME
 from .topics import LEAST_BYTES
 
 MOST_TRIES = 64
-"""Transactions in search of the messages that are refused."""
+"""Most transactions in the search for refused messages."""
 
 Send = Callable[[Sequence[Outgoing]], Sequence[RefusedMessage]]
-"""Sends messages in a transaction that is never committed, and returns those that are refused."""
+"""Function that sends messages in a transaction that is never committed, and returns the refused ones."""
 
 
 def check_topics(
     messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], settings: ServiceSettings, send: Send
 ) -> None:
-    """Make sure that each topic of the suspects takes small messages, without what came with the record.
+    """Check that each topic of the suspects accepts small messages, without parts of the input record.
 
-    Each is tried by itself: one refusal aborts the transaction of all. A topic that refuses the two smallest (or the
-    only one) refuses all.
+    Each message is tried separately, because one refusal aborts the whole transaction. A topic that refuses the two
+    smallest messages (or the only one) refuses all.
 
     Raises
     ------
     ClientError
-        If a topic does: it is at fault, and no record is.
+        If a topic refuses all messages. Then no record is the cause.
     """
     bare: dict[str, list[Outgoing]] = {}
     for one in suspects:
@@ -81,12 +80,12 @@ def check_topics(
                 remedy = f"set its max.message.bytes to {LEAST_BYTES} or more"
             raise ClientError(
                 ErrorKind.RIGHT,
-                f"topic {topic} refuses even the smallest message, of {size} bytes: {error}; {remedy}",
+                f"topic {topic} refuses even the smallest message, of {size} bytes: {error} ({remedy})",
             )
 
 
 def _bare(message: Outgoing, dead_letters: str) -> Outgoing:
-    """Leave out of a message what came with the record, except that there was a key."""
+    """Remove all parts of the input record from a message, except a short key."""
     headers, value, key = [], message.value, None if message.key is None else message.key[:16]
     if message.topic == dead_letters:  # its value is the record's
         headers = [each for each in message.headers if each[0].startswith("__connect.errors.")]
@@ -95,7 +94,7 @@ def _bare(message: Outgoing, dead_letters: str) -> Outgoing:
 
 
 def _too_large(messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], send: Send) -> list[RefusedMessage]:
-    """Find the least size that each topic refuses, by bisection; messages of that size or more are at fault."""
+    """Find the least size that each topic refuses, by bisection. Messages of that size or more are the cause."""
     found: list[RefusedMessage] = []
     for topic in dict.fromkeys(messages[one.place].topic for one in suspects):
         own = [one for one in suspects if messages[one.place].topic == topic]
@@ -114,7 +113,7 @@ def _too_large(messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage],
 
 
 def _halved(messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], send: Send) -> Sequence[RefusedMessage]:
-    """Find them by halving; if that takes too many tries, all suspects count as refused."""
+    """Find refused messages by bisection. After too many attempts all suspects count as refused."""
     tries, parts, found = 0, deque([suspects]), list[RefusedMessage]()
     while parts:
         part = parts.popleft()
@@ -129,24 +128,24 @@ def _halved(messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], se
             tries += 1
             if again:
                 parts.append([RefusedMessage(some[one.place].place, one.error) for one in again])
-    return found or suspects[:1]  # each passes alone: leave one out, and try the rest again
+    return found or suspects[:1]  # each is accepted alone: remove one, and retry the rest
 
 
 MOST_STUCK = 16
-"""Threads given up before the process has to end: each holds a producer's memory."""
+"""Abandoned threads after which the process must end, because each uses the memory of a producer."""
 
 
 class InDoubtError(Exception):
-    """A transaction failed or did not end in time: whether it was committed, only the committed offsets tell."""
+    """A transaction failed or did not end in time. Only the committed offsets show whether it was committed."""
 
 
 class UnpublishableError(Exception):
-    """Some messages cannot be published as they are; nothing of the transaction counts.
+    """Some messages cannot be published. The transaction is aborted.
 
     Parameters
     ----------
     refused
-        Which ones, and why.
+        Refused messages with reasons.
     """
 
     def __init__(self, refused: Sequence[RefusedMessage]) -> None:
@@ -155,36 +154,36 @@ class UnpublishableError(Exception):
 
 
 class Rivalry:
-    """Decides whether another producer uses our transactional id, and whether this process has to end for it.
+    """Decides whether another producer uses the same transactional id, and whether this process must end.
 
-    Two producers with one id fence each other in turn: each is fenced only after the other has opened a producer
-    anew. So a process that ends when it is fenced leaves the other one undisturbed, and of two exactly one ends. The
-    younger one is to end: a process that had the id for less than a minute before its first fencing ends after fewer
-    fencings and a shorter time than one that had it for longer.
+    Two producers with the same id fence each other in turn. Each is fenced only after the other has opened a new
+    producer. If one process ends after a fencing, the other is undisturbed, so exactly one of the two ends. It should
+    be the younger one. A process that had the id for less than a minute before its first fencing ends after fewer
+    fencings and a shorter time than an older process.
 
     Parameters
     ----------
     settings
         Of the service.
     name
-        The transactional id.
+        Transactional id.
     stats
-        Where it counts.
+        Statistics to update.
     """
 
     YOUNG_SECONDS = 60.0
-    """A process that was first fenced within this time after its first producer is the younger one."""
+    """Seconds from the first producer to the first fencing below which a process is the younger one."""
 
     YOUNG_FENCINGS, OLD_FENCINGS = 3, 6
     YOUNG_PATIENCE, OLD_PATIENCE = 20.0, 120.0
-    """Least number of fencings, and least seconds from the first of them, before the process ends. The group needs
-    10 s to decide about two members of one name; a young process adds the time that it had the id."""
+    """Least number of fencings, and least seconds since the first one, before the process ends. The group needs
+    10 s to decide between two members with one name. A young process adds the time that it had the id."""
 
     QUIET_SECONDS = 15.0
-    """When an old process has committed for so long without a fencing, the other one has gone."""
+    """Seconds of commits without a fencing after which the other process of an old one has gone."""
 
     FORGET_SECONDS = 600.0
-    """Fencings that are further apart do not belong together."""
+    """Seconds between two fencings above which they are unrelated."""
 
     def __init__(self, settings: ServiceSettings, name: str, stats: ServiceStats) -> None:
         self._settings, self._name, self._stats = settings, name, stats
@@ -193,30 +192,30 @@ class Rivalry:
         self.settle()
 
     def open(self) -> None:
-        """Take note of a new producer."""
+        """Record a new producer."""
         self._opened = min(self._opened, time.monotonic())
 
     def settle(self) -> None:
-        """Count from the beginning: the group decides, or the other one has gone."""
+        """Reset the counts, because the group decides or the other process has gone."""
         self._fencings, self._begun, self._latest, self._committing = 0, 0.0, -math.inf, math.inf
 
     def commit(self) -> None:
-        """Take note of a transaction that was committed."""
+        """Record a committed transaction."""
         self._excused = False
         self._committing = min(self._committing, time.monotonic())
         if self._is_old and time.monotonic() - self._committing >= self.QUIET_SECONDS:
             self.settle()
 
     def judge(self, kind: ErrorKind, seconds: float) -> str:
-        """Take note of a transaction that failed after so many seconds; return what is to be said of a rival.
+        """Record a transaction that failed after some seconds, and return a text about a rival, or an empty text.
 
-        A single fencing says nothing. After another failure a late request of the producer that is given up may
-        fence the next one.
+        A single fencing is not sufficient evidence. After another failure, a late request of the abandoned producer
+        may fence the next one.
 
         Raises
         ------
         TakenError
-            If another producer uses the id, and this process is the one to end.
+            If another producer uses the id, and this process must end.
         """
         by_timeout = seconds >= self._settings.transaction_timeout  # the brokers fence it, too
         if kind in (ErrorKind.TAKEN, ErrorKind.FENCED) and not by_timeout:
@@ -245,7 +244,7 @@ class Rivalry:
         least = self.OLD_FENCINGS if self._is_old else self.YOUNG_FENCINGS
         timeout = self.OLD_PATIENCE if self._is_old else self.YOUNG_PATIENCE + max(0.0, self._begun - self._opened)
         if self._fencings >= least and seconds >= timeout:
-            raise TakenError(f"{said}. This worker ends; the other producer goes on")
+            raise TakenError(f"{said}. This worker ends, and the other producer goes on")
         return said
 
     @property
@@ -254,17 +253,17 @@ class Rivalry:
 
 
 class Transactions:
-    """The one producer of a worker, replaced whenever a transaction does not end as it should.
+    """The producer of a worker, replaced after each failed transaction.
 
     Parameters
     ----------
     make
-        Makes a producer, always with the same transactional id.
+        Factory of producers with the same transactional id.
     settings
-        Of the service: how long a transaction may take, and after how long the brokers end one by themselves and
-        refuse its producer as if another had our name.
+        Settings of the service, with the time limit of a transaction, and the time after which the brokers abort it
+        and fence its producer.
     stats
-        Where it counts how often another producer had our name.
+        Statistics, which count fencings.
     """
 
     def __init__(
@@ -273,18 +272,18 @@ class Transactions:
         self._make, self._settings = make, settings
         self._rivalry = Rivalry(settings, transactional_id(settings), stats)
         self._producer: TransactionalProducer | None = None
-        self._blocked = False  # a topic took nothing when it was last tried
+        self._blocked = False  # a topic rejected all messages at the last attempt
         self.stuck = 0
 
     def open(self) -> None:
-        """Make a producer, which ends what its predecessor had begun; does nothing when there is one.
+        """Create a producer, which ends its predecessor's transaction, unless there is one.
 
         Raises
         ------
         InDoubtError
-            If it cannot be done now, because no broker answers, say.
+            If that fails now, such as if no broker answers.
         ConnectorError
-            If no patience will help.
+            If a retry cannot help.
         """
         if self._producer is not None:
             return
@@ -300,7 +299,7 @@ class Transactions:
         self._rivalry.open()
 
     def begin(self, messages: Sequence[Outgoing], offsets: Mapping[Place, Offset], membership: Any) -> Running:
-        """Send messages and offsets as one transaction; it is under way until :meth:`finish`."""
+        """Start one transaction with messages and offsets. It runs until :meth:`finish`."""
         producer = self._producer
         assert producer is not None, "open() makes the producer"
 
@@ -322,15 +321,15 @@ class Transactions:
         Raises
         ------
         InDoubtError
-            If it failed or took too long; :meth:`open` makes the next producer.
+            If it failed or took too long. :meth:`open` creates the next producer.
         UnpublishableError
-            If messages of it have to be replaced; nothing of it counts.
+            If messages must be replaced. The transaction is aborted.
         ConnectorError
-            If no patience will help.
+            If a retry cannot help.
         StartAgainError
-            If too many have not ended.
+            If too many transactions have not ended.
         TakenError
-            If another producer uses our transactional id, and this process is the one to end.
+            If another producer uses the same transactional id, and this process must end.
         """
         assert self._producer is not None
         self._finish(running, [self._producer])
@@ -349,35 +348,35 @@ class Transactions:
                 raise
             if self.stuck > MOST_STUCK:
                 raise StartAgainError(
-                    f"{self.stuck} transactions have never ended; the process has to be started again"
+                    f"{self.stuck} transactions have never ended: the process must be restarted"
                 ) from None
             kind = error.kind if isinstance(error, ClientError) else ErrorKind.AGAIN
             rival = self._rivalry.judge(kind, running.seconds)
             if kind is ErrorKind.FATAL and isinstance(error, ClientError):
-                raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
+                raise ConnectorError(f"a transaction cannot be committed: {error} ({remedy_of(error)})") from None
             said = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
             raise InDoubtError(rival or (explain(said) if isinstance(error, TimeoutError) else said)) from error
 
     def culprits(
         self, messages: Sequence[Outgoing], suspects: Sequence[RefusedMessage], turn: Callable[[], None]
     ) -> Sequence[RefusedMessage]:
-        """Find the messages that are refused without the others.
+        """Find the messages that are refused on their own.
 
         Parameters
         ----------
         messages
             Of the transaction.
         suspects
-            Those that were refused together.
+            Messages that were refused together.
         turn
-            Called after each try.
+            Function to call after each attempt.
 
         Raises
         ------
         InDoubtError
-            If that cannot be found out now; nothing of it counts.
+            If they cannot be found now. The transaction is aborted.
         ClientError
-            If no record is at fault: a topic takes nothing, or has begun to take messages again since.
+            If no record is the cause, because a topic rejects all messages, or accepts messages again.
         """
 
         def send(some: Sequence[Outgoing]) -> Sequence[RefusedMessage]:
@@ -403,7 +402,7 @@ class Transactions:
         return found or _halved(messages, suspects, send)
 
     def _refused(self, messages: Sequence[Outgoing]) -> Sequence[RefusedMessage]:
-        """Send messages in a transaction that is never ended, and say which are refused for what they are."""
+        """Send messages in a transaction that is never committed, and return those that are refused on their own."""
         self.open()
         producer, self._producer = self._producer, None
         assert producer is not None
@@ -419,19 +418,19 @@ class Transactions:
         return [one for one in refused if one.error.kind is ErrorKind.RECORD]
 
     def close(self, timeout: float) -> None:
-        """Let go of the producer within so many seconds."""
+        """Close the producer within a time limit."""
         producer, self._producer = self._producer, None
         if producer is not None:
             close(lambda: producer.close(timeout), timeout + 1.0)
 
 
 def _send_all(producer: TransactionalProducer, messages: Sequence[Outgoing]) -> None:
-    """Send messages; what is not acknowledged to the last of them is undone.
+    """Send messages. If one is not acknowledged, the transaction is aborted.
 
     Raises
     ------
     UnpublishableError
-        Naming those that no attempt will bring through.
+        With the messages that can never be published.
     ClientError
         For anything else.
     """
@@ -446,7 +445,7 @@ def _send_all(producer: TransactionalProducer, messages: Sequence[Outgoing]) -> 
 
 
 def _raise_unless_records(refused: Sequence[RefusedMessage]) -> None:
-    """Raise what was refused for another reason than for what it is, or than for being in one batch with that."""
+    """Raise an error that the messages themselves did not cause."""
     serious = [one.error for one in refused if one.error.kind is not ErrorKind.AGAIN]
     if refused and not (serious and all(error.kind is ErrorKind.RECORD for error in serious)):
         raise next((error for error in serious if error.kind is not ErrorKind.RECORD), refused[0].error)

@@ -1,1 +1,1 @@
-"""Wire format: bytes in and out, and their meaning."""
+"""Wire format: encoding and decoding of messages."""

@@ -1,8 +1,8 @@
-"""Ends of micro-batches in the metadata of a committed offset, as a replay needs them.
+"""Boundaries of micro-batches in the metadata of a committed offset, for replays.
 
-Kafka keeps a text of at most 4 KiB with each committed offset and writes it in the same transaction. Into it goes
-every end of a micro-batch since an offset that a snapshot can be had of, as steps: how many offsets further, and
-how many places further in the topic of labels. Equal steps one after the other are written once, with their number.
+Kafka stores a text of at most 4 KiB with each committed offset, and writes it in the same transaction. The text has
+the boundaries of all micro-batches since an offset with a snapshot. It stores the number of offsets and of places in
+the topic of labels from each boundary to the next. Equal successive steps are written once with a count.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import brief
 
 VERSION = "1"
-"""Of the text, which begins with it."""
+"""Version of the format, at the beginning of the text."""
 
 MOST_CHARACTERS = 4000
-"""Of the text; brokers allow 4096 (``offset.metadata.max.bytes``)."""
+"""Most characters of the text. Brokers allow 4096 (``offset.metadata.max.bytes``)."""
 
 
 class LaterReleaseError(ConnectorError):
-    """Offset committed by a later release: to begin anew would throw its content away."""
+    """An offset that a later release committed. A fresh start would discard its content."""
 
 
 class Boundary(NamedTuple):
-    """End of a micro-batch: the offset after its last record, and the place in the topic of labels before it."""
+    """End of a micro-batch: the offset after its last record, and the place in the topic of labels."""
 
     offset: int
     labels: int = 0
 
 
 class FailedEnd(Boundary):
-    """End of a micro-batch whose records are dead letters, for want of memory: a replay does not try it again."""
+    """End of a micro-batch whose records are dead letters for lack of memory. A replay does not retry it."""
 
 
 class BoundarySteps(NamedTuple):
-    """So many ``times`` a step: offsets and labels that each goes further, and whether its micro-batch failed."""
+    """Equal steps: offsets and labels of each, their number, and whether the micro-batches failed."""
 
     offsets: int
     labels: int
@@ -47,16 +47,16 @@ class BoundarySteps(NamedTuple):
 
 
 class History(NamedTuple):
-    """Ends of micro-batches since some boundary, in order; each is after the one before it, by offset or by labels.
+    """Boundaries of micro-batches since a base, in increasing order of offset or labels.
 
     Attributes
     ----------
     base
-        Where it begins.
+        First boundary.
     fresh
-        At the base nothing had been learnt from the stream: a new recognizer stands for a snapshot.
+        Whether the stream starts at the base, so that a new recognizer replaces a snapshot.
     steps
-        From the base on.
+        Steps from the base on.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class History(NamedTuple):
     steps: tuple[BoundarySteps, ...] = ()
 
     def to(self, end: Boundary) -> History:
-        """Go one micro-batch further."""
+        """Append a micro-batch."""
         last = self.last
         step = BoundarySteps(end.offset - last.offset, end.labels - last.labels, 1, isinstance(end, FailedEnd))
         if min(step[:2]) < 0 or end == last:
@@ -91,7 +91,7 @@ class History(NamedTuple):
         return Boundary(offset, labels)
 
     def boundaries(self) -> Iterator[Boundary]:
-        """All of them, the base first."""
+        """Yield all boundaries, the base first."""
         offset, labels = self.base
         yield self.base
         for step in self.steps:
@@ -100,17 +100,17 @@ class History(NamedTuple):
                 yield (FailedEnd if step.failed else Boundary)(offset, labels)
 
     def after(self, boundary: Boundary) -> Iterator[Boundary]:
-        """Those after a boundary."""
+        """Return the boundaries after a boundary."""
         return (each for each in self.boundaries() if each > boundary)
 
     def since(self, boundary: Boundary) -> History:
-        """Forget what was before a boundary; one that is none of them changes nothing."""
+        """Drop all boundaries before a boundary. An unknown boundary has no effect."""
         if boundary == self.base or boundary not in self.boundaries():
             return self
         return reduce(History.to, self.after(boundary), History(boundary, fresh=False))
 
     def until(self, boundary: Boundary) -> History:
-        """Forget what is after a boundary."""
+        """Drop all boundaries after a boundary."""
         before = (each for each in self.after(self.base) if each <= boundary)
         return reduce(History.to, before, History(self.base, self.fresh))
 
@@ -121,11 +121,11 @@ class Progress(NamedTuple):
     Attributes
     ----------
     model
-        Identity of the model that got there.
+        Identity of the model.
     lineage
-        Identity of the run of micro-batches: a stream that begins anew has another.
+        Identity of the sequence of micro-batches. A stream that starts again has a new one.
     history
-        Ends of its micro-batches; the last one is the committed offset.
+        Boundaries of micro-batches. The last one is the committed offset.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Progress(NamedTuple):
     history: History
 
     def text(self) -> str:
-        """Write it down; see ``MOST_CHARACTERS``."""
+        """Return the text, which should have at most ``MOST_CHARACTERS``."""
         base, fresh, steps = self.history
         coded = ",".join(
             f"{offsets}{f'+{labels}' if labels else ''}{f'*{times}' if times > 1 else ''}{'!' if failed else ''}"
@@ -153,26 +153,25 @@ class Progress(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Progress:
-        """Read what :meth:`text` wrote.
+        """Parse the result of :meth:`text`.
 
         Raises
         ------
         ConnectorError
-            If it is something else.
+            If the text is invalid.
         LaterReleaseError
-            If a later release has written it.
+            If a later release wrote it.
         """
         version = text.partition(" ")[0]
         if version.isdecimal() and version != VERSION:
             raise LaterReleaseError(
-                f"the committed offset carries {brief(text)}, which a later release of stream-osr wrote; go on with "
-                "that, or with another group"
+                f"the committed offset carries {brief(text)}, which a later release of stream-osr wrote: use "
+                "that release, or another group"
             )
         found = _FORM.fullmatch(text)
         if found is None:
             raise ConnectorError(
-                f"the committed offset carries {brief(text)}, which stream-osr did not write; go on with another "
-                "group"
+                f"the committed offset carries {brief(text)}, which stream-osr did not write: use another group"
             )
         steps = _STEP.finditer(found["steps"])
         parsed = [

@@ -1,4 +1,4 @@
-"""Instances out of the bytes of records: one by one, and the plain ones of a micro-batch at once."""
+"""Decoding of records to instances, one by one or in bulk for plain records."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from .messages import Decoder, Received, check_envelope
 
 
 class Plain(NamedTuple):
-    """The plain ones among some records: unlabelled, with every feature as a finite number.
+    """Plain instances among some records: unlabelled, with a finite number for every feature.
 
     Attributes
     ----------
     places
-        Which ones they are, in order.
+        Indices of the records, in order.
     rows
-        Their features in the order of the model's, shape (n, p).
+        Features in the order of the model, shape (n, p).
     times, keys
-        Those of each.
+        Time and key of each record.
     """
 
     places: Sequence[int]
@@ -47,9 +47,9 @@ class JsonDecoder:
     Parameters
     ----------
     fields
-        What the fields of an object mean.
+        Meaning of the fields of an object.
     max_bytes
-        Longest value that is decoded.
+        Size limit of a value in bytes.
 
     Examples
     --------
@@ -88,17 +88,16 @@ class JsonDecoder:
         return Record(record.features, key, time, record.label, found=record.found)
 
     def plain(self, records: Sequence[Received], features: Sequence[Name]) -> Plain:
-        """Decode those of the records at once about which there is nothing to be said.
+        """Decode plain records in bulk.
 
-        All others, whatever it is about them, are left to be decoded one by one, which for the plain ones would come
-        to the same.
+        All other records must be decoded one by one. For plain records the result would be the same.
 
         Parameters
         ----------
         records
             Some records.
         features
-            The model's, in its order.
+            Features of the model, in order.
         """
         key_field, time_field, label_field, named, _ = self._fields
         places: list[int] = []
@@ -149,16 +148,16 @@ class JsonDecoder:
     def _parsed(self, received: Received) -> dict[str, object]:
         value = received.value
         if value is None:
-            raise DecodeError("the record has no value (a tombstone); an instance is a JSON object")
+            raise DecodeError("the record has no value (a tombstone), expected a JSON object")
         if len(value) > self._max_bytes:
-            raise DecodeError(f"the value has {len(value)} bytes; max_instance_bytes allows {self._max_bytes}")
+            raise DecodeError(f"the value has {len(value)} bytes, and max_instance_bytes allows {self._max_bytes}")
         try:
             parsed = orjson.loads(value)
         except orjson.JSONDecodeError as error:
             if value[:1] == b"\0" and len(value) > 5:
                 raise DecodeError(
-                    "the value begins with the five bytes by which a schema registry frames its records; "
-                    "write plain JSON, or name a decoder of your own (setting decoder)"
+                    "the value begins with the five bytes by which a schema registry frames its records: "
+                    "write plain JSON, or set a custom decoder (setting decoder)"
                 ) from None
             reason = error.msg[:1].lower() + error.msg[1:].split(": line")[0]
             raise DecodeError(f"not JSON: {reason} at character {error.pos + 1}") from None
@@ -168,7 +167,7 @@ class JsonDecoder:
 
 
 def make_decoder(settings: ServiceSettings, features: Sequence[str] | None) -> Decoder:
-    """Make the decoder that the settings ask for; ``features`` are those of the model.
+    """Create the decoder of the settings. ``features`` are the features of the model.
 
     Raises
     ------
@@ -184,7 +183,7 @@ def make_decoder(settings: ServiceSettings, features: Sequence[str] | None) -> D
 
 
 def _key_text(received: Received) -> str:
-    """Name an instance: by the record's key if it is text, else by where it lies."""
+    """Return the key of an instance: the record's key if it is text, otherwise its place."""
     if received.key is not None:
         try:
             return received.key.decode()

@@ -1,7 +1,7 @@
-"""Decisions, events and dead letters as bytes, a micro-batch at a time, and in another format than JSON.
+"""Encoding of decisions, events and dead letters of a micro-batch, as JSON or in a custom format.
 
-What is the same in all messages of a micro-batch is made once. The encoder of the settings makes another format of
-JSON; what happens when it fails stands here, too.
+Parts that all messages of a micro-batch share are created once. A custom encoder of the settings converts JSON to
+another format. This module also handles its failures.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ DECISION = "stream-osr.decision.v1"
 EVENT = "stream-osr.event.v1"
 
 PACKAGE = __name__.rsplit(".", 2)[0]
-"""The class that dead letters name."""
+"""Class name in dead letters."""
 
 _SPECVERSION = ("ce_specversion", b"1.0")
 _CONTENT = ("content-type", b"application/json")
 _FIELDS = Decision._fields
 
 _LATEST = 253_402_300_799_999
-"""Millisecond of the year 9999: dates end there."""
+"""Last millisecond of the year 9999, the end of the supported dates."""
 
 
 class Publisher(NamedTuple):
-    """Makes outgoing messages.
+    """Creates outgoing messages.
 
     Attributes
     ----------
     settings
-        Name the worker, its group and the topics.
+        Settings with worker, group and topics.
     model
         Fingerprint of the trained model.
     largest
-        Bytes that a dead letter may have.
+        Most bytes of a dead letter.
     names
-        Names of the inputs in ids, by topic, where they differ from the topic: it was deleted and made again.
+        Names of input topics in ids, if they differ from the topic because it was created again.
     """
 
     settings: ServiceSettings
@@ -70,7 +70,7 @@ class Publisher(NamedTuple):
     names: Mapping[str, str] = {}
 
     def decisions(self, source: Place, decided: Sequence[tuple[RecordOrigin, Decision]]) -> list[Outgoing]:
-        """Publish decisions of a partition, each under the key, timestamp and headers of its instance."""
+        """Return the messages of decisions, with key, timestamp and headers of their instances."""
         id, origin, kind = self._constant(source, DECISION)
         topic, number = source
         place = {"schema": DECISION, "topic": topic, "partition": number, "offset": 0}
@@ -91,9 +91,9 @@ class Publisher(NamedTuple):
         return out
 
     def events(self, source: Place, outcome: PartitionOutput) -> list[Outgoing]:
-        """Publish the events of a micro-batch.
+        """Return the messages of the events of a micro-batch.
 
-        Each under its subclass (``topic/partition:id``), so that those of one stay in order.
+        The key is the subclass (``topic/partition:id``), so that the events of a subclass stay in order.
         """
         begin, origin, kind = self._constant(source, EVENT)
         topic, number = source
@@ -112,11 +112,11 @@ class Publisher(NamedTuple):
         return out
 
     def dead_letters(self, refused: Sequence[tuple[Received, Refusal]]) -> list[Outgoing]:
-        """Publish what was read and refused, byte for byte, with Kafka Connect's headers that say why.
+        """Return the messages of dead letters, with unchanged bytes and the error headers of Kafka Connect.
 
-        A record that is too large for the topic, or that has neither key nor value, cannot be sent as it is: what
-        does not fit is left out, and the header ``stream-osr.value`` says why. The original lies where the headers
-        tell.
+        A record that is too large for the topic, or has neither key nor value, cannot be sent unchanged. Then parts
+        are omitted, and the header ``stream-osr.value`` has the reason. The headers contain the place of the
+        original.
         """
         return [self._dead_letter(received, refusal) for received, refusal in refused]
 
@@ -152,24 +152,24 @@ class Publisher(NamedTuple):
         return Outgoing(topic, number, key, value, headers, timestamp, received.offset, received.topic)
 
     def _constant(self, place: Place, kind: str) -> tuple[bytes, tuple[str, bytes], tuple[str, bytes]]:
-        """Make what all messages of a kind have of CloudEvents' binary mode: how ids begin, source, type."""
+        """Return the common CloudEvents headers of a kind of messages: prefix of ids, source and type."""
         source = f"/{self.settings.group}/{place}"
         id = f"{self.names.get(place.topic, place.topic)}-{place.partition}-"
         return id.encode(), ("ce_source", source.encode()), ("ce_type", kind.encode())
 
 
 def _said(error: Exception) -> str:
-    """Return what an error says; one of a decoder of the user's own may fail at that, too."""
+    """Return the text of an error. The exception of a custom decoder may fail to return a text."""
     try:
         return str(error)
     except MemoryError:
         raise
     except Exception as failure:
-        return f"it cannot be told: {type(failure).__name__}"
+        return f"no text: {type(failure).__name__}"
 
 
 def _with_text_labels(decision: Decision) -> bytes:
-    """Encode a decision; a TypeError if its labels are something else than text."""
+    """Encode a decision with text labels. Other labels raise a TypeError."""
     return orjson.dumps(dict(zip(_FIELDS, decision, strict=True)), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -178,7 +178,7 @@ def _with_any_labels(decision: Decision) -> bytes:
 
 
 def _time(timestamp: int) -> tuple[tuple[str, bytes], ...]:
-    """Make the header of a time, in milliseconds since 1970; none where there is none, or none that has a date."""
+    """Return the header of a time in milliseconds since 1970, or nothing for a time outside the supported dates."""
     if not 0 <= timestamp <= _LATEST:
         return ()
     return (("ce_time", b"%b.%03dZ" % (_second(timestamp // 1000), timestamp % 1000)),)
@@ -186,7 +186,7 @@ def _time(timestamp: int) -> tuple[tuple[str, bytes], ...]:
 
 @lru_cache(maxsize=64)  # records of one second come together
 def _second(seconds: int) -> bytes:
-    """Write a moment, in seconds since 1970, as ISO 8601 has it, without the zone."""
+    """Format a time in seconds since 1970 in ISO 8601 without a zone."""
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat().encode()
 
 
@@ -195,22 +195,22 @@ def _timestamp(timestamp: int) -> int | None:
 
 
 IN_A_ROW = 10
-"""So many failures of an encoder, without a success between them, count as a failure for everything."""
+"""Number of consecutive failures after which the encoder is reported as failing for all messages."""
 
 
 class EncodeError(ValueError):
-    """An encoder has returned something else than :class:`.messages.Encoded`."""
+    """The result of an encoder is not a :class:`.messages.Encoded`."""
 
 
 class Encoding:
-    """The encoder of the settings, applied to messages that were made as JSON.
+    """Application of the custom encoder to JSON messages.
 
     Parameters
     ----------
     name
-        The setting, for what is said of it.
+        Value of the setting, for messages.
     encoder
-        What it names; None: JSON, and every message stays as it is.
+        Custom encoder, or ``None`` for JSON, which leaves messages unchanged.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class Encoding:
 
     @classmethod
     def of(cls, settings: ServiceSettings) -> Encoding:
-        """Make the encoder that the settings name.
+        """Create the encoder of the settings.
 
         Raises
         ------
@@ -240,16 +240,16 @@ class Encoding:
 
     @property
     def is_json(self) -> bool:
-        """Messages stay as they are."""
+        """Whether messages stay JSON."""
         return self._encoder is None
 
     def encoded(self, kind: EncodedKind, message: Outgoing) -> Outgoing:
-        """Encode a message that holds JSON; the key, the timestamp and all other headers stay.
+        """Encode a JSON message. Key, timestamp and other headers do not change.
 
         Raises
         ------
         Exception
-            Whatever the encoder raises, and :class:`EncodeError` if its result cannot be published.
+            The error of the encoder, or :class:`EncodeError` for an invalid result.
         """
         assert self._encoder is not None, "JSON is not encoded again"
         try:
@@ -268,7 +268,7 @@ class Encoding:
         return out
 
     def tell(self, kind: EncodedKind, message: Outgoing, error: Exception) -> None:
-        """Log a failure, now and then."""
+        """Log a failure at a limited rate."""
         which, outcome = f"of {message.offset}", "is a dead letter (stage ENCODE)"
         if kind == "event":
             which, outcome = f"{dict(message.headers)['ce_id']!r}", "is left out"
@@ -276,7 +276,7 @@ class Encoding:
         self._seldom.say(kind, f"{about}: {raised_at(error)}", logging.ERROR)
 
     def obstacles(self) -> list[str]:
-        """Name the kinds of messages for which the encoder has failed each of the latest times."""
+        """Return the kinds of messages for which the encoder fails repeatedly."""
         return [
             f"the encoder {self._name} fails for every {kind} (the latest: {self._latest[kind]})"
             for kind in get_args(EncodedKind)
@@ -285,7 +285,7 @@ class Encoding:
 
 
 def raised_at(error: Exception) -> str:
-    """Name the type of an error and the line that raised it, without its text: that may hold content of a record."""
+    """Return the type of an error and its line, without its text, which may contain data of a record."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return type(error).__name__
@@ -294,10 +294,10 @@ def raised_at(error: Exception) -> str:
 
 
 def _checked(found: object) -> Encoded:
-    """Refuse what cannot be published."""
+    """Reject an invalid result of an encoder."""
     parts = found if isinstance(found, tuple) else (found,)
     wanted = (bytes, str, str)[: max(2, len(parts))]
     if len(parts) != len(wanted) or not all(map(isinstance, parts, wanted)):
         text = ", ".join(type(part).__name__ for part in parts)
-        raise EncodeError(f"the encoder returned ({text}); expected was Encoded(value: bytes, content_type: str)")
+        raise EncodeError(f"the encoder returned ({text}), expected Encoded(value: bytes, content_type: str)")
     return Encoded(*parts)

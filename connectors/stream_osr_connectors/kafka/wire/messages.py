@@ -1,6 +1,6 @@
-"""Types of messages: instances in; decisions, events and dead letters out. And what may pass through.
+"""Types of messages: instances as input, and decisions, events and dead letters as output.
 
-Nothing here depends on the clock or on which worker does it: the same records give the same bytes.
+Nothing here depends on the clock or the worker. The same records give the same bytes.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from stream_osr_connectors.values import DecodeError
 from ..places import Place
 
 Headers = Sequence[tuple[str, bytes | None]]
-"""Names and bytes; a value may be null, which is not the same as empty."""
+"""Names and values of headers. A null value differs from an empty one."""
 
 ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-"""Of what is published, as JSON."""
+"""Options of orjson for published messages."""
 
 _OURS = ("ce_", "content-type", "__connect.errors.")
-"""Headers that are about the message itself: ours replace those of the input."""
+"""Prefixes of headers about the message itself, which replace those of the input."""
 
 MOST_HEADER_BYTES = 1 << 16
-"""Of what is passed through: more is a dead letter, so that decisions and events always fit."""
+"""Most bytes of headers that are passed through. A record with more is a dead letter."""
 
 
 class RawName(str):
-    """Name of a header whose bytes are not UTF-8. Whoever encodes it gets these bytes again."""
+    """Name of a header that is not UTF-8. Encoding returns the original bytes."""
 
     __slots__ = ()
 
     def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        """Return the bytes as they were."""
+        """Return the original bytes."""
         return super().encode(encoding, "surrogateescape")
 
 
 class Received(NamedTuple):
-    """A record as the consumer hands it over: the client's own has these fields, and others.
+    """A record of the input. The client's record type has these fields and others.
 
     Attributes
     ----------
     topic, partition, offset
-        Where it lies.
+        Place of the record.
     timestamp
-        Milliseconds since 1970; -1: none.
+        Milliseconds since 1970, -1 for none.
     key, value
-        Bytes; a value of None is a tombstone.
+        Bytes. A value of ``None`` is a tombstone.
     headers
-        Names and bytes, or null.
+        Names with bytes or null.
     """
 
     topic: str
@@ -66,7 +66,7 @@ class Received(NamedTuple):
 
 
 Message = Received
-"""A record made by hand, for tests and decoders."""
+"""Type of records for tests and decoders."""
 
 
 class Outgoing(NamedTuple):
@@ -75,17 +75,17 @@ class Outgoing(NamedTuple):
     Attributes
     ----------
     topic
-        Where it goes.
+        Topic of the message.
     partition
-        Partition of the input that it comes from; it goes to the same one, or there are fewer (modulo).
+        Partition of the input. The message goes to the same partition, modulo the number of partitions.
     key, value, headers
-        Bytes; of headers names and bytes, or null.
+        Bytes, and names with bytes or null for headers.
     timestamp
-        Milliseconds since 1970; None: when it is sent.
+        Milliseconds since 1970, ``None`` for the time of sending.
     offset
-        Of the record of the input that it is about; -1: of none.
+        Offset of the input record, -1 for none.
     source
-        Topic of the input that it comes from; empty: none.
+        Topic of the input record, empty for none.
     """
 
     topic: str
@@ -99,12 +99,12 @@ class Outgoing(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Partition of the input that it comes from."""
+        """Partition of the input."""
         return Place(self.source, self.partition)
 
 
 class RecordOrigin(NamedTuple):
-    """Origin of a record, kept until its decision is published: its place, and the fields that pass through."""
+    """Offset of a record and the fields that pass through to its decision."""
 
     offset: int
     timestamp: int
@@ -113,16 +113,16 @@ class RecordOrigin(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Reason for which a record is a dead letter.
+    """Reason why a record is a dead letter.
 
     Attributes
     ----------
     stage
-        ``DECODE``: its bytes are no instance; ``VALIDATE``: the instance cannot be used; ``PROCESS``: its
-        micro-batch failed; ``ENCODE``: the encoder of the settings failed for the decision; ``PUBLISH``: its topic
-        does not take the decision.
+        ``DECODE`` if the bytes are not an instance, ``VALIDATE`` if the instance is invalid, or ``PROCESS`` if the
+        micro-batch failed. ``ENCODE`` if the custom encoder failed for the decision, or ``PUBLISH`` if the topic
+        rejects it.
     error
-        What was raised.
+        Exception.
     """
 
     stage: str
@@ -131,20 +131,20 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class TakenRecords:
-    """Records by their further course.
+    """Records of a micro-batch by their treatment.
 
     Attributes
     ----------
     waiting
-        Those that wait for the decision of the micro-batch.
+        Records that wait for a decision.
     labelled
-        Those that were evidence.
+        Labelled records, which the model has learnt.
     refused
-        Those that could not be used, and why.
+        Unusable records with reasons.
     skipped
-        How many ``on_missing="skip"`` left out.
+        Number of records that ``on_missing="skip"`` skipped.
     missing, values
-        Feature values that were missing, and those that were expected, over the instances taken.
+        Number of missing and of expected feature values of the accepted instances.
     """
 
     waiting: list[Received] = field(default_factory=list)
@@ -161,17 +161,17 @@ class PartitionOutput(NamedTuple):
     Attributes
     ----------
     decisions
-        Final ones, each with the record that it is about.
+        Final decisions with their records.
     events
-        What is to be told.
+        Events to publish.
     taken
-        What became of its records.
+        Records by treatment.
     place
-        Names the micro-batch in ids of events: the offset of its last record (and the place in the labels).
+        Name of the micro-batch in event ids: the offset of the last record (and the place in the labels).
     timestamp
-        Of its last record, milliseconds since 1970; -1: none.
+        Timestamp of the last record in milliseconds since 1970, -1 for none.
     left
-        What was asked of it and could not be done.
+        Number of commands that failed.
     """
 
     decisions: list[tuple[RecordOrigin, Decision]]
@@ -183,7 +183,7 @@ class PartitionOutput(NamedTuple):
 
 
 class Decoder(Protocol):
-    """Turns the value of a record into an instance; another one is a module:function in the settings."""
+    """Interface of decoders, which convert a record to an instance. Settings can name a custom decoder."""
 
     def __call__(self, received: Received) -> Record:
         """Decode one record.
@@ -196,20 +196,20 @@ class Decoder(Protocol):
 
 
 EncodedKind = Literal["decision", "event"]
-"""What an encoder encodes."""
+"""Kinds of messages that an encoder encodes."""
 
 
 class Encoded(NamedTuple):
-    """A decision or an event as an encoder has made it.
+    """An encoded decision or event.
 
     Attributes
     ----------
     value
         Value of the message.
     content_type
-        Its media type, for the header ``content-type``.
+        Media type, for the header ``content-type``.
     dataschema
-        Where its schema is, a URI, for the header ``ce_dataschema``; empty: there is no such header.
+        URI of the schema, for the header ``ce_dataschema``. Empty for no header.
     """
 
     value: bytes
@@ -218,9 +218,9 @@ class Encoded(NamedTuple):
 
 
 class Encoder(Protocol):
-    """Turns a decision or an event into bytes; a module:function in the settings makes one.
+    """Interface of encoders, which convert a decision or an event to bytes. Settings can name a custom encoder.
 
-    Its result has to follow from its arguments alone: a transaction that is tried again encodes its messages again.
+    An encoder must be a pure function, because a retried transaction encodes its messages again.
     """
 
     def __call__(self, kind: EncodedKind, content: Mapping[str, Any]) -> Encoded:
@@ -229,42 +229,42 @@ class Encoder(Protocol):
         Parameters
         ----------
         kind
-            What it is.
+            Kind of the message.
         content
-            What the JSON object would hold, as ``json.loads`` gives it; a value of its own for each call.
+            Content of the JSON object, as from ``json.loads``. Each call gets a new copy.
 
         Raises
         ------
         Exception
-            Whatever it raises makes a dead letter of the record of a decision, and leaves an event out.
+            Any exception turns the record of a decision into a dead letter, or skips an event.
         """
 
 
 def check_envelope(received: Received) -> None:
-    """Refuse keys and headers that nobody can mean: they are passed through, and keys are remembered.
+    """Reject invalid keys and headers, because they are passed through and keys are stored.
 
     Raises
     ------
     DecodeError
-        With what is too long, or no text.
+        With the part that is too long or not text.
     """
     for place, (name, _) in enumerate(received.headers, start=1):
         if isinstance(name, RawName):
             raise DecodeError(f"the name of header {place} of {len(received.headers)} is not UTF-8")
     if received.key is not None and len(received.key) > MOST_KEY_BYTES:
-        raise DecodeError(f"the key has {len(received.key)} bytes; {MOST_KEY_BYTES} are allowed")
+        raise DecodeError(f"the key has {len(received.key)} bytes, and {MOST_KEY_BYTES} are allowed")
     if received.headers and (size := size_of(None, None, received.headers)) > MOST_HEADER_BYTES:
-        raise DecodeError(f"the headers have {size} bytes; {MOST_HEADER_BYTES} are allowed")
+        raise DecodeError(f"the headers have {size} bytes, and {MOST_HEADER_BYTES} are allowed")
 
 
 def origin_of(received: Received) -> RecordOrigin:
-    """Keep of a record what its decision is published with."""
+    """Return the parts of a record that its decision is published with."""
     headers = received.headers
     passed = tuple((name, item) for name, item in headers if not name.startswith(_OURS)) if headers else ()
     return RecordOrigin(received.offset, received.timestamp, received.key, passed)
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Bytes that a record takes at most."""
+    """Return an upper bound on the size of a record in bytes."""
     passed = sum(10 + len(name.encode()) + len(item or b"") for name, item in headers)
     return 128 + len(key or b"") + len(value or b"") + passed

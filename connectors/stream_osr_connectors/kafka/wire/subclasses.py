@@ -1,6 +1,6 @@
-"""Summaries of emerged subclasses, links and events of global ones: what is published of them, and read again.
+"""Encoding and decoding of summaries of subclasses, links, and events of global subclasses.
 
-Keys are ``topic/partition:id`` for a partition's own subclass and ``global:id`` for a global one.
+Keys are ``topic/partition:id`` for a subclass of a partition and ``global:id`` for a global subclass.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ GLOBAL_EVENT = "stream-osr.global-event.v1"
 
 BYTES_OF_NUMBER = 25
 BYTES_BESIDE = 4096
-"""What a summary has at most for each number, and beside the numbers."""
+"""Most bytes of a summary for each number, and in addition to the numbers."""
 
 MOST = 1 << 53
-"""Identities and counts are below this."""
+"""Bound on ids and counts."""
 
 _LOCAL = re.compile(r"(?P<place>[^/]+/[0-9]{1,10}):(?P<id>[0-9]{1,15})")
 
 
 def largest_summary(trained: TrainedModel) -> int:
-    """Bytes that a summary has at most."""
+    """Return an upper bound on the size of a summary in bytes."""
     return BYTES_BESIDE + BYTES_OF_NUMBER * most_numbers(trained)
 
 
 def name_of(local: Local) -> str:
-    """Name a partition's subclass as its events do.
+    """Return the name of a partition's subclass, as in its events.
 
     >>> name_of(Local("sensors/3", "77aa", 12))
     'sensors/3:12'
@@ -49,7 +49,7 @@ def name_of(local: Local) -> str:
 
 
 class Stamp(NamedTuple):
-    """Common fields of messages of one origin: prefix of their ids, their source, and their time (-1: none)."""
+    """Common fields of messages: prefix of ids, source, and timestamp (-1 for none)."""
 
     id: str
     source: str
@@ -57,9 +57,10 @@ class Stamp(NamedTuple):
 
 
 def summary(trained: TrainedModel, topic: str, local: Local, published: SubclassSums, stamp: Stamp) -> Outgoing:
-    """Publish what a worker says of a subclass; a tombstone when it has ended.
+    """Encode the summary of a subclass, or a tombstone if it has ended.
 
-    The timestamp is that of sending: compaction waits by it (``min.compaction.lag.ms``), and instances may be old.
+    The timestamp is the time of sending, because compaction depends on it (``min.compaction.lag.ms``) and instances
+    may be old.
     """
     place, _, partition = local.place.rpartition("/")
     value = None
@@ -79,21 +80,21 @@ def summary(trained: TrainedModel, topic: str, local: Local, published: Subclass
 
 
 def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedModel) -> LocalSummary | None:
-    """Read a summary; None: it is of another model.
+    """Decode a summary, or return ``None`` if it belongs to another model.
 
     Parameters
     ----------
     received
         Record of the topic.
     runs
-        Latest run of each recognizer: a tombstone does not say to which it belongs.
+        Latest run of each recognizer, because a tombstone does not contain it.
     trained
-        The model.
+        Trained model.
 
     Raises
     ------
     DecodeError
-        With what is wrong.
+        With the reason.
     """
     local = _local((received.key or b"").decode(errors="replace"), "")
     if local is None:
@@ -120,7 +121,7 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
 
 
 def alive(summaries: Iterable[Received]) -> set[Local]:
-    """Find the subclasses that have not ended, by all summaries in order; what is none is left aside."""
+    """Return the subclasses that have not ended, given all summaries in order. Invalid summaries are skipped."""
     runs: dict[str, str] = {}
     latest: dict[bytes, Local] = {}
     for received in summaries:
@@ -139,29 +140,29 @@ def alive(summaries: Iterable[Received]) -> set[Local]:
 
 
 class Links(NamedTuple):
-    """Content of the topic of links: global identities of subclasses, and those merged into others."""
+    """Content of the topic of links: global ids of subclasses, and merged global ids."""
 
     links: dict[Local, int]
     merged: dict[int, int]
 
     def final(self, key: int) -> int:
-        """Follow a global identity to the one that goes on for it."""
+        """Return the global id that remains for a global id after merges."""
         return self._way(key)[-1]
 
     def _way(self, key: int) -> list[int]:
-        """Follow a global identity; a circle, which no record makes, has an end, too."""
+        """Return the chain of merges from a global id. The loop ends even for an invalid cycle."""
         way = [key]
         while way[-1] in self.merged and len(way) <= len(self.merged):
             way.append(self.merged[way[-1]])
         return way
 
     def read(self, received: Received) -> None:
-        """Take in a record.
+        """Apply a record.
 
         Raises
         ------
         DecodeError
-            If it is no link; nothing is taken in then.
+            If the record is not a link. Then nothing changes.
         """
         parsed = _object(received.value or b"")
         key = _number(parsed.get("global"), "global")
@@ -175,7 +176,7 @@ class Links(NamedTuple):
         local = _local(name, run) if isinstance(name, str) and isinstance(run, str) else None
         if local is None:
             raise DecodeError(
-                f"subclass is {brief(name)} and run {brief(run)}; expected topic/partition:id and the text of a run"
+                f"subclass is {brief(name)} and run {brief(run)}, expected topic/partition:id and the text of a run"
             )
         self.links[local] = key
 
@@ -188,20 +189,20 @@ def messages_of_changes(
     changes: LinkChanges,
     stamp: Stamp,
 ) -> list[Outgoing]:
-    """Publish what a summary has changed: links, and events of global subclasses.
+    """Encode the changes from a summary: links, and events of global subclasses.
 
     Parameters
     ----------
     trained
-        The model.
+        Trained model.
     topics
-        Of links and of global events.
+        Topics of links and of global events.
     local
-        The subclass that the summary was about.
+        Subclass of the summary.
     state, changes
-        After the summary.
+        State after the summary, and its changes.
     stamp
-        Of the messages.
+        Common fields of the messages.
     """
     links, events = topics
     out: list[tuple[str, str, dict[str, Any], str]] = []
@@ -228,7 +229,7 @@ def messages_of_changes(
 
 
 def _local(name: str, run: str) -> Local | None:
-    """Read the name of a partition's subclass; None: it is none."""
+    """Parse the name of a partition's subclass, or return ``None``."""
     named = _LOCAL.fullmatch(name)
     return None if named is None else Local(named["place"], run, int(named["id"]))
 
@@ -244,7 +245,7 @@ def _object(value: bytes) -> dict[str, Any]:
 
 
 def _number(value: object, name: str) -> int:
-    """Check an identity or a count."""
+    """Check an id or a count."""
     if type(value) is not int or not 0 <= value < MOST:
         raise DecodeError(f"{name} is {brief(value)}, not a whole number from 0 to {MOST - 1}")
     return value

@@ -1,7 +1,7 @@
-"""Timestamps that a topic takes and keeps: what is older or newer is sent as of now, with the original in a header.
+"""Replacement of timestamps outside a topic's limits by the current time, with the original in a header.
 
-Outputs carry the timestamps of their instances, which may be anything. A broker refuses what is too far from its own
-clock, and what is older than a topic's retention would be deleted with the next round.
+Outputs have the timestamps of their instances, which can be arbitrary. A broker rejects timestamps that are too far
+from its clock, and soon deletes records that are older than the topic's retention.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import NamedTuple
 from .messages import Outgoing
 
 HEADER = "stream-osr.timestamp"
-"""Holds the original, in decimal milliseconds since 1970, where another was sent."""
+"""Header with the original timestamp in decimal milliseconds since 1970, if it was replaced."""
 
 NO_TIME = -1
-"""A timestamp that every topic takes: none."""
+"""Absence of a timestamp, which every topic accepts."""
 
 MARGIN_MS = 60_000
-"""So far the clocks of a broker and of this machine may be apart."""
+"""Assumed maximum difference between the clocks of a broker and this machine."""
 
 _UNBOUNDED = 1 << 62
-"""Kafka writes "no bound" as the largest number of 64 bits, or as -1."""
+"""Smallest value that means no limit. Kafka uses the largest 64-bit number, or -1."""
 
 
 class TimestampLimits(NamedTuple):
-    """Largest distance of a topic's timestamps from now, in milliseconds; None: any.
+    """Limits of a topic's timestamps relative to now, in milliseconds, ``None`` for no limit.
 
     Attributes
     ----------
     before_ms
-        What is older is refused.
+        Older timestamps are rejected.
     after_ms
-        What is newer is refused.
+        Newer timestamps are rejected.
     keeps_ms
-        What is older is not kept.
+        Records with older timestamps are deleted.
     """
 
     before_ms: int | None = None
@@ -44,7 +44,7 @@ class TimestampLimits(NamedTuple):
 
     @classmethod
     def of(cls, configs: Mapping[str, str | None]) -> TimestampLimits:
-        """Read them from the configuration of a topic; they are a minute narrower than the broker's, for its clock.
+        """Read the limits from the configuration of a topic, with a margin of one minute for the broker's clock.
 
         Examples
         --------
@@ -64,21 +64,21 @@ class TimestampLimits(NamedTuple):
         )
 
     def between(self, now_ms: int) -> tuple[float, float]:
-        """Give the oldest and the newest timestamp that the topic takes and keeps now."""
+        """Return the oldest and the newest timestamp that the topic accepts and keeps now."""
         old = [limit for limit in (self.before_ms, self.keeps_ms) if limit is not None]
         newest = math.inf if self.after_ms is None else now_ms + self.after_ms
         return now_ms - min(old) if old else -math.inf, newest
 
 
 def clamped(message: Outgoing, limits: TimestampLimits, now_ms: int) -> Outgoing:
-    """Send a message as of now whose timestamp the topic would refuse or not keep; any other as it is.
+    """Replace the timestamp of a message by the current time if the topic would reject or delete it.
 
     Parameters
     ----------
     message
-        As it was to be sent.
+        Message to send.
     limits
-        Of its topic.
+        Limits of the topic.
     now_ms
         Milliseconds since 1970.
 
@@ -98,7 +98,7 @@ def clamped(message: Outgoing, limits: TimestampLimits, now_ms: int) -> Outgoing
 
 
 def _bound(*written: str | None) -> int | None:
-    """Take the narrowest of some bounds, as the configuration has them."""
+    """Return the narrowest of some limits of the configuration."""
     bounds = [int(text) for text in written if text is not None]
     bounds = [bound for bound in bounds if 0 <= bound < _UNBOUNDED]
     if not bounds:

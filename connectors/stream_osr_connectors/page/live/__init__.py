@@ -1,7 +1,7 @@
-"""A page that lives: what a running stream holds, and what people say of it (extra ``live``).
+"""The live page of a stream, with commands of people (extra ``live``).
 
-``feeds`` (with ``file_tail`` and ``input_rows``) and ``service_feed`` read, ``state`` folds what is read into
-``class_summary`` of bounded size, ``view_model`` puts that into the form of the page, ``watcher`` does both in a
-thread of its own, ``server`` answers browsers, ``access`` says who may, and ``file_commands`` and ``service_acts``
-hand on what they ask. Used by the command line only; reads through the connectors.
+``feeds`` (with ``file_tail`` and ``input_rows``) and ``service_feed`` read the stream. ``state`` summarises it in
+``class_summary``, which has a bounded size. ``view_model`` converts the summary for the page, and ``watcher`` runs
+these steps in a separate thread. ``server`` answers browsers, and ``access`` checks permissions. ``file_commands``
+and ``service_acts`` forward commands. Only the command line uses this package. It reads through the connectors.
 """

@@ -1,4 +1,4 @@
-"""Access to the page: names of hosts, origins, tokens, and security headers."""
+"""Access control of the page: host names, origins, tokens and security headers."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.printable_text import brief
 
 LEAST_TOKEN = 16
-"""Characters of a token."""
+"""Least characters of a token."""
 MOST_NAME = 64
-"""Characters of the name of a token."""
+"""Most characters of the name of a token."""
 VARIABLE = "STREAM_OSR_TOKENS"
-"""Tokens, a ``name:token`` on each line, where there is no file of them."""
+"""Environment variable with tokens, one ``name:token`` on each line, if there is no token file."""
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Tokens:
-    """Tokens of the people who may act; compared in constant time.
+    """Tokens of the people who may make changes. They are compared in constant time.
 
     Parameters
     ----------
     text
-        ``name:token`` on each line; empty lines and those that begin with ``#`` are passed over.
+        ``name:token`` on each line. Empty lines and lines that begin with ``#`` are skipped.
     source
-        Where the text is from, for messages.
+        Source of the text, for messages.
 
     Raises
     ------
     InvalidParameter
-        Naming the first line that is none.
+        If a line is invalid. The message names the first one.
 
     Examples
     --------
@@ -57,20 +57,20 @@ class Tokens:
                 raise InvalidParameter(f"{where}: the name {brief(name)} should have at most {MOST_NAME} characters")
             if len(token) < LEAST_TOKEN or not (token.isascii() and token.isprintable()):
                 raise InvalidParameter(
-                    f"{where}: the token of {brief(name)} should have at least {LEAST_TOKEN} characters, ASCII only; "
-                    "`python -c 'import secrets; print(secrets.token_urlsafe())'` makes one"
+                    f"{where}: the token of {brief(name)} should have at least {LEAST_TOKEN} characters, ASCII only. "
+                    "`python -c 'import secrets; print(secrets.token_urlsafe())'` creates one"
                 )
             if name in self._by:
                 raise InvalidParameter(f"{where}: {brief(name)} has a token already")
             self._by[name] = _digest(token)
         if not self._by:
-            raise InvalidParameter(f"{source} holds no token; write a line name:token for each person")
+            raise InvalidParameter(f"{source} has no token. Write a line name:token for each person")
 
     def who(self, authorization: str | None) -> str | None:
-        """Say whose token a header ``Authorization`` bears; None: nobody's."""
+        """Return the name of the token in a header ``Authorization``, or ``None``."""
         kind, _, token = (authorization or "").partition(" ")
         given, found = _digest(token.strip()), None
-        for name, digest in self._by.items():  # all of them: the time tells nothing
+        for name, digest in self._by.items():  # all of them, so that the time reveals nothing
             if hmac.compare_digest(given, digest):
                 found = name
         return found if kind.lower() == "bearer" else None
@@ -81,7 +81,7 @@ def _digest(token: str) -> bytes:
 
 
 def read_tokens(path: Path | None, environment: Mapping[str, str]) -> Tokens:
-    """Read the tokens from a file, or from the environment.
+    """Read the tokens from a file or the environment.
 
     Raises
     ------
@@ -102,19 +102,19 @@ def read_tokens(path: Path | None, environment: Mapping[str, str]) -> Tokens:
 
 
 class KnownHosts:
-    """Names of this host, and origins, that are answered.
+    """Host names and origins from which the page accepts requests.
 
-    A page of another site can have its name lead to this address (DNS rebinding): its requests then name that host,
-    and are refused. A form of another site sends that site as its origin, and is refused.
+    Another site can point its host name to this address (DNS rebinding). Its requests then contain that host name and
+    are refused. A form of another site sends that site as its origin and is refused.
 
     Parameters
     ----------
     bound
-        Address that is listened at.
+        Address that the server binds.
     port
-        Its port.
+        Port of the server.
     more
-        Further names under which the page is reached.
+        Additional names of the page.
 
     Examples
     --------
@@ -132,11 +132,11 @@ class KnownHosts:
         self._hosts |= {name.lower() for name in more}
 
     def knows(self, host: str | None) -> bool:
-        """Say whether a request names this host."""
+        """Return whether a host name is a name of this page."""
         return host is not None and host.lower() in self._hosts
 
     def same(self, origin: str | None, host: str | None) -> bool:
-        """Say whether the page that makes a request is this one; a program, no browser, names none."""
+        """Return whether a request comes from this page. Programs other than browsers send no origin."""
         if origin is None:
             return True
         try:
@@ -147,7 +147,7 @@ class KnownHosts:
 
 
 def is_local(bound: str) -> bool:
-    """Say whether only this machine reaches an address.
+    """Return whether only this machine can reach an address.
 
     >>> is_local("127.0.0.1"), is_local("localhost"), is_local("0.0.0.0")
     (True, True, False)
@@ -159,12 +159,12 @@ def is_local(bound: str) -> bool:
 
 
 def security_headers(image_origins: Collection[str]) -> dict[str, str]:
-    """Make what browsers are told with each answer.
+    """Return the security headers of each response.
 
     Parameters
     ----------
     image_origins
-        Where pictures of instances come from.
+        Origins of pictures of instances.
     """
     images = " ".join(["'self'", "data:", *sorted(image_origins)])
     policy = (

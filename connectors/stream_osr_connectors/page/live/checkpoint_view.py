@@ -1,4 +1,4 @@
-"""Facts beside decisions and events: recall, signals, candidates and the plane, from the checkpoint of a run."""
+"""Recall, signals, candidates and the feature map from the checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from stream_osr_connectors.page.report.axes import planes
 logger = logging.getLogger("stream_osr")
 
 TURN = 0.5
-"""Seconds between two looks at the checkpoint."""
+"""Seconds between two checks of the checkpoint."""
 REST = 4.0
-"""Times of a reading that pass before the next."""
+"""Wait before the next read, as a multiple of the duration of the last read."""
 Z = 1.96
 
 
 class ModelView:
-    """Facts beside decisions and events; this one has none.
+    """Facts that decisions and events do not contain. This base class has none.
 
     Attributes
     ----------
     version
-        Grows with what is known.
+        Increases with each change.
     """
 
     def __init__(self) -> None:
@@ -42,24 +42,24 @@ class ModelView:
         self._trouble = ""
 
     def facts(self) -> Mapping[str, Any]:
-        """Give the facts, as :func:`stream_osr_connectors.page.live.view_model.view_model` takes them."""
+        """Return the facts for :func:`stream_osr_connectors.page.live.view_model.view_model`."""
         return self._facts
 
     def notes(self) -> Sequence[str]:
-        """Say why nothing is known."""
+        """Return the reason why there are no facts."""
         return [self._trouble] if self._trouble else []
 
     def note(self, facts: Mapping[str, Any], trouble: str) -> None:
-        """Take in facts, or why there are none."""
+        """Store facts, or the reason why there are none."""
         self.version += (facts, trouble) != (self._facts, self._trouble)
         self._facts, self._trouble = facts, trouble
 
     def stop(self) -> None:
-        """Let go."""
+        """Release all resources."""
 
 
 class PolledView(ModelView):
-    """Facts that a thread looks up now and then, by :meth:`look`."""
+    """Facts that a thread reads regularly with :meth:`look`."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class PolledView(ModelView):
             self._stop.wait(self.look())
 
     def look(self) -> float:
-        """Look once, and give the seconds until the next look."""
+        """Read the facts once, and return the seconds until the next read."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -82,12 +82,12 @@ class PolledView(ModelView):
 
 
 class CheckpointView(PolledView):
-    """Facts from a checkpoint, read again whenever it has changed.
+    """Facts from a checkpoint, read again after each change.
 
     Parameters
     ----------
     checkpoint
-        The file; it need not be there yet.
+        The checkpoint. It may not exist yet.
     """
 
     def __init__(self, checkpoint: Path) -> None:
@@ -106,18 +106,18 @@ class CheckpointView(PolledView):
                 return max(TURN, REST * (time.monotonic() - began))
             return TURN
         except FileNotFoundError:
-            trouble = f"There is no checkpoint {self._path.name}: recall and signals are not known."
+            trouble = f"There is no checkpoint {self._path.name}. Recall and signals are not available."
         except (StreamOSRError, OSError) as error:
-            trouble = f"Recall and signals are not known: {error}"
+            trouble = f"Recall and signals are not available: {error}"
         except Exception:  # a page without them is better than none
             logger.exception("the checkpoint %s was not read", self._path)
-            trouble = f"Recall and signals are not known: the checkpoint {self._path.name} was not read."
+            trouble = f"Recall and signals are not available: the checkpoint {self._path.name} was not read."
         self.note(self._facts, trouble)
         return TURN
 
 
 def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
-    """Ask a model for what decisions and events do not tell."""
+    """Return the facts of a model that decisions and events do not contain."""
     signals, found, stream = model.signals, model.new_classes(), model.value.stream
     expected = signals.expected_recall
     recall = None
@@ -142,7 +142,7 @@ def model_view(model: OpenSetRecognizer) -> dict[str, Any]:
 
 
 def recalls(model: OpenSetRecognizer) -> dict[str, dict[str, float]]:
-    """Tell the recall of each known class by its references: right among those asked, with a 95 % interval."""
+    """Return the recall of each known class on its reference instances, with a 95 % interval."""
     stream = model.value.stream
     called = None if stream is None else stream.called
     if stream is None or called is None:

@@ -1,4 +1,4 @@
-"""Classes and subclasses in bounded memory: counts in bins, samples of instances, blocks that find the others."""
+"""Classes and subclasses in bounded memory: counts in bins, samples of instances, and blocks to find all others."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from stream_osr_connectors.page.formatting import number_of
 from stream_osr_connectors.page.input_records import real, whole
 
 MOST_BINS = 120
-"""Bins; an even number."""
+"""Most bins, an even number."""
 
 
 def empty_row() -> array[int]:
-    """Make a row without counts."""
+    """Return a row of zeros."""
     return array("q", bytes(8 * MOST_BINS))
 
 
 class Bins:
-    """The axis that rows of counts share.
+    """The shared axis of the rows of counts.
 
     Attributes
     ----------
     width
-        Instances of a bin.
+        Number of instances in a bin.
     n
-        Instances so far.
+        Number of instances so far.
     times
-        Time of the first instance of each bin that has begun, ``None`` where it has none.
+        Time of the first instance of each started bin, or ``None``.
 
     Examples
     --------
@@ -51,11 +51,11 @@ class Bins:
         self.times: list[float | None] = []
 
     def is_full(self) -> bool:
-        """Say whether there is no bin for the next instance: rows have to be merged first."""
+        """Return whether rows must be merged before the next instance."""
         return self.n >= MOST_BINS * self.width
 
     def begin(self, t: float | None) -> int:
-        """Count an instance, and say in which bin it is."""
+        """Count an instance, and return its bin."""
         at = self.n // self.width
         if at == len(self.times):
             self.times.append(t)
@@ -63,7 +63,7 @@ class Bins:
         return at
 
     def merge(self, rows: Iterable[array[int]]) -> None:
-        """Make one bin of each two, in all rows."""
+        """Merge each two neighbouring bins in all rows."""
         half = MOST_BINS // 2
         for row in rows:
             row[:half] = array("q", [row[i] + row[i + 1] for i in range(0, MOST_BINS, 2)])
@@ -72,23 +72,23 @@ class Bins:
         self.width *= 2
 
     def edges(self) -> list[int]:
-        """Give the number of the first instance of each bin that has begun, and of the instance that comes next."""
+        """Return the number of the first instance of each started bin, and of the next instance."""
         return [i * self.width for i in range(len(self.times))] + [self.n]
 
 
 MOST_BLOCKS = 2048
-"""Blocks."""
+"""Most blocks."""
 LEAST_STRIDE = 256
-"""Instances of a block in the beginning."""
+"""Initial number of instances in a block."""
 
 
 class Blocks:
-    """Marks in one partition of a stream.
+    """Places of blocks of instances in one partition of a stream.
 
     Attributes
     ----------
     stride
-        Instances of a block.
+        Number of instances in a block.
 
     Examples
     --------
@@ -106,14 +106,14 @@ class Blocks:
         self._places: list[int] = []
 
     def note(self, number: int, place: int) -> int:
-        """Take in an instance, and say in which block it is.
+        """Record an instance, and return its block.
 
         Parameters
         ----------
         number
-            Its number in the partition: larger than the one before.
+            Number of the instance in the partition, larger than the previous one.
         place
-            Where it is read.
+            Place to read it from.
         """
         block, into = divmod(self._n, self.stride)
         if into == 0:
@@ -123,27 +123,27 @@ class Blocks:
         return block
 
     def is_full(self) -> bool:
-        """Say whether the next instance has no block: blocks have to be merged first."""
+        """Return whether blocks must be merged before the next instance."""
         return self._n >= MOST_BLOCKS * self.stride
 
     def merge(self) -> None:
-        """Make one block of each two."""
+        """Merge each two neighbouring blocks."""
         del self._numbers[1::2], self._places[1::2]
         self.stride *= 2
 
     def span(self, block: int) -> tuple[int, int, int | None]:
-        """Tell number and place of the first instance of a block, and the place of the next one, if it has begun."""
+        """Return number and place of the first instance of a block, and the place of the next block, if any."""
         after = self._places[block + 1] if block + 1 < len(self._places) else None
         return self._numbers[block], self._places[block], after
 
     def holding(self, number: int) -> int | None:
-        """Say which block an instance is in, if it is in one."""
+        """Return the block of an instance, or ``None``."""
         block = bisect_right(self._numbers, number) - 1
         return None if block < 0 else block
 
 
 def halved(bits: int) -> int:
-    """Say which blocks hold something, when each two have become one.
+    """Return which blocks are not empty after a merge of each two.
 
     >>> bin(halved(0b10_00_01_11))
     '0b1011'
@@ -154,7 +154,7 @@ def halved(bits: int) -> int:
 
 
 def newest_first(bits: int) -> Iterator[int]:
-    """Give the blocks that hold something, the newest first.
+    """Yield the blocks that are not empty, newest first.
 
     >>> list(newest_first(0b1010))
     [3, 1]
@@ -166,11 +166,11 @@ def newest_first(bits: int) -> Iterator[int]:
 
 
 KEPT = 32
-"""Instances that are remembered of each: a sample of all of them."""
+"""Size of the sample of instances of a class or subclass."""
 DIFFERS = 6
-"""Features that are told of, by which a subclass differs from the nearest known one."""
+"""Most features in the description of the difference from the nearest known subclass."""
 MOST_FEATURES = 256
-"""Of a subclass whose mean is kept, for the plane."""
+"""Most features of a subclass whose mean is stored for the feature map."""
 
 _random = Random(0)
 _draw = _random.random
@@ -178,26 +178,26 @@ _draw = _random.random
 
 @dataclass(slots=True, eq=False)
 class ClassSummary:
-    """Summary of a class, or of a subclass.
+    """Summary of a class or a subclass.
 
     Attributes
     ----------
     id
-        As the page names it.
+        Name on the page.
     row
-        Its instances in the bins of the time line.
+        Number of instances in each bin of the timeline.
     blocks
-        Bits: the blocks of its partition that hold instances of it.
+        For each partition, a bit for each block that contains instances.
     kept
-        Numbers of a sample of its instances.
+        Numbers of a sample of instances.
     n
-        Instances decided to be of it.
+        Number of instances.
     last
-        Number of the latest of them.
+        Number of the latest instance.
     last_t
-        Its time.
+        Time of the latest instance.
     recent
-        How many of the latest instances of the stream are of it.
+        Number of instances among the latest of the stream.
     """
 
     id: str
@@ -225,12 +225,12 @@ class ClassSummary:
         self.last_t = t
 
     def merge_blocks(self, track: int) -> None:
-        """Note that each two blocks of a partition have become one."""
+        """Apply a merge of each two blocks of a partition."""
         if track in self.blocks:
             self.blocks[track] = halved(self.blocks[track])
 
     def join(self, other: ClassSummary) -> None:
-        """Take in the instances of another: those that are remembered are a sample of all, as before."""
+        """Add the instances of another summary. The sample remains a sample of all instances."""
         self.row = array("q", map(sum, zip(self.row, other.row, strict=True)))
         for track, bits in other.blocks.items():
             self.blocks[track] = self.blocks.get(track, 0) | bits
@@ -245,32 +245,32 @@ class ClassSummary:
 
 @dataclass(slots=True, eq=False)
 class SubclassSummary(ClassSummary):
-    """Summary of a subclass that was unknown once.
+    """Summary of a subclass that was or is unknown.
 
     Attributes
     ----------
     key
-        Its identity in its partition.
+        Id of the subclass in the partition.
     track
-        Its partition.
+        Partition of the subclass.
     announced
-        An event told of it.
+        Whether an event announced it.
     status
-        That of its latest event (`EVENT_TABLE`), ``emerging`` before.
+        Status of the latest event (`EVENT_TABLE`), ``emerging`` before the first event.
     label
-        What it was named.
+        Name that a person gave it.
     size
-        Instances in it when it was last told of, and how many came since.
+        Number of instances at the latest event.
     since, since_t
-        Position and time of its first instance.
+        Position and time of the first instance.
     like
-        What an event told of it, as the page shows it.
+        Description from an event, in the form of the page.
     mean, scale, known_mean
-        Means of its features, standard deviations of the nearest known subclass, and the mean of that.
+        Means of the features, standard deviations of the nearest known subclass, and its means.
     also
-        Identities that were merged into it.
+        Ids of subclasses that were merged into it.
     told_at
-        Position at which it was announced, or came back, last.
+        Position of the latest announcement or recurrence.
     """
 
     key: int
@@ -289,12 +289,12 @@ class SubclassSummary(ClassSummary):
     told_at: int = -1
 
     def reported(self, event: Mapping[str, Any]) -> None:
-        """Take in what an event tells of it.
+        """Update the summary from an event.
 
         Raises
         ------
         LookupError, TypeError, ValueError
-            If the event is none.
+            If the event is invalid.
         """
         size = whole(event["size"], "size")
         first = event["first_seen"]
@@ -304,7 +304,7 @@ class SubclassSummary(ClassSummary):
         self.announced = True
 
     def explained(self, why: Mapping[str, Any]) -> None:
-        """Take in what it is like."""
+        """Update the description from an explanation."""
         mean, difference, shift = why["mean"], why["difference"], why["shift"]
         differs: list[dict[str, Any]] = []
         for name in list(why["most_moved"])[:DIFFERS]:
@@ -339,19 +339,19 @@ class Track:
     Attributes
     ----------
     number
-        Which one, from 0.
+        Number of the partition, from 0.
     prefix
-        What stands before the identities of its subclasses on the page.
+        Prefix of the subclass ids on the page.
     seq
         Position of the latest decision.
     blocks
-        Where old decisions are found.
+        Places of old decisions.
     subclasses
-        Those that an event told of, by identity.
+        Announced subclasses by id.
     nameless
-        The others; the latest ones.
+        The latest other subclasses.
     waiting
-        Events that are of later instances than the latest decision.
+        Events of instances after the latest decision.
     """
 
     number: int

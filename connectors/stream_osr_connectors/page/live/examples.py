@@ -25,12 +25,12 @@ class Images:
     Parameters
     ----------
     template
-        An address with ``{key}`` in its path or query.
+        An address with ``{key}`` in the path or query.
 
     Raises
     ------
     InvalidParameter
-        If it is none.
+        If the address is invalid.
 
     Examples
     --------
@@ -48,41 +48,41 @@ class Images:
         odd = safe and any(c in parts.netloc for c in "{}; ,'\"@")
         if not safe or odd or HERE not in parts.path + parts.query:
             raise InvalidParameter(
-                f"--image is {brief(template)}; give an address like https://pictures.example/{HERE}.png"
+                f"--image is {brief(template)}, expected an address like https://pictures.example/{HERE}.png"
             )
         self._template = template
         self.origin = f"{parts.scheme}://{parts.netloc}"
 
     def of(self, key: object) -> str:
-        """Address of the picture of an instance."""
+        """Return the address of the picture of an instance."""
         return self._template.replace(HERE, quote(str(key), safe=""))
 
 
 logger = logging.getLogger("stream_osr")
 
 MOST_CHOSEN = 40
-"""Candidates that have examples: the first of the inbox."""
+"""Most candidates with examples: the first of the inbox."""
 GROWN = 1.5
-"""Times the size at which examples were chosen, from which on they are chosen anew."""
+"""Growth factor after which examples are chosen again."""
 REST = 0.02
 """Seconds between two candidates."""
 MOST_VALUES = 60
-"""Features of an example."""
+"""Most features of an example."""
 LONGEST = 200
 
 _EMPTY: dict[str, list[Any]] = {"core": [], "boundary": [], "known": []}
 
 Lookup = Callable[[str], Sequence[FoundDecision]]
-"""Gives remembered instances of a class or a subclass by its name on the page."""
+"""Function that returns sampled instances of a class or a subclass, given its name on the page."""
 
 
 class ExampleChooser:
-    """Examples of candidates.
+    """Choice of examples of candidates.
 
     Parameters
     ----------
     feed
-        Where features are found.
+        Source of features.
     images
         Addresses of pictures, if there are any.
     """
@@ -98,7 +98,7 @@ class ExampleChooser:
         self._failed = 0
 
     def start(self, lookup: Lookup) -> None:
-        """Begin; remembered instances are found by ``lookup``."""
+        """Start the thread. ``lookup`` finds sampled instances."""
         self._lookup = lookup
         self._thread.start()
 
@@ -110,22 +110,22 @@ class ExampleChooser:
             self._thread.join(10)
 
     def begin(self) -> None:
-        """Forget all: the stream is read anew."""
+        """Discard all examples because the stream is read again."""
         self._chosen.clear()
         self.version += 1
 
     def of(self, card: Mapping[str, Any]) -> Mapping[str, list[Any]]:
-        """Give the examples of a candidate, as far as they are chosen."""
+        """Return the examples of a candidate that have been chosen so far."""
         found = self._chosen.get(_key(card))
         return _EMPTY if found is None else found[1]
 
     def want(self, inbox: Sequence[Mapping[str, Any]]) -> None:
-        """Say which candidates there are."""
+        """Set the candidates that need examples."""
         self._wanted = inbox[:MOST_CHOSEN]
         self._wake.set()
 
     def notes(self) -> Sequence[str]:
-        """Say how often examples could not be chosen."""
+        """Return the number of failures to choose examples."""
         return [f"Examples could not be looked up {self._failed} times."] if self._failed else []
 
     def _run(self) -> None:
@@ -174,7 +174,7 @@ class ExampleChooser:
         return {kind: [self.as_example(every[i], features[i]) for i in places] for kind, places in chosen.items()}
 
     def as_example(self, found: FoundDecision, features: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Put an instance into the form of the page."""
+        """Convert an instance to the form of the page."""
         key = found.decision.get("key")
         image = None if self._images is None or key is None else self._images.of(key)
         values = None
@@ -192,12 +192,12 @@ class ExampleChooser:
 
 
 def _key(card: Mapping[str, Any]) -> str:
-    """Name the subclasses of a candidate, as they are looked up."""
+    """Return the lookup name of the subclasses of a candidate."""
     return ",".join(card["ids"])
 
 
 def _plain(value: object) -> str | float | None:
-    """Make a value one that a page can show: a number, or text that is not too long.
+    """Convert a value for the page: a number, or a text of limited length.
 
     >>> _plain(1.5), _plain([1, 2]), _plain(None)
     (1.5, '[1, 2]', None)

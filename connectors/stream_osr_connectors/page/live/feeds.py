@@ -17,27 +17,27 @@ from stream_osr_connectors.page.live.input_rows import InputRows, json_object
 Decision = dict[str, Any]
 
 ORDINARY = 1000
-"""Decisions that are taken in before somebody else has a turn."""
+"""Most decisions that are processed before other threads get the lock."""
 
 
 class FoundDecision(NamedTuple):
-    """A decision that was looked up: its number on the page, and what it says."""
+    """A stored decision with its number on the page."""
 
     n: int
     decision: Decision
 
 
 class NewRecords(NamedTuple):
-    """Decisions and events that came.
+    """New decisions and events.
 
     Attributes
     ----------
     decisions
-        Track, number there, place, and decision of each.
+        Track, number in the track, place, and decision of each.
     events
-        Track of each, and the event.
+        Track and event of each.
     more
-        There is more to be read at once.
+        Whether more records are available now.
     """
 
     decisions: Sequence[tuple[int, int, int, Decision]]
@@ -46,49 +46,49 @@ class NewRecords(NamedTuple):
 
 
 class Feed(Protocol):
-    """A source of decisions and events; `poll` is called by one thread, the others by several."""
+    """A source of decisions and events. One thread calls `poll`, several threads call the other methods."""
 
     kind: str
     """``file`` or ``kafka``."""
     name: str
-    """What a person calls it."""
+    """Name for people."""
     prefixes: Sequence[str]
-    """Of each track, what stands before the identities of its subclasses."""
+    """Prefix of subclass ids, for each track."""
     has_events: bool
-    """Whether it tells events."""
+    """Whether the source has events."""
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
-        """Read what has come.
+        """Read new records.
 
         Raises
         ------
-        CutBack
-            If all has to be read again; the feed begins anew by itself.
+        FeedTruncated
+            If all records must be read again. The feed restarts by itself.
         """
 
     def behind(self) -> int | None:
-        """Say how many decisions are still to be read, if that is known."""
+        """Return the number of decisions to be read, or ``None`` if unknown."""
 
     def running(self) -> bool:
-        """Say whether decisions still come, as far as can be told."""
+        """Return whether the stream seems to be running."""
 
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
     ) -> list[FoundDecision]:
-        """Read a block of decisions, from number and place of its first one to the next block; or some of it."""
+        """Read a block of decisions, or some of them, given the number and place of the start, and the next block."""
 
     def features(self, found: Sequence[FoundDecision]) -> list[dict[str, Any] | None]:
-        """Find the features of instances; None: they cannot be found."""
+        """Return the features of instances, ``None`` for each instance without features."""
 
     def notes(self) -> list[str]:
-        """Say what could not be read."""
+        """Describe the skipped input."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 EVENTS_AT_ONCE = 1 << 18
-"""Bytes of events that are read before decisions are."""
+"""Most bytes of events that are read before decisions."""
 
 
 class FileFeed:
@@ -97,16 +97,16 @@ class FileFeed:
     Parameters
     ----------
     decisions, events
-        What `stream-osr run` writes; without events subclasses are told from decisions alone.
+        Output files of `stream-osr run`. Without events, subclasses come from decisions alone.
     inputs
-        Where features are found.
+        Source of features.
     speed
-        Decisions a second; None: as fast as they can be read.
+        Decisions per second, or ``None`` for full speed.
 
     Raises
     ------
     ConnectorError
-        If a file is none that can be followed.
+        If a file cannot be followed.
     """
 
     kind = "file"
@@ -133,7 +133,7 @@ class FileFeed:
         self._sent = 0
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
-        """Read what has come."""
+        """Read new records."""
         try:
             if self._events is not None:  # kept until decisions are read, too: that may fail
                 self._kept_events += self._events.read(EVENTS_AT_ONCE)
@@ -150,7 +150,7 @@ class FileFeed:
         return NewRecords(decisions, [(0, one) for _, _, one in events], more)
 
     def _paced(self) -> list[tuple[int, int, bytes]]:
-        """Read lines, no more of them than the speed allows."""
+        """Read as many lines as the speed allows."""
         if self._speed is None:
             return self._decisions.read()
         if not self._kept:
@@ -182,17 +182,17 @@ class FileFeed:
         return out
 
     def behind(self) -> int | None:
-        """Say how many decisions are still to be read: not known of a file."""
+        """Return the number of buffered decisions, or ``None``. It is unknown for the rest of a file."""
         return len(self._kept) or None
 
     def running(self) -> bool:
-        """Say whether a run writes the decisions."""
+        """Return whether a run writes the decisions."""
         return is_written(self._decisions.path)
 
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
     ) -> list[FoundDecision]:
-        """Read a block of decisions again, or some of it."""
+        """Read a block of decisions again, or only some decisions."""
         out = []
         for at, line in enumerate(self._decisions.span(place, after).split(b"\n"), start=number):
             if only is not None and at not in only:
@@ -208,22 +208,22 @@ class FileFeed:
         return [self._inputs.find(one.decision) for one in found]
 
     def notes(self) -> list[str]:
-        """Say what could not be read."""
+        """Describe the skipped input."""
         out = []
         name = self._decisions.path.name
         if not os.path.lexists(self._decisions.path):
             out.append(
-                f"{name} was removed; the page shows what it held."
+                f"{name} was removed. The page shows its last content."
                 if self._decisions.number
-                else f"{name} is not there yet; it is shown as soon as a run writes it."
+                else f"{name} does not exist yet. The page shows it as soon as a run writes it."
             )
         if self._events is None:
             out.append(
-                "There is no file of events (--events FILE): subclasses are told from decisions alone, without what "
-                "they are like."
+                "There is no file of events (--events FILE). Subclasses come from decisions alone, without "
+                "descriptions."
             )
         if self._inputs is None:
-            out.append("Features of examples are not shown: --input FILE names the file that was decided.")
+            out.append("Features of examples are not shown. Give the input of the run with --input FILE.")
         else:
             out += self._inputs.notes()
         return out
@@ -237,17 +237,17 @@ class FileFeed:
 def _check(path: Path) -> None:
     if path.suffix.lower() in (".gz", ".csv", ".tsv", ".parquet", ".pq"):
         raise ConnectorError(
-            f"{path} is followed as JSON Lines, and by its name it is something else; "
-            "give the run --output decisions.jsonl --events events.jsonl"
+            f"{path} must be JSON Lines, but its name has another suffix. "
+            "Start the run with --output decisions.jsonl --events events.jsonl"
         )
     if path.is_dir():
-        raise ConnectorError(f"{path} is a folder; name the file of decisions that `stream-osr run` writes")
+        raise ConnectorError(f"{path} is a folder. Give the file of decisions that `stream-osr run` writes")
     try:
         with path.open("rb") as file:
             first = file.read(64).lstrip()
     except FileNotFoundError:
         return
     except OSError as error:
-        raise ConnectorError(f"cannot read {path}: {error.strerror}; check the path") from None
+        raise ConnectorError(f"cannot read {path}: {error.strerror}. Check the path") from None
     if first and first[:1] != b"{":
-        raise ConnectorError(f"{path} does not begin with a JSON object; give the decisions that a run wrote")
+        raise ConnectorError(f"{path} does not begin with a JSON object. Give the decisions that a run wrote")

@@ -1,4 +1,4 @@
-"""Commands of the page, and the history that it shows."""
+"""Commands of the page, and the history on the page."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from stream_osr_connectors.commands.file_log import CommandLog, of_file
 from stream_osr_connectors.files.checkpoint import ask
 
 MOST_ENTRIES = 200
-"""Entries of the history on the page."""
+"""Most entries of the history on the page."""
 
 
 class Conflict(StreamOSRError):
-    """Command that refers to a state that has changed since."""
+    """A command for a state that has changed meanwhile."""
 
 
 class Acts(ABC):
-    """The way of the page's commands to the stream.
+    """Interface from the page's commands to the stream.
 
     Parameters
     ----------
     allowed
-        Whether anything may be asked.
+        Whether commands are allowed.
 
     Attributes
     ----------
     version
-        Grows with what was asked.
+        Increases with each command.
     """
 
     def __init__(self, *, allowed: bool) -> None:
@@ -45,23 +45,23 @@ class Acts(ABC):
 
     @abstractmethod
     def look(self) -> None:
-        """See what was asked since, here or elsewhere."""
+        """Read new commands from this page and from elsewhere."""
 
     @abstractmethod
     def _send(self, commands: Sequence[Command]) -> CommandReceipt: ...
 
-    def stop(self) -> None:  # noqa: B027  # only a service has something to let go of
-        """Let go of everything."""
+    def stop(self) -> None:  # noqa: B027  # only a service has resources to release
+        """Release all resources."""
 
     def ask(self, commands: Sequence[Command], n: int | None = None) -> CommandReceipt:
-        """Give commands to the stream; of an undo, ``n`` is the number of what should be taken back.
+        """Send commands to the stream. For an undo, ``n`` is the number of the command to revert.
 
         Raises
         ------
         Conflict
-            If another command would be taken back than the one that is meant.
+            If the undo would revert a different command.
         StreamOSRError
-            If it cannot be done.
+            If the command fails.
         """
         with self._one_by_one:
             self.look()
@@ -73,22 +73,22 @@ class Acts(ABC):
                 self.look()
 
     def _meant(self, undo: Command, n: int | None) -> Command:
-        """Direct an undo at the stream of what somebody has looked at, or of the latest command."""
+        """Direct an undo to the partition of command ``n``, or of the latest command."""
         last = last_standing(self._entries)
         if n is not None and not last:
-            raise NothingToUndo(f"act {n} was taken back already, and nothing else is left to be taken back")
+            raise NothingToUndo(f"change {n} was undone already, and there is nothing else to undo")
         if n is not None and n not in last.values():
-            remedy = "somebody has acted since; look at the history, and undo the latest"
-            raise Conflict(f"act {n} is not the latest one any more: {remedy}")
+            remedy = "another person has made a change. Check the history, and undo the latest change"
+            raise Conflict(f"change {n} is no longer the latest: {remedy}")
         if not last or (n is None and undo.partition is not None):
             return undo
         wanted = max(last.values()) if n is None else n
         return undo._replace(partition=next(partition for partition, each in last.items() if each == wanted))
 
     def named(self) -> Mapping[str, tuple[str, str | None]]:
-        """Give status and label of each subclass that commands were about, whether they stand or not.
+        """Return status and label of each subclass with commands, including undone ones.
 
-        Of a service nothing is known to be done: its events say so.
+        For a service the result is empty, because its events report the status.
         """
         out: dict[str, tuple[str, str | None]] = {}
         for entry in self._entries:
@@ -99,7 +99,7 @@ class Acts(ABC):
         return out
 
     def history(self) -> Sequence[Mapping[str, Any]]:
-        """List all that was asked, the newest first, at most ``MOST_ENTRIES``."""
+        """Return the newest ``MOST_ENTRIES`` commands, newest first."""
         last = last_standing(self._entries).values()
         return [
             {
@@ -109,7 +109,7 @@ class Acts(ABC):
                 "action": command.action,
                 "subclasses": command.names,
                 "label": command.label,
-                "what": command.describe() + (f", takes back {entry.takes_back}" if entry.takes_back else ""),
+                "what": command.describe() + (f", undoes {entry.takes_back}" if entry.takes_back else ""),
                 "outcome": entry.outcome + (f": {entry.why}" if entry.why else ""),
                 "reason": command.reason,
                 "undone": entry.undone_by is not None,
@@ -120,7 +120,7 @@ class Acts(ABC):
         ]
 
     def notes(self) -> Sequence[str]:
-        """Say what could not be read."""
+        """Describe errors."""
         return [self._trouble] if self._trouble else []
 
 
@@ -132,7 +132,7 @@ class FileActs(Acts):
     checkpoint
         The checkpoint.
     allowed
-        Whether anything may be asked.
+        Whether commands are allowed.
     """
 
     def __init__(self, checkpoint: Path, *, allowed: bool) -> None:
@@ -155,6 +155,6 @@ class FileActs(Acts):
         try:
             self._entries, self._trouble = history(self._checkpoint) if mark else [], ""
         except ConnectorError as error:
-            self._trouble = f"What was asked cannot be read: {error}"
+            self._trouble = f"The command log cannot be read: {error}"
         self._mark = mark
         self.version += 1

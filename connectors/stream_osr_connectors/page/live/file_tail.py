@@ -1,4 +1,4 @@
-"""The end of a file that grows: its whole lines as they come, and whether somebody writes it."""
+"""Following a growing file: its complete lines, and whether a process writes it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pathlib import Path
 
 
 class FeedTruncated(Exception):
-    """The file no longer begins with what was read: a run was resumed, or begun anew. Everything is read again."""
+    """The beginning of the file has changed because a run was resumed or restarted. The file is read again."""
 
 
 CHUNK = 1 << 20
-"""Bytes that are read at once."""
+"""Most bytes of one read."""
 LONGEST_LINE = 1 << 26
-"""Bytes of a line; a longer one is passed over."""
+"""Most bytes of a line. Longer lines are skipped."""
 GUARD = 512
-"""Bytes before the place of reading that have to be what they were."""
+"""Bytes before the current place that must not change."""
 
 
 class Tail:
-    r"""The whole lines of a file, as they come.
+    r"""The complete lines of a growing file.
 
     Attributes
     ----------
     number, place
-        Of the next line: how many lines and bytes stand before it.
+        Number of lines and bytes before the next line.
 
     Examples
     --------
@@ -56,14 +56,14 @@ class Tail:
         self._descriptor: int | None = None
 
     def read(self, most: int = CHUNK) -> list[tuple[int, int, bytes]]:
-        """Read the lines that have come, with number and place of each; a last line without end waits for it.
+        """Read new lines with their numbers and places. An incomplete last line waits for its end.
 
         Raises
         ------
-        CutBack
-            If the file was cut back, or is another one; it is read from its beginning the next time.
+        FeedTruncated
+            If the file was truncated or replaced. The next call reads it from the beginning.
         OSError
-            If it cannot be read, or is no regular file any more; what was read stays.
+            If the file cannot be read, or is no longer a regular file. Lines that were read before are unaffected.
         """
         if self._descriptor is None:
             try:
@@ -71,7 +71,7 @@ class Tail:
             except FileNotFoundError:
                 return []
         if self._is_another():
-            os.close(open_regular(self.path))  # what cannot be read replaces nothing that was
+            os.close(open_regular(self.path))  # an unreadable file must not replace the content read so far
             began = self._read > 0
             self.close()
             self._begin()
@@ -96,7 +96,7 @@ class Tail:
         return out
 
     def more(self) -> bool:
-        """Say whether there is something to be read at once."""
+        """Return whether more bytes are available now."""
         if self._descriptor is None:
             return False
         return os.fstat(self._descriptor).st_size > self._read
@@ -107,14 +107,14 @@ class Tail:
         try:
             there = self.path.stat()
         except FileNotFoundError:
-            return False  # it was removed, and stays as it was for us
+            return False  # it was removed, but the open file is unchanged
         if not os.path.samestat(ours, there) or there.st_size < self._read:
             return True
         size = len(self._last_bytes)
         return size > 0 and os.pread(self._descriptor, size, self._read - size) != self._last_bytes
 
     def span(self, place: int, after: int | None) -> bytes:
-        """Read again what stands between two places; up to where reading has come, if there is no second."""
+        """Read the bytes between two places again. Without a second place, read up to the current one."""
         end = self.place if after is None else after
         with suppress(OSError), os.fdopen(open_regular(self.path), "rb") as file:
             file.seek(place)
@@ -129,12 +129,12 @@ class Tail:
 
 
 def open_regular(path: Path) -> int:
-    """Open a regular file to read it; a pipe does not make it wait.
+    """Open a regular file for reading, without waiting for a pipe.
 
     Raises
     ------
     OSError
-        If it cannot be opened, or is a folder, a pipe or a device.
+        If the path cannot be opened, or is a folder, a pipe or a device.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     mode = os.fstat(descriptor).st_mode
@@ -142,17 +142,17 @@ def open_regular(path: Path) -> int:
         return descriptor
     os.close(descriptor)
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder, and was a file", os.fspath(path))
-    raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+        raise IsADirectoryError(errno.EISDIR, "it is a folder now", os.fspath(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
 
 _NOTE = re.compile(r"process (\d{1,9}) on (\S+) since ")
 
 
 def is_written(path: Path) -> bool:
-    """Say whether a file has a writer: one that is alive, where that can be told.
+    """Return whether a file has a writer that is alive, as far as this can be determined.
 
-    No lock is tried: whoever tries one may keep a writer out.
+    The function takes no lock, because a lock could block a writer.
 
     >>> is_written(Path("nowhere", "decisions.jsonl"))
     False

@@ -1,4 +1,4 @@
-"""The file of the instances that are decided: features of one are looked up in it by number and key."""
+"""The input file of a run, in which features of instances are looked up by number and key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stream_osr.errors import ConnectorError
 
 
 def json_object(text: bytes) -> dict[str, Any] | None:
-    """Read a JSON object; ``None``: it is none.
+    """Parse a JSON object, or return ``None``.
 
     >>> json_object(b'{"seq": 1}'), json_object(b"[1]"), json_object(b"{")
     ({'seq': 1}, None, None)
@@ -30,45 +30,41 @@ def json_object(text: bytes) -> dict[str, Any] | None:
 
 
 STRIDE = 256
-"""Lines between two marks."""
+"""Lines between two stored places."""
 NEAR = 4096
-"""Lines beyond the expected one in which a key is looked for."""
+"""Lines after the expected one that are searched for a key."""
 REMEMBERED = 4096
-"""Instances whose features are remembered."""
+"""Size of the cache of features."""
 LONGEST_ROW = 1 << 20
-"""Bytes of a line that is looked at."""
+"""Most bytes that are read from a line."""
 
 
 class InputRows:
-    """A file of instances, CSV or JSON Lines, in which features are looked up.
+    """Lookup of features in a file of instances, CSV or JSON Lines.
 
-    An instance that was decided as number *n* stands in row *n*, or after it, as rows with a label or without use are
-    not decided: the key tells which row it is.
+    Decision number *n* belongs to row *n* or a later row, because rows with a label and invalid rows are not decided.
+    The key identifies the row.
 
     Parameters
     ----------
     path
         The file.
     key
-        Column of the key; None: rows are decided one by one, and none was set aside.
+        Column of the key. ``None`` if each row has a decision and no row was rejected.
     hidden
-        Columns that are no features.
+        Columns that are not features.
 
     Raises
     ------
     ConnectorError
-        If it cannot be read.
+        If the file cannot be read.
     """
 
     def __init__(self, path: Path, key: str | None, hidden: tuple[str, ...] = ()) -> None:
         if path.suffix.lower() == ".gz":
-            raise ConnectorError(
-                f"{path} is compressed, and nothing can be looked up in it; give --input a plain file"
-            )
+            raise ConnectorError(f"{path} is compressed and cannot be searched. Give --input an uncompressed file")
         if path.suffix.lower() in (".parquet", ".pq") or path.is_dir():
-            raise ConnectorError(
-                f"{path} is no table of lines, and features are looked up in such; give --input CSV or JSON Lines"
-            )
+            raise ConnectorError(f"{path} is not a text file. Give --input CSV or JSON Lines")
         self._path, self._key = path, key
         self._lock = threading.Lock()
         self._marks = [0]
@@ -81,25 +77,25 @@ class InputRows:
         self._begin()
 
     def _begin(self) -> bool:
-        """Look which form the file has, as soon as something stands in it."""
+        """Detect the format of the file when its first line is complete."""
         try:
             with self._path.open("rb") as file:
                 first = file.readline(LONGEST_ROW)
         except OSError as error:
-            raise ConnectorError(f"cannot read {self._path}: {error.strerror}; check the path") from None
+            raise ConnectorError(f"cannot read {self._path}: {error.strerror}. Check the path") from None
         if not first.endswith(b"\n"):
             return False
         if not first.lstrip().startswith(b"{"):
             self._header = names = self._cells(first)
             if self._key is not None and self._key not in names:
                 raise ConnectorError(
-                    f"{self._path} has no column {self._key!r}; --key names one of {', '.join(names[:20])}"
+                    f"{self._path} has no column {self._key!r}, --key must be one of {', '.join(names[:20])}"
                 )
         self._begun = True
         return True
 
     def find(self, decision: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Find the features of an instance that was decided; None: they are not where they should be."""
+        """Return the features of a decided instance, or ``None`` if they are not found."""
         number, key = decision.get("seq"), decision.get("key")
         if not isinstance(number, int) or (self._key is not None and key is None):
             return None
@@ -118,7 +114,7 @@ class InputRows:
         return None
 
     def _rows(self, line: int, most: int) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Read rows from a line on, each with the number of its line."""
+        """Yield rows from a line on, with line numbers."""
         with suppress(OSError), self._path.open("rb") as file:
             self._mark(file, line)
             at = min(line // STRIDE, len(self._marks) - 1)
@@ -132,7 +128,7 @@ class InputRows:
                     yield here, row
 
     def _mark(self, file: IO[bytes], line: int) -> None:
-        """Note where every so-many-th line begins, up to one."""
+        """Store the places of lines at regular intervals, up to a line."""
         file.seek(self._marked)
         while self._lines < line + STRIDE:
             text = file.readline()
@@ -149,7 +145,7 @@ class InputRows:
         cells = self._cells(text)
         if len(cells) != len(self._header):
             return None
-        # a key is text, as the run has read it
+        # a key is text, as in the run
         named = zip(self._header, cells, strict=True)
         return {name: cell if name == self._key else _number(cell) for name, cell in named}
 
@@ -157,10 +153,10 @@ class InputRows:
         return next(csv.reader([line.decode(errors="replace")], delimiter=self._delimiter), [])
 
     def notes(self) -> list[str]:
-        """Say how many instances were not found."""
+        """Return the number of instances that were not found, in words."""
         if not self._missed:
             return []
-        remedy = "" if self._key else "; --key COLUMN finds instances by their keys"
+        remedy = "" if self._key else " (--key COLUMN finds instances by key)"
         return [f"The features of {self._missed} instances were not found in {self._path.name}{remedy}."]
 
 

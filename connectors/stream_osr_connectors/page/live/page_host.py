@@ -1,4 +1,4 @@
-"""Listening, connections with deadlines, and feed, summary and server put together."""
+"""The web server of the live page, with deadlines for connections."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from stream_osr_connectors.page.live.server import make_app
 from stream_osr_connectors.page.live.watcher import Watcher
 
 MOST_CONNECTIONS = 400
-"""Connections at the same time."""
+"""Most simultaneous connections."""
 IDLE_SECONDS = 10.0
-"""Seconds that a client may take to send a whole request, from the connection or from the answer before."""
+"""Time limit in seconds for a complete request, from the connection or the previous response."""
 SLOW_SECONDS = 30.0
-"""Seconds that a client may let an answer wait before it reads on."""
+"""Time limit in seconds for a client that does not read a response."""
 
 
 class Connection(H11Protocol):
-    """A connection of uvicorn with two deadlines: for the next whole request, and for reading an answer.
+    """A connection of uvicorn with two deadlines: for a complete request, and for reading a response.
 
-    One connection more than ``MOST_CONNECTIONS`` closes the one that has been idle for the longest time. Connections
-    that wait for an answer, streams of events among them, are never closed for another one.
+    If there are more than ``MOST_CONNECTIONS``, the connection that has been idle for the longest time is closed.
+    Connections that wait for a response, including event streams, are never closed for another connection.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -42,7 +42,7 @@ class Connection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """No whole request has come since the last answer."""
+        """Whether no complete request has arrived since the last response."""
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -56,7 +56,7 @@ class Connection(H11Protocol):
                 longest._abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take in a part of a request: only a whole one ends the waiting."""
+        """Process a part of a request. Only a complete request ends the deadline."""
         super().data_received(data)
         self._wait()
 
@@ -79,7 +79,7 @@ class Connection(H11Protocol):
         self._reading = self._reading or self.loop.call_later(SLOW_SECONDS, self._abort)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Continue after the client has read."""
         super().resume_writing()
         if self._reading is not None:
             self._reading.cancel()
@@ -103,27 +103,27 @@ class Connection(H11Protocol):
 
 
 STOP_SECONDS = 2
-"""How long open pages hold up the end."""
+"""Most seconds to wait for open pages at shutdown."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen at an address; port 0: a free one.
+    """Listen at an address. Port 0 selects a free port.
 
     Raises
     ------
     ConnectorError
-        If that cannot be.
+        If the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(256)  # whoever comes before the server does waits
+        listening.listen(256)  # early clients wait for the server
     except OSError as error:
         listening.close()
         raise ConnectorError(
-            f"cannot listen at {host}:{port}: {error.strerror or error}; --port 0 takes a free one"
+            f"cannot listen at {host}:{port}: {error.strerror or error}. --port 0 selects a free port"
         ) from None
     return listening
 
@@ -164,15 +164,15 @@ def serve(
     listening
         From :func:`listen`.
     feed, view, acts
-        What is followed, what else is known of it, and how people's wishes reach it.
+        The stream, further facts about it, and the interface for commands.
     tokens
-        Who may act.
+        Tokens of the people who may make changes.
     images
         Addresses of pictures.
     names
-        Further names (``HOST:PORT``) under which the page is reached.
+        Additional names (``HOST:PORT``) of the page.
     ready
-        Told the address of the page.
+        Callback that receives the address of the page.
     """
     host, port = listening.getsockname()[:2]
     examples = ExampleChooser(feed, images)
@@ -182,7 +182,7 @@ def serve(
     ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
     before = {number: signal.signal(number, _ignore_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        uvicorn.Server(config).run(sockets=[listening])  # it hears them itself, and raises them again at its end
+        uvicorn.Server(config).run(sockets=[listening])  # it handles them itself, and raises them again at its end
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -192,4 +192,4 @@ def serve(
 
 
 def _ignore_interrupt(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the server has ended for it."""
+    """Ignore the signal, because the server has stopped for it."""

@@ -1,4 +1,4 @@
-"""Answers to browsers: the page, its state as it comes, old instances, and what people ask."""
+"""HTTP routes of the live page: the page, its state, old instances and commands."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from stream_osr_connectors.page.live.view_model import why
 from stream_osr_connectors.page.live.watcher import Watcher
 
 MOST_BODY = 1 << 16
-"""Bytes that a request may have."""
+"""Most bytes of a request."""
 MOST_CLIENTS = 100
-"""Browsers that are told of the state as it comes."""
+"""Most browsers that receive state updates."""
 HEARTBEAT = 15
-"""Seconds after which a browser hears something."""
+"""Seconds between two messages to a browser."""
 SLOW = 30.0
-"""Seconds that a browser may take to hear what it is told; then it has to come again."""
+"""Time limit in seconds for sending a message. A slower browser must reconnect."""
 WRONG_TOKEN_SECONDS = 0.5
-"""How long an answer to a wrong token takes."""
+"""Duration of a response to a wrong token."""
 MOST_GUESSES = 8
-"""Wrong tokens that are answered at the same time; others are refused at once."""
+"""Most wrong tokens that are checked at the same time. Others are refused at once."""
 
 _CODES: tuple[tuple[type[errors.StreamOSRError], int], ...] = (
     (Conflict, 409), (errors.NothingToUndo, 409), (errors.InvalidSubclass, 422), (errors.InvalidLabel, 422),
@@ -52,24 +52,24 @@ _CODES: tuple[tuple[type[errors.StreamOSRError], int], ...] = (
 
 
 def make_app(watcher: Watcher, doors: KnownHosts, tokens: Tokens | None, images: Images | None = None) -> ASGIApp:
-    """Make the application.
+    """Create the application.
 
     Parameters
     ----------
     watcher
-        What is seen; started and stopped with the application.
+        State of the page. It starts and stops with the application.
     doors
-        Which hosts and origins are answered.
+        Accepted hosts and origins.
     tokens
-        Who may act; None: nobody.
+        Tokens of the people who may make changes, or ``None`` for a read-only page.
     images
-        Where pictures come from.
+        Addresses of pictures.
     """
     return _Guard(_Pages(watcher, tokens).app(), doors, set() if images is None else {images.origin})
 
 
 class _Guard:
-    """Refuses what does not come from this page, and tells browsers what to keep to."""
+    """Refuses requests from other sites, and adds security headers."""
 
     def __init__(self, app: ASGIApp, doors: KnownHosts, image_origins: set[str]) -> None:
         self._app, self._doors = app, doors
@@ -96,10 +96,10 @@ class _Guard:
         refusal: Response | None = None
         if not self._doors.knows(host):
             refusal = _error(
-                421, f"this page is not known as {printable(host or '', 100)}; --name HOST:PORT names it so"
+                421, f"{printable(host or '', 100)} is not a name of this page. Add it with --name HOST:PORT"
             )
         elif not self._doors.same(origin, host) or request.headers.get("sec-fetch-site", "none") == "cross-site":
-            refusal = _error(403, f"the page of {printable(origin or 'another site', 100)} may not ask here")
+            refusal = _error(403, f"requests from {printable(origin or 'another site', 100)} are refused")
         await (refusal or self._app)(scope, receive, send_with_headers)
 
 
@@ -112,7 +112,7 @@ class _Pages:
         self._guesses = 0
 
     def app(self) -> Starlette:
-        """Put the routes together."""
+        """Assemble the routes."""
         routes = [
             Route("/", self._page),
             Route("/healthz", self._health),
@@ -166,10 +166,10 @@ class _Pages:
         id, before = request.path_params["id"], request.query_params.get("before")
         number = None if before is None else _number(before)
         if before is not None and number is None:
-            return _error(422, "before is the number of an instance")
+            return _error(422, "before must be the number of an instance")
         found = await run_in_threadpool(self._watcher.instances, id, number)
         if found is None:
-            return _error(404, f"there is no class or subclass {printable(id, 100)} (any more)")
+            return _error(404, f"there is no class or subclass {printable(id, 100)}, or it no longer exists")
         instances, more = found
         return _json({"id": id, "instances": [_row(each) for each in instances], "more": more})
 
@@ -177,7 +177,9 @@ class _Pages:
         n = _number(request.path_params["n"])
         found = None if n is None else await run_in_threadpool(self._watcher.instance, n)
         if found is None:
-            return _error(404, f"there is no decision {printable(request.path_params['n'], 40)} (any more)")
+            return _error(
+                404, f"there is no decision {printable(request.path_params['n'], 40)}, or it no longer exists"
+            )
         features = (await run_in_threadpool(self._watcher.feed.features, [found]))[0]
         example = self._watcher.examples.as_example(found, features)
         rest = {name: value for name, value in found.decision.items() if name != "schema"}
@@ -189,47 +191,49 @@ class _Pages:
         if isinstance(by, Response):
             return by
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return _error(415, "what is asked is JSON: Content-Type application/json")
+            return _error(415, "a command must be JSON with Content-Type application/json")
         body = await _body(request)
         if body is None:
-            return _error(413, f"what is asked may have {MOST_BODY} bytes")
+            return _error(413, f"a command has at most {MOST_BODY} bytes")
         try:
             commands, n = parse_request(orjson.loads(body), by)
         except (orjson.JSONDecodeError, errors.InvalidParameter) as error:
-            return _error(422, f"that cannot be asked: {error}")
+            return _error(422, f"invalid command: {error}")
         commands = [each._replace(label=self._watcher.state.meant(each.label)) for each in commands]
         receipt = await run_in_threadpool(self._watcher.acts.ask, commands, n)
         self._watcher.hurry()
         return _json({"said": receipt.message, "standing": receipt.status})
 
     async def _known(self, request: Request) -> str | Response:
-        """Say who makes a request, or refuse it."""
+        """Return the name of the person who makes a request, or a refusal."""
         if self._tokens is None or not self._watcher.acts.allowed:
-            return _error(403, "this page is to look at only; `stream-osr watch --allow-commands` lets people act")
+            return _error(
+                403, "this page is read-only. Start `stream-osr watch` with --allow-commands to allow changes"
+            )
         by = self._tokens.who(request.headers.get("authorization"))
         if by is not None:
             return by
         if self._guesses >= MOST_GUESSES:
-            return _error(429, "too many wrong tokens; try again")
+            return _error(429, "too many wrong tokens. Try again")
         self._guesses += 1
         try:
             await asyncio.sleep(WRONG_TOKEN_SECONDS)
         finally:
             self._guesses -= 1
-        return _error(401, "that is no token of anybody; ask whoever has started the page for yours")
+        return _error(401, "this token is not known. Get a token from the person who started the page")
 
 
 class _Stream(Response):
-    """The numbers of the states as they come, for one of at most ``MOST_CLIENTS`` browsers."""
+    """Event stream of state numbers, for one of at most ``MOST_CLIENTS`` browsers."""
 
     def __init__(self, watcher: Watcher, clients: set[asyncio.Event]) -> None:
         super().__init__()
         self._watcher, self._clients, self._new = watcher, clients, asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count the browser as long as it is answered; nothing else runs between the look and the count."""
+        """Count the browser during the response. The check and the count are atomic."""
         if len(self._clients) >= MOST_CLIENTS:
-            await _error(503, f"{MOST_CLIENTS} pages are open; close one")(scope, receive, send)
+            await _error(503, f"{MOST_CLIENTS} pages are open. Close one")(scope, receive, send)
             return
         self._clients.add(self._new)
         try:
@@ -239,7 +243,7 @@ class _Stream(Response):
             self._clients.discard(self._new)
 
     async def _numbers(self) -> AsyncIterator[dict[str, str]]:
-        """Tell the number of each state; a browser that is slow hears of the latest one only."""
+        """Yield the number of each state. A slow browser receives the latest one only."""
         notify = 0
         while True:
             seq = self._watcher.seen.seq
@@ -251,10 +255,10 @@ class _Stream(Response):
 
 
 class _Static(StaticFiles):
-    """Files of the page: asked for again, so that a new release is seen."""
+    """Static files of the page. Browsers revalidate them, so that a new release takes effect."""
 
     def file_response(self, *args: Any, **more: Any) -> Response:
-        """Answer with a file."""
+        """Return a file."""
         response = super().file_response(*args, **more)
         response.headers["Cache-Control"] = "no-cache"
         return response
@@ -268,7 +272,7 @@ def _environment() -> Environment:
 
 
 def _number(text: str) -> int | None:
-    """Read the number of an instance; ``None``: it is none.
+    """Parse the number of an instance, or return ``None``.
 
     >>> _number("17"), _number("9" * 5000), _number("-1")
     (17, None, None)
@@ -277,7 +281,7 @@ def _number(text: str) -> int | None:
 
 
 async def _body(request: Request) -> bytes | None:
-    """Read what a request holds; None: it is too much."""
+    """Read the body of a request, or return ``None`` if it is too large."""
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > 9 or int(length) > MOST_BODY:
         return None
@@ -298,7 +302,7 @@ def _json(content: Any, status: int = 200) -> Response:
     try:
         body = orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
     except (TypeError, RecursionError):  # lists in lists, a thousand times
-        status, body = 422, b'{"error":"it is nested too deeply to be shown"}'
+        status, body = 422, b'{"error":"it is nested too deeply"}'
     return Response(body, status, media_type="application/json")
 
 

@@ -1,4 +1,4 @@
-"""Commands of the page to a Kafka service: written to its topic of labels, which is its history, too."""
+"""Commands of the page to a Kafka service. Its topic of labels receives them and is the history."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.page.live.file_commands import Acts
 
 WAIT = 0.2
-"""Seconds that a look at the topic waits for records."""
+"""Seconds that one poll of the topic waits for records."""
 MOST_KEPT = 1000
-"""Entries that are remembered: the latest."""
+"""Number of stored entries, the latest ones."""
 
 
 class ServiceActs(Acts):
@@ -26,9 +26,9 @@ class ServiceActs(Acts):
     Parameters
     ----------
     settings
-        Of the service.
+        Settings of the service.
     allowed
-        Whether anything may be asked.
+        Whether commands are allowed.
     """
 
     def __init__(self, settings: ServiceSettings, *, allowed: bool) -> None:
@@ -56,7 +56,7 @@ class ServiceActs(Acts):
                             begin = record.offset + 1
                             self._take(entry_of(record))
             except (StreamOSRError, ClientError) as error:
-                self._trouble = f"What was asked cannot be read just now: {error}"
+                self._trouble = f"The command topic cannot be read at the moment: {error}"
                 self.version += 1
                 self._stop.wait(2.0)
             finally:
@@ -70,7 +70,7 @@ class ServiceActs(Acts):
                 self.version += 1
 
     def look(self) -> None:
-        """Note which commands an undo has taken back; a thread reads the topic."""
+        """Mark undone commands. A thread reads the topic."""
         with self._reading:
             kept = list(self._kept)
         if len(kept) != len(self._entries) or kept[-1:] != [*self._entries[-1:]]:
@@ -78,12 +78,12 @@ class ServiceActs(Acts):
 
     def _send(self, commands: Sequence[Command]) -> CommandReceipt:
         if commands[0].action == "undo" and commands[0].partition is None:
-            raise InvalidParameter("nothing was asked that could be taken back")
+            raise InvalidParameter("there is no command to undo")
         return ask(self._settings, *commands)
 
     def notes(self) -> Sequence[str]:
-        """Say what could not be read."""
-        missing = "Nobody can act: the service has no topic of labels (setting labels)."
+        """Describe errors."""
+        missing = "Changes are not possible: the service has no topic of labels (setting labels)."
         return [*super().notes(), *([missing] if self._missing else [])]
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The topics of a Kafka service: decisions and events as they are committed, and instances for their features."""
+"""The topics of a Kafka service: committed decisions and events, and instances for their features."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from stream_osr_connectors.page.live.service_acts import ServiceActs
 from stream_osr_connectors.values import DecodeError
 
 WAIT = 0.05
-"""Seconds that a look at a topic waits for records."""
+"""Seconds that one poll of a topic waits for records."""
 MOST = 2000
-"""Records that are taken at once."""
+"""Most records of one poll."""
 LOOK = 2.0
-"""Seconds between two questions how far the topics go."""
+"""Seconds between two requests for the end offsets."""
 SILENT = 60.0
 """Seconds without a decision after which the service counts as idle."""
 ANSWER = 10.0
-"""Seconds that looking up may take."""
+"""Time limit in seconds for a lookup."""
 METRICS_TURN = 2.0
-"""Seconds between two looks at the metrics."""
+"""Seconds between two reads of the metrics."""
 MOST_BYTES = 1 << 24
 _opener = build_opener(ProxyHandler({}))
-NOT_JSON = "the value is not JSON; was the service run with another encoder than json?"
+NOT_JSON = "the value is not JSON. Did the service run with an encoder other than json?"
 
 
 class ServiceFeed:
@@ -50,12 +50,12 @@ class ServiceFeed:
     settings
         Of the service.
     last
-        How many of the latest decisions are read; of events all are.
+        Number of latest decisions to read. All events are read.
 
     Raises
     ------
     ConnectorError
-        If a topic is not there, if no broker answers, or if the decisions are not JSON.
+        If a topic does not exist, no broker answers, or the decisions are not JSON.
     """
 
     kind = "kafka"
@@ -66,8 +66,8 @@ class ServiceFeed:
         self.name = settings.input
         if settings.encoder != "json":
             raise ConnectorError(
-                f"the service writes topic {settings.output} by the encoder {settings.encoder}, and the page reads "
-                "JSON alone: use the decisions of a service with `encoder: json`"
+                f"the service writes topic {settings.output} with the encoder {settings.encoder}, and the page reads "
+                "only JSON: use a service with `encoder: json`"
             )
         with start_explained(settings):
             self._decisions = TopicFollower.of(settings, settings.output)
@@ -101,12 +101,12 @@ class ServiceFeed:
         for topic, follower in ((self._settings.output, self._decisions), (self._settings.events, self._events)):
             if len(follower.places) < count:
                 raise ConnectorError(
-                    f"topic {topic} has {len(follower.places)} partitions and {self.name} has {count}; "
-                    "the page tells partitions apart by those of the outputs: give these as many"
+                    f"topic {topic} has {len(follower.places)} partitions and {self.name} has {count}. "
+                    "The page needs as many partitions in the output topics as in the input: add partitions"
                 )
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> NewRecords:
-        """Read what has come."""
+        """Read new records."""
         try:
             events = self._events.poll(0.01, MOST)
             records = self._decisions.poll(WAIT, MOST)
@@ -143,7 +143,7 @@ class ServiceFeed:
                 if track is None:
                     raise ValueError(f"partition is {number!r}")
                 if kind == "decision" and number != record.partition:
-                    raise ValueError(f"it is of partition {number} and stands in {record.partition}")
+                    raise ValueError(f"it belongs to partition {number} and is in {record.partition}")
             except orjson.JSONDecodeError as error:
                 refuse(kind, ValueError(f"{where}: {NOT_JSON} ({error})"))
             except (ValueError, KeyError) as error:
@@ -153,17 +153,17 @@ class ServiceFeed:
         return out
 
     def behind(self) -> int | None:
-        """Say how many decisions are still to be read."""
+        """Return the number of decisions to be read."""
         return self._behind
 
     def running(self) -> bool:
-        """Say whether a decision has come lately."""
+        """Return whether a decision has arrived within ``SILENT`` seconds."""
         return time.monotonic() - self._received < SILENT and self._received > 0
 
     def block(
         self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
     ) -> list[FoundDecision]:
-        """Read a block of decisions again, or some of it."""
+        """Read a block of decisions again, or only some decisions."""
         source = self._places[track]
         at = Place(self._settings.output, source.partition)
         begin = number if only is None else min(only, default=number)
@@ -191,12 +191,12 @@ class ServiceFeed:
             follower.only(place, begin)
             while follower.position(place) < end and time.monotonic() < ends:
                 out += [record for record in follower.poll(WAIT, MOST) if record.offset < end]
-        except ClientError as error:  # the records are no longer kept, say
+        except ClientError as error:  # such as records that were deleted
             raise explained(self._settings, error) from None
         return out
 
     def features(self, found: Sequence[FoundDecision]) -> list[dict[str, Any] | None]:
-        """Find the features in the input topic."""
+        """Return the features from the input topic."""
         out: list[dict[str, Any] | None] = [None] * len(found)
         places: dict[Place, dict[int, int]] = {}
         for i, each in enumerate(found):
@@ -223,23 +223,23 @@ class ServiceFeed:
             return None
 
     def notes(self) -> list[str]:
-        """Say what could not be read."""
+        """Describe the skipped input."""
         out = []
         if self._cut:
-            out.append(f"The first {self._cut} decisions were left out (--last N reads more).")
+            out.append(f"The first {self._cut} decisions were skipped (--last N reads more).")
         if self._lost:
             out.append(f"The features of {self._lost} instances are no longer in topic {self.name}.")
         return out
 
     def close(self) -> None:
-        """Let go of the topics."""
+        """Close the consumers."""
         for follower in (self._decisions, self._events, self._old, *self._instances.values()):
             if follower is not None:
                 follower.close()
 
 
 def _runs(offsets: Sequence[int], gap: int = 64) -> list[tuple[int, int]]:
-    """Put offsets that are near each other together.
+    """Combine nearby offsets into ranges.
 
     >>> _runs([3, 5, 500])
     [(3, 6), (500, 501)]
@@ -254,12 +254,12 @@ def _runs(offsets: Sequence[int], gap: int = 64) -> list[tuple[int, int]]:
 
 
 class MetricsView(PolledView):
-    """Facts that a service tells at its port for metrics.
+    """Facts from the metrics port of a service.
 
     Parameters
     ----------
     settings
-        Of the service, which name the port.
+        Settings of the service with the port.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -268,17 +268,17 @@ class MetricsView(PolledView):
         super().__init__("metrics")
 
     def look(self) -> float:
-        """Ask the service."""
+        """Read the metrics of the service."""
         try:
             with _opener.open(self._address, timeout=5) as answer:
                 self.note(metrics_view(answer.read(MOST_BYTES).decode()), "")
         except (URLError, OSError, ValueError) as error:
-            self.note({}, f"The recall is not known: {self._address} does not answer ({error}).")
+            self.note({}, f"The recall is not available: {self._address} does not answer ({error}).")
         return METRICS_TURN
 
 
 def metrics_view(text: str) -> dict[str, Any]:
-    """Read metrics: the recall of the partition with the lowest, which is the one to look at.
+    """Parse metrics. The result has the recall of the partition with the lowest recall.
 
     >>> metrics_view('stream_osr_expected_recall{partition="0"} 0.5')
     {'recall': {'value': 0.5, 'low': 0.0, 'high': 1.0, 'promised': None}}
@@ -300,16 +300,16 @@ def metrics_view(text: str) -> dict[str, Any]:
 
 
 def parts(config: Path | None, last: int, allowed: bool) -> tuple[ServiceFeed, ModelView, ServiceActs]:
-    """Read the settings, and follow the service.
+    """Read the settings, and connect to the service.
 
     Parameters
     ----------
     config
-        Its settings.
+        File of settings.
     last
-        How many of the latest decisions are read.
+        Number of latest decisions to read.
     allowed
-        Whether anything may be asked of it.
+        Whether commands are allowed.
 
     Raises
     ------

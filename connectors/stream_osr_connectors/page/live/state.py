@@ -1,7 +1,7 @@
-"""Decisions and events folded into a summary of bounded size, one after the other: pure, knows no files and no clock.
+"""A summary of decisions and events with a bounded size, without access to files or a clock.
 
-A stream has one or several partitions, here called *tracks*. An instance is known by a number that a feed can find it
-by again: its number in its track times the number of tracks, plus that of the track.
+A stream has one or several partitions, here called *tracks*. The number of an instance is its number in the track
+times the number of tracks, plus the number of the track. A feed can find an instance by this number.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from stream_osr_connectors.page.input_records import UNUSABLE, whole, why_unusab
 from stream_osr_connectors.page.live.class_summary import Bins, ClassSummary, SubclassSummary, Track, empty_row
 
 RECENT = 1000
-"""Instances that count as lately."""
+"""Number of latest instances for the recent counts and rates."""
 MOST_NAMELESS = 500
-"""Subclasses of a track that no event has told of, and are remembered all the same: the latest."""
+"""Most stored subclasses of a track without an event, the latest ones."""
 MOST_SUBCLASSES = 2000
-"""Subclasses that are remembered."""
+"""Most stored subclasses."""
 MOST_CLASSES = 1000
-"""Classes that are remembered."""
+"""Most stored classes."""
 EMERGES_WITH = 8
-"""Instances of a subclass that counts as emerging where there are no events."""
+"""Instances from which on a subclass counts as emerged if there are no events."""
 
 
 class State:
@@ -33,22 +33,22 @@ class State:
     Parameters
     ----------
     prefixes
-        Of each track, what stands before the identities of its subclasses.
+        Prefix of subclass ids, for each track.
     events
-        Whether there are events to tell which subclasses have emerged.
+        Whether events report which subclasses have emerged.
 
     Attributes
     ----------
     decided, unknown
-        Decisions, and those that are unknown.
+        Number of decisions, and of unknown decisions.
     first_t, last_t
-        Times of the first and the latest.
+        Times of the first and the latest decision.
     labels
-        Known classes, as decisions name them last.
+        Known classes of the latest decision.
     unusable
-        What could not be read, by kind, and the first reason.
+        Number of invalid records by kind.
     changes
-        Grows with each change.
+        Increases with each change.
 
     Examples
     --------
@@ -85,18 +85,18 @@ class State:
     # Decisions.
 
     def decision(self, track: int, number: int, place: int, decision: Mapping[str, Any]) -> None:
-        """Take in a decision; one that is none is counted.
+        """Add a decision. Invalid decisions are counted.
 
         Parameters
         ----------
         track
-            Its track.
+            Track of the decision.
         number
-            Its number there: larger than the one before.
+            Number in the track, larger than the previous one.
         place
-            Where it is read.
+            Place to read it from.
         decision
-            As `stream_osr.Decision.as_dict` makes it.
+            Decision as `stream_osr.Decision.as_dict` returns it.
         """
         try:
             raw = decision["label"]
@@ -151,7 +151,7 @@ class State:
         self.changes += 1
 
     def _of(self, track: Track, key: int, unknown: bool) -> SubclassSummary | None:
-        """Give the subclass that an instance sits in, if it is or was an emerging one."""
+        """Return the subclass of an instance if it is or was emerging."""
         while (found := track.subclasses.get(key)) is None and unknown and key in track.into:
             key = track.into[key]
         if found is not None or not unknown:
@@ -180,18 +180,18 @@ class State:
 
     @property
     def recent(self) -> int:
-        """Number of instances that count as lately."""
+        """Number of instances in the recent counts, at most ``RECENT``."""
         return len(self._recent)
 
     def _text(self, raw: object) -> str:
-        """Name a label that is no text, and remember what it was."""
+        """Return a label as text, and store its original value."""
         text = str(raw)
         if isinstance(raw, int) and len(self.raw) < MOST_CLASSES:
             self.raw[text] = raw
         return text
 
     def meant(self, label: str | int | bool | None) -> str | int | bool | None:
-        """Say which label a page means, which has texts: where classes are whole numbers, digits are one."""
+        """Return the original label for a label of the page, which is text. Digits are an integer if classes are."""
         if not isinstance(label, str) or not self.raw:
             return label
         if label in self.raw:
@@ -220,20 +220,20 @@ class State:
             yield from track.nameless.values()
 
     def every_subclass(self) -> Iterator[SubclassSummary]:
-        """Give the subclasses that were told of."""
+        """Yield the announced subclasses."""
         for track in self.tracks:
             yield from track.subclasses.values()
 
     # Events.
 
     def event(self, track: int, event: Mapping[str, Any]) -> None:
-        """Take in an event of a track; it waits for the decisions before it, or for :meth:`caught_up`."""
+        """Add an event of a track. It waits for earlier decisions, or for :meth:`caught_up`."""
         one = self.tracks[track]
         one.waiting.append(event)
         self._happen(one, one.seq)
 
     def caught_up(self) -> None:
-        """Take in all events that wait: there are no more decisions now."""
+        """Process all waiting events, because there are no more decisions now."""
         for track in self.tracks:
             while track.waiting:
                 self._one(track, track.waiting.popleft())
@@ -297,7 +297,7 @@ class State:
         return summary
 
     def _forget_some(self, but: SubclassSummary) -> None:
-        """Forget a tenth of the subclasses: those that have ended, then those that are gone for longest."""
+        """Discard a tenth of the subclasses: ended ones first, then those without instances for longest."""
         others = sorted(self.every_subclass(), key=lambda each: (each.status != GONE, each.last or -1))
         for summary in others[: MOST_SUBCLASSES // 10]:
             if summary is not but:
@@ -340,18 +340,18 @@ class State:
     # What cannot be read.
 
     def refuse(self, kind: str, error: BaseException) -> None:
-        """Count what is not what it should be."""
+        """Count an invalid record, and store the first reason."""
         self.unusable[kind] += 1
         self.why.setdefault(kind, why_unusable(error))
         self.changes += 1
 
     def find_all(self, ids: str) -> list[ClassSummary]:
-        """Find a class, or the subclasses of a candidate by their names with commas between."""
+        """Find a class, or the subclasses of a candidate by comma-separated names."""
         names = [ids] if ids.startswith("class:") else ids.split(",")[:MOST_SUBCLASSES]
         return [summary for name in names if (summary := self.find(name)) is not None]
 
     def find(self, id: str) -> ClassSummary | None:
-        """Find a class (``class:LABEL``) or a subclass by the name that the page has for it."""
+        """Find a class (``class:LABEL``) or a subclass by its name on the page."""
         if id.startswith("class:"):
             return self.classes.get(id.removeprefix("class:"))
         prefix, _, key = id.rpartition(":")

@@ -1,4 +1,4 @@
-"""The summary in the form of the page: bounded, whatever the length of the stream."""
+"""The state of the page, with a bounded size for any length of the stream."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ SETTLED = [kind.status for kind in EVENT_TABLE.values() if kind.settled]
 def group_candidates(
     state: State, view: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]
 ) -> tuple[Sequence[Sequence[SubclassSummary]], Sequence[tuple[SubclassSummary, str, str | None]]]:
-    """Gather subclasses in candidates; and those that are settled, with status and label of each.
+    """Group subclasses into candidates, and list settled subclasses with status and label.
 
-    The model says which subclasses are one candidate, and in which order candidates stand, the largest first. Where
-    there is no model each subclass is a candidate, and so is one that was announced after the checkpoint, or whose
-    name was taken back.
+    The model determines the subclasses of a candidate and the order of candidates, the largest first. Without a model
+    each subclass is a candidate. A subclass that was announced after the checkpoint, or whose name was undone, is a
+    separate candidate.
 
     Parameters
     ----------
     state
-        What decisions and events tell.
+        Summary of decisions and events.
     view
-        ``candidates`` of the checkpoint's model, as names of subclasses; ``sizes`` of subclasses; ``decided`` and
-        ``seen``: how many instances it had decided and seen.
+        Facts of the checkpoint's model: ``candidates`` as names of subclasses, ``sizes`` of subclasses, and the
+        numbers of instances that it had ``decided`` and ``seen``.
     named
-        Status and label of subclasses of which people have said something.
+        Status and label of subclasses with commands of people.
     """
     settled, waiting = [], dict[str, SubclassSummary]()
     for summary in state.every_subclass():
@@ -49,7 +49,7 @@ def group_candidates(
         grouped |= {*ids}
         if not waiting.keys().isdisjoint(ids):
             those = [waiting.get(id) or _found(state, id) for id in ids]
-            # those that have not been announced belong to it, too
+            # including subclasses that have not been announced
             groups.append([summary for summary in those if summary.id in waiting or not summary.announced])
     behind = all(track.seq + 1 < view.get("decided", 0) for track in state.tracks)
     no_model = "candidates" not in view
@@ -63,13 +63,13 @@ def group_candidates(
 
 
 def _found(state: State, id: str) -> SubclassSummary:
-    """Find a subclass that was not announced; no decision may have named it, as instances change their subclass."""
+    """Find a subclass without an announcement. It may be in no decision, as instances change their subclass."""
     found = state.find(id)
     return found if isinstance(found, SubclassSummary) else SubclassSummary(id, int(id), 0)
 
 
 def sizes_in(state: State, view: Mapping[str, Any]) -> Callable[[SubclassSummary], int]:
-    """Say how to find the size of a subclass: as the model has it, until decisions are newer than the checkpoint."""
+    """Return a function for the size of a subclass: from the model, until decisions are newer than the checkpoint."""
     sizes, decided = view.get("sizes") or {}, view.get("decided", 0)
     at_rest = all(track.seq + 1 <= decided for track in state.tracks)
 
@@ -81,7 +81,7 @@ def sizes_in(state: State, view: Mapping[str, Any]) -> Callable[[SubclassSummary
 
 
 def status_of(some: Sequence[SubclassSummary]) -> str:
-    """Say how a candidate is: quiet only if all of it is."""
+    """Return the status of a candidate. It is dormant only if all its subclasses are."""
     found = {summary.status for summary in some}
     return "recurred" if "recurred" in found else "dormant" if found == {"dormant"} else "emerging"
 
@@ -90,14 +90,14 @@ MOST_POINTS = 300
 
 
 def events_plane(state: State, named: Mapping[str, tuple[str, str | None]]) -> dict[str, Any]:
-    """Place subclasses, and the nearest known ones of each, by standard deviations of these.
+    """Compute a feature map of subclasses and their nearest known subclasses from events.
 
     Parameters
     ----------
     state
-        What is known.
+        Summary of the stream.
     named
-        Status and label of subclasses of which people have said something.
+        Status and label of subclasses with commands of people.
     """
     there = [summary for summary in state.every_subclass() if summary.mean is not None and summary.status != "gone"]
     there = sorted(there, key=lambda summary: -summary.n)[:MOST_POINTS]
@@ -134,15 +134,15 @@ def _middle(values: list[float | None]) -> float:
 
 
 MOST_ROWS = 40
-"""Rows of the time line, classes and subclasses each."""
+"""Most rows of the timeline, for classes and for subclasses."""
 MOST_CARDS = 200
-"""Candidates in the inbox."""
+"""Most candidates in the inbox."""
 MOST_KNOWN = 200
 """Known classes."""
 
 
 def timeline(state: State) -> dict[str, Any]:
-    """Arrivals along the stream."""
+    """Return the arrivals along the stream."""
     length = len(state.bins.times)
     sizes = [state.bins.width] * length
     if length:
@@ -172,7 +172,7 @@ def _rows(summary: Iterable[ClassSummary], length: int) -> dict[str, list[int]]:
 def card(
     some: Sequence[SubclassSummary], sizes: Sequence[int], decided: int, length: int, status: str, label: str | None
 ) -> dict[str, Any]:
-    """Say what the inbox says of a candidate, given its subclasses, the largest first."""
+    """Return the inbox card of a candidate, given its subclasses, the largest first."""
     like = next((summary.like for summary in some if summary.like["nearest_class"] is not None), some[0].like)
     first = min(some, key=lambda summary: math.inf if summary.since is None else summary.since)
     last = max(some, key=lambda summary: -1 if summary.last is None else summary.last)
@@ -200,14 +200,14 @@ def card(
 
 
 def inbox(state: State, view: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]) -> list[dict[str, Any]]:
-    """Candidates in the order of `OpenSetRecognizer.new_classes`, then what people have settled.
+    """Return candidates in the order of `OpenSetRecognizer.new_classes`, then settled subclasses.
 
     Parameters
     ----------
     state, view
-        What is known.
+        Summary of the stream.
     named
-        Status and label of subclasses of which people have said something.
+        Status and label of subclasses with commands of people.
     """
     length = min(len(state.bins.times), MOST_BINS)
     size_of = sizes_in(state, view)
@@ -234,13 +234,13 @@ def known_classes(state: State, recalls: Mapping[str, Any]) -> list[dict[str, An
 
 
 def notes(state: State, others: Iterable[str]) -> list[str]:
-    """Say what could not be read, counted."""
+    """Describe the skipped input with counts."""
     out = []
     for kind, count in state.unusable.items():
         are = f"1 line is no {kind} and was" if count == 1 else f"{count} lines are no {kind}s and were"
-        out.append(f"{are} passed over; the first: {cut(state.why[kind])}")
+        out.append(f"{are} skipped. First reason: {cut(state.why[kind])}")
     if state.forgotten:
-        out.append(f"{state.forgotten} classes or subclasses are not shown: there are too many.")
+        out.append(f"{state.forgotten} classes or subclasses are not shown because there are too many.")
     return [*out, *(cut(each) for each in others)]
 
 
@@ -251,17 +251,17 @@ def view_model(
     named: Mapping[str, tuple[str, str | None]],
     others: Iterable[str],
 ) -> dict[str, Any]:
-    """Put everything together.
+    """Assemble the state of the page.
 
     Parameters
     ----------
     state
-        What is known.
+        Summary of the stream.
     stream
-        What the feed says of itself.
+        Facts about the feed.
     view
-        What a checkpoint or the service's metrics tell: ``recall``, ``recalls`` of classes, ``dependent``,
-        ``signals``, ``new_classes``, ``events_plane``, ``candidates``, ``decided``, ``seen``.
+        Facts from a checkpoint or from the service's metrics: ``recall``, ``recalls`` of classes, ``dependent``,
+        ``signals``, ``new_classes``, ``plane``, ``candidates``, ``decided``, ``seen``.
     named
         As for :func:`inbox`.
     others
@@ -292,14 +292,14 @@ def view_model(
 
 
 def why(decision: Mapping[str, Any]) -> str:
-    """Say why, from what the decision tells.
+    """Return an explanation of a decision in words.
 
     Examples
     --------
     >>> grouped = {"label": "unknown", "probabilities": {"red": 0.01, "unknown": 0.99}, "p_unknown": 0.99}
     >>> why({**grouped, "subclass_id": 3, "nearest_class": "red", "distance": 12.0, "density_rank": 0.2})
-    'It is unknown with probability 0.99: of subclass 3. The nearest known class is red, 12.0 standard deviations \
-off; 20.0 % of the instances of its training are as unusual.'
+    'It is unknown with probability 0.99, in subclass 3. The nearest known class is red, 12.0 standard deviations \
+away. 20.0 % of the instances of that class in training are as unusual.'
     """
     label, near = str(decision.get("label")), str(decision.get("nearest_class"))
     names = list(decision.get("probabilities") or ())
@@ -308,17 +308,17 @@ off; 20.0 % of the instances of its training are as unusual.'
     seat = decision.get("subclass_id")
     out = f"It is {'unknown' if unknown else label}" + ("" if p is None else f" with probability {p:.2f}")
     if unknown:
-        out += ": of no subclass yet" if seat is None else f": of subclass {seat}"
+        out += ", in no subclass yet" if seat is None else f", in subclass {seat}"
     distance, rank = number_of(decision.get("distance")), number_of(decision.get("density_rank"))
-    off = "" if distance is None else f", {distance:.1f} standard deviations off"
+    off = "" if distance is None else f", {distance:.1f} standard deviations away"
     if near == label:
-        out += f". It lies{off.lstrip(',')}" if off else ""
+        out += f". From the centre of the class it is{off.lstrip(',')}" if off else ""
     else:
         out += f". The nearest known class is {near}{off}"
     if rank is not None:
-        share = "no instance" if rank < 0.0005 else f"{100 * rank:.1f} % of the instances"
-        out += f"; {share} of its training {'is' if rank < 0.0005 else 'are'} as unusual"
+        share = "No instance" if rank < 0.0005 else f"{100 * rank:.1f} % of the instances"
+        out += f". {share} of that class in training {'is' if rank < 0.0005 else 'are'} as unusual"
     first = decision.get("first_label")
     if first is not None and str(first) != label:
-        out += f". At first it was taken for {first}"
+        out += f". The first label was {first}"
     return out + "."

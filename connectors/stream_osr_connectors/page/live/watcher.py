@@ -1,4 +1,4 @@
-"""The thread that reads the feed, folds it into the summary, and puts that into the form of the page."""
+"""The thread that reads the feed, updates the summary, and converts it for the page."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from stream_osr_connectors.page.live.view_model import view_model
 logger = logging.getLogger("stream_osr")
 
 TURN = 0.1
-"""Seconds between two looks at what is followed, when there is nothing more to read."""
+"""Seconds between two polls of the stream when there is nothing to read."""
 PACE = 0.5
-"""Least seconds between two states that are told."""
+"""Least seconds between two published states."""
 FIRST_WAIT, LONGEST_WAIT = 1.0, 5.0
-"""Seconds until what failed is tried again: at first, and at most."""
-READ, SHOW = "What is followed cannot be read", "What is known cannot be shown"
-"""What can fail."""
+"""First and longest wait in seconds before a retry."""
+READ, SHOW = "The stream cannot be read", "The page cannot be updated"
+"""Steps that can fail."""
 SILENT = 60.0
-"""Seconds without a turn of the thread after which the page counts as stale."""
+"""Seconds without progress of the thread after which the page is stale."""
 PAGE = 50
-"""Instances of a subclass that are given at once."""
+"""Most instances of a subclass in one response."""
 MOST_BLOCKS = 64
-"""Blocks that are read for them."""
+"""Most blocks that are read for a response."""
 
 
 BlockNumbers: TypeAlias = dict[tuple[int, int, int, int | None], set[int]]
-"""Numbers of instances by the block that they are in: its track, number and place, and the place after it."""
+"""Numbers of instances by block: its track, number and place, and the place after it."""
 
 
 class PageState(NamedTuple):
-    """State of the page: as JSON, its number, and the parts that others need."""
+    """State of the page: its number, JSON, and the inbox."""
 
     seq: int
     body: bytes
@@ -54,25 +54,25 @@ class PageState(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """The page does not show all there is: since when (ISO 8601, UTC), and why."""
+    """The page is out of date: since when (ISO 8601, UTC), and the reason."""
 
     since: str
     why: str
 
 
 class Watcher:
-    """View of a stream, kept up to date by a thread.
+    """Current state of a stream, updated by a thread.
 
     Parameters
     ----------
     feed
-        What is followed.
+        Source of the stream.
     view
-        What a checkpoint or the service's metrics tell.
+        Facts from a checkpoint or from the service's metrics.
     acts
-        What people ask.
+        Commands of people.
     examples
-        Who chooses examples.
+        Choice of examples.
     """
 
     def __init__(self, feed: Feed, view: ModelView, acts: Acts, examples: ExampleChooser) -> None:
@@ -91,7 +91,7 @@ class Watcher:
         self._began = self._turned = time.time()
 
     def start(self, notify: Callable[[], None]) -> None:
-        """Begin; ``notify`` is called, in the thread, whenever there is something new to see."""
+        """Start the thread. It calls ``notify`` after each new state."""
         self._notify = notify
         self.examples.start(self.remembered)
         self._tell()
@@ -106,16 +106,16 @@ class Watcher:
         self.feed.close()
 
     def hurry(self) -> None:
-        """Tell what there is to see at once: somebody has acted."""
+        """Publish the next state at once, after a command."""
         self._wanted.set()
 
     @property
     def stale(self) -> Stale | None:
-        """Since when the page shows less than there is, and why; ``None``: it is up to date."""
+        """Time and reason since when the page is out of date, or ``None``."""
         if troubles := list(self._troubles.values()):
             return min(troubles)
         silent = self._thread.ident is not None and not self._stop.is_set() and time.time() - self._turned > SILENT
-        return Stale(_moment(self._turned), "the thread that reads does not answer") if silent else None
+        return Stale(_moment(self._turned), "the reading thread does not respond") if silent else None
 
     def _run(self) -> None:
         told_at, last_mark, again_at, wait = 0.0, None, 0.0, FIRST_WAIT
@@ -129,8 +129,8 @@ class Watcher:
             hurried = self._wanted.is_set()
             if hurried or now - told_at >= PACE:
                 self._wanted.clear()
-                self._try("What was asked cannot be read", self.acts.look)
-                running = self._try("What is followed cannot be looked at", self.feed.running)
+                self._try("The commands cannot be read", self.acts.look)
+                running = self._try("The state of the run cannot be determined", self.feed.running)
                 others = self.view.version, self.acts.version, self.examples.version, running
                 mark = self.state.changes, self._again, self.stale, others
                 if mark != last_mark or hurried:
@@ -141,7 +141,7 @@ class Watcher:
                 self._wanted.wait(TURN)
 
     def _try(self, what: str, act: Callable[[], Any]) -> Any:
-        """Do something whose failure, whatever it is, makes the page stale and does not end the thread."""
+        """Run a step. Any failure makes the page stale and does not end the thread."""
         try:
             done = act()
         except Exception as error:
@@ -149,14 +149,14 @@ class Watcher:
                 if not isinstance(error, StreamOSRError | OSError):
                     logger.exception("%s", what)
                 since = _moment(self._good.get(what, self._began))
-                self._troubles[what] = Stale(since, f"{what}, and is tried again: {_error_text(error)}")
+                self._troubles[what] = Stale(since, f"{what}, retrying: {_error_text(error)}")
             return None
         self._troubles.pop(what, None)
         self._good[what] = time.time()
         return done
 
     def _read(self) -> bool:
-        """Take in what has come; say whether there is more."""
+        """Process new records, and return whether there are more."""
         try:
             came = self.feed.poll(lambda kind, error: self.state.refuse(kind, error))
         except FeedTruncated:
@@ -170,7 +170,7 @@ class Watcher:
             for track, event in came.events:
                 try:
                     state.event(track, event)
-                except Exception as error:  # one event that nobody foresaw costs no other
+                except Exception as error:  # an unexpected event must not affect others
                     state.refuse("event", error)
         for begin in range(0, len(came.decisions), ORDINARY):
             with self.lock:
@@ -185,7 +185,7 @@ class Watcher:
         return came.more
 
     def _tell(self) -> None:
-        """Put what is known into the form of the page, or the last page again if that fails: it then says so."""
+        """Publish a new state, or the last state with a note if the update fails."""
         made = self._try(SHOW, self._page)
         if made is None:
             made = self._written({**(self._last or self._blank())})
@@ -197,9 +197,7 @@ class Watcher:
     def _page(self) -> tuple[dict[str, Any], bytes]:
         notes = [*self.feed.notes(), *self.view.notes(), *self.acts.notes(), *self.examples.notes()]
         if self._again:
-            notes.append(
-                "The decisions were cut back by a run that went on from its checkpoint; they were read again."
-            )
+            notes.append("A run that resumed from its checkpoint truncated the decisions. They were read again.")
         stream = {**self._stream(), "running": self.feed.running(), "behind": self.feed.behind()}
         with self.lock:
             page = view_model(self.state, stream, self.view.facts(), self.acts.named(), notes)
@@ -211,7 +209,7 @@ class Watcher:
         return self._written(page)
 
     def _written(self, page: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Give a page its number, and write it as JSON."""
+        """Assign a number to a state, and convert it to JSON."""
         stale = self.stale
         page |= {"seq": self.seen.seq + 1, "stale": None if stale is None else stale._asdict()}
         return page, orjson.dumps(page, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
@@ -220,7 +218,7 @@ class Watcher:
         return {"name": self.feed.name, "source": self.feed.name, "kind": self.feed.kind}
 
     def _blank(self) -> dict[str, Any]:
-        """Make a page of nothing, for the time until there is one that can be shown."""
+        """Return an empty state, for the time before the first update."""
         stream = {**self._stream(), "running": False, "behind": None}
         page = view_model(State(self.feed.prefixes, events=self.feed.has_events), stream, {}, {}, [])
         return {**page, "history": [], "commands": {"allowed": self.acts.allowed, "labels": []}}
@@ -228,11 +226,11 @@ class Watcher:
     # Looking up.
 
     def instances(self, id: str, before: int | None, most: int = PAGE) -> tuple[list[FoundDecision], bool] | None:
-        """Find the latest instances of a class or a subclass, before one if that is given; None: there is no such.
+        """Find the latest instances of a class or subclass, optionally before one. ``None`` if it does not exist.
 
         Returns
         -------
-        The instances, the latest first, and whether there are more.
+        The instances, newest first, and whether there are more.
         """
         with self.lock:
             some = self.state.find_all(id)
@@ -271,7 +269,7 @@ class Watcher:
         return next(self._read_again(blocks), None)
 
     def remembered(self, id: str) -> list[FoundDecision]:
-        """Find a sample of the instances of a class or a subclass, and its latest one."""
+        """Return a sample of the instances of a class or subclass, and the latest one."""
         with self.lock:
             some = self.state.find_all(id)
             last = [summary.last for summary in some if summary.last is not None]
@@ -279,7 +277,7 @@ class Watcher:
         return list(self._read_again(blocks))
 
     def _blocks_of(self, some: Iterable[int]) -> BlockNumbers:
-        """Find the blocks that instances are in, and their numbers there."""
+        """Return the blocks of instances with the numbers of the instances."""
         out: BlockNumbers = {}
         for n in some:
             number, track = divmod(n, len(self.state.tracks))
@@ -289,14 +287,14 @@ class Watcher:
         return out
 
     def _read_again(self, blocks: BlockNumbers) -> Iterator[FoundDecision]:
-        """Read instances of blocks again, in the order of the stream."""
+        """Read instances of blocks again, in stream order."""
         for (track, number, place, after), numbers in sorted(blocks.items(), key=lambda each: each[0][:3]):
             for found in self.feed.block(track, number, place, after, only=numbers):
                 yield FoundDecision(found.n * len(self.feed.prefixes) + track, found.decision)
 
 
 def _error_text(error: Exception) -> str:
-    """Say what went wrong.
+    """Return the text of an error.
 
     >>> _error_text(IsADirectoryError(21, "it is a folder", "d.jsonl")), _error_text(KeyError("seq"))
     ('d.jsonl: it is a folder', "KeyError: 'seq'")
@@ -307,7 +305,7 @@ def _error_text(error: Exception) -> str:
 
 
 def _moment(at: float) -> str:
-    """Write a time.
+    """Format a time.
 
     >>> _moment(0.0)
     '1970-01-01T00:00:00Z'

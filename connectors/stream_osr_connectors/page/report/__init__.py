@@ -1,7 +1,8 @@
-"""A run in pictures: one page that a browser shows without a network (extra `plot`).
+"""The report of a run: one HTML page that works without a network (extra `plot`).
 
-``files``, ``decisions_table`` and ``events_section`` read; ``class_summary``, ``candidates``, ``timeline`` and
-``axes`` work out what is shown; ``content`` puts it together; ``charts`` draws it; ``page`` writes it.
+``files``, ``decisions_table`` and ``events_section`` read the input. ``class_summary``, ``candidates``, ``timeline``
+and ``axes`` compute what the report shows. ``content`` assembles it, ``charts`` draws it, and ``page`` writes the
+HTML.
 """
 
 from __future__ import annotations
@@ -22,31 +23,33 @@ def report_page(
     decisions: Iterable[Mapping[str, Any]] | None = None,
     events: Iterable[Mapping[str, Any]] = (),
     truth: Callable[[Any, int], str | None] | None = None,
-    title: str = "What the stream held",
+    title: str = "Stream report",
     notes: Sequence[str] = (),
     instances: Instances | None = None,
     command: Callable[[Sequence[int]], str] = in_python,
 ) -> str:
-    """Show a model, or what it decided, or both, on one self-contained HTML page.
+    """Write a self-contained HTML report of a model, its decisions, or both.
 
     Parameters
     ----------
     model
-        A recognizer whose training has ended: gives the plane, the subclasses and the discovery table.
+        A recognizer whose training has ended. It supplies the feature map, the subclasses and the discovery table.
     decisions, events
-        As `stream_osr.Decision.as_dict` and `stream_osr.Event.as_dict` make them: give the timeline.
+        Decisions and events as `stream_osr.Decision.as_dict` and `stream_osr.Event.as_dict` return them. They supply
+        the timeline.
     truth
-        Gives the true label (as text), or ``None``, from the key of a decision and its number, from 0: then the page
-        shows whether the probabilities are calibrated.
+        A function that returns the true label (as text) or ``None``, given the key of a decision and its number (from
+        0). With true labels the report shows accuracy and calibration.
     title
         Heading of the page.
     notes
-        Sentences about what was left out in reading, to stand on the page; looked at when all is read.
+        Sentences about skipped input, for the section "Skipped input". They are read after all other input.
     instances
-        Key (or ``None``: one for each decision, in their order) and features of each instance, to show what examples
-        are like. Without them the page shows what the model remembers.
+        Pairs of key and features, to show the original values of examples. If all keys are ``None``, there must be
+        one pair for each decision, in their order. Without this argument the report shows the values in the model's
+        memory.
     command
-        Says what names a candidate, given the identities of its subclasses.
+        A function that maps the subclass ids of a candidate to the command that names it.
 
     Returns
     -------
@@ -58,13 +61,13 @@ def report_page(
     MissingExtra
         If the extra ``plot`` is not installed.
     ConnectorError
-        If a decision or an event is none, the events are of another model, or instances without keys are not as many
-        as decisions.
+        If a decision or an event is invalid, the events belong to another model, or the number of instances without
+        keys differs from the number of decisions.
     NotTrained
         If training of the model has not ended.
     """
     try:
         from stream_osr_connectors.page.report.page import render
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"the report needs {error.name}; pip install 'stream-osr[plot]' brings it") from error
+        raise MissingExtra(f"the report needs {error.name}: run pip install 'stream-osr[plot]'") from error
     return render(collect(model, decisions, events, truth, title, notes, instances, command))

@@ -1,4 +1,4 @@
-"""Known and new subclasses on two discriminant axes: the plane in which classes lie furthest apart.
+"""The feature map: known and new subclasses on the two discriminant axes that separate the classes best.
 
 Distances in the plane are in standard deviations within a known class. Two subclasses that overlap in the plane may
 still be far apart in other directions.
@@ -17,28 +17,29 @@ from stream_osr.stream import Stream
 from stream_osr_connectors.page.report.class_summary import emerged_slots
 
 INSIDE = 0.9
-"""Share of a subclass that its ellipse holds."""
+"""Share of a subclass that its ellipse covers."""
 CORNERS = 36
-"""Points of an outline."""
+"""Number of points of an outline."""
 DOTS = 1500
-"""Instances drawn at most."""
+"""Most instances that are drawn."""
 
 
 class Spot(NamedTuple):
-    """A subclass in the plane.
+    """A subclass on the feature map.
 
     Attributes
     ----------
     id
         Its identity.
     label
-        Label of its known class, ``None`` if it is new.
+        Label of the known class, ``None`` for a new subclass.
     size
         Instances in it.
     centre
         Its mean, shape (2,).
     outline
-        Corners of the ellipse that holds ``HELD`` of it by its posterior mean covariance, shape (``CORNERS``, 2).
+        Corners of the ellipse that covers the share ``INSIDE`` by the posterior mean covariance, shape (``CORNERS``,
+        2).
     """
 
     id: int
@@ -49,7 +50,7 @@ class Spot(NamedTuple):
 
 
 class Plane(NamedTuple):
-    """Subclasses, class means and instances in one plane.
+    """Subclasses, class means and instances on one feature map.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class Plane(NamedTuple):
     dots
         Instances of the stream, shape (n, 2).
     seats
-        Emerged subclass that each sits in, -1: none, shape (n,).
+        Emerged subclass of each instance, -1 for none, shape (n,).
     """
 
     spots: tuple[Spot, ...]
@@ -70,12 +71,12 @@ class Plane(NamedTuple):
 
 
 def planes(stream: Stream) -> tuple[Plane, ...]:
-    """Draw the model in the plane of its known classes, and in that of known classes and new subclasses.
+    """Compute the feature maps of the known classes, and of known classes and new subclasses.
 
     Returns
     -------
     tuple of Plane
-        None with a single feature; without the second if nothing has emerged.
+        Empty with a single feature. Without the second map if no subclass has emerged.
     """
     known = stream.known
     if known.prior.n_features < 2:
@@ -117,12 +118,12 @@ def planes(stream: Stream) -> tuple[Plane, ...]:
 
 
 def discriminants(clouds: list[NDArray[np.float64]], within: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Find the two axes on which points lie furthest apart, measured by the covariance within classes.
+    """Find the two axes that separate points best, relative to the covariance within classes.
 
     Parameters
     ----------
     clouds
-        Points to part, and others to turn to where those leave an axis open, shape (n, d) each.
+        Points to separate. Later arrays are used if the first ones leave an axis undetermined. Shape (n, d) each.
     within
         Covariance within classes, shape (d, d).
 
@@ -143,9 +144,9 @@ def discriminants(clouds: list[NDArray[np.float64]], within: NDArray[np.float64]
 
 
 def _directions(clouds: list[NDArray[np.float64]], d: int) -> NDArray[np.float64]:
-    """Find two orthonormal directions: the widest of the first cloud, where it has two, else of the next ones.
+    """Find the two widest orthonormal directions of the first cloud, or of the next ones if it has fewer.
 
-    Two known classes differ along one line only; the second axis is then where new subclasses, or known ones, spread.
+    Two known classes differ along one line only. The second axis then shows the spread of new or known subclasses.
     """
     found = np.zeros((d, 0))
     for points in [*clouds, np.eye(d)]:

@@ -1,4 +1,4 @@
-"""Candidate new classes, instances that show what they are, and the highlights of a report."""
+"""Candidate new classes, their examples, and the highlights of a report."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from stream_osr_connectors.page.report.decisions_table import (
 from stream_osr_connectors.page.report.events_section import RecallSection
 
 Instances: TypeAlias = Iterable[tuple[Any, Mapping[Any, Any]]]
-"""Key, ``None`` without one, and features of each instance."""
+"""Key (or ``None``) and features of each instance."""
 
 
 class FeatureTable(NamedTuple):
-    """Features of some instances of a table of decisions.
+    """Features of some decisions.
 
     Attributes
     ----------
     names
-        Names of their features.
+        Names of the features.
     values
-        Their values, by place in the pool.
+        Values by the place of the decision.
     table
-        The same as numbers to measure with, shape (d,) each; nan: none.
+        The same as numbers for distances, shape (d,) each, nan for no number.
     """
 
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ NO_FEATURES = FeatureTable((), {}, {})
 
 
 def remembered_places(decided: DecisionsTable, stream: Stream) -> NDArray[np.bool_]:
-    """Say which instances of a pool a model remembers, shape (n,)."""
+    """Return whether the model's memory has each decided instance, shape (n,)."""
     at = decided.seq - stream.recent.seq
     return np.asarray((at >= 0) & (at < len(stream.recent.keys)))
 
@@ -63,7 +63,7 @@ def remembered_places(decided: DecisionsTable, stream: Stream) -> NDArray[np.boo
 def remembered_features(
     decided: DecisionsTable, wanted: NDArray[np.int64], trained: TrainedModel, stream: Stream
 ) -> FeatureTable:
-    """Take what a model remembers of these places of a pool."""
+    """Read the features of some decisions from the model's memory."""
     wanted = wanted[remembered_places(decided, stream)[wanted]]
     rows = stream.recent.rows[decided.seq[wanted] - stream.recent.seq]
     columns = values_of(rows, trained.whitening, trained.names, trained.categories)
@@ -75,14 +75,14 @@ def remembered_features(
 
 
 def given_features(decided: DecisionsTable, wanted: NDArray[np.int64], instances: Instances) -> FeatureTable:
-    """Find these places of a pool among records: by key, or, where they have none, one record for each instance.
+    """Find the features of some decisions in records, by key, or in order if records have no keys.
 
-    Records of one key belong to the instances of that key in their order.
+    Records with the same key belong to the decisions with that key, in order.
 
     Raises
     ------
     ConnectorError
-        If records without keys are not as many as instances, or none with a key is one of them.
+        If the number of records without keys differs from the number of decisions, or no key matches.
     """
     by_key = _occurrences(decided, wanted)
     places = set(wanted.tolist())
@@ -102,8 +102,8 @@ def given_features(decided: DecisionsTable, wanted: NDArray[np.int64], instances
                 found[place] = features
     if not keyed and count != len(decided):
         raise ConnectorError(
-            f"found {counted(len(decided), 'decision')} and {counted(count, 'record')} of --input; "
-            "say --key COLUMN, so that each record is found by the key of its decision"
+            f"found {counted(len(decided), 'decision')} and {counted(count, 'record')} of --input. "
+            "Add --key COLUMN to match records and decisions by key"
         )
     for text, own in by_key.items():
         if keyed and seen[text] != len(own):  # some were not decided, and nobody knows which
@@ -111,8 +111,8 @@ def given_features(decided: DecisionsTable, wanted: NDArray[np.int64], instances
                 found.pop(place, None)
     if keyed and len(places) and not found:
         raise ConnectorError(
-            f"none of the {count} records of --input has the key of an instance that is shown; say --key and the "
-            "column that `run` took the keys from, or leave it out if there was none"
+            f"none of the {count} records of --input has the key of a shown instance. Give --key with the "
+            "column of keys that `run` used, or omit it if there was none"
         )
     names = tuple(dict.fromkeys(name for features in found.values() for name in features))
     values = {place: tuple(features.get(name) for name in names) for place, features in found.items()}
@@ -124,7 +124,7 @@ def given_features(decided: DecisionsTable, wanted: NDArray[np.int64], instances
 
 
 def _occurrences(decided: DecisionsTable, wanted: NDArray[np.int64]) -> dict[str, list[int]]:
-    """Find all places of the keys of some places."""
+    """Return all places of the keys of some decisions."""
     out: dict[str, list[int]] = {text: [] for place in wanted.tolist() if (text := decided.name(place))}
     if out:
         for place in range(len(decided)):
@@ -141,15 +141,15 @@ def _number(value: Any) -> float:
 
 
 LISTED, LISTED_OF_SMALL = 30, 6
-"""Instances listed of each of the largest candidates, and of each of the others."""
+"""Most instances in the list of a large candidate, and of a small one."""
 LARGEST = 12
-"""Candidates that are large."""
+"""Number of candidates that count as large."""
 FEATURES = 8
-"""Features shown of an example."""
+"""Most features of an example."""
 
 
 class ShownInstance(NamedTuple):
-    """An instance: its place in the stream, key, label, probability of unknown, subclass (-1: none), and values."""
+    """An instance with its position, key, label, probability of unknown, subclass (-1 for none) and values."""
 
     seq: int
     key: str
@@ -160,16 +160,16 @@ class ShownInstance(NamedTuple):
 
 
 class ExampleSet(NamedTuple):
-    """Instances that show what a candidate is.
+    """Examples of a candidate.
 
     Attributes
     ----------
     features
-        Names of the features whose values are shown, those first in which the candidate differs most.
+        Names of the shown features, those that differ most first.
     more
-        How many features there are beside these.
+        Number of features that are not shown.
     core, boundary, known
-        The most typical instances, the least surely new ones, and the nearest known ones.
+        Typical instances, doubtful ones, and the nearest instances of known classes.
     """
 
     features: tuple[str, ...]
@@ -185,23 +185,23 @@ class CandidateSection(NamedTuple):
     Attributes
     ----------
     number
-        From 1, the largest first.
+        Number of the candidate, from 1. The largest is first.
     ids
-        Its subclasses, the largest first.
+        Ids of the subclasses, the largest first.
     subclasses
-        Those that have been announced.
+        Announced subclasses.
     size, share
-        Instances in it, and their share of the stream (``None``: nobody knows how long it was).
+        Number of instances, and their share of the stream (``None`` if its length is unknown).
     truth
-        True classes of its instances and how many of each, where labels are given; the most frequent first.
+        True classes with their counts, the most frequent first. Empty without labels.
     examples
-        Instances to look at; ``None``: there are none.
+        Examples, or ``None``.
     listed
-        Its latest instances and its examples, the latest first.
+        The latest instances and the examples, newest first.
     instances
-        How many instances there are that could be listed.
+        Number of instances that could be listed.
     command
-        What names it.
+        The command that names the candidate.
     """
 
     number: int
@@ -222,12 +222,12 @@ class CandidateSection(NamedTuple):
 
     @property
     def main(self) -> EmergedSubclass:
-        """Its largest announced subclass."""
+        """The largest announced subclass."""
         return self.subclasses[0]
 
 
 def in_python(ids: Sequence[int]) -> str:
-    """Say how a program names subclasses."""
+    """Return the Python code that names subclasses."""
     return f'model.promote([{", ".join(map(str, ids))}], "NAME")'
 
 
@@ -238,20 +238,20 @@ def candidate_sections(
     instances: Instances | None,
     command: Callable[[Sequence[int]], str],
 ) -> tuple[CandidateSection, ...]:
-    """Find the candidates, the largest first, and what their instances are like.
+    """Find the candidates and their examples, the largest first.
 
     Parameters
     ----------
     model
-        Its candidates; ``None``: each subclass that somebody has to look at is a candidate.
+        The model that supplies the candidates. With ``None``, each unsettled subclass is a candidate.
     emerged
-        The emerged subclasses.
+        Emerged subclasses.
     decided
         Instances.
     instances
-        Their features; ``None``: what the model remembers is shown.
+        Features of the instances, or ``None`` to show the values in the model's memory.
     command
-        Names a candidate, given its subclasses.
+        A function that returns the command that names a candidate, given its subclasses.
     """
     groups = sorted(_groups(model, emerged), key=lambda group: (-group[1], group[0]))
     members = [decided.members(ids) for ids, _ in groups]
@@ -297,7 +297,7 @@ def _groups(
 
 
 def _where(remembered: NDArray[np.bool_] | None, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Leave out what has no features, unless that is all."""
+    """Remove places without features, unless no place remains."""
     kept = places if remembered is None else places[remembered[places]]
     return kept if len(kept) else places
 
@@ -346,13 +346,13 @@ def _instance(
 
 
 MOST_HIGHLIGHTS = 3
-"""Things to look at first."""
+"""Most highlights."""
 PLENTY = 0.05
-"""Share of the stream from which on unknown instances in no candidate are worth a look."""
+"""Share of the stream above which unknown instances in no candidate are a highlight."""
 
 
 class Highlight(NamedTuple):
-    """Something to look at: its name, the rest of the sentence, and the part of the page that shows it."""
+    """An item to check: its name, the rest of the sentence, and the section that shows it."""
 
     name: str
     reported: str
@@ -360,14 +360,14 @@ class Highlight(NamedTuple):
 
 
 class Highlights(NamedTuple):
-    """Things to look at first.
+    """Items to check first.
 
     Attributes
     ----------
     things
-        The first of what there is to look at.
+        The highlights, the most urgent first.
     more
-        How many candidates are left.
+        Number of other candidates.
     """
 
     things: tuple[Highlight, ...]
@@ -377,38 +377,38 @@ class Highlights(NamedTuple):
 def choose_highlights(
     candidates: Sequence[CandidateSection], recall: RecallSection, events: Iterable[Mapping[str, Any]], loose: float
 ) -> Highlights:
-    """Choose what to look at first.
+    """Choose the highlights.
 
     Parameters
     ----------
     candidates
         The candidates, the largest first.
     recall
-        Whether the known classes held.
+        Accuracy on known classes.
     events
-        Events, read and checked.
+        Valid events.
     loose
-        Share of the stream that is unknown and in none of the candidates.
+        Share of the stream that is unknown and in no candidate.
     """
     things = []
     if recall.below and recall.expected is not None:
-        reported = f"of the known are labelled right now, where {percent(recall.promised)} were promised"
+        reported = f"is the estimated recall of known classes, below the expected {percent(recall.promised)}"
         things.append(Highlight(f"{percent(recall.expected.recall)}", reported, "held"))
     elif recall.drops:
         last = recall.drops[-1]
-        shares = f"{percent(last.recall.recall)} at {last.seq:,}, where {percent(last.promised)} were promised"
-        things.append(Highlight("The recall of the known", f"fell to {shares}", "held"))
+        shares = f"{percent(last.recall.recall)} at {last.seq:,}, below the expected {percent(last.promised)}"
+        things.append(Highlight("The recall of known classes", f"fell to {shares}", "held"))
     drifted = [str(event["label"]) for event in events if event.get("type") == "ClassDrifted" and "label" in event]
     if drifted:
         named = list(dict.fromkeys(drifted))
-        reported = f"{'has' if len(named) == 1 else 'have'} moved since training: are they still what they were?"
+        reported = f"{'has' if len(named) == 1 else 'have'} changed since training: check for drift"
         name = " and ".join(named[:2]) if len(named) < 3 else f"{len(named)} known classes"
         things.append(Highlight(name, reported, "others"))
     room = MOST_HIGHLIGHTS - len(things)
     picked = candidates[: room - 1 if loose >= PLENTY and room > 1 else room]
     things += [Highlight(each.name, _described(each), f"candidate-{each.number}") for each in picked]
     if loose >= PLENTY and len(things) < MOST_HIGHLIGHTS:
-        reported = "of the stream is unknown and in no candidate: noise, or too few yet to be a class"
+        reported = "of the stream is unknown and in no candidate: noise, or too few instances for a class"
         things.append(Highlight(percent(loose), reported, "when"))
     return Highlights(tuple(things), len(candidates) - len(picked))
 
@@ -418,6 +418,6 @@ def _described(candidate: CandidateSection) -> str:
     reported = f"{counted(candidate.size, 'instance', form=',')}{share}"
     main = candidate.main
     if main.nearest:
-        reported += f", nearest to {main.nearest} and {main.distance:.0f} standard deviations off"
+        reported += f", {main.distance:.0f} standard deviations from {main.nearest}"
     moved = [f"{'higher' if s.shift > 0 else 'lower'} {s.feature}" for s in main.shifts[:2] if s.shift == s.shift]
     return reported + (f", with {' and '.join(moved)}" if moved else f": {main.values[0]}" if main.values else "")

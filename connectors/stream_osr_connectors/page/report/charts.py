@@ -1,7 +1,7 @@
-"""Drawings of the report, as Vega-Lite specifications made with Altair.
+"""The charts of the report, as Vega-Lite specifications made with Altair.
 
-Two hues mean one thing everywhere: blue is known, orange is new; the pair is told apart by colour-blind people, too.
-Colours are CSS variables of the page, so that the drawings follow it from light to dark without being drawn again.
+Blue is known and orange is new, everywhere. Colour-blind people can distinguish the pair. Colours are CSS variables
+of the page, so that charts change from light to dark without being drawn again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Values: TypeAlias = list[dict[str, Any]]
 
 
 def finish(chart: alt.Chart | alt.LayerChart | alt.FacetChart, description: str, height: int) -> Spec:
-    """Give a drawing the width of its place and the looks of the page."""
+    """Apply the width of the container and the style of the page to a chart."""
     axis = {"labelColor": SOFT, "titleColor": SOFT, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID}
     out: Spec = (
         chart.properties(width="container", height=height, description=description)
@@ -47,25 +47,25 @@ def finish(chart: alt.Chart | alt.LayerChart | alt.FacetChart, description: str,
 
 
 def marks(values: Values, kind: Any, name: str | alt.UndefinedType = alt.Undefined, **style: Any) -> alt.Chart:
-    """Draw values as marks of a kind; the values are put into the specification itself."""
+    """Draw values as marks. The specification contains the values."""
     mark = alt.MarkDef(type=kind, aria=False, **style)  # the drawing is described, not each of its marks
     return alt.Chart(alt.InlineData(values=values), mark=mark, name=name)
 
 
 def tips(titles: Mapping[str, str], **formats: str) -> list[alt.Tooltip]:
-    """Say what stands under the pointer: fields and their titles; numbers by a format, or else as counts."""
+    """Return tooltips for fields with their titles. Numbers have a given format, or are counts."""
     numbers = {field: formats.get(field[:-2], ",d") for field in titles if field.endswith(":Q")}
     return [alt.Tooltip(field, title=its, format=numbers.get(field, alt.Undefined)) for field, its in titles.items()]
 
 
 CROWD = 40
-"""Subclasses in a plane above which they are drawn more lightly."""
+"""Number of subclasses above which the feature map draws them lighter."""
 CHOSEN = "chosen == '' || datum.name == chosen"
-"""Whether a mark is shown in full, by the parameter that the page sets."""
+"""Condition for a mark at full strength. The page sets the parameter."""
 
 
 def plane(drawn: Plane) -> Spec:
-    """Draw subclasses as ellipses, instances as dots and names where they belong."""
+    """Draw the feature map: subclasses as ellipses, instances as dots, and names."""
     corners = [
         {"i": number, "order": k, "x": round(float(x), 3), "y": round(float(y), 3)}
         for number, spot in enumerate(drawn.spots)
@@ -98,7 +98,7 @@ def plane(drawn: Plane) -> Spec:
 def _outlines(drawn: Plane, corners: Values, at: dict[str, Any]) -> Any:
     facts = []
     for number, spot in enumerate(drawn.spots):
-        kind, label = ("new", "none: it is new") if spot.label is None else ("known", spot.label)
+        kind, label = ("new", "none (new)") if spot.label is None else ("known", spot.label)
         facts.append({"i": number, "name": subclass_name(spot.id), "kind": kind, "class": label, "size": spot.size})
     crowded = len(facts) > CROWD
     style = {"strokeWidth": 1.0, "fillOpacity": 0.03} if crowded else {"strokeWidth": 1.4, "fillOpacity": 0.1}
@@ -141,11 +141,11 @@ def _limits(values: Sequence[float]) -> list[float]:
 
 
 SHIFTS = 8
-"""Features shown of a subclass."""
+"""Most features of a subclass."""
 
 
 def shifts(all_shifts: Sequence[FeatureShift]) -> Spec:
-    """Draw the features that moved most, the largest shift first."""
+    """Draw the features with the largest shifts, the largest first."""
     listed = [s for s in all_shifts if math.isfinite(s.shift)][:SHIFTS]
     values = []
     for s in listed:
@@ -164,11 +164,11 @@ def shifts(all_shifts: Sequence[FeatureShift]) -> Spec:
     style: dict[str, Any] = {"color": INK, "fontSize": 11, "aria": False}
     up = bars.mark_text(align="left", dx=4, **style).encode(text="told:N").transform_filter("datum.shift >= 0")
     down = bars.mark_text(align="right", dx=-4, **style).encode(text="told:N").transform_filter("datum.shift < 0")
-    return finish(alt.layer(bars, up, down), "The features that moved most", 19 * len(listed) + 44)
+    return finish(alt.layer(bars, up, down), "The features with the largest shifts", 19 * len(listed) + 44)
 
 
 MARGIN = 92
-"""Pixels left of each drawing, so that positions in the stream stand below each other."""
+"""Pixels on the left of each chart, so that positions in the stream align."""
 SIGNS = {"announced": ("triangle-up", "▲"), "doubled": ("circle", "●"), "forgotten": ("cross", "✚")}
 _SHAPES = ("square", "diamond", "triangle-down", "triangle-left", "triangle-right")
 OTHER_SIGNS = tuple(zip(_SHAPES, "■◆▼◀▶", strict=True))
@@ -176,7 +176,7 @@ LINES = ["called unknown", "truly unknown"]
 
 
 def arrivals(timeline: Timeline) -> Spec:
-    """Draw the arrivals of each row as a band, the darker the more, with events on it."""
+    """Draw the arrivals of each row as a band with its events. A darker colour means more arrivals."""
     texts = [
         {"row": row.name, "kind": "new" if row.new else "known", "n": int(n), "from": int(a), "to": int(b)}
         for row in timeline.rows
@@ -205,7 +205,7 @@ def arrivals(timeline: Timeline) -> Spec:
         y=y,
         shape=alt.Shape("what:N", scale=alt.Scale(domain=list(used), range=[s for s, _ in used.values()])),
         size=alt.condition("datum.what == 'announced'", alt.value(95), alt.value(45)),
-        tooltip=tips({"row:N": "subclass", "what:N": "event", "seq:Q": "told at", "size:N": "instances"}),
+        tooltip=tips({"row:N": "subclass", "what:N": "event", "seq:Q": "position", "size:N": "instances"}),
     )
     layers = alt.layer(bands, *([events] if reported else [])).resolve_scale(color="independent", shape="independent")
     described = f"Arrivals in {counted(len(order), 'row')} along the stream, with {counted(len(reported), 'event')}"
@@ -213,14 +213,14 @@ def arrivals(timeline: Timeline) -> Spec:
 
 
 def signs(timeline: Timeline) -> dict[str, tuple[str, str]]:
-    """Return the sign of each kind of event: its name in Vega, and a letter that looks like it."""
+    """Return the sign of each kind of event: its name in Vega, and a similar letter."""
     found = {mark.what for mark in timeline.marks}
     others = dict(zip(sorted(found - set(SIGNS)), cycle(OTHER_SIGNS), strict=False))
     return {what: sign for what, sign in (SIGNS | others).items() if what in found}
 
 
 def unknown_share(timeline: Timeline) -> Spec:
-    """Draw the share of the decisions that are unknown along the stream, and the true share where it is known."""
+    """Draw the share of unknown decisions along the stream, and the true share if labels exist."""
     values: Values = []
     for k, ends in enumerate(pairwise(timeline.edges.tolist())):
         counts = [(timeline.unknown[k], timeline.total[k]), (timeline.truly_unknown[k], timeline.judged[k])]
@@ -234,14 +234,16 @@ def unknown_share(timeline: Timeline) -> Spec:
         color=alt.Color("line:N", scale=alt.Scale(domain=LINES, range=[NEW, INK])),
         strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=LINES, range=[[1, 0], [2, 3]])),
     )
-    described = "Share of the decisions that are unknown, along the stream"
+    described = "Share of unknown decisions along the stream"
     if not timeline.drops:
         return finish(lines, described, 110)
     rules = marks(
         [{"seq": n} for n in timeline.drops], "rule", "drops", color=INK, strokeWidth=1.5, strokeDash=[6, 3]
     )
-    drops = rules.encode(x=_along(timeline, "seq"), tooltip=tips({"seq:Q": "recall below the promise, told at"}))
-    return finish(alt.layer(lines, drops), f"{described}, and where the recall of the known classes dropped", 110)
+    drops = rules.encode(
+        x=_along(timeline, "seq"), tooltip=tips({"seq:Q": "recall below the expected recall, position"})
+    )
+    return finish(alt.layer(lines, drops), f"{described}, with drops of the recall of known classes", 110)
 
 
 def estimates(timeline: Timeline) -> Spec:
@@ -253,7 +255,7 @@ def estimates(timeline: Timeline) -> Spec:
     axis = _left(format="d", values=sorted({0, max(1, most // 2), most}))
     y = alt.Y("n:Q", title=None, scale=alt.Scale(domain=[0, most]), axis=axis)
     line = marks(values, "line", interpolate="step-after", strokeWidth=1.8, color=NEW, tooltip=None)
-    return finish(line.encode(x=_along(timeline), y=y), "The paper's Delta, along the stream", 70)
+    return finish(line.encode(x=_along(timeline), y=y), "The paper's Delta along the stream", 70)
 
 
 def _along(timeline: Timeline, field: str = "from", *, title: str | None = None) -> alt.X:
@@ -266,24 +268,26 @@ def _left(**more: Any) -> alt.Axis:
 
 
 def calibration(curve: ReliabilityCurve) -> Spec:
-    """Draw the observed share of unknown against the predicted one, bin by bin."""
+    """Draw the observed share of unknown instances against the predicted share, by bin."""
     values = [
         {"p": float(p), "observed": float(o), "n": int(n)}
         for n, p, o in zip(curve.size, curve.predicted, curve.observed, strict=True)
     ]
     unit, axis = alt.Scale(domain=[0, 1]), alt.Axis(format="%", tickCount=5)
     x = alt.X("p:Q", title="predicted probability of unknown", scale=unit, axis=axis)
-    y = alt.Y("observed:Q", title="share that was unknown", scale=unit, axis=axis)
+    y = alt.Y("observed:Q", title="observed share of unknown", scale=unit, axis=axis)
     corners: Values = [{"p": 0, "observed": 0}, {"p": 1, "observed": 1}]
     ideal = marks(corners, "line", strokeDash=[4, 3], color=SOFT, strokeWidth=1.2, tooltip=None).encode(x=x, y=y)
     line = marks(values, "line", color=NEW, strokeWidth=1.5).encode(x=x, y=y)
-    reported = tips({"p:Q": "predicted", "observed:Q": "was unknown", "n:Q": "instances"}, p=".1%", observed=".1%")
+    reported = tips({"p:Q": "predicted", "observed:Q": "observed", "n:Q": "instances"}, p=".1%", observed=".1%")
     points = marks(values, "circle", color=NEW, opacity=0.9, size=60).encode(x=x, y=y, tooltip=reported)
-    return finish(alt.layer(ideal, line, points), "Observed share of unknown against the predicted one", 300)
+    return finish(
+        alt.layer(ideal, line, points), "Observed share of unknown instances against the predicted share", 300
+    )
 
 
 def spread(p_unknown: NDArray[np.float64], truly_unknown: NDArray[np.bool_]) -> Spec:
-    """Draw how often each probability was given to instances of known and of unknown classes."""
+    """Draw the distribution of the probability of unknown, for known and for unknown classes."""
     edges = np.linspace(0.0, 1.0, 21)
     values: Values = []
     for kind, chosen in (("known", ~truly_unknown), ("new", truly_unknown)):
@@ -301,9 +305,11 @@ def spread(p_unknown: NDArray[np.float64], truly_unknown: NDArray[np.bool_]) -> 
         ),
         y2=alt.Y2Datum(0),
         color=alt.Color("kind:N", scale=KINDS),
-        tooltip=tips({"kind:N": "truly", "n:Q": "instances", "low:Q": "from", "high:Q": "to"}, low=".0%", high=".0%"),
+        tooltip=tips(
+            {"kind:N": "true kind", "n:Q": "instances", "low:Q": "from", "high:Q": "to"}, low=".0%", high=".0%"
+        ),
     )
-    return finish(drawn, "Predicted probability of unknown, for known and for unknown classes", 300)
+    return finish(drawn, "Distribution of the probability of unknown, for known and for unknown classes", 300)
 
 
 LIGHT = {
@@ -314,19 +320,19 @@ LIGHT = {
     "known": "#2f6db5",
     "new": "#b54d08",
 }
-"""What the variables of the page are in its light form."""
+"""Values of the page's colour variables in the light theme."""
 
 _OF_THE_WHOLE = ("$schema", "config", "autosize", "datasets")
-"""What a drawing within another cannot have."""
+"""Fields that a chart within another chart cannot have."""
 
 
 def alone(spec: Spec, width: int) -> Any:
-    """Make a chart of a drawing of the page."""
+    """Make an Altair chart from a chart of the page."""
     return _chart(_part(spec, width), [spec])
 
 
 def together(drawings: Sequence[tuple[str, Spec]], width: int, columns: int) -> Any:
-    """Make one chart of several drawings, each under its title, in so many columns."""
+    """Make one Altair chart from several charts with titles, in columns."""
     parts = [{**_part(spec, width), "title": title} for title, spec in drawings]
     return _chart({"concat": parts, "columns": columns}, [spec for _, spec in drawings])
 
@@ -336,7 +342,7 @@ def _part(spec: Spec, width: int) -> Spec:
 
 
 def _chart(whole: Spec, drawn: Sequence[Spec]) -> Any:
-    """Put data and looks of drawings around, with the legends that the page itself has."""
+    """Add the data and style of charts to their combination."""
     config = {name: its for name, its in drawn[0]["config"].items() if name != "legend"}
     title = {"anchor": "start", "fontSize": 13, "color": INK, "font": FONT}
     looks = {**config, "background": "var(--card)", "padding": 10, "title": title}
@@ -345,7 +351,7 @@ def _chart(whole: Spec, drawn: Sequence[Spec]) -> Any:
 
 
 def _coloured(value: Any) -> Any:
-    """Put colours in the place of the page's variables.
+    """Replace the page's colour variables by colours.
 
     >>> _coloured({"color": "var(--new)", "size": [1, "var(--ink)"]})
     {'color': '#b54d08', 'size': [1, '#1b2330']}

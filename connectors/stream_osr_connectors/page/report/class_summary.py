@@ -1,4 +1,4 @@
-"""Emerged subclasses, the discovery table (the paper's Tables 1 and 2), and decisions against true labels."""
+"""Emerged subclasses, the discovery table (the paper's Tables 1 and 2), and accuracy against true labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stream_osr_connectors.page.report.decisions_table import DecisionsTable
 
 
 class FeatureShift(NamedTuple):
-    """Shift of one feature, in standard deviations of the nearest known subclass, and its mean in its own units."""
+    """Shift of a feature in standard deviations of the nearest known subclass, and its mean in original units."""
 
     feature: str
     shift: float
@@ -38,25 +38,25 @@ class EmergedSubclass(NamedTuple):
     id
         Its identity.
     size
-        Instances in it, when it was last told of.
+        Number of instances at the latest event.
     first, last
-        Positions of its first and of its latest instance.
+        Positions of the first and the latest instance.
     nearest, distance
-        Label of the nearest known class, and how many of its standard deviations it is away.
+        Label of the nearest known class, and the distance in standard deviations of that class.
     shifts
         Shift of each feature, the largest first.
     exemplars
         Keys of some instances.
     truth
-        True classes of its instances and how many of each, where labels are given; the most frequent first.
+        True classes with their counts, the most frequent first. Empty without labels.
     values
-        What its categories are like, in words, the one that tells most first.
+        Description of the categories in words, the most distinctive first.
     refuted
-        Known class that it describes anew: it is not new after all. Empty: nobody said so.
+        Known class to which the subclass belongs according to the reference check. Empty if it is new.
     settled
-        Decision of a person about it, in words. Empty: there is none.
+        Decision of a person about the subclass, in words, or empty.
     alive
-        It is still in the model.
+        Whether the model still has the subclass.
     """
 
     id: int
@@ -75,12 +75,12 @@ class EmergedSubclass(NamedTuple):
 
     @property
     def settlement(self) -> str:
-        """Reason why nobody has to look at it; empty: somebody has to."""
+        """Reason why the subclass needs no check, or empty."""
         return f"not new: {self.refuted}" if self.refuted else self.settled or ("" if self.alive else GONE)
 
 
 def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, EmergedSubclass]:
-    """Read what events (as `stream_osr.Event.as_dict` makes them) told last of each subclass.
+    """Read the latest state of each subclass from events (as `stream_osr.Event.as_dict` returns them).
 
     Raises
     ------
@@ -119,7 +119,7 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, EmergedSubclas
 
 
 def counts_of_sums(events: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], set[int]]:
-    """Count the events that are told by ``EventsSummed`` alone, by type; and which subclasses they announce.
+    """Count the events that only ``EventsSummed`` reports, by type, and find the subclasses that they announce.
 
     Raises
     ------
@@ -137,13 +137,13 @@ def counts_of_sums(events: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], s
 
 
 def emerged_slots(stream: Stream) -> dict[int, int]:
-    """Return the place in the sampler's tables of each subclass that has been announced, by its id."""
+    """Return the slot in the sampler's tables of each announced subclass, by id."""
     announced = set(stream.life.ids[stream.life.emerged].tolist())
     return {int(key): slot for slot, key in enumerate(stream.state.ids) if int(key) in announced}
 
 
 def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubclass]:
-    """Describe the emerged subclasses that a model holds now."""
+    """Describe the current emerged subclasses of a model."""
     chain, dishes = stream.chains[0], stream.state.dishes
     told_of = set(stream.life.ids[stream.life.announced_unmuted].tolist())
     out = {}
@@ -159,7 +159,7 @@ def from_model(trained: TrainedModel, stream: Stream) -> dict[int, EmergedSubcla
 
 
 def from_decisions(table: DecisionsTable) -> dict[int, EmergedSubclass]:
-    """Name the subclasses that hold as many instances as an announced one, where nothing else is known of them."""
+    """Describe the subclasses with enough instances for an announcement, from decisions alone."""
     out = {}
     for key in np.unique(table.subclass[table.unknown & (table.subclass >= 0)]).tolist():
         seq = table.seq[table.unknown & (table.subclass == key)]
@@ -179,7 +179,7 @@ def with_truth(emerged: Mapping[int, EmergedSubclass], table: DecisionsTable) ->
 
 
 def _described(why: Mapping[str, Any], exemplars: Iterable[Any]) -> dict[str, Any]:
-    """Read those attributes of :class:`EmergedSubclass` that an explanation and typical keys tell."""
+    """Read the attributes of :class:`EmergedSubclass` that an explanation and typical keys contain."""
     mean = why["mean"]
     shifts = [
         FeatureShift(str(name), _number_of(s, "shift"), _number_of(mean[name], "mean"))
@@ -200,21 +200,21 @@ def _number_of(value: Any, name: str) -> float:
 
 
 class GroupRow(NamedTuple):
-    """A row of the discovery table: a known class, or one part of the stream.
+    """A row of the discovery table: a known class, or a part of the stream.
 
     Attributes
     ----------
     name
-        Label of the class, or what part of the stream it is.
+        Label of the class, or name of the part of the stream.
     new
-        It is the new part of the stream.
+        Whether the row is the new part of the stream.
     size
         Instances.
     share
-        Share of the stream, ``None`` for a training group.
+        Share of the stream, ``None`` for a row of training data.
     subclasses
-        Name and share of the group of each, the largest first. Shares need not sum to 1: subclasses that were
-        dropped, and instances in none, are left out.
+        Name and share of each subclass, the largest first. Shares may not sum to 1, because they exclude dropped
+        subclasses and instances in none.
     """
 
     name: str
@@ -227,16 +227,16 @@ class GroupRow(NamedTuple):
 def discovery_table(
     summary: Summary | None, table: DecisionsTable, emerged: Mapping[int, EmergedSubclass]
 ) -> tuple[GroupRow, ...]:
-    """Put the discovery table together.
+    """Assemble the discovery table.
 
     Parameters
     ----------
     summary
-        Of the model, if there is one: the known classes, and the stream unless there are decisions.
+        Summary of the model, if any. It supplies the known classes, and the stream if there are no decisions.
     table
-        Decisions, whether there are some or none.
+        Decisions, possibly none.
     emerged
-        The subclasses that have emerged.
+        Emerged subclasses.
     """
     groups = []
     for group in () if summary is None else summary.known:
@@ -276,9 +276,9 @@ class TruthComparison(NamedTuple):
     columns
         Decided labels, the unknown label last.
     rows
-        True label, whether it was of no known class, and how often each label was decided.
+        True label, whether it is of no known class, and the count of each decided label.
     known_right
-        Share of the instances of known classes that got their own label.
+        Share of the instances of known classes that got the right label.
     unknown_found
         Share of the instances of unknown classes that were called unknown.
     auroc
@@ -297,7 +297,7 @@ class TruthComparison(NamedTuple):
 
 
 def compare_with_truth(table: DecisionsTable) -> TruthComparison | None:
-    """Hold decisions against the true labels, where there are some."""
+    """Compare decisions with true labels, if any."""
     judged = table.judged
     if not judged.any():
         return None

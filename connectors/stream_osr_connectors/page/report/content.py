@@ -1,4 +1,4 @@
-"""Content of a report, put together from a model, decisions, events and true labels: whichever there are."""
+"""Content of a report, from any of a model, decisions, events and true labels."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class Content(NamedTuple):
     n
         Instances decided.
     unknown_share
-        Share of them called unknown, ``None`` without any.
+        Share of these that are unknown, ``None`` without instances.
     new_classes
         Estimated number of new classes, ``None`` without a model that has seen the stream.
     delta
-        The paper's Delta, ``None`` if nobody said.
+        The paper's Delta, ``None`` if no event reported it.
     emerged
         Emerged subclasses, the largest first.
     planes
-        The model in the plane.
+        Feature maps of the model.
     timeline
         Arrivals and events.
     groups
@@ -64,21 +64,21 @@ class Content(NamedTuple):
     table
         Decisions.
     fingerprint
-        Of the model.
+        Fingerprint of the model.
     recall
-        Whether the known classes held.
+        Accuracy on known classes.
     summed
-        Events that were summed up instead of told one by one, by type.
+        Number of events that were reported only as a count, by type.
     section
         Events.
     highlights
-        What to look at first.
+        Items to check first.
     candidates
         Candidate new classes, the largest first.
     given
-        Features of examples are those of the records that were given, not what the model remembers.
+        Whether the features of examples come from given records, not from the model's memory.
     notes
-        Sentences about what was left out.
+        Sentences about skipped input.
     """
 
     title: str
@@ -103,7 +103,7 @@ class Content(NamedTuple):
 
     @property
     def others(self) -> tuple[EmergedSubclass, ...]:
-        """Subclasses that are in no candidate: they are gone, settled or not new."""
+        """Subclasses in no candidate. They are gone, settled or not new."""
         there = {key for candidate in self.candidates for key in candidate.ids}
         return tuple(each for each in self.emerged if each.id not in there)
 
@@ -113,34 +113,34 @@ def collect(
     decisions: Iterable[Mapping[str, Any]] | None = None,
     events: Iterable[Mapping[str, Any]] = (),
     truth: Callable[[Any, int], str | None] | None = None,
-    title: str = "What the stream held",
+    title: str = "Stream report",
     notes: Sequence[str] = (),
     instances: Instances | None = None,
     command: Callable[[Sequence[int]], str] = in_python,
 ) -> Content:
-    """Put a report together.
+    """Assemble a report.
 
     Parameters
     ----------
     model
         A trained recognizer.
     decisions, events
-        As `stream_osr.Decision.as_dict` and `stream_osr.Event.as_dict` make them.
+        Decisions and events as `stream_osr.Decision.as_dict` and `stream_osr.Event.as_dict` return them.
     truth
-        Gives the true label from the key of a decision and its number, where it is known.
+        A function that returns the true label or ``None``, given the key of a decision and its number.
     title
         Heading.
     notes
-        Sentences about what was left out, looked at when all is read.
+        Sentences about skipped input, read after all other input.
     instances
-        Keys and features of the instances; ``None``: what the model remembers of them is shown.
+        Keys and features of the instances, or ``None`` to show the values in the model's memory.
     command
-        Says what names a candidate, given its subclasses.
+        A function that returns the command that names a candidate, given its subclasses.
 
     Raises
     ------
     ConnectorError
-        If a decision or an event is none, or the events are of another model.
+        If a decision or an event is invalid, or the events belong to another model.
     NotTrained
         If training of the model has not ended.
     """
@@ -157,8 +157,8 @@ def collect(
         others = {its for event in events if isinstance(its := event.get("model"), str)} - {fingerprint}
         if others:
             raise ConnectorError(
-                f"the events are of model {min(others)[:12]}, the model is {fingerprint[:12]}; "
-                "give the model, or the checkpoint, of that run"
+                f"the events are of model {min(others)[:12]}, the model is {fingerprint[:12]}. "
+                "Give the model, or the checkpoint, of that run"
             )
         emerged |= from_model(trained, stream)
     found = from_decisions(table)
@@ -177,7 +177,7 @@ def collect(
     looked = candidate_sections(model, emerged, known_instances, instances, command)
     within = np.isin(known_instances.subclass, [key for each in looked for key in each.ids])
     loose = float((known_instances.unknown & ~within).mean()) if n and len(known_instances) else 0.0
-    again = [f"{what} that came more than once count once: {n:,} are left out" for what, n in repeated.items() if n]
+    again = [f"{n:,} repeated {what} are skipped: each counts once" for what, n in repeated.items() if n]
     return Content(
         title=title,
         n=n,

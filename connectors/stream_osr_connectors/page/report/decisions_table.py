@@ -1,4 +1,4 @@
-"""The decisions of a run as columns, and the index of the instances that a report can show."""
+"""The decisions of a run as columns, and the choice of instances for a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stream_osr_connectors.page.input_records import reading, real, whole
 
 
 class PackedTexts:
-    """PackedTexts, one after the other in one buffer: nine bytes and their own for each.
+    """Texts in one buffer, with nine bytes of overhead for each.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class PackedTexts:
             self.append(text)
 
     def append(self, text: str) -> None:
-        """Add a text; half of a pair of surrogates is one, too."""
+        """Append a text. Lone surrogates are allowed."""
         self._bytes += text.encode("utf-8", "surrogatepass")
         self._ends.append(len(self._bytes))
 
@@ -52,10 +52,10 @@ NO_SUBCLASS = -1
 NO_LABEL = -1
 
 MOST_LABELS = 10_000
-"""Decided and true ones together: a page cannot show more, and a column of keys may be taken for that of labels."""
+"""Most decided and true labels together. More labels suggest that a column of keys was given as labels."""
 
 SLACK = 1e-6
-"""By which an average of probabilities may leave its range."""
+"""Tolerance for probabilities outside 0 to 1."""
 
 _COLUMNS = {
     "seq": "q", "label": "q", "unknown": "?", "subclass": "q", "p_unknown": "d", "truth": "q",
@@ -70,29 +70,29 @@ class DecisionsTable:
     Attributes
     ----------
     names
-        Labels as text; ``label`` and ``truth`` point into it.
+        Labels as text. ``label`` and ``truth`` are indices into it.
     known
-        Labels of the classes that were known in the end.
+        Labels of the classes that were known at the end.
     seq
         Position of each instance in the stream, shape (n,).
     label
         Decided label of each, shape (n,).
     unknown
-        It was decided to be unknown, shape (n,).
+        Whether the decision was unknown, shape (n,).
     subclass
-        Subclass it sits in, ``NO_SUBCLASS``: in none, shape (n,).
+        Subclass of each instance, ``NO_SUBCLASS`` for none, shape (n,).
     p_unknown
-        Probability of being unknown, shape (n,).
+        Probability of unknown, shape (n,).
     truth
-        True label of each, ``NO_LABEL``: not told, shape (n,).
+        True label of each instance, ``NO_LABEL`` for none, shape (n,).
     truly_unknown
-        The true label was of no class known at that moment, shape (n,).
+        Whether the true class was not known at that time, shape (n,).
     number
-        Which one it was of all that were read, from 0, shape (n,).
+        Number of the decision in reading order, from 0, shape (n,).
     keys
-        Key of each that was read, empty where it had none.
+        Key of each decision in reading order, empty for none.
     repeated
-        Decisions that were read more than once, and count once.
+        Number of repeated decisions. Each decision counts once.
     """
 
     names: tuple[str, ...]
@@ -118,34 +118,35 @@ class DecisionsTable:
 
     @cached_property
     def _by_subclass(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places of the unknown instances, sorted by subclass, and the subclass of each."""
+        """Places of the unknown instances sorted by subclass, and the subclass of each."""
         places = np.flatnonzero(self.unknown)
         order = places[np.argsort(self.subclass[places], kind="stable")]
         return order, self.subclass[order]
 
     def members(self, subclasses: Iterable[int]) -> NDArray[np.int64]:
-        """Find the unknown instances of some subclasses: their places, in the order of the stream."""
+        """Return the places of the unknown instances of some subclasses, in stream order."""
         order, subclass = self._by_subclass
         ends = [np.searchsorted(subclass, key, side) for key in subclasses for side in ("left", "right")]
         parts = [order[begin:end] for begin, end in zip(ends[::2], ends[1::2], strict=True)]
         return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 
     def name(self, place: int) -> str:
-        """Return the key of an instance; empty if it has none."""
+        """Return the key of an instance, or an empty text."""
         return self.keys[int(self.number[place])]
 
 
 def read_decisions(
     decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], str | None] | None = None
 ) -> DecisionsTable:
-    """Read decisions (as `stream_osr.Decision.as_dict` makes them) into columns.
+    """Read decisions (as `stream_osr.Decision.as_dict` returns them) into columns.
 
     Parameters
     ----------
     decisions
-        Decisions, in any order; one that comes again, as after a resumed run into a pipe, counts once.
+        Decisions in any order. Repeated decisions count once, as after a resumed run into a pipe.
     truth
-        Gives the true label from the key of a decision and its number in the order of reading, if there is one.
+        A function that returns the true label or ``None``, given the key of a decision and its number in reading
+        order.
 
     Raises
     ------
@@ -180,7 +181,7 @@ def read_decisions(
             if len(codes) > MOST_LABELS:
                 raise ConnectorError(
                     f"{getattr(decision, 'place', f'record {number + 1}')}: more than {MOST_LABELS} different "
-                    "labels, decided and true ones; name the column that has the classes as --label"
+                    "labels, decided and true ones together. Give the column of classes as --label"
                 )
             known[:] = classes
             new = reported is not None and reported not in classes
@@ -195,7 +196,7 @@ def read_decisions(
 
 
 def _classes(probabilities: object) -> list[str]:
-    """Give the known classes of a decision, and the unknown label, which comes last."""
+    """Return the known classes of a decision, and the unknown label at the end."""
     if not isinstance(probabilities, Mapping) or not probabilities:
         raise ValueError(f"probabilities is {brief(probabilities)}, which names no label")
     return [str(name) for name in probabilities]
@@ -209,7 +210,7 @@ def _probability(value: object) -> float:
 
 
 def _first_times(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the places of rows that are not there before."""
+    """Return the places of the first occurrences of rows."""
     n = len(columns[0])
     if len(np.unique(columns[0])) == n:
         return np.arange(n)
@@ -220,15 +221,15 @@ def _first_times(*columns: NDArray[Any]) -> NDArray[np.int64]:
 
 
 LOOKED_AT = 200
-"""Instances of a candidate, at most, among which examples are chosen."""
+"""Most instances of a candidate from which examples are chosen."""
 KNOWN_PLACES = 2000
-"""Instances of known classes, at most, among which those near a candidate are."""
+"""Most instances of known classes from which the nearest are chosen."""
 UNSURE = 50
-"""So many of a candidate's are its least sure ones."""
+"""Number of these instances with the lowest probability of unknown."""
 
 
 def remembered_decisions(stream: Stream) -> DecisionsTable:
-    """Take the instances that a model remembers as decisions: known, or unknown."""
+    """Return the instances in a model's memory as decisions, known or unknown."""
     past, count = stream.recent, len(stream.recent.keys)
     unknown, number, nothing = past.p_unknown >= 0.5, np.arange(count), np.full(count, NO_LABEL)
     decided = unknown.astype(np.int64), unknown, past.subclass[0].copy(), past.p_unknown
@@ -238,17 +239,17 @@ def remembered_decisions(stream: Stream) -> DecisionsTable:
 
 
 def evenly_spaced(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Take so many at most, evenly spaced."""
+    """Return at most ``most`` places, evenly spaced."""
     at = np.linspace(0, len(places) - 1, min(most, len(places))).astype(np.int64)
     return places[np.unique(at)]
 
 
 def example_places(p_unknown: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Take those of a candidate among which examples are chosen: the least sure ones, and others evenly spaced."""
+    """Return the places from which examples are chosen: the least certain ones, and others evenly spaced."""
     unsure = places[np.argsort(p_unknown[places], kind="stable")[:UNSURE]]
     return np.union1d(unsure, evenly_spaced(places, LOOKED_AT - UNSURE))
 
 
 def latest(places: NDArray[np.int64], most: int, also: Sequence[int]) -> NDArray[np.int64]:
-    """Take the latest of some places, the latest first, and a few others among them."""
+    """Return the latest of some places and a few others, newest first."""
     return np.union1d(places[max(0, len(places) - most) :], np.array(also, np.int64))[::-1]

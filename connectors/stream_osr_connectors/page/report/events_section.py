@@ -1,4 +1,4 @@
-"""The events of a run: each once, the recall of the known classes, and events without a drawing in words."""
+"""The events of a run without repetitions, the recall of known classes, and other events in words."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from stream_osr.trust.recall import ExpectedRecall
 from stream_osr_connectors.page.input_records import ReadRecord, reading, real, whole
 
 MOST_OTHERS = 50
-"""Rows of the others."""
+"""Most rows of other events."""
 
 FACTS = 12
-"""Facts told of each."""
+"""Most facts of an event."""
 
 _NUMBERS = ("seq", "subclass_id", "new_id", "size", "delta")
 _OF_ALL = frozenset({"type", "batch", "seq", "model"})
 
 
 def signal_of(event: Mapping[str, Any]) -> str | None:
-    """Find the signal that an event adds to."""
+    """Return the signal that counts an event."""
     return EVENT_TABLE.get(event.get("type", ""), OTHER_KIND).signal
 
 
 class OtherEvent(NamedTuple):
-    """An event of a kind that has no place of its own: its kind, where it was told if it says so, and its facts."""
+    """An event that no chart shows: its kind, position (if any) and facts."""
 
     kind: str
     seq: int | None
@@ -42,14 +42,14 @@ class EventsSection(NamedTuple):
     Attributes
     ----------
     events
-        Each once, in the order of reading; what are numbers is ``int``, and of a kind that this release does not
-        know a number that is none is left out.
+        Events without repetitions, in reading order. Numbers are ``int``. Invalid numbers of unknown kinds of events
+        are removed.
     others
-        Those that have no place of their own on the page, the first ``MOST``.
+        The first ``MOST_OTHERS`` events that no chart shows.
     more
-        How many more of them there are.
+        Number of further events that no chart shows.
     repeated
-        How many were told more than once.
+        Number of repeated events.
     """
 
     events: tuple[ReadRecord, ...]
@@ -59,12 +59,12 @@ class EventsSection(NamedTuple):
 
 
 def sort_events(records: Iterable[Mapping[str, Any]]) -> EventsSection:
-    """Read events (as `stream_osr.Event.as_dict` makes them, or a later release does).
+    """Read events, as `stream_osr.Event.as_dict` of this or a later release returns them.
 
     Raises
     ------
     ConnectorError
-        If one of them is no event.
+        If an event is invalid.
 
     Examples
     --------
@@ -120,11 +120,11 @@ def _fact(value: object) -> str:
 
 
 MOST_CLASSES = 5
-"""Classes of which the dependence is told."""
+"""Most classes whose dependence is reported."""
 
 
 class RecallDrop(NamedTuple):
-    """A drop of the recall below the promise: where this was told, what it was, what was promised."""
+    """A drop below the expected recall: its position, the estimated recall and the expected recall."""
 
     seq: int
     recall: ExpectedRecall
@@ -132,7 +132,7 @@ class RecallDrop(NamedTuple):
 
 
 class RefutedSubclass(NamedTuple):
-    """An announced subclass is not new (``SubclassRefuted``): where this was told, its class, its known share."""
+    """An announced subclass that is not new (``SubclassRefuted``): position, known class and known share."""
 
     seq: int
     subclass: int
@@ -142,24 +142,24 @@ class RefutedSubclass(NamedTuple):
 
 
 class RecallSection(NamedTuple):
-    """Recall of the known classes: promised, expected, and where it dropped.
+    """Recall of known classes: expected recall, estimated recall, and drops.
 
     Attributes
     ----------
     drops
-        Times that the recall fell below the promise.
+        Drops below the expected recall.
     refuted
-        Subclasses that were announced and are not new.
+        Announced subclasses that are not new.
     promised
-        Recall that training promised, ``None`` without a model.
+        Expected recall from training, ``None`` without a model.
     expected
-        Recall to be expected at the end, ``None`` without a model that has references and has seen the stream.
+        Estimated recall at the end, ``None`` without a model that has reference instances and has seen the stream.
     below
-        It is below the promise.
+        Whether the estimated recall is below the expected recall.
     guarded
-        The model has references, or there is none to look at.
+        Whether the model has reference instances. True without a model.
     dependent
-        Whether instances depend on their neighbours at the end, and how much, in words; empty: they do not.
+        Dependence of neighbouring instances at the end, in words. Empty if instances are independent.
     """
 
     drops: tuple[RecallDrop, ...]
@@ -172,12 +172,12 @@ class RecallSection(NamedTuple):
 
 
 def recall_section(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, Any]]) -> RecallSection:
-    """Put together what a trained model and events (as `stream_osr.Event.as_dict` makes them) say of it.
+    """Assemble the recall of known classes from a trained model and events.
 
     Raises
     ------
     ConnectorError
-        If an event is none.
+        If an event is invalid.
     """
     drops, refuted = [], []
     for number, event in enumerate(events):
@@ -206,6 +206,6 @@ def _dependent(signals: Signals) -> str:
     most = sorted(signals.dependence.items(), key=lambda item: -item[1])[:MOST_CLASSES]
     listed = ", ".join(f"{label} {value:.2f}" for label, value in most)
     return (
-        f"Instances are treated as dependent on their neighbours since instance {signals.dependent_since}; mean "
+        f"Instances are treated as dependent on their neighbours since instance {signals.dependent_since}. Mean "
         f"correlation of neighbours by class: {listed}."
     )

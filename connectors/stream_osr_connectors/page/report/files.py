@@ -1,4 +1,4 @@
-"""Reading the files of a report: the contents of a file tell its kind."""
+"""Reading the files of a report. The content of a file determines its kind."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from stream_osr_connectors.page.input_records import ReadRecord, read_records
 from stream_osr_connectors.page.report.candidates import in_python
 
 ARCHIVE = b"PK"
-"""How an archive begins."""
+"""First bytes of an archive."""
 
 
 class ReportFiles(NamedTuple):
-    """Contents of the given files.
+    """Content of the given files.
 
     Attributes
     ----------
     model
-        The model, or that of a checkpoint.
+        The model, or the model of a checkpoint.
     decisions
-        Decisions, read while they are asked for; ``None``: there is no such file.
+        Decisions, read lazily, or ``None`` without such a file.
     events
         Events.
     notes
-        Sentences about what is left out; complete when all is read.
+        Sentences about skipped input. The list is complete when all input is read.
     checkpoint
-        Where the model is, if that is the checkpoint of a run.
+        Path of the model if it is the checkpoint of a run.
     """
 
     model: OpenSetRecognizer | None
@@ -44,12 +44,12 @@ class ReportFiles(NamedTuple):
 
 
 def read_files(paths: Sequence[Path]) -> ReportFiles:
-    """Open a model or checkpoint, a file of decisions and a file of events, whichever are given, in any order.
+    """Open any of a model or checkpoint, a file of decisions and a file of events, in any order.
 
     Raises
     ------
     ConnectorError, PersistenceError
-        If a file cannot be read, is none of these, or there are two of a kind.
+        If a file cannot be read, is of no known kind, or two files are of the same kind.
     """
     found: dict[str, Any] = {}
     checkpoint: Path | None = None
@@ -59,7 +59,7 @@ def read_files(paths: Sequence[Path]) -> ReportFiles:
         if kind == "nothing":
             continue
         if kind in found:
-            raise ConnectorError(f"{path} holds {kind}, and so does another file; give one of each kind")
+            raise ConnectorError(f"{path} contains {kind}, and so does another file. Give one of each kind")
         found[kind] = content
         if kind == "a model" and not isinstance(content, OpenSetRecognizer):
             found[kind], checkpoint = content.model, path
@@ -73,7 +73,7 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
             with path.open("rb") as file:
                 archive = file.read(len(ARCHIVE)) == ARCHIVE
     except OSError as error:
-        raise ConnectorError(f"cannot read {path}: {error.strerror}; check the path") from None
+        raise ConnectorError(f"cannot read {path}: {error.strerror}. Check the path") from None
     if archive:
         try:
             return "a model", load_checkpoint(path)
@@ -89,7 +89,7 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
     if "type" in first:
         return "events", records
     raise ConnectorError(
-        f"{path} is no model, and its first line is neither a decision nor an event; give a saved model, "
+        f"{path} is no model, and its first line is neither a decision nor an event. Give a saved model, "
         "a checkpoint, or what `stream-osr run` wrote"
     )
 
@@ -102,12 +102,12 @@ def _after(first: ReadRecord, rest: Iterator[ReadRecord]) -> Iterator[ReadRecord
 def read_instances(
     path: Path, notes: list[str], key: str | None = None, format: Format | None = None
 ) -> Iterator[tuple[str | int | None, Mapping[str, Any]]]:
-    """Read keys and features, whatever the columns are; records that cannot be read are counted among the notes.
+    """Read keys and features from any columns. The notes count records that cannot be read.
 
     Raises
     ------
     ConnectorError
-        If the file cannot be read, or has no such column.
+        If the file cannot be read, or the column is missing.
     """
     bad = 0
     with open_source(path, format=format, key=key) as source:
@@ -122,11 +122,11 @@ def read_instances(
                 yield (None if key is None else record.key or ""), record.features
     if bad:
         whose = "its instance is" if bad == 1 else "their instances are"
-        notes.append(f"{path}: {bad:,} record{'s' * (bad != 1)} cannot be read; {whose} shown without values")
+        notes.append(f"{path}: {bad:,} record{'s' * (bad != 1)} cannot be read, and {whose} shown without values")
 
 
 def naming(checkpoint: Path | None) -> Callable[[Sequence[int]], str]:
-    """Give what names a candidate: a command onto a checkpoint, or a line of a program.
+    """Return a function that returns the command that names a candidate, or Python code without a checkpoint.
 
     >>> naming(Path("a b.checkpoint"))([11, 12])
     "stream-osr promote 11,12 NAME --checkpoint 'a b.checkpoint'"
@@ -145,13 +145,13 @@ class TrueLabels(NamedTuple):
     Attributes
     ----------
     of
-        Gives the true label, or ``None``, from the key of a decision and its number.
+        A function that returns the true label or ``None``, given the key of a decision and its number.
     rows
-        How many decisions they belong to, one by one; ``None``: they are found by key.
+        Number of rows if labels match decisions in order, ``None`` if labels match by key.
     name
-        Of their file.
+        Name of the file.
     key
-        One of their keys, if they have some.
+        One of the keys, if any.
     """
 
     of: Callable[[Any, int], str | None]
@@ -160,9 +160,9 @@ class TrueLabels(NamedTuple):
     key: str | int | None = None
 
     def beside(self, decisions: Iterator[dict[str, Any]], notes: list[str]) -> Iterator[dict[str, Any]]:
-        """Pass decisions on, and fail if there are more or fewer of them than rows.
+        """Yield decisions, and fail if their number differs from the number of rows.
 
-        The notes take a sentence if not all of them have a label.
+        The notes receive a sentence if some decisions have no label.
         """
         number = labelled = 0
         key: Any = None
@@ -177,27 +177,27 @@ class TrueLabels(NamedTuple):
             notes.append(f"{labelled} of {counted(number, 'decision')} have a label in {self.name}")
         if self.rows is not None and number != self.rows:
             raise ConnectorError(
-                f"found {counted(number, 'decision')} and {counted(self.rows, 'row')} of true labels; "
-                "say --key COLUMN, so that each label is found by the key of its decision"
+                f"found {counted(number, 'decision')} and {counted(self.rows, 'row')} of true labels. "
+                "Add --key COLUMN to match labels and decisions by key"
             )
 
 
 def read_truth(path: Path, label: str, key: str | None = None, format: Format | None = None) -> TrueLabels:
-    """Read true labels: by key, or, without one, in the order of the decisions.
+    """Read true labels by key, or in the order of the decisions if there is no key.
 
     Parameters
     ----------
     path
         A file of records, as `stream_osr_connectors.files.open_source` reads them.
     label, key
-        Names of its columns.
+        Names of the columns.
     format
         As for `stream_osr_connectors.files.open_source`.
 
     Raises
     ------
     ConnectorError
-        If the file cannot be read, has no labels, or a key has two of them.
+        If the file cannot be read, has no labels, or a key has two labels.
     """
     by_key: dict[str, str] = {}
     first: str | int | None = None
@@ -211,11 +211,11 @@ def read_truth(path: Path, label: str, key: str | None = None, format: Format | 
             first = record.key if first is None else first
             if record.key is not None and text is not None and by_key.setdefault(str(record.key), text) != text:
                 raise ConnectorError(
-                    f"{path}: key {record.key!r} has the labels {by_key[str(record.key)]!r} and {text!r}; "
-                    "a key has to name one instance, or leave out --key and give one row for each decision"
+                    f"{path}: key {record.key!r} has the labels {by_key[str(record.key)]!r} and {text!r}. "
+                    "A key must identify one instance. Otherwise omit --key and give one row for each decision"
                 )
     if not any(text is not None for text in in_order):
-        raise ConnectorError(f"{path} holds no label in column {label!r}; name the column that has them")
+        raise ConnectorError(f"{path} has no label in column {label!r}. Give the column of labels")
     if key is not None:
         return TrueLabels(lambda name, number: by_key.get(str(name)), None, str(path), first)
     rows = len(in_order)

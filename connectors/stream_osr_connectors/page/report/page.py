@@ -1,11 +1,11 @@
-"""The page: one HTML file that needs nothing else.
+"""The report as one self-contained HTML file.
 
-Drawn by Vega-Lite, through Altair. Next to matplotlib's SVG it fits any width without shrinking its letters, and says
-what is under the pointer; bokeh's canvas cannot follow the page's colours from light to dark; plotly is five times as
-large. The libraries (0.9 MB) are in the page, which loads nothing and, by its own policy, could not; nor does it run
-anything but them, or read code out of text: Vega's expressions are interpreted.
+Vega-Lite draws the charts, through Altair. Unlike matplotlib's SVG, its charts fit any width with a constant font
+size, and have tooltips. Bokeh's canvas cannot follow the colours of the page from light to dark, and plotly is five
+times as large. The page contains the libraries (0.9 MB) and loads nothing. Its content security policy blocks all
+other code, and Vega's expressions are interpreted, not evaluated.
 
-All text of the data leaves by :func:`page_text`: into HTML by way of Jinja, into drawings by way of :func:`plain`.
+All text of the data passes through :func:`page_text`: Jinja applies it to HTML, :func:`plain` to charts.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from stream_osr_connectors.page.report.candidates import LARGEST, MOST_HIGHLIGHT
 from stream_osr_connectors.page.report.content import Content
 
 CARDS = 12
-"""New subclasses that get a drawing of their own."""
+"""Most new subclasses with a chart."""
 OTHERS = 100
-"""Settled subclasses that are named, at most."""
+"""Most settled subclasses in the table."""
 IN_WORDS = 3
-"""Changes of the paper's Delta that are told in words: more are drawn."""
+"""Most changes of the paper's Delta that the text lists. With more, a chart shows them."""
 DIGITS = 7
-"""Characters from which on a number is rounded."""
+"""Number of characters above which a number is rounded."""
 CELL = 40
-"""Characters of a value."""
+"""Most characters of a value."""
 WHOLE = 10_000
-"""Characters of a command, which is never cut in practice."""
+"""Most characters of a command. In practice no command is this long."""
 AXES = (("of the known classes", "known"), ("of known classes and new subclasses", "all"))
 
 
@@ -91,33 +91,33 @@ def render(content: Content) -> str:
 
 
 def _parts(content: Content) -> dict[str, str]:
-    """Name the parts of the page that there are, in their order, by the identity of each; some have no heading."""
+    """Return the headings of the page's sections by their ids, in order. Candidates have an empty heading."""
     recall = content.recall
     there = {
-        "candidates": ("What is new, and what it is like", content.candidates or content.others),
-        "when": ("When it came", content.timeline),
-        "held": ("Whether the known classes held", recall.promised is not None or recall.drops or recall.refuted),
-        "where": ("Where it lies", content.planes),
-        "parts": ("What everything is made of", content.groups),
-        "right": ("How right it was", content.judged),
+        "candidates": ("New candidates", content.candidates or content.others),
+        "when": ("Timeline", content.timeline),
+        "held": ("Accuracy on known classes", recall.promised is not None or recall.drops or recall.refuted),
+        "where": ("Feature map", content.planes),
+        "parts": ("Subclasses", content.groups),
+        "right": ("Accuracy", content.judged),
         "instances": ("Instances", any(candidate.listed for candidate in content.candidates)),
-        "others": ("What else was told", content.section.others),
-        "left-out": ("What was left out", content.notes),
-        "words": ("Words", True),
+        "others": ("Other events", content.section.others),
+        "left-out": ("Skipped input", content.notes),
+        "words": ("Glossary", True),
     }
     headings = {name: heading for name, (heading, given) in there.items() if given}
     return headings | {f"candidate-{candidate.number}": "" for candidate in content.candidates}
 
 
 def _linked(content: Content) -> set[int]:
-    """Return the subclasses that have a place on the page."""
+    """Return the subclasses that links can point to."""
     some = [each for candidate in content.candidates[:LARGEST] for each in candidate.subclasses]
     some += [each for candidate in content.candidates[LARGEST:] for each in candidate.subclasses[:6]]
     return {each.id for each in (*some, *content.others[:OTHERS])}
 
 
 def _near(content: Content) -> list[tuple[ShownInstance, list[int]]]:
-    """Return the known instances among the examples, in the order of the stream, and whose examples they are."""
+    """Return the known instances among the examples, in stream order, with the numbers of their candidates."""
     found: dict[int, tuple[ShownInstance, list[int]]] = {}
     for candidate in content.candidates[:LARGEST]:
         for one in () if candidate.examples is None else candidate.examples.known:
@@ -126,7 +126,7 @@ def _near(content: Content) -> list[tuple[ShownInstance, list[int]]]:
 
 
 def _probability(p: float) -> str:
-    """Write a probability, and never say that something is certain.
+    """Format a probability. The result is never 0 or 1.
 
     >>> _probability(0.99996), _probability(0.25), _probability(1e-9)
     ('>.999', '.250', '<.001')
@@ -135,7 +135,7 @@ def _probability(p: float) -> str:
 
 
 def _value(value: Any) -> str:
-    """Write the value of a feature.
+    """Format the value of a feature.
 
     >>> _value(None), _value(1234567.8), _value("1.50"), _value("119.55556000000001"), _value("tcp")
     ('–', '1.2346e+06', '1.50', '119.56', 'tcp')
@@ -150,7 +150,7 @@ def _value(value: Any) -> str:
 
 
 def _policy(styles: Sequence[str], scripts: Sequence[str]) -> Markup:
-    """Allow these styles and scripts in the page, by their hashes, and nothing else."""
+    """Return a content security policy that allows only these styles and scripts, by their hashes."""
 
     def hashes(texts: Sequence[str]) -> str:
         digests = [hashlib.sha256(text.encode()).digest() for text in texts]
@@ -168,7 +168,7 @@ def _template(name: str) -> str:
 
 @cache
 def _libraries() -> str:
-    """Return Vega, Vega-Lite and vega-embed, of the version that Altair writes for."""
+    """Return Vega, Vega-Lite and vega-embed in the version that Altair targets."""
     major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
     return str(vl_convert.javascript_bundle("Object.assign(window, {vegaEmbed})", vl_version=f"{major}.{minor}"))
 

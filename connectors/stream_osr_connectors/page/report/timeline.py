@@ -1,4 +1,4 @@
-"""Arrivals along the stream, in bins, and where events fell."""
+"""Arrivals along the stream in bins, with the positions of events."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stream_osr_connectors.page.report.decisions_table import DecisionsTable
 from stream_osr_connectors.page.report.events_section import signal_of
 
 BINS = 100
-"""Bins of the stream, at most."""
+"""Most bins of the stream."""
 ROWS = 30
-"""Rows of new subclasses, and of known classes, at most."""
+"""Most rows of new subclasses, and of known classes."""
 
 
 class TimelineRow(NamedTuple):
-    """A row of the timeline: its name, whether it is of something new, and its arrivals in each bin."""
+    """A row of the timeline: its name, whether it is new, and its arrivals in each bin."""
 
     name: str
     new: bool
@@ -46,17 +46,17 @@ class Timeline(NamedTuple):
     rows
         New subclasses in order of appearance, unknown instances in none of them, known classes.
     left_out
-        New subclasses and known classes for which there was no room.
+        Numbers of new subclasses and known classes without a row.
     total, unknown
-        Decisions in each bin, and how many of them were *unknown*, shape (n_bins,).
+        Number of decisions and of *unknown* decisions in each bin, shape (n_bins,).
     judged, truly_unknown
-        Decisions with a true label, and how many of these labels were of no known class, shape (n_bins,).
+        Number of decisions with a true label, and of true labels of no known class, shape (n_bins,).
     marks
         Events of the rows.
     estimates
-        Where the paper's Delta changed, and to what, in order.
+        Changes of the paper's Delta: position and value.
     drops
-        Where the recall of the known classes fell below the promise.
+        Positions of drops below the expected recall.
     """
 
     edges: NDArray[np.int64]
@@ -83,9 +83,9 @@ def lay_out(table: DecisionsTable, emerged: Sequence[int], events: Sequence[Mapp
     table
         At least one decision.
     emerged
-        Identities of the subclasses that have emerged.
+        Ids of the emerged subclasses.
     events
-        Events, as :func:`.events_section.sort_events` gives them.
+        Events, as :func:`.events_section.sort_events` returns them.
     """
     begin, end = int(table.seq.min()), int(table.seq.max()) + 1
     edges = np.unique(np.linspace(begin, end, min(BINS, end - begin) + 1).astype(np.int64))

@@ -1,4 +1,4 @@
-// Acts: who asks (a token, kept until the tab is closed) and what the server answers.
+// Changes: the person's token (stored until the tab is closed) and the server's answers.
 
 import { find, say } from "./dom.js";
 
@@ -22,8 +22,8 @@ export function allow(yes) {
 
 const tell = () => listeners.forEach((listener) => listener());
 
-// Asks the server for something, for the token first where there is none; the answer is { ok, text, standing }, or null
-// where the token was not given.
+// Sends a command to the server, after asking for a token if there is none. The answer is { ok, text, standing }, or
+// null without a token.
 export async function ask(what) {
   let wrong = "";
   for (;;) {
@@ -51,7 +51,7 @@ async function post(what) {
     return {
       ok: false,
       status: 0,
-      text: "the server does not answer: whether it was done will stand in the history once it is back",
+      text: "the server does not answer. When it is back, the history shows whether the change was made",
     };
   }
 }
@@ -64,7 +64,7 @@ function forget() {
   tell();
 }
 
-// Opens the prompt; true once there is a token, false where it was closed without one.
+// Opens the prompt. True when there is a token, false if it was closed without one.
 export function typed(wrong = "") {
   const dialog = find("token"),
     input = find("token-typed");
@@ -81,7 +81,7 @@ export function leave() {
   forget();
 }
 
-// Whose token it is: the server says so before anything is asked with it.
+// The name of a token, from the server, before the first command.
 async function whose(token) {
   try {
     const answer = await fetch("/api/who", {
@@ -95,7 +95,7 @@ async function whose(token) {
       ? { by: String(said.by ?? "") }
       : { wrong: said.error ?? `the server answered ${answer.status}` };
   } catch {
-    return { wrong: "the server does not answer; try again once the link is back" };
+    return { wrong: "the server does not answer. Try again when the connection is back" };
   }
 }
 
@@ -109,8 +109,8 @@ export function prompting() {
       say(
         find("token-wrong"),
         token === ""
-          ? "type the token, or close this"
-          : "a token has letters, digits and signs of ASCII only, and no blanks",
+          ? "type the token, or close this dialog"
+          : "a token has only ASCII letters, digits and punctuation, and no spaces",
       );
       return;
     }

@@ -1,4 +1,4 @@
-// One candidate: what it is like in words, how it grows, examples, and what can be done about it.
+// One candidate: description, growth, examples and actions.
 
 import { make, say, show, unlessDrawn } from "./dom.js";
 import { count, difference, distance, nameOf, percent, plural, printable, subclass } from "./words.js";
@@ -8,7 +8,7 @@ import { spark } from "./sparks.js";
 import { openForm } from "./forms.js";
 import { idsOf, waits } from "./state.js";
 
-const STANDINGS = { dormant: "quiet lately", recurred: "came back" };
+const STANDINGS = { dormant: "dormant", recurred: "recurred" };
 const MOST_DIFFERENCES = 3,
   MOST_MEMBERS = 12;
 
@@ -76,7 +76,7 @@ export function makeCard(candidate, deeds) {
   return card;
 }
 
-// After an act: what came of it stands on the card, and the next candidate is at hand.
+// After an action: show the result on the card, and select the next candidate.
 function taken(card, { ok, text }, deeds) {
   const { answer } = card.parts;
   say(answer, ok ? text : `Not done: ${text}`);
@@ -117,11 +117,11 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
   for (const part of [parts.name, parts.mute]) show(part, may && !card.settled);
   show(parts.is, may && !card.settled && deeds.labels().length > 0);
   show(parts.undo, may && undo);
-  // The button that had the focus may have gone, by what somebody else did.
+  // The focused button may have disappeared because of another person's change.
   if (inside && !card.querySelector(":focus:not([hidden])")) card.focus({ preventScroll: true });
 }
 
-// The subclasses of a candidate, if they are several.
+// The subclasses of a candidate, if there are several.
 function drawMembers(node, { subclasses: some = [] }, deeds) {
   const opener = ({ id, size }) =>
     make(
@@ -144,8 +144,8 @@ function drawStanding(node, { status, label }) {
   const told =
     {
       named: ["is ", named(label)],
-      muted: ["is muted: still unknown, told of no more"],
-      gone: ["is gone: the stream knows it no longer"],
+      muted: ["is muted: unknown, no further events"],
+      gone: ["is gone: the model no longer has it"],
     }[status] ?? [];
   node.replaceChildren(...told);
   show(node, told.length > 0);
@@ -154,7 +154,7 @@ function drawStanding(node, { status, label }) {
 function drawLike(node, { nearest_class: nearest, distance: far, differs }) {
   const start =
     nearest === null || nearest === undefined
-      ? ["Like nothing known"]
+      ? ["No nearest known class"]
       : [make("b", { textContent: distance(far) }), " from ", named(nearest)];
   const rest = differs.slice(0, MOST_DIFFERENCES).map(difference).join(", ");
   node.replaceChildren(...start, rest === "" ? "" : `; ${rest}`);
@@ -163,7 +163,7 @@ function drawLike(node, { nearest_class: nearest, distance: far, differs }) {
 function facts({ size, share, recent, since, last }) {
   const parts = [plural(size, "instance")];
   if (Number.isFinite(share)) parts.push(`${percent(share)} of the stream`);
-  if (Number.isFinite(recent)) parts.push(`${count(Math.round(recent))} lately`);
+  if (Number.isFinite(recent)) parts.push(`${count(Math.round(recent))} in the latest 1,000`);
   if (since !== null && since !== undefined) parts.push(`first at ${place(since)}`);
   if (last !== null && last !== undefined) parts.push(`last at ${place(last)}`);
   return parts.join(" · ");

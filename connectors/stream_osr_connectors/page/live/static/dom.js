@@ -1,8 +1,8 @@
-// Making nodes, and keeping lists of them in step with what is to be shown. Text goes in as text, never as markup.
+// Creates nodes, and updates lists of nodes. Text is inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// An element with properties (or attributes, where a name holds a dash or is not the element's own) and children.
+// An element with properties (or attributes, if a name has a dash or is no property) and children.
 export function make(tag, properties = {}, ...children) {
   return furnish(document.createElement(tag), properties, children);
 }
@@ -26,7 +26,7 @@ function furnish(node, properties, children) {
 
 export const find = (id) => document.getElementById(id);
 
-// Changes a text only where it differs: selections stay, and screen readers are not told the same again.
+// Changes a text only if it differs, so selections stay and screen readers do not repeat it.
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -35,8 +35,8 @@ export function show(node, yes) {
   if (node.hidden === yes) node.hidden = !yes;
 }
 
-// Brings the children of a node in step with items. A child is made once for each key, moved only where the order
-// differs, and told of its item each time; `update(child, item)` is called for all.
+// Updates the children of a node to match items. A child is created once for each key and moved only if the order
+// differs. `update(child, item)` is called for all children.
 export function keep(parent, items, key, create, update) {
   const held = (parent.held ??= new Map());
   const wanted = new Set(items.map(key));

@@ -1,4 +1,4 @@
-// Examples side by side: typical of a candidate, at its edge, and the known ones nearest to it.
+// Examples side by side: typical, doubtful and nearest known instances of a candidate.
 
 import { make } from "./dom.js";
 import { figure, percent, printable } from "./words.js";
@@ -6,8 +6,8 @@ import { named } from "./names.js";
 
 const MOST = 5; // features of a table
 const KINDS = [
-  ["core", "Typical of it"],
-  ["boundary", "At its edge"],
+  ["core", "Typical"],
+  ["boundary", "Doubtful"],
   ["known", "Nearest known"],
 ];
 
@@ -25,7 +25,7 @@ export function examples({ examples: all, differs }, openInstance) {
   );
 }
 
-// Features that tell it from what is known come first.
+// The most distinctive features come first.
 function chosen(all, differs) {
   const there = new Set(KINDS.flatMap(([kind]) => all[kind] ?? []).flatMap((one) => Object.keys(one.features ?? {})));
   const telling = differs.map(({ feature }) => String(feature)).filter((name) => there.has(name));

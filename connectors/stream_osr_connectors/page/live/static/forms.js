@@ -1,4 +1,4 @@
-// The three questions of a card: its name, which class it is, why it is muted.
+// The three forms of a card: name, known class, and reason for muting.
 
 import { make, say } from "./dom.js";
 import { nameOf, printable } from "./words.js";
@@ -13,7 +13,7 @@ export function openForm(place, kind, candidate, deeds, taken) {
     told = make("p", { className: "note" });
   field.id = id;
   const go = make("button", { type: "submit", className: "first", textContent: act }),
-    stop = make("button", { type: "button", textContent: "Leave it" });
+    stop = make("button", { type: "button", textContent: "Cancel" });
   const form = make(
     "form",
     {},
@@ -33,7 +33,7 @@ export function openForm(place, kind, candidate, deeds, taken) {
       event.stopPropagation();
       close();
     } else if (event.key === "Enter" && event.target === field) {
-      event.preventDefault(); // a list would open itself
+      event.preventDefault(); // otherwise a list would open
       form.requestSubmit();
     }
   });
@@ -45,7 +45,7 @@ export function openForm(place, kind, candidate, deeds, taken) {
     say(wrong, missing ?? "");
     if (missing) return;
     go.disabled = true;
-    say(go, "Asking …");
+    say(go, "Sending …");
     const reply = await deeds.ask(what);
     go.disabled = false;
     say(go, act);
@@ -57,7 +57,7 @@ export function openForm(place, kind, candidate, deeds, taken) {
   form.scrollIntoView({ block: "nearest" });
 }
 
-// What is asked about a candidate is asked about all of its subclasses.
+// A command on a candidate applies to all its subclasses.
 function subclassesOf(candidate) {
   const ids = idsOf(candidate);
   return ids.length === 1 ? ids[0] : ids;
@@ -75,13 +75,13 @@ function naming(candidate, deeds) {
     field,
     hint: () =>
       known() !== undefined
-        ? "This class is known: it becomes part of it."
+        ? "This class is known. The candidate becomes a part of this class."
         : near() !== undefined
-          ? `There is a class ${printable(near(), 60)}: this would be another.`
+          ? `There is a class ${printable(near(), 60)}. This name creates another class.`
           : "",
     wanted: () =>
       typed() === ""
-        ? { missing: "Type a name, or leave it." }
+        ? { missing: "Type a name, or cancel." }
         : { action: "promote", subclass: subclassesOf(candidate), label: known() ?? typed() },
   };
 }
@@ -101,8 +101,8 @@ function being(candidate, deeds) {
     ),
   );
   return {
-    label: `${nameOf(candidate)} is part of`,
-    act: "It is",
+    label: `Known class of ${nameOf(candidate)}`,
+    act: "Assign",
     field,
     wanted: () => ({ action: "promote", subclass: subclassesOf(candidate), label: labels[Number(field.value)] }),
   };
@@ -111,12 +111,12 @@ function being(candidate, deeds) {
 function muting(candidate) {
   const field = make("input", { type: "text", maxLength: LONGEST, autocomplete: "off" });
   return {
-    label: `Why is ${nameOf(candidate)} of no interest?`,
-    act: "Mute it",
+    label: `Reason for muting ${nameOf(candidate)}`,
+    act: "Mute",
     field,
     wanted: () =>
       field.value.trim() === ""
-        ? { missing: "Say why in a word or two: it stands in the history." }
+        ? { missing: "Give a short reason for the history." }
         : { action: "mute", subclass: subclassesOf(candidate), reason: field.value.trim() },
   };
 }

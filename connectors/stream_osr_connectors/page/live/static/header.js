@@ -1,4 +1,4 @@
-// The head of the page: in plain words how many things wait, what is followed, and how sure the known classes are.
+// The head of the page: number of candidates, the stream, and key figures.
 
 import { find, keep, make, say, show } from "./dom.js";
 import { count, moment, percent, plural, printable } from "./words.js";
@@ -15,13 +15,13 @@ export function drawHeader(state) {
     find("stale"),
     stale === null
       ? ""
-      : `Stale since ${moment(stale.since)}: what stands here was read before. ${printable(stale.why)}.`,
+      : `Stale since ${moment(stale.since)}: the page shows earlier data. ${printable(stale.why)}.`,
   );
   if (link !== null) drawLink(link);
   const things = waiting(state).length,
     { stream } = state;
   const name = printable(stream.name, 80);
-  say(find("headline"), things === 0 ? "Nothing new to look at" : `${plural(things, "candidate")} to look at`);
+  say(find("headline"), things === 0 ? "No new candidates" : `${plural(things, "candidate")} to check`);
   say(find("about"), about(stream));
   document.title = `${things === 0 ? "" : `(${things}) `}${name}: stream-osr`;
   keep(find("tiles"), tiles(state), (tile) => tile.what, makeTile, updateTile);
@@ -31,7 +31,7 @@ function about({ name, kind, source, running, behind }) {
   const parts = [printable(name, 80), kind === "kafka" ? "a Kafka service" : "a run on files"];
   if (source && source !== name) parts.push(printable(source, 80));
   if (!running) parts.push("finished");
-  else parts.push(behind ? `goes on, ${plural(behind, "record")} behind` : "goes on");
+  else parts.push(behind ? `running, ${plural(behind, "record")} behind` : "running");
   return parts.join(" · ");
 }
 
@@ -40,8 +40,8 @@ function tiles(state) {
     things = waiting(state).length;
   const out = [
     { what: "decided", figure: count(stream.decided) },
-    { what: "of them unknown", figure: percent(unknown.rate), fresh: true },
-    { what: "unknown lately", figure: percent(unknown.recent_rate), fresh: true },
+    { what: "unknown", figure: percent(unknown.rate), fresh: true },
+    { what: "unknown among the latest 1,000", figure: percent(unknown.recent_rate), fresh: true },
   ];
   if (classes)
     out.push({
@@ -52,9 +52,9 @@ function tiles(state) {
     });
   if (recall)
     out.push({
-      what: "recall of the known now",
+      what: "estimated recall of known classes",
       figure: percent(recall.value),
-      beside: sure(recall) + (dependent ? "; neighbouring instances depend on each other" : ""),
+      beside: sure(recall) + (dependent ? ", neighbouring instances depend on each other" : ""),
       bad: recall.high < recall.promised,
     });
   return out;
@@ -66,7 +66,7 @@ function estimate({ number, low, high }) {
 
 function sure({ low, high, promised }) {
   const promise = Number.isFinite(promised)
-    ? `; ${high < promised ? "below the " : ""}promised ${percent(promised)}`
+    ? `, ${high < promised ? "below the " : ""}expected ${percent(promised)}`
     : "";
   return `${percent(low)} to ${percent(high)}${promise}`;
 }
@@ -97,11 +97,11 @@ export function drawLink(given) {
     told,
     {
       live: stale === null ? "Live" : "Connected",
-      lost: "Connection lost: what stands here may be old.",
+      lost: "Connection lost: the page may be out of date.",
       waiting: "Connecting …",
     }[standing],
   );
-  say(next, standing === "lost" ? `Next try in ${left} s.` : "");
+  say(next, standing === "lost" ? `Next attempt in ${left} s.` : "");
   show(again, standing === "lost");
 }
 
@@ -115,10 +115,10 @@ export function drawWho() {
     !mayAct()
       ? "Read-only"
       : name === null
-        ? "Sign in to act"
+        ? "Sign in to make changes"
         : name === ""
           ? "Sign out"
           : `${printable(name, 40)}: sign out`,
   );
-  node.title = mayAct() ? "" : "stream-osr watch was started without --allow-commands: looking only";
+  node.title = mayAct() ? "" : "Read-only: stream-osr watch was started without --allow-commands";
 }

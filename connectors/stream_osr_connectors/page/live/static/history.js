@@ -1,4 +1,4 @@
-// What was done, by whom, and what came of it.
+// The change history.
 
 import { find, keep, make, say, show } from "./dom.js";
 import { moment, printable } from "./words.js";
@@ -21,7 +21,7 @@ export function drawHistory(state, deeds) {
   const acts = all ? state.history : state.history.slice(0, AT_FIRST),
     last = undoable(state);
   show(find("history-empty"), acts.length === 0);
-  say(find("history-empty"), "Nobody has done anything yet.");
+  say(find("history-empty"), "There are no changes yet.");
   show(find("history-more"), state.history.length > acts.length);
   say(find("history-more").querySelector("button"), `Show all ${state.history.length}`);
   keep(
@@ -35,9 +35,9 @@ export function drawHistory(state, deeds) {
       const [when, who, what, outcome, reason, undo] = line.children;
       say(when, moment(act.at));
       when.dateTime = printable(act.at, 40);
-      say(who, printable(act.by ?? "somebody", 60));
+      say(who, printable(act.by ?? "unknown person", 60));
       say(what, printable(act.what));
-      say(outcome, act.undone ? "taken back" : printable(act.outcome ?? ""));
+      say(outcome, act.undone ? "undone" : printable(act.outcome ?? ""));
       show(outcome, act.undone || Boolean(act.outcome));
       say(reason, act.reason ? `“${printable(act.reason)}”` : "");
       show(reason, Boolean(act.reason));

@@ -1,4 +1,4 @@
-// The inbox: candidates in an order that does not change under the hands of who is in it.
+// The inbox: candidates in an order that does not change while a person uses it.
 
 import { find, keep, make, say, show } from "./dom.js";
 import { plural, subclass } from "./words.js";
@@ -8,8 +8,8 @@ import { idsOf, undoableOf, waiting, waits } from "./state.js";
 
 const A_PAGE = 5; // cards at first, and more at a time
 const MOST_SETTLED = 50;
-const LEFT_FOR = 700; // milliseconds after which an inbox that was left is put in order
-const POINTED_FOR = 30_000; // milliseconds that a pointer which rests holds the order
+const LEFT_FOR = 700; // milliseconds after which an inbox without focus is sorted again
+const POINTED_FOR = 30_000; // milliseconds for which a resting pointer keeps the order
 
 let order = [],
   current = null,
@@ -46,7 +46,7 @@ export function drawInbox(state) {
   seen = state;
   const fresh = waiting(state),
     now = new Map(state.inbox.map((candidate) => [candidate.id, candidate]));
-  const stay = held() ? order.filter((id, at) => now.has(id) || at < shown) : []; // what is gone stays where it is seen
+  const stay = held() ? order.filter((id, at) => now.has(id) || at < shown) : []; // candidates that are gone stay in place
   const last = new Map(stay.map((id) => [id, candidates.get(id)]));
   order = [...new Set([...stay, ...fresh.map(({ id }) => id)])];
   candidates.clear();
@@ -71,8 +71,8 @@ function redraw() {
   show(find("inbox-empty"), order.length === 0);
   const nothing =
     seen.stream.decided === 0
-      ? "Nothing is decided yet. What emerges will stand here."
-      : "Nothing waits for you. What emerges will stand here.";
+      ? "No decisions yet. New candidates will appear here."
+      : "No candidates to check. New candidates will appear here.";
   say(find("inbox-empty"), nothing);
 }
 
@@ -133,7 +133,7 @@ function choose(id, focus) {
 
 const theCard = () => cards().find((card) => card.candidate.id === current) ?? null;
 
-// By keys: the next or previous candidate; first the one at hand, if none is focused.
+// By keys: the next or previous candidate, or the current one if none has the focus.
 export function step(by) {
   if (order.length === 0) return;
   const at = order.indexOf(current),
@@ -146,7 +146,7 @@ export function step(by) {
   choose(order[to], true);
 }
 
-// After an act: the next one that waits, else the one that was acted on.
+// After an action: the next candidate without a decision, or the same one.
 function advance(id) {
   const at = order.indexOf(id);
   const next = [...order.slice(at + 1), ...order.slice(0, at)].find(

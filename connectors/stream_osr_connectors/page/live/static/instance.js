@@ -1,4 +1,4 @@
-// One instance: what it was called at first and in the end, how probable each class is, and why.
+// One instance: first and final label, the probability of each class, and the reason.
 
 import { draw, make, say } from "./dom.js";
 import { count, figure, percent, printable, subclass } from "./words.js";
@@ -13,10 +13,10 @@ export function instance(told, deeds) {
   if (told.why) out.push(make("p", { className: "why", textContent: printable(told.why, 600) }));
   if (told.image) out.push(picture(told));
   out.push(facts(told, deeds));
-  out.push(make("h3", { textContent: "How probable" }), bars(told, deeds.labels().map(String)));
+  out.push(make("h3", { textContent: "Probabilities" }), bars(told, deeds.labels().map(String)));
   if (told.features) out.push(make("h3", { textContent: "Features" }), features(told.features));
   if (deeds.mayAct() && deeds.labels().length > 0 && told.key !== null && told.key !== undefined)
-    out.push(make("h3", { textContent: "If you know better" }), labelling(told, deeds));
+    out.push(make("h3", { textContent: "Correction" }), labelling(told, deeds));
   return out;
 }
 
@@ -24,11 +24,11 @@ function facts(told, { openSubclass }) {
   const list = make("dl", {});
   const add = (what, ...shown) =>
     list.append(make("div", {}, make("dt", { textContent: what }), make("dd", {}, ...shown)));
-  add("in the end", named(told.label));
-  add("at first", named(told.first_label));
+  add("final label", named(told.label));
+  add("first label", named(told.first_label));
   if (told.subclass !== null && told.subclass !== undefined)
     add(
-      "in subclass",
+      "subclass",
       make("button", {
         type: "button",
         className: "open",
@@ -43,8 +43,8 @@ function facts(told, { openSubclass }) {
       Number.isFinite(told.distance) ? `, ${told.distance.toFixed(1)} σ away` : "",
     );
   if (Number.isFinite(told.density_rank))
-    add("for that class", `more usual than ${percent(told.density_rank)} of its training instances`);
-  if (Number.isFinite(told.n)) add("place", count(told.n));
+    add("density rank", `more usual than ${percent(told.density_rank)} of the training instances of that class`);
+  if (Number.isFinite(told.n)) add("position", count(told.n));
   if (told.t !== null && told.t !== undefined)
     add("time", typeof told.t === "number" ? String(told.t) : printable(told.t, 60));
   return list;
@@ -97,7 +97,7 @@ function features(all) {
         "div",
         {},
         table,
-        make("p", { className: "note", textContent: `${count(some.length - MOST_FEATURES)} more are left out.` }),
+        make("p", { className: "note", textContent: `${count(some.length - MOST_FEATURES)} more features are not shown.` }),
       )
     : table;
 }
@@ -110,12 +110,12 @@ function picture({ image, key }) {
     referrerPolicy: "no-referrer",
   });
   node.addEventListener("error", () =>
-    node.replaceWith(make("p", { className: "note", textContent: "Its picture could not be loaded." })),
+    node.replaceWith(make("p", { className: "note", textContent: "The picture could not be loaded." })),
   );
   return node;
 }
 
-// A label that comes late: the class of this one instance.
+// A late label for this instance.
 function labelling(told, deeds) {
   const labels = deeds.labels(),
     said = make("p", { role: "status" });
@@ -130,8 +130,8 @@ function labelling(told, deeds) {
       labels.findIndex((label) => sameLabel(label, told.label)),
     ),
   );
-  const go = make("button", { type: "submit", textContent: "Label it" });
-  const form = make("form", {}, make("label", { htmlFor: field.id, textContent: "It is" }), field, go, said);
+  const go = make("button", { type: "submit", textContent: "Set label" });
+  const form = make("form", {}, make("label", { htmlFor: field.id, textContent: "True class" }), field, go, said);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (go.disabled) return;

@@ -1,4 +1,4 @@
-// Keys: single letters act unless something is being typed, or they are switched off.
+// Keyboard shortcuts: single letters work unless a field has the focus, or they are off.
 
 import { find } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The known classes: how much of the stream each is, and how many of it are labelled right now.
+// The known classes: their share of the stream and their estimated recall.
 
 import { draw, find, keep, make, say, show, unlessDrawn } from "./dom.js";
 import { count, percent } from "./words.js";
@@ -52,7 +52,7 @@ function updateRow(row, { n, share, recall }) {
     sure.replaceChildren(
       ...(recall
         ? [interval(recall), `${percent(recall.value)} (${percent(recall.low)} to ${percent(recall.high)})`]
-        : ["not told"]),
+        : ["not available"]),
     ),
   );
 }
@@ -79,5 +79,5 @@ function drawSignals(signals) {
   const told = Object.entries(SIGNALS)
     .filter(([name]) => Number.isFinite(signals?.[name]))
     .map(([name, what]) => `${count(signals[name])} ${what}`);
-  say(find("signals"), told.length === 0 ? "" : `Told since the beginning: ${told.join(", ")}.`);
+  say(find("signals"), told.length === 0 ? "" : `Since the start of the stream: ${told.join(", ")}.`);
 }

@@ -1,8 +1,8 @@
-// The link to the server: state as it comes, and new tries with longer and longer waits when it is lost.
+// The connection to the server: receives states, and reconnects with growing waits after a loss.
 
 const FIRST_WAIT = 1,
   LONGEST_WAIT = 30; // seconds
-const SILENCE = 45; // seconds without a word, after which we ask
+const SILENCE = 45; // seconds without a message after which the page sends a request
 
 export function follow(seen, told) {
   let source = null,
@@ -25,7 +25,7 @@ export function follow(seen, told) {
     source.onerror = lost;
   }
 
-  // What is told is a state, or only that there is a new one: then it is fetched, one after the other.
+  // A message has a state, or announces a new one, which is then fetched.
   async function take(text) {
     heard = Date.now();
     again = fetching;
@@ -44,7 +44,7 @@ export function follow(seen, told) {
       } while (again);
     } catch {
       if (from === source) lost();
-      else again = true; // the link was opened anew meanwhile
+      else again = true; // the connection was opened again meanwhile
     } finally {
       fetching = false;
     }
@@ -76,7 +76,7 @@ export function follow(seen, told) {
     timer = setTimeout(() => countDown(until), 1000);
   }
 
-  // A link can be dead without an error: a laptop that slept, a tunnel that ended.
+  // A connection can be dead without an error, such as after a laptop's sleep or the end of a tunnel.
   setInterval(async () => {
     if (source === null || asking || Date.now() - heard < 1000 * SILENCE) return;
     asking = true;

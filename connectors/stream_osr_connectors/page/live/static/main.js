@@ -1,4 +1,4 @@
-// The page: what the server tells goes to its parts, what the operator wants goes to the server.
+// The page: passes the server's state to the parts, and the person's actions to the server.
 
 import { allow, ask, knownAs, leave, mayAct, onWho, prompting, typed } from "./asking.js";
 import { find, say, show } from "./dom.js";
@@ -16,7 +16,7 @@ import { holdStill } from "./still.js";
 import { drawTimeline, timeline } from "./timeline.js";
 import { distance, printable } from "./words.js";
 
-const TOLD_FOR = 8000; // milliseconds that an answer stands at the foot of the page
+const TOLD_FOR = 8000; // milliseconds for which an answer is shown at the foot of the page
 
 let state = null,
   waits = false,
@@ -57,7 +57,7 @@ function said(text, wrong = false) {
   hides = setTimeout(() => show(node, false), TOLD_FOR);
 }
 
-// Subclasses name the partition of a service that is meant; a run on files has one stream.
+// Subclasses identify the partition of a service. A run on files has one stream.
 function inPartition(subclasses) {
   return state.stream.kind === "kafka" && subclasses.length > 0 ? { subclass: subclasses.map(String) } : {};
 }
@@ -65,7 +65,7 @@ function inPartition(subclasses) {
 async function undoAct(act) {
   if (!mayAct()) return;
   if (!act) {
-    said("There is nothing to take back.");
+    said("There is nothing to undo.");
     return;
   }
   const reply = await deeds.ask({ action: "undo", n: act.n, ...inPartition(act.subclasses ?? []) });
@@ -92,7 +92,7 @@ function redraw() {
   document.documentElement.dataset.seq = state.seq;
 }
 
-// Only the newest state is drawn, once a frame: a hidden page holds one state, not all that it missed.
+// Only the newest state is drawn, once a frame. A hidden page stores one state.
 function take(told) {
   hear(told);
   state = told;
@@ -107,7 +107,7 @@ function take(told) {
 
 const open = (dialog) => () => find(dialog).showModal();
 const act = (kind) => () =>
-  mayAct() ? openCurrent(kind) : said("Looking only: stream-osr watch was started without --allow-commands.");
+  mayAct() ? openCurrent(kind) : said("Read-only: stream-osr watch was started without --allow-commands.");
 
 dialogs();
 prompting();

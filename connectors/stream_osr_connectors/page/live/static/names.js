@@ -1,4 +1,4 @@
-// Names of others as nodes: escaped, clipped to their place, whole (up to 300 characters) under the pointer.
+// Names from the data as nodes: escaped, clipped to their place, with up to 300 characters in a tooltip.
 
 import { make } from "./dom.js";
 import { printable } from "./words.js";

@@ -1,4 +1,4 @@
-// What could not be read, and what a screen reader hears when something new has come.
+// Skipped input, and announcements of new candidates for screen readers.
 
 import { find, keep, make, say, show } from "./dom.js";
 import { distance, nameOf, plural, printable } from "./words.js";

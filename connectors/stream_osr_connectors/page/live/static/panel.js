@@ -1,4 +1,4 @@
-// The panel at the side: instances of a subclass, or one instance whole.
+// The side panel: the instances of a subclass, or one instance in full.
 
 import { find, make, say, show } from "./dom.js";
 import { count, percent, plural, printable, subclass } from "./words.js";
@@ -35,7 +35,7 @@ function go(place) {
   read(place);
 }
 
-// Pages of a subclass take each other's place: what is held does not grow.
+// A page of a subclass replaces the previous one, so memory does not grow.
 function turnTo(place) {
   trail[trail.length - 1] = place;
   read(place);
@@ -81,7 +81,7 @@ async function got(address) {
   try {
     answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(30_000) });
   } catch {
-    throw new Error("The server does not answer; try again once the link is back.");
+    throw new Error("The server does not answer. Try again when the connection is back.");
   }
   const said = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(printable(said.error ?? `The server answered ${answer.status}.`));
@@ -94,9 +94,9 @@ function instances(place, { instances: some, more }) {
   out.push(
     make("p", {
       className: "note",
-      textContent: [Number.isFinite(size) ? plural(size, "instance") : "", nearest ?? "", "the latest first"]
+      textContent: [Number.isFinite(size) ? plural(size, "instance") : "", nearest ?? "", "newest first"]
         .filter(Boolean)
-        .join("; "),
+        .join(", "),
     }),
   );
   if (some.length === 0)
@@ -104,13 +104,13 @@ function instances(place, { instances: some, more }) {
       ...out,
       make("p", {
         className: "empty",
-        textContent: place.before === null ? "None of its decisions can be read." : "There are no older ones.",
+        textContent: place.before === null ? "No decision of this subclass can be read." : "There are no older instances.",
       }),
     ];
   const head = make(
     "tr",
     {},
-    ...["instance", "decided as", "unknown"].map((text, at) =>
+    ...["instance", "decision", "P(unknown)"].map((text, at) =>
       make("th", { scope: "col", className: at === 2 ? "n" : "", textContent: text }),
     ),
   );
@@ -135,8 +135,8 @@ function instances(place, { instances: some, more }) {
   const turnButton = (text, before) =>
     make("button", { type: "button", textContent: text, onclick: () => turnTo({ ...place, before }) });
   const turns = [];
-  if (place.before !== null) turns.push(turnButton("The latest", null));
-  if (more) turns.push(turnButton("Older ones", some.at(-1).n));
+  if (place.before !== null) turns.push(turnButton("Latest", null));
+  if (more) turns.push(turnButton("Older", some.at(-1).n));
   if (turns.length > 0) out.push(make("p", { className: "buttons" }, ...turns));
   return out;
 }

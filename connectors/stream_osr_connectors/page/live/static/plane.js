@@ -1,4 +1,4 @@
-// Subclasses in the plane. Names stand where they cover no other; where there is no such place the name is left out.
+// The feature map. A name is placed where it covers no other name, or hidden if there is no such place.
 
 import { draw, find, keep, say, show, unlessDrawn } from "./dom.js";
 import { count, plural, printable, subclass } from "./words.js";
@@ -21,7 +21,7 @@ export function plane(given) {
   const place = find("lies");
   const picture = draw("svg", {
     role: "group",
-    "aria-label": "Subclasses in the plane; arrow keys go from one to the next",
+    "aria-label": "Feature map of the subclasses, arrow keys move between them",
   });
   picture.append(
     draw("g", { class: "grid", "aria-hidden": "true" }),
@@ -51,7 +51,7 @@ export function drawPlane({ plane: shown }) {
   const place = find("lies");
   show(place, shown.points.length > 0);
   show(find("lies-empty"), shown.points.length === 0);
-  say(find("lies-empty"), "There is nothing to place yet: it needs the model of the stream, or what emerged in it.");
+  say(find("lies-empty"), "The map is empty until there is a checkpoint of the model, or an emerged subclass.");
   unlessDrawn(place, shown, () => {
     points = shown.points.filter(({ x, y }) => Number.isFinite(x) && Number.isFinite(y)).sort((a, b) => b.n - a.n);
     axes = shown.axes ?? ["first axis (standard deviations)", "second axis (standard deviations)"];
@@ -151,7 +151,7 @@ function updateDot(dot, { point, cx, cy, r }) {
   say(dot.firstChild, describe(point));
 }
 
-// Names of what is new first, then of known classes, at the largest of their subclasses.
+// Names of new subclasses first, then of known classes at their largest subclass.
 function drawNames(names, placed, wide, high) {
   const labelled = new Set(),
     wanted = [];

@@ -1,9 +1,9 @@
-// What an operator has focused, or is looking at, stays where it is while the page around it changes.
+// Keeps the focused or visible part in place while the page around it changes.
 
 const PARTS = "article, main > :not(:has(article)):not(.pair), .pair > *";
 const TOP = 60;
 
-let room = 0; // pixels above the page, where it could not be scrolled as far as what stood above has shrunk
+let room = 0; // pixels above the page, if it cannot be scrolled as far as the part above has shrunk
 
 function anchor() {
   const focused = document.activeElement;

@@ -1,4 +1,4 @@
-// Arrivals along the stream: a strip for each new subclass and known class, under the share that is called unknown.
+// Arrivals along the stream: the share of unknown instances, and a strip for each new subclass and known class.
 
 import { draw, find, keep, make, say, show, unlessDrawn } from "./dom.js";
 import { count, percent, plural, printable, subclass } from "./words.js";
@@ -188,7 +188,7 @@ function nice(first, last, most) {
   return out;
 }
 
-// What stands under the pointer, in a line of its own below the strips.
+// The values under the pointer, in a line below the strips.
 function under(event) {
   const strip = event.target.closest(".strip"),
     picture = strip?.querySelector("svg");
@@ -199,6 +199,6 @@ function under(event) {
   if (x < 0 || at < 0) return;
   const here = `${count(drawn.edges[at])} to ${count(drawn.edges[at + 1])}`,
     rate = drawn.unknown[at];
-  const own = strip.row ? `${strip.row.name}: ${plural(strip.row.counts[at], "arrival")}; ` : "";
+  const own = strip.row ? `${strip.row.name}: ${plural(strip.row.counts[at], "arrival")}, ` : "";
   say(find("came-under"), `${here}: ${own}${percent(rate)} unknown`);
 }

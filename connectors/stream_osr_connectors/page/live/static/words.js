@@ -1,4 +1,4 @@
-// How numbers and text of others are said.
+// Formatting of numbers and of text from the data.
 
 const LONGEST = 300;
 const GAP = " ... ";
@@ -9,7 +9,7 @@ const counts = new Intl.NumberFormat("en");
 const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const percents = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
-// Text of others in one line: control characters, marks of direction and what has no width stand there escaped.
+// Text from the data in one line. Control characters, direction marks and invisible characters are escaped.
 export function printable(value, most = LONGEST) {
   const text =
     typeof value === "string" ? value : value === null || value === undefined ? "none" : JSON.stringify(value);
@@ -41,24 +41,24 @@ export function figure(value) {
   return size !== 0 && (size < 1e-4 || size >= 1e7) ? value.toExponential(2) : digits.format(value);
 }
 
-// The name of a subclass: S11, or partition and number as the service has them.
+// The name of a subclass: S11, or partition and number for a service.
 export const subclass = (id) => (/^\d+$/.test(id) ? `S${id}` : printable(id, 80));
 
-// The name of a candidate, as reports and the command line have it.
+// The name of a candidate, as in reports and on the command line.
 export const nameOf = ({ id, name }) => (name === undefined ? subclass(id) : printable(name, 80));
 
-// "24 σ from cement": how far it is from what is known.
+// "24 σ": the distance from the nearest known class.
 export const distance = (sigmas) =>
   `${Number.isFinite(sigmas) ? (sigmas < 10 ? sigmas.toFixed(1) : count(Math.round(sigmas))) : "?"}\u00a0σ`;
 
-// "larger rawred-mean (+12 σ)": one thing in which it differs.
+// "larger rawred-mean (+12 σ)": a difference in one feature.
 export function difference({ feature, here, there, deviations }) {
   const name = printable(feature, 60);
-  if (!Number.isFinite(deviations)) return `${name} ${figure(here)}, where ${figure(there)} is usual`;
+  if (!Number.isFinite(deviations)) return `${name} ${figure(here)} (usually ${figure(there)})`;
   return `${deviations < 0 ? "smaller" : "larger"} ${name} (${deviations < 0 ? "−" : "+"}${distance(Math.abs(deviations))})`;
 }
 
-// Where an act stands: in the reader's own time.
+// The time of a change, in the reader's time zone.
 export function moment(text) {
   const at = new Date(text);
   if (Number.isNaN(at.getTime())) return printable(text, 40);

@@ -1,4 +1,4 @@
-// Draws every figure, keeps names in a plane apart, lets subclasses be chosen, explains words, and copies commands.
+// Draws all charts, separates names on the feature map, and handles choices, tooltips of terms, and copying.
 const overlaps = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 const within = (a, b) => a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom;
 const RINGS = [0, 14, 24, 36, 50];
@@ -10,7 +10,7 @@ function* places() {
   for (const far of RINGS.slice(1)) for (const [x, y] of SIDES) yield [x * far * 1.6, y * far];
 }
 
-function spread(figure) {  // names that would cover others step aside, with a line to where they belong, or are hidden
+function spread(figure) {  // names that would cover others are moved, with a line to their place, or hidden
   const svg = figure.querySelector("svg");
   const frame = figure.querySelector(".background")?.getBoundingClientRect() ?? svg.getBoundingClientRect();
   const corner = svg.getBoundingClientRect();
@@ -67,7 +67,7 @@ async function draw(figure, spec) {
   });
 }
 
-// Choosing a subclass: in the list, or by a click in a plane.
+// Choice of a subclass, in the list or by a click on the feature map.
 const list = document.getElementById("chosen");
 function choose(name) {
   if (![...list.options].some((option) => option.value === name)) return;
@@ -91,7 +91,7 @@ for (const row of document.querySelectorAll(".zoom")) {
   });
 }
 
-// Words are explained under the pointer and under the focus; Escape takes the explanation away.
+// Terms have a tooltip under the pointer and the focus. Escape hides it.
 const tip = document.createElement("div");
 tip.id = "tip";
 tip.setAttribute("role", "tooltip");
@@ -117,7 +117,7 @@ for (const word of document.querySelectorAll(".term")) {
 addEventListener("keydown", (event) => { if (event.key === "Escape") quiet(); });
 addEventListener("scroll", () => { if (explained) explain(explained); }, { passive: true });
 
-// Commands are copied without a network; where the clipboard is closed the text is selected, to be copied by hand.
+// Commands are copied without a network. Without access to the clipboard, the text is selected.
 for (const button of document.querySelectorAll(".copy")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
@@ -133,7 +133,7 @@ for (const button of document.querySelectorAll(".copy")) {
   });
 }
 
-function open() {  // what is linked to may lie in a list that is closed
+function open() {  // the target of a link may be in a closed list
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   const closed = target?.closest("details:not([open])");
   if (closed) {
