@@ -129,9 +129,9 @@ def _probability(p: float) -> str:
     """Format a probability. The result is never 0 or 1.
 
     >>> _probability(0.99996), _probability(0.25), _probability(1e-9)
-    ('>.999', '.250', '<.001')
+    ('>0.999', '0.250', '<0.001')
     """
-    return ">.999" if p > 0.999 else "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+    return ">0.999" if p > 0.999 else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _value(value: Any) -> str:

@@ -133,13 +133,11 @@ for (const button of document.querySelectorAll(".copy")) {
   });
 }
 
-function open() {  // the target of a link may be in a closed list
+function open() {  // the target of a link may be in closed parts of the page
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  const closed = target?.closest("details:not([open])");
-  if (closed) {
-    closed.open = true;
-    target.scrollIntoView();
-  }
+  let found = false;
+  for (let closed; (closed = target?.closest("details:not([open])")); found = true) closed.open = true;
+  if (found) target.scrollIntoView();
 }
 addEventListener("hashchange", open);
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
@@ -148,6 +146,10 @@ const specs = JSON.parse(document.getElementById("specs").textContent);
 Promise.all([...document.querySelectorAll("[data-figure]")].map((figure) => draw(figure, specs[figure.dataset.figure])))
   .then(() => {
     for (const each of document.querySelectorAll(".zoom, .choose")) each.hidden = false;
+    for (const each of document.querySelectorAll("details.later")) {  // closed when the charts in it are drawn
+      each.open = false;
+      each.addEventListener("toggle", () => dispatchEvent(new Event("resize")));
+    }
     document.documentElement.dataset.drawn = "yes";
     open();
   });
