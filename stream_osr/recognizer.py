@@ -67,9 +67,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     each other form emerging subclasses with stable ids. There is no threshold to set. The model is a hierarchical
     Dirichlet process over Gaussians [1]_ whose training groups are frozen.
 
-    The model is affine-invariant as long as ``pca`` is not set: scaling the features changes nothing. Do not put a
-    scaler that keeps learning in front of it. Such a scaler moves the coordinates under the frozen classes. For
-    example, ``MinMaxScaler`` does so at the first value that is larger than all before.
+    The model is affine-invariant as long as ``pca`` is not set: scaling the features changes nothing. Do not scale
+    them with a scaler that keeps learning, which would move the coordinates under the frozen classes. For example,
+    ``MinMaxScaler`` does so at the first value that is larger than all before.
 
     Only one thread at a time may call the methods that change the recognizer. A second thread gets a
     :class:`ConcurrentChange` error. Any thread may predict. A call that raises an error changes nothing.
@@ -757,11 +757,11 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         state, before = self.value, earlier.value
         (trained, stream), (its, old) = state.running, before.running
         if stream.state.seen or state.buffer or state.evidence or stream.undo_log:
-            raise InvalidParameter("this recognizer has begun a stream; carry over to one that has seen nothing yet")
+            raise InvalidParameter("this recognizer has begun a stream: carry over to one that has seen no instance")
         if earlier.pending or before.evidence:
             raise InvalidParameter(
-                f"the earlier recognizer holds back {earlier.pending} decisions and {len(before.evidence)} labels; "
-                "call its flush() before, and drain it"
+                f"the earlier recognizer holds back {earlier.pending} decisions and {len(before.evidence)} labels. "
+                "Call its flush() first, and drain it"
             )
         for label in opened_since(its, old, trained.labels):
             check_label(label, trained.labels, state.parameters.unknown)
@@ -840,7 +840,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         unlike = None if reported else intake.schema_problems(trained, row, x)
         if unlike is not None:
             self._warned = True
-            intake.logger.warning("%s; this is said once", unlike)
+            intake.logger.warning("%s (shown once)", unlike)
 
     def _most_probable(self, probabilities: dict[Label, float]) -> Label | None:
         if not probabilities:
@@ -1052,7 +1052,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         """
         found = next(iter(entry_points(group="stream_osr.figures")), None)
         if found is None:
-            raise MissingExtra("the installation names no figures; pip install 'stream-osr[plot]' mends it")
+            raise MissingExtra("the charts are not installed. Install them with pip install 'stream-osr[plot]'")
         return found.load()(self)
 
     # Archives and copies.
@@ -1108,7 +1108,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         if state.get("fingerprint") != trained.fingerprint:
             raise PersistenceError(
                 f"the saved stream belongs to the trained model {str(state.get('fingerprint'))[:12]}, and this is "
-                f"{trained.fingerprint[:12]}; give the model that it was saved with"
+                f"{trained.fingerprint[:12]}. Give the model that it was saved with"
             )
         return cls.from_state({**state, "trained": trained}, name)
 
@@ -1142,7 +1142,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         except (LookupError, TypeError, ValueError) as error:
             why = printable(str(error), 300)
             raise PersistenceError(
-                f"{name} cannot be used ({why}); was it saved by another version of stream-osr?"
+                f"{name} cannot be used ({why}). Was it saved by another version of stream-osr?"
             ) from error
         if model.value.training is None and model.value.trained is not None:
             model.value.trained.tell_unguarded()

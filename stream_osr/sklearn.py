@@ -41,7 +41,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
 
     Parameters
     ----------
-    Those of :class:`stream_osr.config.Arguments`, which says what they mean.
+    The parameters of :class:`stream_osr.config.Arguments`.
 
     Attributes
     ----------
