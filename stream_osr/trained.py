@@ -277,7 +277,7 @@ def train_model(
     parameters
         Hyperparameters and seed.
     order
-        Position of each row in the order of arrival, shape (n,); ``None``: the order carries no information.
+        Position of each row in the order of arrival, shape (n,). ``None``: the order carries no information.
     sweeps
         Number of training sweeps. It overrides ``parameters.training_sweeps``.
     draws

@@ -34,7 +34,7 @@ class Explanation(NamedTuple):
     nearest_subclass
         Id of the nearest known subclass.
     distance
-        Mahalanobis distance of the mean from that subclass, in standard deviations of its predictive distribution.
+        Mahalanobis distance of the mean from that subclass, in standard deviations of the subclass's predictive.
     values
         For each category, the commonest ``value`` with its ``share``, and the commonest value of the nearest known
         subclass, ``usual``, with ``usual_share``. ``None`` stands for all values that training did not have. The most
