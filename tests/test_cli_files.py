@@ -177,7 +177,7 @@ def test_an_output_that_cannot_be_opened_costs_no_other(work: Path, events: str,
     ("checkpoint", "says"),
     [
         ("missing/c", "cannot write missing/c: No such file or directory; check that its folder exists"),
-        ("folder", "folder is a folder; give the name of a file in it"),
+        ("folder", "folder is a folder. Give the name of a file in it"),
         ("null", "null is a device or a pipe, which cannot be replaced"),
     ],
 )

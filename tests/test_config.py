@@ -72,7 +72,7 @@ def test_a_misspelt_parameter_is_named():
 @pytest.mark.parametrize("cls", [OpenSetRecognizer, OpenSetClassifier])
 def test_an_argument_that_there_is_not_is_told_by_the_class_that_was_called(cls):
     name = cls.__name__
-    with pytest.raises(TypeError, match=f"^{name} has no parameter 'n_estimators'; .* says which there are"):
+    with pytest.raises(TypeError, match=f"^{name} has no parameter 'n_estimators'; .* lists all parameters"):
         cls(n_estimators=0)
     with pytest.raises(TypeError, match=f"^{name} has no parameter 'batchsize'; did you mean 'batch_size'"):
         cls(batchsize=3)

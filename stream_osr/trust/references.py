@@ -482,8 +482,7 @@ def mislabelled(log_density: Sequence[Array], group: Array) -> Array:
     Parameters
     ----------
     log_density
-        Log class densities of the instances in each model, shape (n, J). The density of its own class was made
-        without it.
+        Log class densities of the instances in each model, shape (n, J). The own density was made without it.
     group
         Class of each instance, shape (n,).
 
