@@ -8,7 +8,6 @@ plausible. The law uses the share of the commonest row in its class. If most row
 classes.
 
 Training shows how long each column repeats a value, and which range its classes span. A column is *stuck* once it
-Training shows how long each column repeats a value, and which range its classes span. A column is *stuck* once it
 repeats one value longer than is plausible from training. It is *out of scale* once nearly all latest values are ten
 ranges beyond the training range. It is *shifted* once they all left the training range together by one range. An
 instance that equals its predecessor in all columns is no evidence about a column.

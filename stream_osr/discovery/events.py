@@ -183,7 +183,7 @@ class SubclassEvent(Event):
     support
         Present weight in the stream, which decays with time. It shows how active the subclass is now.
     trend
-        Arrivals per 1000 instances of the stream. It is an average that is halved in 300 instances.
+        Recent arrivals per 1000 instances of the stream. The weight of an arrival is halved every 300 instances.
     exemplars
         Keys of the most typical remembered instances, the most typical first.
     explanation
@@ -403,8 +403,8 @@ class UnknownRateJumped(Event):
 class ColumnFailed(Event):
     """A column is stuck, out of scale or shifted as a whole. This is a data fault, not a new class.
 
-    While the column fails, it is treated as missing. It is not if most columns fail together, or if not all classes
-    appear affected. ``Signals.faulty_columns`` names the columns that fail now. What to do: check the sensor, the
+    While the column fails, it is treated as missing. Exceptions are columns that fail together with most others, and
+    faults that do not appear to affect all classes. ``Signals.faulty_columns`` names the columns that fail now. What to do: check the sensor, the
     unit, and the source that fills the column.
 
     Attributes
