@@ -404,8 +404,8 @@ class ColumnFailed(Event):
     """A column is stuck, out of scale or shifted as a whole. This is a data fault, not a new class.
 
     While the column fails, it is treated as missing. Exceptions are columns that fail together with most others, and
-    faults that do not appear to affect all classes. ``Signals.faulty_columns`` names the columns that fail now. What to do: check the sensor, the
-    unit, and the source that fills the column.
+    faults that do not appear to affect all classes. ``Signals.faulty_columns`` names the columns that fail now. What
+    to do: check the sensor, the unit, and the source that fills the column.
 
     Attributes
     ----------
