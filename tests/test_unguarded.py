@@ -30,7 +30,7 @@ def test_a_model_without_references_says_when_it_is_loaded_that_nothing_guards_i
     caplog.clear()
     model = OpenSetRecognizer.load(tmp_path / "model.osr")
     (told,) = warnings(caplog)
-    assert "train with limits=Limits(references=1000)" in told
+    assert "Train with limits=Limits(references=1000)" in told
     copy(model)
     OpenSetRecognizer.from_trained(model.trained)
     OpenSetRecognizer.from_stream_state(model.trained, model.stream_state())

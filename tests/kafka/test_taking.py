@@ -185,7 +185,7 @@ def test_an_instance_without_any_feature_is_a_dead_letter(
     assert "none of the model's 2 features" in message
     assert "expected 'a', 'b'" in message
     assert found in message
-    assert "name the fields as in training" in message
+    assert "Name the fields as in training" in message
 
 
 def test_a_decoder_of_the_users_own_may_bring_nothing_either(trained: TrainedModel) -> None:
