@@ -149,7 +149,7 @@ def test_labelled_rows_after_one_without_a_label_are_named(caplog: Any, at: slic
 )
 def test_labels_in_several_columns_are_refused_as_such(labels: Any) -> None:
     X, y = table()
-    with pytest.raises(InvalidInstance, match=r"y has the shape \(60, [12]\).* give one column"):
+    with pytest.raises(InvalidInstance, match=r"y has the shape \(60, [12]\).* Give one column"):
         OpenSetRecognizer(chains=1).learn_many(X, labels(y))
 
 
