@@ -227,7 +227,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
             y = np.array(y.tolist())
         y = column_or_1d(without_mask(y) if isinstance(y, np.ndarray) else y, warn=True)
         if any(is_missing(label) for label in y):
-            raise InvalidLabel("y has missing labels. Use decide() for rows without a label")
+            raise InvalidLabel("y has missing labels. Rows without a label go to decide()")
         check_classification_targets(y)
         return rows, [clean_label(label) for label in y]
 

@@ -197,7 +197,7 @@ def test_a_disk_that_is_full_at_the_checkpoint_leaves_the_one_before(work: Path)
         pipe.close()
         said = first.communicate(timeout=60)[1]
     assert first.returncode == 1
-    assert said.splitlines()[-1].startswith("error: cannot write out.jsonl.checkpoint: File too large; check that")
+    assert said.splitlines()[-1].startswith("error: cannot write out.jsonl.checkpoint: File too large. Check that")
     assert "Traceback" not in said
     assert (work / "out.jsonl.checkpoint").read_bytes() == kept
     assert not list(work.glob(".*"))

@@ -60,7 +60,7 @@ def test_the_share_is_that_of_the_training_set() -> None:
 @pytest.mark.parametrize(
     ("x", "said"),
     [
-        ({}, "none of the model's 4 features is there .*: expected 'a', 'b', 'c', 'd', found no field; name the"),
+        ({}, "none of the model's 4 features is there .*: expected 'a', 'b', 'c', 'd', found no field. Name the"),
         (
             {"a": None, "b": float("nan"), "A": 1},
             "none of the model's 4 features .*, found 'A', 'a', 'b'; name ",

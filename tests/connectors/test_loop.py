@@ -59,7 +59,7 @@ LINES = [
 ]
 SAID = {
     2: "1 of the model's 3 features is there .*: expected 'a', 'b' as well, found 'A', 'B', 'note', 'c'; name",
-    4: "none of the model's 3 features is there .*: expected 'a', 'b', 'c', found 'A', 'B', 'C'; name the fields",
+    4: "none of the model's 3 features is there .*: expected 'a', 'b', 'c', found 'A', 'B', 'C'. Name the fields",
     5: "feature 'a' is 'high'",
     6: "not JSON",
     7: "'unknown'",
