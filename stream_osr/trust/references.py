@@ -64,7 +64,7 @@ class References(NamedTuple):
     group
         Class number of each, shape (R,).
     log_density
-        Log density of each under the known classes, shape (R, J), in each model. The density of its own class was
+        Log density of each under the known classes, shape (R, J), in each model. The density of the own class was
         made without it.
     weight
         Number of instances of the class that each represents in means, shape (R,). ``None``: one each. They sum to
