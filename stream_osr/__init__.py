@@ -1,7 +1,7 @@
-"""Open-set recognition for streams: which known class, or unknown, and what the unknown is made of.
+"""Open-set recognition of data streams.
 
-``OpenSetRecognizer`` is the way in; ``docs/architecture.md`` shows the rest. Names of the package are imported when
-they are first asked for: a command that only helps does not wait for the sampler.
+The main class is ``OpenSetRecognizer``. ``docs/architecture.md`` describes the other modules. Names of the package
+are imported on first use, so that a command that only prints help does not load the sampler.
 """
 
 from importlib import import_module
@@ -91,15 +91,15 @@ _ELSEWHERE = {
     "TrainedModel": "trained",
     "TrainingReport": "training_report",
 }
-"""Where the names are that are no events."""
+"""Modules of the public names that are not events."""
 
 
 _RENAMED = {"NamingUndone": "ActionUndone"}
-"""Old names of what has a new one, for one release."""
+"""Old names that stay available for one release."""
 
 
 def __getattr__(name: str) -> object:
-    """Import what a name of the package, or of a module in it, stands for."""
+    """Import a public name or a module of the package on first use."""
     if name in _RENAMED:
         warn(f"{name} is called {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
         name = _RENAMED[name]

@@ -1,8 +1,8 @@
-"""Features that an instance does not have: missing, or zero.
+"""Features that an instance does not name: missing, or zero.
 
-Sparse vectors leave out what is zero: counts of words, TF-IDF, hashed features, libsvm files. An instance that does
-not name a feature has a zero there, while one that names it and gives ``None`` or NaN lacks a value. Training decides
-for each feature, from the labelled instances.
+Sparse vectors leave out zeros: word counts, TF-IDF, hashed features, libsvm files. A feature that an instance does
+not name is then zero. A feature with ``None`` or NaN lacks a value. Training decides for each feature, from the
+labelled instances.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from stream_osr.kinds import Name
 Absent = Literal["auto", "missing", "zero"]
 
 LEAST_ABSENT = 1.0 / 3.0
-"""Share of the values that sparse vectors leave out, at least, of features that they leave out at all."""
+"""Least share of values that sparse vectors leave out, among features that they ever leave out."""
 MOST_ZEROS = 0.05
-"""Share of the values that are there and zero, at most: hashed features that cancel out are."""
+"""Largest share of written values that are zero. Hashed features that cancel out are zero."""
 FAR_FROM_ZERO = 4.0
-"""Mean of a feature, in its standard deviations, from which on zero is none of its values."""
+"""Mean of a feature, in its standard deviations, above which zero is no plausible value."""
 SURE = 1e-3
 """Significance level of the test whether absence depends on the class."""
 
@@ -31,21 +31,22 @@ SURE = 1e-3
 def zero_features(
     features: Features, X: np.ndarray, group: np.ndarray, written: Collection[Name], absent: Absent
 ) -> tuple[Name, ...]:
-    """Say which features are zero in an instance that does not name them.
+    """Return the features that are zero in an instance that does not name them.
 
     Parameters
     ----------
     features
-        Names of the columns, and which of them are categories.
+        Names of the columns, and the categories among them.
     X
         Training rows, NaN where a value is missing or absent, shape (n, p).
     group
         Class of each, shape (n,).
     written
-        Features that an instance has named without a value.
+        Features that an instance named without a value.
     absent
-        ``"zero"``: all numeric ones. ``"auto"``: those that are sometimes absent, if they look like sparse vectors
-        (zeros are hardly ever written, a third of the values is absent, and absence depends on the class).
+        ``"zero"``: all numeric features. ``"auto"``: features that are sometimes absent, if they look like sparse
+        vectors. Zeros are then hardly ever written, a third of the values is absent, and absence depends on the
+        class.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def zero_features(
 
 
 def absent_as_zero(features: Features, row: FeatureRow, x: Mapping[Any, object]) -> FeatureRow:
-    """Put zeros in the place of numeric features that an instance does not name.
+    """Replace numeric features that an instance does not name by zeros.
 
     >>> absent_as_zero(Features("ab"), FeatureRow(np.array([np.nan, np.nan]), 2, 0), {"b": None})
     FeatureRow(values=array([ 0., nan]), missing=1, extra=0)
@@ -76,7 +77,7 @@ def absent_as_zero(features: Features, row: FeatureRow, x: Mapping[Any, object])
 
 
 def _looks_sparse(X: np.ndarray, group: np.ndarray) -> bool:
-    """Say whether rows, NaN = absent, look like sparse vectors."""
+    """Check whether rows, NaN = absent, look like sparse vectors."""
     there = ~np.isnan(X)
     values = X[there]
     if there.mean() > 1.0 - LEAST_ABSENT or (values == 0.0).mean() > MOST_ZEROS:
@@ -100,7 +101,7 @@ def _far_from_zero(X: np.ndarray, there: np.ndarray) -> bool:
 
 
 def _depends(there: np.ndarray, group: np.ndarray, sizes: np.ndarray) -> bool:
-    """Say whether the absence of some feature depends on the class: a chi-squared test for each, by Bonferroni."""
+    """Test whether the absence of some feature depends on the class: a chi-squared test for each, by Bonferroni."""
     used = np.flatnonzero(sizes)
     share = there.mean(axis=0)
     spread = np.maximum(share * (1.0 - share), 1e-12)

@@ -1,4 +1,7 @@
-"""Files that appear whole or not at all, are on the disk when they appear, and are their owner's alone."""
+"""Files that are written completely or not at all.
+
+They are private, and on the disk when they appear.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,23 @@ from typing import BinaryIO
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under a name that appears only when it is complete; what was there before is replaced.
+    """Write a file under a name that appears only when the file is complete.
 
-    A new file is private (:func:`private`). One that replaces another keeps its rights, and its owner and group where
-    the system lets us: whoever has widened them meant it. A symbolic link stays one, and leads to the new file.
+    The call replaces an existing file. A new file is private (:func:`private`). A replaced file keeps its
+    permissions, and its owner and group where the system allows it. A symbolic link stays a link and points to the
+    new file.
 
     Parameters
     ----------
     path
-        Where it goes.
+        Path of the file.
     write
-        Is given the open file, and writes.
+        Function that writes to the open file.
 
     Raises
     ------
     OSError
-        If it cannot be written; what was there before is untouched, and nothing else is left.
+        If the file cannot be written. The existing file is then untouched, and no other file is left.
 
     Examples
     --------
@@ -63,9 +67,9 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object
 
 
 def remove_unfinished(path: str | os.PathLike[str]) -> None:
-    """Remove what processes that were killed have left of files that were to replace one.
+    """Remove unfinished files that killed processes left beside a file.
 
-    A file that is being written is locked, and stays.
+    A file that is being written is locked and stays.
     """
     target = Path(os.path.realpath(path))
     left = re.compile(re.escape(f".{target.name}.") + "[0-9a-f]{16}")
@@ -81,7 +85,7 @@ def remove_unfinished(path: str | os.PathLike[str]) -> None:
 
 
 def why_irreplaceable(path: str | os.PathLike[str]) -> str | None:
-    """Say why what is at a path is not to be replaced by a file; None: it is a file, or nothing.
+    """Return why a path cannot be replaced by a file. ``None``: it is a file, or does not exist.
 
     >>> why_irreplaceable("/dev/null")
     'is a device or a pipe, which cannot be replaced; give the name of a file'
@@ -91,23 +95,23 @@ def why_irreplaceable(path: str | os.PathLike[str]) -> str | None:
     except (OSError, ValueError):
         return None  # whatever it is, writing says so
     if stat.S_ISDIR(mode):
-        return "is a folder; give the name of a file in it"
+        return "is a folder. Give the name of a file in it"
     if not stat.S_ISREG(mode):
         return "is a device or a pipe, which cannot be replaced; give the name of a file"
     return None
 
 
 def private(path: str, open_flags: int) -> int:
-    """Open a file as `open` asks of an opener; one that is made by it is its owner's alone.
+    """Open a file as an opener of `open`. A new file is readable by its owner only.
 
-    In a folder that hands down its group (``chmod g+s``), which is how people share one, it is the group's as well.
+    In a folder that passes on its group (``chmod g+s``), the group may read and write it as well.
     """
     shared = os.stat(os.path.dirname(path) or os.curdir).st_mode & stat.S_ISGID  # noqa: PTH116, PTH120
     return os.open(path, open_flags, 0o660 if shared else 0o600)
 
 
 def flush_folder(folder: str | os.PathLike[str]) -> None:
-    """Have the names of the files on the disk, too: without, a power failure may leave the folder as it was."""
+    """Flush the names of the files to the disk. Otherwise a power failure may restore the old folder."""
     with suppress(OSError):  # not every file system can
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -117,7 +121,7 @@ def flush_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def _keep_rights(descriptor: int, target: Path) -> None:
-    """Give a file the rights of the one that it is going to replace."""
+    """Copy the permissions of the file that is about to be replaced."""
     try:
         before = target.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Say so when kernels have to be compiled: it takes minutes, and must not look like a process that hangs."""
+"""Notice that kernels are being compiled, which takes minutes and could look like a hang."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ logger = logging.getLogger("stream_osr")
 
 ONCE = "compiling the sampler: one or two minutes, once for each installation (`stream-osr warmup` does it ahead)"
 EVERY_TIME = (
-    "compiling the sampler: one or two minutes in every process, for want of a folder to keep it in "
-    "(set NUMBA_CACHE_DIR to one that can be written)"
+    "compiling the sampler: one or two minutes in every process, since the cache folder is not writable "
+    "(set NUMBA_CACHE_DIR to a writable folder)"
 )
 
 
 class _Notice(event.Listener):
-    """Warn on the logger ``stream_osr`` before the first kernel of this package is compiled, and follow what is.
+    """Warn before the first kernel of this package is compiled, and track compilation.
 
-    numba tells of compiling, not of machine code that is read from its cache.
+    The warning goes to the logger ``stream_osr``. numba reports compilation, but not loading of cached machine code.
     """
 
     reported = False
@@ -45,13 +45,13 @@ class _Notice(event.Listener):
         logger.warning(f"{reason}; {notice}" if reason else notice)
 
     def on_end(self, event: Any) -> None:
-        """Nothing to say."""
+        """Record that compilation ended."""
         _Notice.latest = time.monotonic()
         self.under_way.pop()
 
 
 def being_compiled() -> str:
-    """Name what is being compiled at this moment; empty: nothing is.
+    """Return the name of the kernel that is being compiled at this moment, or an empty text.
 
     >>> being_compiled()
     ''
@@ -61,16 +61,16 @@ def being_compiled() -> str:
 
 
 def give_notice(why_not: Callable[[], str | None]) -> None:
-    """Have compiling announced, once in the life of the process; who has kernels says so when it is imported.
+    """Announce compilation, once for each process. Packages with kernels call it when they are imported.
 
     Parameters
     ----------
     why_not
-        Says why machine code that came along is of no use here, if some did.
+        Function that returns why the machine code in the package cannot be used, if it has some.
     """
     event.register("numba:compile", _Notice(why_not))  # type: ignore[no-untyped-call]  # numba leaves it untyped
 
 
 def last_compiled() -> float:
-    """Moment (`time.monotonic`) when compiling was last begun or done in this process; 0: never."""
+    """Moment (`time.monotonic`) when compilation last began or ended in this process. 0: never."""
     return _Notice.latest

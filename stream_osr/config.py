@@ -23,10 +23,10 @@ FeatureName = int | str
 T = TypeVar("T")
 
 WITHOUT_END: Final = 1 << 62
-"""A ``batch_size`` with which micro-batches end only where the caller says (``close_batch``)."""
+"""A ``batch_size`` for callers that close each micro-batch themselves (``close_batch``)."""
 
-SEE_ARGUMENTS: Final = "Those of :class:`stream_osr.config.Arguments`, which says what they mean."
-""":func:`documented` puts it there."""
+SEE_ARGUMENTS: Final = "The parameters of :class:`stream_osr.config.Arguments`."
+"""Text that :func:`documented` replaces by the parameters."""
 
 
 Positive = Annotated[float, Field(gt=0)]
@@ -36,15 +36,18 @@ NotNegative = Annotated[int, Field(ge=0)]
 
 
 TOGETHER = 256
-"""Instances that are re-seated together: those of the batch and those of the window."""
+"""Number of instances that are re-seated together: the batch and the window."""
 
 LISTS: Final = {"categorical": "names of features", "numeric": "names of features", "missing": "texts and numbers"}
-"""Arguments that are lists, and what of."""
+"""Arguments that are lists, and the kind of their items."""
 
 
 @dataclass(frozen=True, repr=False)
 class Group:
-    """Arguments that are given together: checked at once, printed where they differ from the defaults."""
+    """Arguments that belong together.
+
+    They are checked at once, and printed where they differ from the defaults.
+    """
 
     def __post_init__(self) -> None:
         vars(self).update({name: in_order(value) for name, value in vars(self).items() if name in LISTS})
@@ -57,30 +60,32 @@ class Group:
 
 @dataclass(frozen=True, repr=False)
 class Input(Group):
-    """Reading of the instances: kinds of features, missing values, order of arrival.
+    """Options for reading instances: kinds of features, missing values, order of arrival.
 
     Parameters
     ----------
     categorical
-        Names of features that are categories although their values are numbers; ``None``: none. Text and booleans are
-        by themselves. A name that training never sees is an error when it ends.
+        Names of features that are categories although their values are numbers. ``None``: only features with text or
+        booleans are categories. A name that training never sees is an error when training ends.
     numeric
-        Names of features that are numbers although many of their values are not: these are missing. ``None``: a text
-        feature is numeric if nearly all of its values in training are numbers (``docs/files.md``).
+        Names of features that are numbers although many of their values are not. Those values count as missing.
+        ``None``: a text feature is numeric if nearly all training values are numbers (``docs/files.md``).
     missing
-        Texts and numbers that stand for a missing value, for example ``["-999"]``, beside the usual markers.
+        Texts and numbers that stand for a missing value in your data, for example ``["-999"]``. They add to the usual
+        markers.
     on_missing
-        Missing or NaN features: ``"impute"`` (they are integrated out where an instance is decided, and drawn given
-        the others where it enters statistics), raise an ``"error"``, or ``"skip"`` the instance.
+        Treatment of missing or NaN values. ``"impute"``: decisions integrate them out, and statistics use values
+        drawn given the other features. ``"error"``: raise an error. ``"skip"``: skip the instance.
     absent
-        Value of a feature that an instance does not name: ``"missing"``, ``"zero"`` (all numeric features: sparse
-        vectors leave zeros out), or ``"auto"``: training decides. Features are zero if they look like sparse vectors:
-        a third of their values is absent, hardly any is written as zero and none as ``None`` or NaN, and absence
-        depends on the class. The training report names these features. ``None`` and NaN are missing values.
+        Value of a feature that an instance does not name: ``"missing"``, ``"zero"`` or ``"auto"``. Set ``"zero"`` for
+        sparse vectors, which leave zeros out. It applies to all numeric features. With ``"auto"``, training looks for
+        features like those of sparse vectors. A third of their values is absent, hardly any is written as zero, and
+        none as ``None`` or NaN. Their absence depends on the class. The training report names these features.
+        ``None`` and NaN always count as missing.
     order
         ``"arrival"``: neighbouring instances may resemble each other, in training and in the stream. Training tests
-        this class by class. If they do, known classes predict in order of arrival, and the recall that training
-        promises comes from blocks of arrival. ``"shuffled"``: the order carries no information; nothing is tested.
+        this for each class. If they do, known classes predict in order of arrival, and blocks of arrival give the
+        expected recall. ``"shuffled"``: the order carries no information, and training does not test it.
 
     Examples
     --------
@@ -103,27 +108,28 @@ class Input(Group):
 
 @dataclass(frozen=True, repr=False)
 class Limits(Group):
-    """Bounds on memory and time: instances, classes and subclasses that are kept.
+    """Limits on memory and time: numbers of instances, classes and subclasses to keep.
 
     Parameters
     ----------
     max_training
-        Training instances kept of each class (a uniform sample beyond it).
+        Largest number of training instances of each class. Beyond it, training keeps a uniform sample. Raise it if
+        classes are complex, lower it to train faster.
     max_classes
-        Known classes at most, in training and by later labels and promotions: a label that would open one more is
-        refused. Time and memory of a micro-batch, and the length of each decision, grow with the known classes.
+        Largest number of known classes, including those that late labels and promotions open. A label that would open
+        one more is refused. Time, memory and the length of each decision grow with the known classes.
     max_subclasses
-        Emerged subclasses that are compared with every instance, however long nothing has arrived in them. Of the
-        others the statistics are kept, and compared when something new emerges.
+        Largest number of emerged subclasses that every instance is compared with. Others become dormant. The model
+        keeps their statistics and compares them when something new emerges.
     max_dormant
-        Subclasses that are kept in that way; beyond it the smallest are forgotten. Each takes (d + 1)^2 numbers and a
-        few rows, in every chain.
+        Largest number of dormant subclasses. Beyond it, the smallest are forgotten. Each takes (d + 1)^2 numbers and
+        a few rows in every chain.
     label_horizon
-        Decided instances that are remembered for labels that come late (``learn_label``).
+        Number of decided instances that late labels can refer to (``learn_label``). Raise it if labels come later.
     references
-        Training instances kept to test emerging subclasses, shared among the classes. If a subclass attracts them as
-        often as it attracts stream instances, it describes a known class again and is not reported as new. 0 turns
-        this check off.
+        Number of training instances to keep for testing emerging subclasses, shared among the classes. If a subclass
+        attracts them as often as it attracts stream instances, it belongs to a known class. It is then not reported
+        as new. 0 turns this check off.
 
     Examples
     --------
@@ -148,40 +154,44 @@ allows 2; is it the label's column? Merge classes, or train with a larger max_cl
 
 @dataclass(frozen=True, repr=False)
 class ModelOptions(Group):
-    """Options of the mixture model and its sampler; the defaults suit most data.
+    """Options of the mixture model and its sampler. The defaults suit most data.
 
     Parameters
     ----------
     nu, scale, beta
-        Normal-inverse-Wishart base measure: degrees of freedom (above d - 1), prior covariance as a multiple of
-        the pooled within-class one, precision of the prior mean. ``None``: drawn once a training sweep from the
-        marginal likelihood given the partition (some chains: d + 20, 0.1, 0.1; see ``ensemble``).
+        Normal-inverse-Wishart base measure. ``nu`` are the degrees of freedom (above d - 1). ``scale`` is the prior
+        covariance as a multiple of the pooled within-class one. ``beta`` is the precision of the prior mean.
+        ``None``: each training sweep draws them from the marginal likelihood given the partition. Some chains use d +
+        20, 0.1 and 0.1 (see ``ensemble``).
     epsilon
-        Known subclasses that hold less than this share of their class are dropped when training ends. Their weight
-        goes to the class's background component, if it has one.
+        Known subclasses with less than this share of their class are dropped when training ends. Their weight goes to
+        the class's background component, if it has one. Lower it if small subclasses matter.
     background_component
-        Each known class has a broad component beside its subclasses, for regions that they do not describe: classes
-        of many scattered centres, with a halo, or of few instances.
+        Give each known class a broad component beside its subclasses. It covers regions between them, for classes
+        with many scattered centres, with a halo, or with few instances.
     learn_odds
-        Shift the odds of unknown so that what is accepted as known looks like known training instances.
+        Adjust the odds of unknown so that accepted instances look like known training instances.
     ensemble
-        Base measures of the chains. ``"mixed"``: they differ, in turn: coarse; drawn, with new subclasses placed by
-        a Student-t that the known classes teach (three or more of them); drawn; drawn and placed. Only with
-        several chains. ``"drawn"``: each is normal-inverse-Wishart with its hyperparameters drawn,
-        and new subclasses lie where that places them. The other approximations stay: weights decay, known classes are
-        frozen and keep their background component (``docs/inference.md``, section 12).
+        Base measures of the chains. ``"mixed"``: the chains use four kinds in turn, which makes their average more
+        accurate. The first is coarse. The second has drawn hyperparameters and places new subclasses by a Student-t
+        learnt from three or more known classes. The third only has drawn hyperparameters, and the fourth is like the
+        second. It needs several chains. ``"drawn"``: every chain is normal-inverse-Wishart with drawn
+        hyperparameters. The other approximations stay: weights decay, known classes are frozen and keep their
+        background component (``docs/inference.md``, section 12).
     training_sweeps
-        Gibbs sweeps of training.
+        Number of Gibbs sweeps in training.
     sweeps
-        Re-seating sweeps over each micro-batch; probabilities are averaged over the later half.
+        Number of re-seating sweeps over each micro-batch. The later half is averaged into probabilities. More sweeps
+        take more time and give smoother probabilities.
     window
-        Latest instances that are re-seated together with each micro-batch; ``None``: so many that with the batch
-        there are 256, and at least ``decision_delay``.
+        Number of latest instances that are re-seated with each micro-batch. ``None``: batch and window together have
+        256 instances, and the window has at least ``decision_delay``.
     drift_interval
-        Watch the known classes for drift (``ClassDrifted``), with so many instances of a class between two false
-        alarms on average, at least 1000; ``None``: do not.
+        Mean number of instances of a class between two false drift alarms (``ClassDrifted``), at least 1000. Lower it
+        to detect drift earlier. ``None``: drift is not monitored.
     freezing
-        ``"auto"``: the first unlabelled instance ends training. ``"manual"``: before ``freeze`` it is an error.
+        ``"auto"``: the first unlabelled instance ends training. ``"manual"``: an unlabelled instance before
+        ``freeze`` is an error.
 
     Examples
     --------
@@ -214,7 +224,7 @@ first
 
 @dataclass(eq=False, repr=False)
 class CommonArguments:
-    """Arguments that are in no group."""
+    """Arguments outside the groups."""
 
     batch_size: AtLeastOne = 256
     max_wait: PositiveFinite | None = None
@@ -231,7 +241,7 @@ class CommonArguments:
 
 
 class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # type: ignore[misc]  # frozen by pydantic
-    """Arguments that have been checked.
+    """Checked arguments.
 
     Examples
     --------
@@ -253,9 +263,9 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
     def _fit_together(self) -> Parameters:
         trouble = trouble_with(self.unknown, MOST_LABEL_BYTES)
         if trouble:
-            raise ValueError(f"unknown is {typed(self.unknown)}: {trouble}; give it a short name")
+            raise ValueError(f"unknown is {typed(self.unknown)}: {trouble}. Give it a short name")
         if both := [name for name in self.numeric or () if name in (self.categorical or ())]:
-            raise ValueError(f"numeric and categorical both have {both[0]!r}: it is one of them")
+            raise ValueError(f"numeric and categorical both have {both[0]!r}: name it in one of them")
         if self.pca is not None and not (self.pca >= 1 if isinstance(self.pca, int) else 0.0 < self.pca <= 1.0):
             raise ValueError(
                 f"pca is {self.pca}: give a number of components, 1 or more, or a share of the variance, above 0.0 "
@@ -264,29 +274,29 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
         if self.window is not None and self.decision_delay > self.window:
             raise ValueError(
                 f"decision_delay is {self.decision_delay} and window {self.window}: an instance is re-seated only "
-                "while it is in the window; make the window as long as the delay"
+                "while it is in the window. Make the window as long as the delay"
             )
         if self.decision_delay and not self.sweeps:
-            raise ValueError("decision_delay waits for re-seating sweeps, and sweeps is 0: set one of them otherwise")
+            raise ValueError("decision_delay waits for re-seating sweeps, and sweeps is 0: change one of them")
         return self
 
     @property
     def markers(self) -> frozenset[str]:
-        """Spellings of a missing value beside the usual ones."""
+        """Spellings of a missing value, in addition to the usual ones."""
         return frozenset(map(spelled, self.missing or ()))
 
     @property
     def pca_components(self) -> int | None:
-        """Principal components to project to, if their number was given."""
+        """Number of principal components to project to, if given."""
         return self.pca if isinstance(self.pca, int) else None
 
     @property
     def pca_variance(self) -> float | None:
-        """Share of the variance to project to, if it was given."""
+        """Share of the variance to project to, if given."""
         return self.pca if isinstance(self.pca, float) else None
 
     def window_after(self, batch: int) -> int:
-        """Count the latest instances that are re-seated with the batch after one of so many instances.
+        """Return the number of latest instances to re-seat with the next batch, after a batch of a given size.
 
         >>> parameters().window_after(64), parameters(window=20).window_after(64)
         (192, 20)
@@ -295,12 +305,12 @@ class Parameters(BaseModel, CommonArguments, Input, Limits, ModelOptions):  # ty
 
 
 def parameters(**values: object) -> Parameters:
-    """Check the values of parameters; anything left out has its default.
+    """Check the values of parameters. Parameters that are not given have their defaults.
 
     Raises
     ------
     InvalidParameter
-        Naming the parameter, what was found and what was expected.
+        With the parameter, the value that was found and the values that are expected.
     """
     try:
         # numpy's scalars are taken for Python's: a parameter often comes out of a grid
@@ -322,7 +332,7 @@ def parameters(**values: object) -> Parameters:
 
 
 GROUPS: Final[dict[str, type[Group]]] = {"input": Input, "limits": Limits, "model": ModelOptions}
-"""Arguments of the constructor that are groups of others."""
+"""Arguments of the constructor that group other arguments."""
 
 PLACES: Final = {
     **{f.name: (group, f.name) for group, kind in GROUPS.items() for f in fields(kind) if f.name != "categorical"},
@@ -330,15 +340,16 @@ PLACES: Final = {
     "pca_components": ("pca", ""),
     "pca_variance": ("pca", ""),
 }
-"""Argument of the constructor, and name in its group, of each plain name. Archives have plain names and grids of
-parameters may; until 0.2 the constructor takes them with a warning."""
+"""Constructor argument, and name in its group, of each plain name.
+
+Archives use plain names, and grids of parameters may. Until 0.2 the constructor accepts them with a warning."""
 
 REPRODUCTION: Final = {"covariance": "full", "exclusive": True, "select": "evidence"}
-"""Plain names of which one value is left, which archives have; ``benchmarks/paper`` has the paper's method."""
+"""Plain names in archives of which only one value is left. ``benchmarks/paper`` has the paper's method."""
 
 
 def grouped(**given: Any) -> dict[str, Any]:
-    """Turn arguments with plain names into those of the constructor, which stay as they are.
+    """Convert arguments with plain names to those of the constructor.
 
     Raises
     ------
@@ -352,7 +363,9 @@ def grouped(**given: Any) -> dict[str, Any]:
     """
     for name, only in REPRODUCTION.items():
         if (value := given.pop(name, only)) != only:
-            raise InvalidParameter(f"{name} is {value!r}: expected {only!r}; benchmarks/paper has the paper's method")
+            raise InvalidParameter(
+                f"{name} is {value!r}: expected {only!r}. The paper's method is in benchmarks/paper"
+            )
     components, share = given.pop("pca_components", None), given.pop("pca_variance", None)
     if components is not None and share is not None:
         raise InvalidParameter("pca_components and pca_variance are both given: give one of them, as pca")
@@ -372,17 +385,17 @@ def grouped(**given: Any) -> dict[str, Any]:
 
 
 def _place(name: str) -> str:
-    """Say how an argument with a plain name is given."""
+    """Return how to give an argument with a plain name."""
     group, inside = PLACES.get(name, ("", ""))
     if group in GROUPS:
         return f"{group}={GROUPS[group].__name__}({inside}=...)"
-    return f"{group}=..." if group else "not there: the paper's method is in benchmarks/paper"
+    return f"{group}=..." if group else "no longer available: the paper's method is in benchmarks/paper"
 
 
 def refusing(cls: type[T]) -> type[T]:
-    """Let a class say, of an argument that it has not, which class it is and what may have been meant.
+    """Make a class report an unknown argument with its own name and the closest match.
 
-    Until 0.2 it takes plain names, with a warning.
+    Until 0.2 the class accepts plain names, with a warning.
 
     >>> from stream_osr import OpenSetRecognizer
     >>> OpenSetRecognizer(min_probabilty=0.9)
@@ -401,12 +414,12 @@ def refusing(cls: type[T]) -> type[T]:
     def construct(self: Any, *values: Any, **given: Any) -> None:
         if old := [name for name in given if name in PLACES or name in REPRODUCTION]:
             text = ", ".join(f"{name} is {_place(name)}" for name in old)
-            warnings.warn(f"{text}; the plain name goes with 0.2", DeprecationWarning, stacklevel=2)
+            warnings.warn(f"{text}. The plain name will be removed in 0.2", DeprecationWarning, stacklevel=2)
             given = grouped(**given)
         strange = [name for name in given if name not in names]
         if strange:
             near = get_close_matches(strange[0], [*names, *PLACES], 1)
-            meant = "stream_osr.config.Arguments says which there are"
+            meant = "stream_osr.config.Arguments lists all parameters"
             if near:
                 meant = f"did you mean {repr(near[0]) if near[0] in names else _place(near[0])}?"
             raise TypeError(f"{type(self).__name__} has no parameter {strange[0]!r}; {meant}")
@@ -424,49 +437,52 @@ class Arguments(CommonArguments):
     Parameters
     ----------
     batch_size
-        Instances of a micro-batch.
+        Number of instances in a micro-batch. Smaller batches decide earlier, larger batches use more context and take
+        less time for each instance.
     max_wait
-        Close a batch before an instance whose ``t`` is this much later than that of the batch's first; ``None``:
-        batches close by count alone. Time is what the caller says, never the clock.
+        Longest time that a batch waits. The batch closes before an instance whose ``t`` is this much later than the
+        first ``t`` of the batch. ``None``: batches close by count alone. Time comes from ``t``, never from the clock.
     unknown
-        Label of unknown instances; ``None``: ``"unknown"`` beside string labels, ``-1`` beside others.
+        Label of unknown instances. ``None``: ``"unknown"`` if labels are strings, otherwise ``-1``.
     decision_delay
-        Hold each decision back until so many later instances have come, while later batches re-seat its instance in
-        the window; ``first_label`` of a decision is what it was at once. At most ``window``, if that is given.
+        Delay each decision by this number of instances, so that later batches can revise it. ``first_label`` shows
+        the label before the delay. It is at most ``window``, if that is given.
     min_probability
-        Call an instance unknown when no known class has this probability. It may be set on a trained recognizer:
-        ``model.set_min_probability(0.9)``.
+        Label an instance as unknown if no known class has at least this probability. Raise it to accept fewer
+        doubtful instances. A trained recognizer can change it: ``model.set_min_probability(0.9)``.
     max_false_unknown
         Upper bound on the share of a known class's instances that are called unknown. It holds on average for any
-        distribution, as long as the class has not moved. It costs new classes that lie close to known ones; ``None``:
-        no such bound.
+        distribution, as long as the class has not moved. It makes new classes close to known ones harder to find.
+        ``None``: no bound.
     follow_drift
-        Known classes follow slow movement of their instances: each as a whole, by at most .004 of its standard
-        deviations for each of them; a jump is not followed. Shape and width stay. The risk: nobody can tell a class
-        that moves from a new one that takes its place step by step, and a new class that overlaps a known one pulls
-        it until it is found, and somewhat afterwards. ``ClassDrifted`` then tells only of what is too fast, or of
-        another kind. Off, whatever moves away turns unknown.
+        Let known classes follow slow drift. Each instance moves its class as a whole by at most 0.004 standard
+        deviations of the class. Shape and width stay, and a jump is not followed. The risk: the model cannot
+        distinguish a moving class from a new class that replaces it step by step. A new class that overlaps a known
+        one pulls it until it is found, and somewhat afterwards. ``ClassDrifted`` then reports only drift that is too
+        fast or of another kind. If ``False``, instances that move away become unknown.
     half_life
-        Instances after which a seat in the stream's restaurant weighs half. It keeps the model from ageing: with
-        seats that never fade, nothing new is seen after a million instances.
+        Number of instances after which the weight of an instance in the stream is halved. A longer half-life forgets
+        more slowly. Without decay, the model would recognize nothing new after a million instances.
     chains
-        Models, trained and run side by side, whose probabilities are averaged; time and memory grow with it.
+        Number of models that are trained and run side by side. Their probabilities are averaged. Time and memory grow
+        with it.
     n_jobs
-        Threads for the chains, in training and in each micro-batch; ``None``: as many as there are chains, and cores.
-        Results do not depend on it.
+        Number of threads for the chains. ``None``: one for each chain, at most one for each core. Results do not
+        depend on it.
     pca
-        Principal components of the training instances to project to: their number (a whole number), or the share of
-        the variance that they hold (``0.99``). For high dimensions; ``None``: directions are chosen in training.
+        Project to principal components of the training instances, for high dimensions. A whole number is the number
+        of components, and a float such as ``0.99`` their share of the variance. ``None``: training chooses
+        directions.
     seed
-        All randomness flows from it: the same seed, input and flushes give the same bits, for the same processor type
-        and library versions.
+        Seed of all random numbers. The same seed, input and flushes give the same bits on the same processor type
+        with the same library versions.
     categorical
-        Names of features that are categories although their values are numbers; short for
+        Names of features that are categories although their values are numbers. It is short for
         ``input=Input(categorical=...)``.
     input
-        Reading of the instances (:class:`stream_osr.Input`).
+        Options for reading instances (:class:`stream_osr.Input`).
     limits
-        Bounds on memory and time (:class:`stream_osr.Limits`).
+        Limits on memory and time (:class:`stream_osr.Limits`).
     model
         Options of the mixture model and its sampler (:class:`stream_osr.ModelOptions`).
     """
@@ -479,25 +495,25 @@ class Arguments(CommonArguments):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Arguments of a group, by their plain names."""
+            """Return an argument of a group by its plain name."""
             if name not in PLACES:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return {**plain(self), **archived(self)}[name]
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of the constructor by name, as they were given."""
+        """Arguments of the constructor by name, as given."""
         given = {field.name: getattr(self, field.name) for field in fields(Arguments)}
         return {**given, "categorical": in_order(self.categorical)}
 
 
 def regrouped(given: Arguments, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn changes of arguments, which may have plain names, into arguments of the constructor."""
+    """Convert changed arguments, which may have plain names, to arguments of the constructor."""
     return grouped(**{**{name: getattr(given, name) for name in GROUPS}, **changes})
 
 
 def plain(given: Arguments) -> dict[str, Any]:
-    """Arguments by the names of :class:`Parameters`, as they were given."""
+    """Return the given arguments by the names of :class:`Parameters`."""
     out = {field.name: getattr(given, field.name) for field in fields(CommonArguments)}
     for name, kind in GROUPS.items():
         group = getattr(given, name)
@@ -512,7 +528,7 @@ def plain(given: Arguments) -> dict[str, Any]:
 
 
 def archived(given: Arguments) -> dict[str, Any]:
-    """Arguments by the names that archives have, as they were given."""
+    """Return the given arguments by the names that archives use."""
     out = plain(given)
     checked = parameters(**out)
     out |= {"pca_components": checked.pca_components, "pca_variance": checked.pca_variance, **REPRODUCTION}
@@ -522,14 +538,14 @@ def archived(given: Arguments) -> dict[str, Any]:
 
 
 def in_order(value: Any) -> Any:
-    """Put names into a tuple, those of a set in one order; all else stays."""
+    """Convert a collection of names to a tuple, sorted if it is a set. Other values stay unchanged."""
     if isinstance(value, Set):
         return tuple(sorted(value, key=repr))
     return tuple(value) if isinstance(value, Collection) and not isinstance(value, str | bytes) else value
 
 
 def documented(cls: type[T]) -> type[T]:
-    """Put what the arguments mean where the documentation of a class names :class:`Arguments`."""
+    """Insert the parameters of :class:`Arguments` into the docstring of a class."""
     if cls.__doc__ and Arguments.__doc__:  # python -OO has none
         meaning = cleandoc(Arguments.__doc__).partition("----------\n")[2]
         cls.__doc__ = cleandoc(cls.__doc__).replace(SEE_ARGUMENTS, meaning)

@@ -1,4 +1,4 @@
-"""From labelled rows to the coordinates in which they are trained, for training and for what comes before it."""
+"""Coordinates of the model, fitted to labelled rows."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, bend, find_yeo_johnson,
 
 
 class ModelledFeatures(NamedTuple):
-    """Labelled rows as the model takes them.
+    """Labelled rows in the form that the model uses.
 
     Attributes
     ----------
     features
-        With the values that have a place of their own.
+        Features, with the values of categories that have a probability of their own.
     X
         Rows, NaN = missing, shape (n, p).
     binary_features
-        Numeric features that are categories to the model.
+        Numeric features that the model treats as categories.
     places
-        Places of each feature: 0 for a number, -1 for one of a flag, and two more than a category has values, shape
-        (p,).
+        Number of places of each feature, shape (p,). It is 0 for a number, -1 for a member of a binary feature, and
+        the number of values plus two for a category.
     open
-        Categories in which a new value says nothing (:func:`stream_osr.model.whitening.find_open`).
+        Categories in which a new value carries no information (:func:`stream_osr.model.whitening.find_open`).
     """
 
     features: Features
@@ -42,7 +42,7 @@ class ModelledFeatures(NamedTuple):
 
 
 def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> ModelledFeatures:
-    """Say what each feature of labelled rows, NaN = missing, shape (n, p), is to the model."""
+    """Determine how the model treats each feature of labelled rows, NaN = missing, shape (n, p)."""
     X, occurring = commonest(X, features.names, features.kinds, MODELLED_VALUES)
     features = Features(features.names, occurring)
     binary_features = find_binary_features(X, features.places) if p.pca is None else NO_BINARY_FEATURES
@@ -54,17 +54,19 @@ def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> ModelledFea
 def fit_coordinates(
     rows: ModelledFeatures, group: np.ndarray, p: Parameters, order: np.ndarray | None = None
 ) -> tuple[np.ndarray, Plan | None, Whitening]:
-    """Choose the coordinates, given class and position in the order of arrival of each row, and complete the rows.
+    """Fit the coordinates to rows with their classes and positions in the order of arrival.
+
+    Missing values are completed.
 
     Returns
     -------
-    Completed rows, shape (n, p); what becomes of the numeric features, ``None``: it is not chosen, or there are none;
-    and the map to whitened rows.
+    Completed rows, shape (n, p), the plan for the numeric features, and the map to whitened rows. The plan is
+    ``None`` if it is not chosen, or if there are no numeric features.
 
     Raises
     ------
     InvalidParameter
-        If the rows do not allow what is asked of a PCA.
+        If the rows do not allow the given PCA.
     """
     X, places = rows.X, rows.places
     powers = find_yeo_johnson(X, group, places == 0) if p.pca is None else NO_YEO_JOHNSON

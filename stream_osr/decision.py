@@ -1,4 +1,4 @@
-"""The final word on one instance."""
+"""Final decision about one instance."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ class Decision(NamedTuple):
     Attributes
     ----------
     key, t
-        As the caller gave them.
+        Key and time from the caller.
     label
-        The most probable known class, or the unknown label; with ``min_probability`` also the unknown label when
-        no known class is as probable as that.
+        The most probable known class, or the unknown label. With ``min_probability``, it is also the unknown label if
+        no known class is that probable.
     probability
-        Probability of that label.
+        Probability of the label.
     p_unknown
-        Probability of being unknown: mass on emerging subclasses plus mass on a new one (averaged over the chains,
-        and with its odds shifted as learnt).
+        Probability of being unknown: the mass on emerging subclasses and on a new one. It is averaged over the chains
+        and adjusted by the learnt odds.
     probabilities
-        Probability of each known class and of unknown; they sum to 1.
+        Probability of each known class and of unknown. They sum to 1.
     first_label
-        The label that was decided at once; with ``decision_delay`` the final one may differ.
+        Label before the delay. With ``decision_delay`` the final label may differ.
     subclass_id
-        Of an unknown instance the emerging subclass it sits in (an id that never means anything else), of a
-        known one the most responsible subclass of its class; None when an unknown one sits in none.
+        Stable id of the emerging subclass of an unknown instance, or ``None`` if it is in no subclass. For a known
+        instance, the most responsible subclass of the label's class.
     nearest_class
-        The known class under which it is densest, whatever the label.
+        Known class with the highest density at the instance, whatever the label.
     distance
-        Mahalanobis distance from the nearest subclass of that class, in standard deviations of its predictive.
+        Mahalanobis distance from the nearest subclass of that class, in standard deviations of the subclass's
+        predictive distribution.
     density_rank
-        Share of that class's training instances that are no denser: near 0 it is odd for the class.
+        Share of that class's training instances that are at most as dense. A value near 0 means that the instance is
+        unusual for the class.
     batch
         Number of the micro-batch, from 0.
     seq
@@ -70,29 +72,29 @@ class Decision(NamedTuple):
         )
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show the text in a notebook; ``repr`` has all of it."""
+        """Show the short text in a notebook. ``repr`` shows all fields."""
         printer.text(str(self))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the decision as a dict of plain values, labels named by text."""
+        """Return the decision as a dict of plain values, with labels as text."""
         out = self._asdict()
         out["probabilities"] = dict(zip(map(str, self.probabilities), self.probabilities.values(), strict=True))
         return out
 
 
 class FailedDecision(NamedTuple):
-    """Input of a micro-batch that could not be closed and was given up.
+    """Instance or label of a micro-batch that could not be closed and was given up.
 
     Attributes
     ----------
     key, t
-        As the caller gave them; of a label only its key.
+        Key and time from the caller. A label has only its key.
     x
-        Features of the instance as they were read, ``None`` = missing; ``None``: it is a label that waited.
+        Features of the instance as read, ``None`` = missing. ``None``: the entry is a label that waited.
     label
-        That label; ``None``: it is an instance.
+        The label that waited. ``None``: the entry is an instance.
     reason
-        Why the micro-batch could not be closed.
+        Reason why the micro-batch could not be closed.
     """
 
     key: Any

@@ -1,4 +1,4 @@
-"""Training whose neighbouring instances depend on each other: densities by blocks of arrival, tempered statistics."""
+"""Training with dependent neighbours: densities by blocks of arrival, tempered statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream_osr.trust.recall import promise
 from stream_osr.trust.references import own_density
 
 FEWER_RIGHT = 0.005
-"""Share of the training instances, in blocks of arrival, that tempered statistics may label wrong in addition."""
+"""Additional share of training instances that tempered statistics may label wrong, in blocks of arrival."""
 
 
 def judge_in_order(
@@ -26,27 +26,28 @@ def judge_in_order(
     seen: Callable[..., list[np.ndarray]],
     p: Parameters,
 ) -> tuple[ArrivalOrder, list[Known], list[np.ndarray], np.ndarray, float, bool]:
-    """Judge the instances by the other blocks of arrival; temper the statistics of the classes if that is likelier.
+    """Score the instances by the other blocks of arrival, and temper the class statistics if that is likelier.
 
     Parameters
     ----------
     found
-        Dependence of neighbours; it has a process.
+        Dependence of neighbours, with a process.
     group, order
         Class of each instance, and its position in the order of arrival, both of shape (n,).
     trainings, draws
-        The models as training left them, and the known classes in each.
+        Trained models, and the known classes in each.
     seen
-        :func:`stream_osr.trust.references.unseen_densities` of the order and of the effective number of instances.
+        The function :func:`stream_osr.trust.references.unseen_densities`, as a function of the order and of the
+        effective number of instances.
     p
         Hyperparameters.
 
     Returns
     -------
-    Dependence of neighbours; the known classes in each model; log class densities of the n instances, by the other
-    blocks of arrival, in each model, shape (n, J); by how much more likely each was given those before it, (n,);
-    number of independent instances that say as much, as a share of the instances; and True if the statistics of the
-    classes count as so many.
+    Dependence of neighbours, and the known classes in each model. Then the log class densities of the n instances in
+    each model, by the other blocks of arrival, shape (n, J). Then the gain in log likelihood of each instance given
+    those before it, (n,). Then the effective number of independent instances, as a share of the instances. The last
+    value is True if the class statistics are tempered to that number.
     """
     process = found.process
     assert process is not None

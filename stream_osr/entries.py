@@ -1,4 +1,4 @@
-"""One value of an instance, as callers hand it over: a number, a missing value, a place in an index."""
+"""Reading of single values: a number, a missing value, an index."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from stream_osr.missing import is_missing
 from stream_osr.reading import TRUTH, Comma, Unreadable, number, spelled
 
 TIMES = (np.datetime64, np.timedelta64, date, time, timedelta)
-"""Types of moments and of spans of time."""
+"""Types of dates, times and durations."""
 
 LARGEST = 1e100
-"""Values beyond this magnitude are refused: their squares overflow."""
+"""Largest magnitude of a value. Squares of larger ones overflow."""
 
 _NOT_NUMBERS = (bytes, complex, np.ndarray, *TIMES)
-"""Some of them turn into floats; none of them is meant as one."""
+"""Types that are not numbers, although some of them convert to floats."""
 _EXPECTED = "expected a finite number (None or NaN if missing)"
 _REMEDY = (
-    "the feature is numeric, by its values in training; name it in categorical=[...] and train if its values are "
+    "the feature is numeric, by its values in training. Name it in categorical=[...] and train if its values are "
     "categories, or leave it out"
 )
 _NO_FEATURE = "features are numbers, text or booleans: convert the value, or leave the feature out"
@@ -31,12 +31,12 @@ _INDEX = re.compile(r"Unnamed: \d+(?:[._]\d+)*|(?:__index_)?level_\d+(?:__)?|ind
 
 
 def number_of(name: Hashable, value: object, row: int | None = None, comma: Comma = "") -> float:
-    """Read one value; NaN if it is missing.
+    """Read one value. It is NaN if missing.
 
     Raises
     ------
     InvalidFeature
-        If it is no number, infinite or beyond ``LARGEST``.
+        If the value is no number, is infinite, or exceeds ``LARGEST``.
     """
     if is_missing(value):
         return math.nan
@@ -54,26 +54,26 @@ def number_of(name: Hashable, value: object, row: int | None = None, comma: Comm
         result = math.inf
     if abs(result) > LARGEST:
         raise InvalidFeature(
-            name, value, f"{_EXPECTED} of magnitude at most {LARGEST:g}; scale the feature, or leave it out", row
+            name, value, f"{_EXPECTED} of magnitude at most {LARGEST:g}. Scale the feature, or leave it out", row
         )
     return result
 
 
 def _number_in(name: Hashable, text: str, row: int | None, comma: Comma) -> float:
-    """Read a number that stands in a text; a number was a boolean if it is true or false now."""
+    """Read a number from a text. True and false in a numeric feature are 1 and 0."""
     try:
         found = number(text, comma)
     except Unreadable as error:
         truth = TRUTH.get(text.strip().lower())
         if truth is None:
-            why = f"it {error}; write it without commas" if "may be" in str(error) else _EXPECTED
+            why = f"it {error}. Write it without commas" if "may be" in str(error) else _EXPECTED
             raise InvalidFeature(name, text, f"{why}; {_REMEDY}", row) from None
         return truth
     return math.nan if found is None else number_of(name, found, row)
 
 
 def is_marked(value: object, markers: Collection[str]) -> bool:
-    """Say whether a value is one of the markers that a person has named as missing, or is missing anyhow.
+    """Check whether a value is missing, or is one of the caller's markers of missing values.
 
     >>> is_marked(-999.0, {"-999"}), is_marked("-999", {"-999"}), is_marked(None, {"-999"}), is_marked(1, {"-999"})
     (True, True, True, False)
@@ -85,12 +85,12 @@ def is_marked(value: object, markers: Collection[str]) -> bool:
 
 
 def is_blank(value: object) -> bool:
-    """Say whether a value is missing in a category: empty text is, ``NA`` may be a value."""
+    """Check whether a value is missing in a category. Empty text is missing, ``NA`` may be a value."""
     return is_missing(value) or (isinstance(value, str) and not value.strip())
 
 
 def is_index(name: object, values: np.ndarray) -> bool:
-    """Say whether a column is the index of a data frame, by its name and its values in the order of arrival.
+    """Check whether a column is the index of a data frame, by its name and its values in the order of arrival.
 
     >>> is_index("Unnamed: 0", np.array([2.0, 0.0, 1.0])), is_index("level_0", np.array([0.0, 0.0, 1.0]))
     (True, True)

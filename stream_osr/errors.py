@@ -1,24 +1,29 @@
-"""Everything stream-osr raises on purpose.
+"""Errors that stream-osr raises on purpose.
 
-::
+- ``StreamOSRError``: base class
 
-    StreamOSRError
-    ├── InvalidInstance        one record is unusable: the stream can go on without it
-    │   └── InvalidFeature     ... because of one field of it
-    ├── InvalidLabel           a label that cannot be a known class (it equals the unknown label, say)
-    ├── InvalidSubclass        an id that names no subclass of which this can be asked
-    ├── InvalidParameter       a constructor argument or option out of its range
-    ├── NotTrained             the model was asked for something that needs training first
-    ├── NothingToUndo          no command is left to be taken back
-    ├── ConcurrentChange       two threads change one recognizer at once
-    ├── PersistenceError       a saved model is missing, damaged, or of another version
-    │   └── RefusedState       ... or would be refused when it is read: it is not written
-    ├── ConnectorError         a source or sink cannot be opened, read, written or resumed
-    │   └── InUse              ... because somebody else is writing it
-    └── MissingExtra           an optional dependency is not installed
+  - ``InvalidInstance``: one record is unusable, and the stream can continue without it
 
-Every message says what was found, what was expected, and what to do about it. The classes also derive
-from the built-in exception that a caller would expect (``ValueError``, ``OSError``, ...).
+    - ``InvalidFeature``: one field of the record is the reason
+
+  - ``InvalidLabel``: a label cannot name a known class (it equals the unknown label, say)
+  - ``InvalidSubclass``: an id does not exist, or does not allow the operation
+  - ``InvalidParameter``: a constructor argument or option is out of range
+  - ``NotTrained``: the operation requires a trained model
+  - ``NothingToUndo``: no action is left to undo
+  - ``ConcurrentChange``: two threads change one recognizer at once
+  - ``PersistenceError``: a saved model is missing, damaged, or of another version
+
+    - ``RefusedState``: a state fails its checks before saving, and is not written
+
+  - ``ConnectorError``: a source or sink cannot be opened, read, written or resumed
+
+    - ``InUse``: another process is writing it
+
+  - ``MissingExtra``: an optional dependency is not installed
+
+Every message states what was found, what was expected, and how to fix it. The classes also derive from the built-in
+exception that a caller would expect (``ValueError``, ``OSError``, ...).
 """
 
 from __future__ import annotations
@@ -27,26 +32,26 @@ from stream_osr.printable_text import typed
 
 
 class StreamOSRError(Exception):
-    """Base of all errors that stream-osr raises on purpose."""
+    """Base class of all errors that stream-osr raises on purpose."""
 
 
 class InvalidInstance(StreamOSRError, ValueError):
-    """One instance is unusable; the model is as it was before it."""
+    """Error for an unusable instance. The model is unchanged."""
 
 
 class InvalidFeature(InvalidInstance):
-    """A field of an instance has a value that cannot be used.
+    """Error for a field of an instance whose value cannot be used.
 
     Parameters
     ----------
     feature
-        Name of the offending field.
+        Name of the field.
     found
-        What stood there.
+        Value that was found.
     expected
-        What should have stood there, and the remedy.
+        Value that was expected, and the remedy.
     row
-        Position in the data frame (or of the record in its file), if there is one.
+        Position in the data frame, or of the record in its file, if there is one.
     """
 
     def __init__(self, feature: object, found: object, expected: str, row: int | None = None) -> None:
@@ -62,44 +67,47 @@ class InvalidFeature(InvalidInstance):
 
 
 class InvalidLabel(StreamOSRError, ValueError):
-    """A label that cannot name a known class."""
+    """Error for a label that cannot name a known class."""
 
 
 class InvalidSubclass(StreamOSRError, ValueError):
-    """A subclass id that names no subclass of which this can be asked."""
+    """Error for a subclass id that does not exist, or does not allow the operation."""
 
 
 class InvalidParameter(StreamOSRError, ValueError):
-    """An argument out of its range."""
+    """Error for an argument that is out of range."""
 
 
 class NotTrained(StreamOSRError, RuntimeError):
-    """The model has to be trained before this can be answered."""
+    """Error for an operation that requires a trained model."""
 
 
 class NothingToUndo(StreamOSRError, RuntimeError):
-    """No command is left to be taken back."""
+    """Error for an undo without an action to undo."""
 
 
 class ConcurrentChange(StreamOSRError, RuntimeError):
-    """Another thread is changing the recognizer; the call that raised this changed nothing."""
+    """Error for a call while another thread changes the recognizer. The call changed nothing."""
 
 
 class PersistenceError(StreamOSRError, OSError):
-    """A saved model cannot be read or written."""
+    """Error for a saved model that cannot be read or written."""
 
 
 class RefusedState(PersistenceError):
-    """Failed check of a state before saving: a defect, since the archive could not be read again."""
+    """Error for a state that fails its checks before saving.
+
+    It is a defect, since the archive could not be read again.
+    """
 
 
 class ConnectorError(StreamOSRError, OSError):
-    """A source or a sink cannot be opened, read, written or resumed."""
+    """Error for a source or a sink that cannot be opened, read, written or resumed."""
 
 
 class InUse(ConnectorError):
-    """Somebody else is writing the file."""
+    """Error for a file that another process is writing."""
 
 
 class MissingExtra(StreamOSRError, ImportError):
-    """An optional dependency is missing; the message names the extra to install."""
+    """Error for a missing optional dependency. The message names the extra to install."""

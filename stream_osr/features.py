@@ -30,11 +30,11 @@ class FeatureRow(NamedTuple):
     Attributes
     ----------
     values
-        NaN where the feature is missing, categories as numbers of their values, shape (p,).
+        Values of shape (p,). NaN where the feature is missing, categories as numbers of their values.
     missing
-        How many of the expected features are missing.
+        Number of expected features that are missing.
     extra
-        How many features came that are not expected.
+        Number of features that are not expected.
     """
 
     values: np.ndarray
@@ -43,14 +43,14 @@ class FeatureRow(NamedTuple):
 
 
 class Features:
-    """The expected features, in a fixed order.
+    """Expected features, in a fixed order.
 
     Parameters
     ----------
     names, kinds
-        Features, and what they are.
+        Names of the features, and their kinds.
     zero
-        Those that are zero in an instance that does not name them.
+        Features that are zero in an instance that does not name them.
 
     Examples
     --------
@@ -75,24 +75,24 @@ class Features:
         self._get: Any = itemgetter(*self.names) if len(self.names) > 1 else None
 
     def extended(self, names: Iterable[Name]) -> Features:
-        """Return these features and the given ones; itself when there is nothing new among them."""
+        """Return these features plus the given ones. Without new names, return the same object."""
         new = [name for name in names if name not in self._expected]
         return Features([*self.names, *new], self.kinds) if new else self
 
     def extended_by(self, x: Mapping[Any, Any], declared: Collection[Name] = ()) -> Features:
-        """Return these features and those of a training instance, with the values of its categories.
+        """Return these features plus those of a training instance, including category values.
 
         Parameters
         ----------
         x
-            The instance.
+            Training instance.
         declared
             Features that are categories whatever their values look like.
 
         Raises
         ------
         InvalidFeature
-            If a category has a value that is none.
+            If a value cannot be one of a category.
         """
         new = [name for name in x if name not in self._expected]
         kinds = self.kinds
@@ -102,20 +102,22 @@ class Features:
         return Features([*self.names, *new], kinds) if new or kinds is not self.kinds else self
 
     def unexpected(self, x: Mapping[Any, Any]) -> list[Name]:
-        """Return the names in an instance that are none of these features, in their order there."""
+        """Return the names in an instance that are not expected, in their order."""
         return [name for name in x if name not in self._expected]
 
     def knows(self, name: Name, value: object) -> bool:
-        """Say whether training had a value of a category."""
+        """Check whether training had a value of a category."""
         return self._coder.knows(name, value)
 
     @property
     def places(self) -> np.ndarray:
-        """Places of each feature: 0 for a number, two more than its values for a category, shape (p,)."""
+        """Places of each feature, shape (p,): 0 for a number, the number of values plus two for a category."""
         return self.kinds.places(self.names)
 
     def plain(self, x: Mapping[Any, Any]) -> tuple[float, ...] | None:
-        """Read a dict that has every feature, plain finite numbers and known values; ``None``: see :meth:`row`.
+        """Read a dict quickly, if it has every feature with plain finite numbers and known values.
+
+        Otherwise return ``None``, and use :meth:`row`.
 
         Examples
         --------
@@ -135,12 +137,12 @@ class Features:
         return None
 
     def row(self, x: Mapping[Any, object], number: int | None = None) -> FeatureRow:
-        """Read one instance; ``number`` is its place in a data frame or file, for error messages.
+        """Read one instance. Error messages use ``number`` as its place in a data frame or file.
 
         Raises
         ------
         InvalidFeature
-            If a value is not a number, infinite or absurdly large, or no value of a category.
+            If a value is infinite, too large, or neither a number nor a value of a category.
         """
         source = copy(x) if hasattr(type(x), "__missing__") else x  # looking up makes a defaultdict grow
         complete = source is x
@@ -195,7 +197,7 @@ def check_mapping(x: object) -> Mapping[Any, object]:
     """
     if not isinstance(x, Mapping):
         raise InvalidInstance(
-            f"an instance is a dict of feature names and numbers; this is {type(x).__name__}. "
+            f"an instance is a dict of feature names and numbers: this is {type(x).__name__}. "
             "Data frames go to learn_many"
         )
     return x
@@ -207,14 +209,14 @@ def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[
     Parameters
     ----------
     X
-        The data frame, or an array of two dimensions, whose columns are named by their numbers.
+        Data frame, or array of two dimensions. The columns of an array are named by their numbers.
     expected
-        Features that there have been so far; the columns of an array have to be the same.
+        Features so far. The columns of an array must be the same.
 
     Raises
     ------
     InvalidInstance
-        If it is neither, or an array of other features.
+        If it is neither, or an array with other features.
     """
     if isinstance(X, np.ndarray):
         places = array_names(X, expected)
@@ -223,7 +225,7 @@ def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[
         frame = into_frame(X)
     except TypeError:
         raise InvalidInstance(
-            f"expected a pandas, polars or pyarrow data frame, or a numpy array; this is {type(X).__name__}. "
+            f"expected a pandas, polars or pyarrow data frame, or a numpy array: this is {type(X).__name__}. "
             "A dict goes to learn_one"
         ) from None
     except ValueError as error:  # two columns of one name
@@ -235,12 +237,12 @@ def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[
 
 
 def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
-    """Name the columns of an array: 0 to p - 1.
+    """Return the names of an array's columns: 0 to p - 1.
 
     Raises
     ------
     InvalidInstance
-        If it has not two dimensions, or features that there have been so far are others.
+        If the array does not have two dimensions, or does not match the features so far.
 
     Examples
     --------
@@ -252,10 +254,10 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
     stream_osr.errors.InvalidInstance: the columns of an array are the features 0 to 1, and training had 'width', ...
     """
     if X.dtype.names:
-        raise InvalidInstance("the array has named fields; give a data frame: pandas.DataFrame(X)")
+        raise InvalidInstance("the array has named fields. Give a data frame: pandas.DataFrame(X)")
     if X.ndim != 2:
         raise InvalidInstance(
-            f"the array has the shape {X.shape}; expected two dimensions, rows and features. "
+            f"the array has the shape {X.shape}: expected two dimensions, rows and features. "
             "Reshape it: X.reshape(1, -1) for a single instance, X.reshape(-1, 1) for a single feature"
         )
     names: list[Name] = list(range(X.shape[1]))
@@ -263,18 +265,18 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
         return names
     if len(expected) != len(names) and all(type(name) is int for name in expected):
         raise InvalidInstance(
-            f"the array has {len(names)} columns, and training had {len(expected)} features; "
-            "give the columns of training, in their order"
+            f"the array has {len(names)} columns, and training had {len(expected)} features. "
+            "Give the columns of training, in their order"
         )
     raise InvalidInstance(
         f"the columns of an array are the features 0 to {len(names) - 1}, and training had "
-        f"{listed(map(brief, expected), 3)}; "
-        "give a data frame with these columns: pandas.DataFrame(X, columns=[...])"
+        f"{listed(map(brief, expected), 3)}. "
+        "Give a data frame with these columns: pandas.DataFrame(X, columns=[...])"
     )
 
 
 def _column_list(column: Any) -> list[Any]:
-    """Read a column of a data frame; all values are text if some are, or if it is of a categorical type."""
+    """Read a column of a data frame. All values become text if some are text or its type is categorical."""
     values: list[Any] = column.to_list()
     kinds = {str if isinstance(value, str) else type(value) for value in values if not is_missing(value)}
     if isinstance(column.dtype, Categorical | Enum):
@@ -286,7 +288,7 @@ def _column_list(column: Any) -> list[Any]:
 
 
 def categorical_columns(X: Any) -> list[Name]:
-    """Name the columns of a data frame that are of a categorical type: their values are categories."""
+    """Return the columns of a data frame whose type is categorical."""
     if isinstance(X, np.ndarray):
         return []
     frame = into_frame(X)
@@ -294,14 +296,14 @@ def categorical_columns(X: Any) -> list[Name]:
 
 
 def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
-    """Check rows of numbers, and return a copy of them as floats of 64 bits."""
+    """Check rows of numbers, and return a copy as 64-bit floats."""
     names = features.names
     if features.kinds.values:
         text = ", ".join(map(repr, features.kinds.values))
-        raise InvalidInstance(f"rows of numbers do not say the values of categories ({text}); give dicts or frames")
+        raise InvalidInstance(f"rows of numbers cannot represent categories ({text}). Give dicts or frames")
     if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
         raise InvalidInstance(
-            f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
+            f"rows are {typed(rows)}: expected an array of floats with {len(names)} columns, a feature each, "
             "in the order of model.trained.names. Dicts go to learn_one, data frames to learn_many"
         )
     rows = without_mask(rows).astype(np.float64)
@@ -309,16 +311,18 @@ def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
     if not usable.all():
         at, column = np.argwhere(~usable)[0].tolist()
         number_of(names[column], rows[at, column], at)
-        raise InvalidFeature(names[column], None, "it is missing; such instances go to learn_one", at)
+        raise InvalidFeature(names[column], None, "it is missing. Use learn_one for such instances", at)
     return rows
 
 
 def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
-    """Read a data frame or array all of whose values are plain finite numbers at once; ``None``: row by row.
+    """Read a whole data frame or array at once, if all values are plain finite numbers.
+
+    Otherwise return ``None``, and read it row by row.
 
     Returns
     -------
-    Rows of shape (n, p) in the order of the features, and how many columns are no features.
+    Rows of shape (n, p) in the order of the features, and the number of columns that are not features.
     """
     if isinstance(X, np.ndarray):
         array_names(X, features.names)
@@ -338,7 +342,7 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
 
 
 def _finite(rows: np.ndarray, extra: int = 0) -> tuple[np.ndarray, int] | None:
-    """Return rows as floats of 64 bits beside the number of further columns, if all are usable numbers."""
+    """Return rows as 64-bit floats and the number of further columns, if all values are usable numbers."""
     if rows.dtype.kind not in "fiu":
         return None
     rows = rows.astype(np.float64)
@@ -346,11 +350,11 @@ def _finite(rows: np.ndarray, extra: int = 0) -> tuple[np.ndarray, int] | None:
 
 
 def plain_rows(instances: Sequence[Sequence[object]], p: int) -> tuple[np.ndarray, Sequence[int]]:
-    """Read the instances all of whose p values are plain finite numbers at once.
+    """Read all instances at once whose p values are plain finite numbers.
 
     Returns
     -------
-    Their rows, shape (n, p), and their places; the others are to be read one by one.
+    Rows of those instances, shape (n, p), and their places. The others must be read one by one.
 
     Examples
     --------
@@ -371,26 +375,26 @@ def plain_rows(instances: Sequence[Sequence[object]], p: int) -> tuple[np.ndarra
 
 
 def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
-    """Read a series, array or list that goes with the rows of a frame; None: nothing for every row.
+    """Read a series, array or list that belongs to the rows of a frame. ``None`` gives None for each row.
 
     Raises
     ------
     InvalidInstance
-        If it is nothing of the kind, or its length is not that of the frame.
+        If it has another type, or its length differs from that of the frame.
     """
     if values is None:
         return [None] * n
     if isinstance(shape := getattr(values, "shape", None), tuple) and len(shape) > 1:
         raise InvalidInstance(
-            f"{name} has the shape {shape}; expected one entry for each of the {n} rows: give one column"
+            f"{name} has the shape {shape}: expected one entry for each of the {n} rows. Give one column"
         )
     methods = ("to_list", "to_pylist", "tolist")  # pandas and polars, pyarrow, numpy
     out = next((getattr(values, name)() for name in methods if hasattr(values, name)), values)
     if isinstance(out, str | bytes | Mapping | Set) or not isinstance(out, Iterable):
         raise InvalidInstance(
-            f"{name} is {typed(values)}; expected a series, array or list with one entry for each of the {n} rows"
+            f"{name} is {typed(values)}: expected a series, array or list with one entry for each of the {n} rows"
         )
     out = list(out)
     if len(out) != n:
-        raise InvalidInstance(f"{name} has {len(out)} entries for {n} rows; give one for each row")
+        raise InvalidInstance(f"{name} has {len(out)} entries for {n} rows. Give one for each row")
     return [None if is_missing(v) else v for v in out]

@@ -1,4 +1,4 @@
-"""Decisions and subclasses as data frames of pandas or polars, a row for each."""
+"""Decisions and subclasses as data frames of pandas or polars."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from stream_osr.stream.discovery_table import SubclassRow
 Library: TypeAlias = Literal["pandas", "polars"]
 
 _WHOLE = frozenset({"subclass_id", "batch", "seq", "size", "first_seen", "last_seen", "new_class"})
-"""Columns of whole numbers, some of which may be missing."""
+"""Integer columns, some of which may have missing values."""
 
 _LABELS = frozenset({"label", "first_label", "nearest_class"})
-"""Columns of labels: they stay what they are."""
+"""Columns of labels, whose type stays unchanged."""
 
 
 def decisions_frame(
     decisions: Iterable[Decision], *, probabilities: bool = False, library: Library = "pandas"
 ) -> Any:
-    """Put decisions into a data frame.
+    """Return decisions as a data frame.
 
     Parameters
     ----------
     decisions
-        As :meth:`stream_osr.OpenSetRecognizer.drain` yields them.
+        Decisions from :meth:`stream_osr.OpenSetRecognizer.drain`.
     probabilities
-        Add a column for the probability of each known class, ``P(label)``; that of unknown is ``p_unknown``.
+        Add a column ``P(label)`` for each known class. The probability of unknown is always in ``p_unknown``.
     library
         ``"pandas"`` or ``"polars"``.
 
     Returns
     -------
-    A row for each decision, a column for each field of :class:`stream_osr.Decision` but ``probabilities``.
+    A row for each decision, and a column for each field of :class:`stream_osr.Decision` except ``probabilities``.
 
     Raises
     ------
@@ -67,13 +67,13 @@ def decisions_frame(
 
 
 def subclasses_frame(lines: Sequence[SubclassRow], *, library: Library = "pandas") -> Any:
-    """Put the lines of the discovery table into a data frame, a column for each field of them."""
+    """Return the rows of the discovery table as a data frame, with a column for each field."""
     return _frame({name: [getattr(line, name) for line in lines] for name in SubclassRow._fields}, library)
 
 
 def _frame(columns: Mapping[str, list[Any]], library: Library) -> Any:
     if library not in ("pandas", "polars"):
-        raise InvalidParameter(f"library is {library!r}; expected 'pandas' or 'polars'")
+        raise InvalidParameter(f"library is {library!r}: expected 'pandas' or 'polars'")
     try:
         if library == "polars":
             import polars as pl
@@ -82,8 +82,8 @@ def _frame(columns: Mapping[str, list[Any]], library: Library) -> Any:
         import pandas as pd
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"a data frame of {library} needs {library}; pip install 'stream-osr[frames]' brings pandas, "
-            "pip install polars the other"
+            f"a data frame of {library} needs {library}. Install pandas with pip install 'stream-osr[frames]', "
+            "or polars with pip install polars"
         ) from error
     kinds = {**dict.fromkeys(_WHOLE, "Int64"), **dict.fromkeys(_LABELS, object)}
     return pd.DataFrame({name: pd.Series(its, dtype=kinds.get(name)) for name, its in columns.items()})

@@ -1,9 +1,8 @@
-"""Kinds of features, numeric or categorical, and the values of categories as text and as numbers.
+"""Kinds of features (numeric or categorical), and values of categories as text and numbers.
 
-While training goes on, features whose first value is text or a boolean are kept as categories, with every value. When
-it ends, the whole training part decides which of them are numbers (:func:`decide`). What a caller has named is what
-the caller says. All values of a category are text: ``3``, ``3.0`` and ``"3"`` are the same one, and ``True`` is
-``"true"``.
+During training, a feature whose first value is text or a boolean is a category with all its values. When training
+ends, :func:`decide` uses the whole training data to find those that are numbers. The caller's settings take
+precedence. All values of a category are text: ``3``, ``3.0`` and ``"3"`` are the same, and ``True`` is ``"true"``.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ from stream_osr.reading import TRUTHS, Comma, Tally, Unreadable, number, spelled
 Name = Hashable
 
 OTHER = float(1 << 30)
-"""Number of all values that training did not have."""
+"""Code of all values that training did not have."""
 
 SETTLED = 1000
-"""After so many different values a text feature that reads as numbers is one, before training ends."""
+"""Number of different values after which a text feature that reads as numbers becomes numeric during training."""
 
 _EXPECTED = "expected text, a number, true or false (None or NaN if missing): the feature is a category"
 
 
 class CategoryValues(tuple[str, ...]):
-    """Values of a category in training: a tuple that finds a value at once, and grows at no cost.
+    """Values of a category in training: a tuple with a fast lookup that grows cheaply.
 
-    All that grew from one share a dictionary, in which later ones have more.
+    Tuples that grew from the same one share a dictionary, which may have values of later ones.
     """
 
     codes: dict[str, int]
 
     def __new__(cls, texts: Iterable[str] = ()) -> CategoryValues:
-        """Make them of values that are numbered in their order."""
+        """Make the values from texts, numbered in their order."""
         out = super().__new__(cls, texts)
         out.codes = {text: code for code, text in enumerate(out)}
         return out
 
     def extended(self, text: str) -> CategoryValues:
-        """Return these values and a new one."""
+        """Return these values plus a new one."""
         codes = self.codes if len(self.codes) == len(self) else {each: code for code, each in enumerate(self)}
         out = tuple.__new__(CategoryValues, (*self, text))
         codes[text] = len(self)
@@ -53,28 +52,28 @@ class CategoryValues(tuple[str, ...]):
         return out
 
     def code(self, text: str) -> int | None:
-        """Return the number of a value; ``None``: it is none of these."""
+        """Return the code of a value. ``None``: it is not among these."""
         code = self.codes.get(text)
         return code if code is not None and code < len(self) else None
 
 
 class Kinds(NamedTuple):
-    """The kinds of features.
+    """Kinds of features.
 
     Attributes
     ----------
     values
-        Values of each category by its name, in the order of their numbers. Whatever is not in it is numeric.
+        Values of each category by name, in the order of their codes. All other features are numeric.
     undecided
-        Features that have had no value yet.
+        Features without any value so far.
     fixed
-        Categories that are so whatever their values look like.
+        Features that are categories whatever their values look like.
     commas
-        What a comma is in the numbers of a feature, where training had some.
+        Meaning of a comma in the numbers of a feature, where training had some.
     missing
-        Texts and numbers, as :func:`stream_osr.reading.spelled` has them, that a caller has named as missing.
+        Texts and numbers that the caller named as missing, as :func:`stream_osr.reading.spelled` returns them.
     left_out
-        Features that are left out, and why.
+        Features that are left out, with the reason.
     """
 
     values: Mapping[Name, tuple[str, ...]] = {}
@@ -85,21 +84,21 @@ class Kinds(NamedTuple):
     left_out: Mapping[Name, str] = {}
 
     def extended(self, x: Mapping[Any, Any], new: Iterable[Name], declared: Collection[Name]) -> Kinds:
-        """Return these kinds and what an instance adds to them; themselves when that is nothing.
+        """Return these kinds extended by an instance. Without changes, return the same object.
 
         Parameters
         ----------
         x
-            The instance.
+            Instance to add.
         new
-            Names that come anew.
+            Names of new features.
         declared
-            Names of features that are categories whatever their values look like.
+            Features that are categories whatever their values look like.
 
         Raises
         ------
         InvalidFeature
-            If a category has a value that is none.
+            If a value cannot be one of a category.
 
         Examples
         --------
@@ -140,11 +139,14 @@ class Kinds(NamedTuple):
         return Kinds(both, frozenset(undecided), frozenset(fixed), commas, self.missing, left_out)
 
     def lacks(self, value: object) -> bool:
-        """Say whether a value is a missing one."""
+        """Check whether a value counts as missing."""
         return is_blank(value) or (bool(self.missing) and is_marked(value, self.missing))
 
     def places(self, names: Iterable[Name]) -> np.ndarray:
-        """Count the places of each feature: 0 for a number, two more than its values for a category, shape (p,)."""
+        """Return the places of each feature, shape (p,).
+
+        It is 0 for a number, and the number of values plus two for a category.
+        """
         return np.array([len(self.values[name]) + 2 if name in self.values else 0 for name in names], np.int64)
 
 
@@ -152,12 +154,12 @@ NUMERIC = Kinds()
 
 
 def category_of(name: Name, value: object, number: int | None = None) -> str:
-    """Read a value of a category as text.
+    """Convert a value of a category to text.
 
     Raises
     ------
     InvalidFeature
-        If it is none, or longer than a value may be.
+        If it cannot be such a value, or is too long.
 
     Examples
     --------
@@ -169,17 +171,17 @@ def category_of(name: Name, value: object, number: int | None = None) -> str:
     plain = spelled(value)
     trouble = trouble_with(plain, MOST_CATEGORY_BYTES)
     if trouble:
-        raise InvalidFeature(name, value, f"{trouble}; shorten it, or leave the feature out", number)
+        raise InvalidFeature(name, value, f"{trouble}. Shorten it, or leave the feature out", number)
     return plain
 
 
 class Coder:
-    """Turns the values of categories into their numbers.
+    """Converter from values of categories to their codes.
 
     Parameters
     ----------
     names, kinds
-        Features, in the order of a row.
+        Features in the order of a row, and their kinds.
     """
 
     def __init__(self, names: Iterable[Name], kinds: Kinds) -> None:
@@ -192,12 +194,12 @@ class Coder:
         return bool(self._codes)
 
     def knows(self, name: Name, value: object) -> bool:
-        """Say whether training had a value of a category."""
+        """Check whether training had a value of a category."""
         codes = next(codes for _, its, codes in self._codes if its == name)
         return not self._lacks(value) and codes(category_of(name, value)) is not None
 
     def plain(self, found: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Put numbers in the place of values that are plain text and were there in training, ``None`` of others."""
+        """Replace plain text values that training had by their codes, and other values by ``None``."""
         row = list(found)
         for at, _, codes in self._codes:
             value = row[at]
@@ -205,7 +207,7 @@ class Coder:
         return tuple(row)
 
     def of(self, found: tuple[Any, ...], number: int | None = None) -> tuple[Any, ...]:
-        """Put numbers in the place of values, NaN of missing ones."""
+        """Replace values by their codes, and missing values by NaN."""
         row = list(found)
         for at, name, codes in self._codes:
             value = row[at]
@@ -218,7 +220,7 @@ class Coder:
 
 
 def codes_of(values: tuple[str, ...]) -> Callable[[str], float | None]:
-    """Return what finds the number of a value.
+    """Return a function that finds the code of a value.
 
     >>> find = codes_of(("true", "false"))
     >>> find("true"), find("0"), find("No"), find("maybe")
@@ -237,7 +239,7 @@ def codes_of(values: tuple[str, ...]) -> Callable[[str], float | None]:
 
 
 def tally_of(values: tuple[str, ...], counts: Iterable[int] | None = None) -> Tally:
-    """Look at the values of a feature, each of which came so many times."""
+    """Count the values of a feature, each with its number of occurrences."""
     tally = Tally()
     for text, count in zip(values, [1] * len(values) if counts is None else counts, strict=True):
         tally.take(text, count)
@@ -245,7 +247,7 @@ def tally_of(values: tuple[str, ...], counts: Iterable[int] | None = None) -> Ta
 
 
 def numbers_of(code: np.ndarray, values: tuple[str, ...], comma: Comma) -> tuple[np.ndarray, list[str]]:
-    """Turn the numbers of values into what the values say; those that are no numbers are missing, and listed.
+    """Convert codes to the numbers that their texts represent. Return the unreadable texts too, which become NaN.
 
     >>> numbers_of(np.array([0.0, 1.0, 2.0, np.nan]), ("1.5", "?", "1.2.3"), "")
     (array([1.5, nan, nan, nan]), ['1.2.3'])
@@ -264,16 +266,17 @@ def numbers_of(code: np.ndarray, values: tuple[str, ...], comma: Comma) -> tuple
 
 
 class TypedColumns(NamedTuple):
-    """Final features of the training part.
+    """Final features of the training data.
 
     Attributes
     ----------
     names, X, kinds
         Features that are used, their columns, and their kinds.
     looks_numeric
-        Categories most of whose values read as numbers, and which nobody has named, with their commonest other value.
+        Categories that the caller did not declare and most of whose values read as numbers. Each has its commonest
+        other value.
     odd
-        Values of numeric features that are no numbers, and are missing.
+        Values of numeric features that are not numbers and count as missing.
     """
 
     names: tuple[Name, ...]
@@ -286,18 +289,18 @@ class TypedColumns(NamedTuple):
 def decide(
     X: np.ndarray, names: tuple[Name, ...], kinds: Kinds, order: np.ndarray, numeric: Collection[Name] = ()
 ) -> TypedColumns:
-    """Decide what each feature is, by all of its values in training.
+    """Decide the kind of each feature, from all values in training.
 
     Parameters
     ----------
     X
-        Rows, categories as numbers, shape (n, p).
+        Rows, categories as codes, shape (n, p).
     names, kinds
-        Features of the columns.
+        Names and kinds of the columns.
     order
         Rows in the order of arrival, shape (n,).
     numeric
-        Features that are numbers, as a caller says.
+        Features that the caller declared numeric.
     """
     X, kinds = _merged(X, names, kinds)
     values, commas, left_out = dict(kinds.values), dict(kinds.commas), dict(kinds.left_out)
@@ -331,7 +334,7 @@ def decide(
 
 
 def _merged(X: np.ndarray, names: tuple[Name, ...], kinds: Kinds) -> tuple[np.ndarray, Kinds]:
-    """Make 1 and 0 true and false where a category has both ways of writing."""
+    """Replace 1 and 0 by true and false where a category has both spellings."""
     values, out = dict(kinds.values), X
     for at, name in enumerate(names):
         known = {*values.get(name, ())}
@@ -343,7 +346,7 @@ def _merged(X: np.ndarray, names: tuple[Name, ...], kinds: Kinds) -> tuple[np.nd
 
 
 def recoded(code: np.ndarray, values: tuple[str, ...], now: tuple[str, ...]) -> np.ndarray:
-    """Turn the numbers of values into those that they have among others; NaN stays.
+    """Convert codes of values to their codes in another list. NaN stays.
 
     >>> recoded(np.array([0.0, 1.0, np.nan]), ("red", "blue"), ("blue",))
     array([1.07374182e+09, 0.00000000e+00,            nan])
@@ -357,16 +360,16 @@ def recoded(code: np.ndarray, values: tuple[str, ...], now: tuple[str, ...]) -> 
 
 
 def commonest(X: np.ndarray, names: Iterable[Name], kinds: Kinds, most: int) -> tuple[np.ndarray, Kinds]:
-    """Keep the values that occur, and of very many the commonest; all others are like those never seen.
+    """Keep the values that occur, at most a given number of the commonest. Others count as never seen.
 
     Parameters
     ----------
     X
-        Rows, categories as numbers, shape (n, p).
+        Rows, categories as codes, shape (n, p).
     names, kinds
-        Features of the columns.
+        Names and kinds of the columns.
     most
-        Values that a category may have.
+        Largest number of values of a category.
     """
     values, out = dict(kinds.values), X
     for at, name in enumerate(names):

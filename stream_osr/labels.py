@@ -1,4 +1,4 @@
-"""Labels of the known classes, and the one that says *unknown*."""
+"""Labels of the known classes, and the unknown label."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from stream_osr.reading import kind_of_labels, label_as, spelled_label
 
 
 def clean_label(y: object) -> Label:
-    """Reduce a label to a plain ``str``, ``int`` or ``bool``.
+    """Convert a label to a plain ``str``, ``int`` or ``bool``.
 
     Raises
     ------
     InvalidLabel
-        For anything else: it could not be saved, nor compared with what comes back.
+        For any other type, which could not be saved or compared.
 
     Examples
     --------
@@ -38,11 +38,11 @@ def clean_label(y: object) -> Label:
         return str.__str__(value)  # of a member of an enumeration its value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise InvalidLabel(f"label is {typed(value)}; expected str, int or bool, or None for an instance without a label")
+    raise InvalidLabel(f"label is {typed(value)}: expected str, int or bool, or None for an instance without a label")
 
 
 def unknown_label(given: Label | None, known: Sequence[Label]) -> Label:
-    """Return the label of unknown instances: the given one, or what fits the known labels.
+    """Return the label of unknown instances: the given one, or one that fits the known labels.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def unknown_label(given: Label | None, known: Sequence[Label]) -> Label:
 
 
 def label_array(labels: Sequence[Label | None]) -> np.ndarray:
-    """Put labels into an array of the type that they have in common, if they are of one kind.
+    """Return labels as an array of their common type, or of objects if their types differ.
 
     >>> label_array([1, 2, -1]), label_array(["red", "unknown"]), label_array([True, "unknown"])
     (array([ 1,  2, -1]), array(['red', 'unknown'], dtype='<U7'), array([True, 'unknown'], dtype=object))
@@ -66,7 +66,7 @@ def label_array(labels: Sequence[Label | None]) -> np.ndarray:
 
 
 def spelled_alike(label: Label, known: Sequence[Label]) -> Label | None:
-    """Find a label that looks the same: it differs by Unicode normalization, or white space, only.
+    """Find a known label that differs only by Unicode normalization or white space.
 
     Examples
     --------
@@ -88,7 +88,9 @@ def _spelling(label: str) -> str:
 
 
 def as_known(y: Any, known: Sequence[Label]) -> Any:
-    """Return the known label that is spelled like a label of a file, a record or a command; else one of their type.
+    """Return the known label with the same spelling, or convert the label to the type of the known labels.
+
+    Labels of files, records and commands are matched in this way.
 
     >>> as_known("1.0", [1, 2]), as_known(1, ["1", "2"]), as_known("3", [1, 2]), as_known("idle ", ["idle"])
     (1, '1', 3, 'idle')
@@ -107,12 +109,14 @@ def as_known(y: Any, known: Sequence[Label]) -> Any:
 
 
 MANY, FEW, SOME = 100, 3.0, 5
-"""From so many classes on with fewer instances each, on average, it is asked whether the labels are labels; from the
-last number on, too, if most instances have a label of their own."""
+"""Thresholds of :func:`doubtful`.
+
+At ``MANY`` classes with fewer than ``FEW`` instances on average, the labels are doubtful. From ``SOME`` classes on,
+they are doubtful if most instances have a label of their own."""
 
 
 def doubtful(classes: int, instances: int) -> str | None:
-    """Ask whether labels are labels, where nearly each instance has one of its own; ``None``: they seem to be.
+    """Return a question if nearly every instance has a different label. ``None``: the labels look plausible.
 
     Examples
     --------
@@ -131,7 +135,7 @@ def doubtful(classes: int, instances: int) -> str | None:
 
 
 def check_label(y: object, known: Sequence[Label], given: Label | None) -> Label:
-    """Clean a label and check that it can name a known class beside the others.
+    """Clean a label, and check that it can name a known class.
 
     Raises
     ------
@@ -140,15 +144,15 @@ def check_label(y: object, known: Sequence[Label], given: Label | None) -> Label
     """
     label = clean_label(y)
     if isinstance(label, str) and not label.strip():
-        raise InvalidLabel(f"label is {label!r}, which is blank; give the class a name")
+        raise InvalidLabel(f"label is {label!r}, which is blank. Give the class a name")
     others = known or [label]
     unknown = unknown_label(given, others)
     if label == unknown and isinstance(label, str) == isinstance(unknown, str):
         raise InvalidLabel(
-            f"label {label!r} is the label of unknown instances; rename the class, or pass another one as unknown=..."
+            f"label {label!r} is the label of unknown instances. Rename the class, or pass another one as unknown=..."
         )
     if isinstance(label, str) != isinstance(others[0], str):
         raise InvalidLabel(
-            f"label is {typed(label)}, but the known labels are like {others[0]!r}; use labels of one type"
+            f"label is {typed(label)}, but the known labels are like {others[0]!r}. Use labels of one type"
         )
     return label

@@ -1,6 +1,6 @@
-"""Limits on outside input: the bounds, and one function that checks each at every entry point.
+"""Limits on outside input, and functions that check them at every entry point.
 
-``docs/limits.md`` has them in one table, with those that connectors and engine keep where they use them.
+``docs/limits.md`` lists them in a table, together with the limits of connectors and engine.
 """
 
 from __future__ import annotations
@@ -12,40 +12,42 @@ from stream_osr.errors import InvalidInstance, InvalidLabel
 from stream_osr.printable_text import typed
 
 MOST_LABEL_BYTES = 256
-"""Of a label, as UTF-8. Each decision names every class: 1000 of them are then at most a quarter of a megabyte."""
+"""Largest size of a label as UTF-8. Each decision lists every class: 1000 of them take at most a quarter of a
+megabyte."""
 MOST_KEY_BYTES = 4096
-"""Of a key, as UTF-8. ``label_horizon`` of them are remembered, and an event names five."""
+"""Largest size of a key as UTF-8. The model remembers ``label_horizon`` keys, and an event has five."""
 LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**63 - 1
-"""Whole numbers that are labels or keys: what JSON is written and read with everywhere."""
+"""Range of integer labels and keys, which every JSON library supports."""
 MOST_NAME_BYTES = 256
-"""Of the name of a feature, as UTF-8: each event of a subclass has it four times."""
+"""Largest size of a feature name as UTF-8. Each event of a subclass contains it four times."""
 MOST_CATEGORY_BYTES = 256
-"""Of a value of a category, as UTF-8: events name those of a subclass."""
+"""Largest size of a category value as UTF-8. Events contain the values of a subclass."""
 MOST_VALUES = 10_000
-"""Values of a category that training looks at; those that come later are like one never seen."""
+"""Number of values of a category that training records. Later ones count as never seen."""
 MODELLED_VALUES = 1000
-"""Values of a category with a probability of their own, the commonest; the others share that of one never seen."""
+"""Number of values of a category with their own probability, the commonest. The others share that of a value never
+seen."""
 MOST_FEATURES = 10_000
-"""Features of a model: one record of a million new names must not widen all others."""
+"""Largest number of features of a model. It prevents one record with a million new names from widening all others."""
 MOST_DIGITS = 18
-"""Of a partition or a subclass in a command: Python refuses to read 4301."""
+"""Largest number of digits of a partition or subclass in a command. Python refuses to read 4301."""
 MOST_SUBCLASSES = 1000
-"""Of one command."""
+"""Largest number of subclasses in one command."""
 MOST_REASON_BYTES = 1000
-"""Of why somebody asks for something, as UTF-8."""
+"""Largest size of the reason in a command, as UTF-8."""
 MOST_BY_BYTES = 256
-"""Of who asks, as UTF-8."""
+"""Largest size of the author's name in a command, as UTF-8."""
 
 
 def trouble_with(value: object, most_bytes: int) -> str:
-    """Say why a text or a whole number is not taken; empty: it is.
+    """Return why a text or an integer is not accepted. Empty: it is.
 
     Parameters
     ----------
     value
-        Of anything else nothing is said.
+        Value to check. Values of other types are accepted.
     most_bytes
-        Of a text, as UTF-8.
+        Largest size of a text as UTF-8.
 
     Examples
     --------
@@ -69,12 +71,12 @@ def trouble_with(value: object, most_bytes: int) -> str:
 
 
 def check_label(label: object) -> None:
-    """Refuse a label that could open a class and not be published.
+    """Refuse a label that could open a class but could not be published.
 
     Raises
     ------
     InvalidLabel
-        If it is too long, no text, or a whole number of more than 64 bits.
+        If it is too long, not valid text, or an integer of more than 64 bits.
 
     Examples
     --------
@@ -96,16 +98,16 @@ def check_room(label: object, others: Collection[object], most: int) -> None:
     Parameters
     ----------
     label
-        Of a class that is not there yet.
+        Label of a new class.
     others
-        Labels of those that are there, or will be.
+        Labels of the present and planned classes.
     most
-        Classes that there may be.
+        Largest number of classes.
 
     Raises
     ------
     InvalidLabel
-        If there is no room.
+        If the limit is reached.
 
     Examples
     --------
@@ -123,12 +125,12 @@ allows 2; is it the label's column? Merge classes, or train with a larger max_cl
 
 
 def check_key(key: Any) -> None:
-    """Refuse a key that could not be published; of a tuple, all its items together.
+    """Refuse a key that could not be published. All items of a tuple count together.
 
     Raises
     ------
     InvalidInstance
-        If it is too long, no text, or a whole number of more than 64 bits.
+        If it is too long, not valid text, or an integer of more than 64 bits.
 
     Examples
     --------
@@ -157,7 +159,7 @@ has 5000 bytes as UTF-8, and 4096 are allowed; give a shorter one
 
 
 def fits_as_key(key: object) -> bool:
-    r"""Say whether :func:`check_key` takes a text or a whole number, quickly.
+    r"""Check quickly whether :func:`check_key` accepts a text or an integer.
 
     Examples
     --------
@@ -170,12 +172,12 @@ def fits_as_key(key: object) -> bool:
 
 
 def check_storable(names: Iterable[object]) -> None:
-    """Refuse names of features that an archive cannot hold, before time is spent on training.
+    """Refuse feature names that an archive cannot store, before training takes time.
 
     Raises
     ------
     InvalidInstance
-        If a name is no text, number, or tuple of them.
+        If a name is not text, a number, or a tuple of them.
 
     Examples
     --------
@@ -193,19 +195,19 @@ def check_storable(names: Iterable[object]) -> None:
 
 
 def check_names(new: Iterable[object], count: int) -> None:
-    """Refuse names of features with which a model could not be told of, and too many of them.
+    """Refuse feature names that could not be published, and too many of them.
 
     Parameters
     ----------
     new
-        Names that come anew.
+        Names of new features.
     count
-        How many there are with them.
+        Number of features including the new ones.
 
     Raises
     ------
     InvalidInstance
-        If a name is too long or no text, or there are too many.
+        If a name is too long or not valid text, or if there are too many.
 
     Examples
     --------
@@ -218,7 +220,7 @@ def check_names(new: Iterable[object], count: int) -> None:
     for name in new:
         trouble = trouble_with(name, MOST_NAME_BYTES)
         if trouble:
-            raise InvalidInstance(f"the name of a feature is {typed(name)}: {trouble}; give it a short one")
+            raise InvalidInstance(f"the name of a feature is {typed(name)}: {trouble}. Give it a short one")
         if count > MOST_FEATURES:
             raise InvalidInstance(
                 f"the instance would be the first with feature {typed(name)}, and there are {count} features then; "

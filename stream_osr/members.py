@@ -1,4 +1,4 @@
-"""Kinds of model in the ensemble: the base measure that each starts from."""
+"""Kinds of models in the ensemble, with the base measure that each starts from."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
 COARSE_BETA = 0.1
 FIRST_CONCENTRATION = 1.0
-"""Of categories, until their concentrations are drawn."""
+"""Concentration of categories, until the concentrations are drawn."""
 
-"""A base measure that no evidence has shaped: subclasses begin near the pooled within-class covariance."""
+"""The constants above define a base measure without evidence. Subclasses start near the pooled within-class
+covariance."""
 
 
 class EnsembleMember(NamedTuple):
-    """A kind of model in the ensemble: hyperparameters drawn (or coarse), new subclasses placed by a Student-t."""
+    """Kind of model: hyperparameters drawn or coarse, new subclasses placed by a Student-t or not."""
 
     drawn: bool
     placed: bool
@@ -37,23 +38,23 @@ MIXED = (
     EnsembleMember(drawn=True, placed=False),
     EnsembleMember(drawn=True, placed=True),
 )
-"""Kinds of model, one chain after the other. Subclasses are told from the first: its are the smaller, purer ones.
+"""Kinds of models of successive chains. Subclasses come from the first, which has smaller and purer ones.
 
-Not so where a typical class has fewer instances than the coarse prior has degrees of freedom: that one gathers
-several new classes in a subclass, and comes second (YALEB, COIL20: ``benchmarks/results/discovery.md``).
+The order changes if a typical class has fewer instances than the coarse prior has degrees of freedom. That kind then
+puts several new classes into one subclass, and comes second (YALEB, COIL20: ``benchmarks/results/discovery.md``).
 
-The known classes say little about the base measure of what they are not, and the kinds err on different instances:
-their average is more accurate than the best of them on most data sets (``benchmarks/results/experiments.md``).
+The known classes reveal little about the base measure of new classes, and the kinds err on different instances. On
+most data sets their average is more accurate than the best kind (``benchmarks/results/experiments.md``).
 """
 
 LEAST_DESCRIBED = 0.9
-"""A placed member whose kept subclasses hold a smaller share of the training set has come apart: it is not used."""
+"""Least share of the training set in the kept subclasses of a placed member. With a smaller share it is not used."""
 LEAST_IN_COMPANY = 0.25
-"""Nor is one in which fewer training instances are likelier beside one of their class than by themselves."""
+"""Least share of training instances that are likelier beside one of their class than by themselves."""
 
 
 def comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
-    """Say whether a placed member makes too many small subclasses: of known classes, or of new ones to come."""
+    """Check whether a placed member makes too many small subclasses of known or of future classes."""
     seated = training.seating.franchise.seated
     kept = seated >= epsilon * seated.sum(axis=1, keepdims=True)
     if seated[kept].sum() < LEAST_DESCRIBED * seated.sum():
@@ -65,7 +66,7 @@ def comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
 def base_measure(
     member: EnsembleMember, rows: np.ndarray, group: np.ndarray, whitening: Whitening, p: Parameters
 ) -> tuple[Prior, Grid | None, Location]:
-    """Choose what one kind of model starts from; parameters that the user has set hold in every kind."""
+    """Return the base measure of one kind of model. Parameters that the user has set apply to every kind."""
     columns = len(whitening.places)
     d = rows.shape[1] - columns
     location = fit_location(rows[:, columns:], group) if member.placed else CONJUGATE

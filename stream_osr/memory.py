@@ -10,25 +10,26 @@ from stream_osr.errors import InvalidParameter
 logger = logging.getLogger("stream_osr")
 
 REPORTED_FROM = 2.0**30
-"""Bytes that nobody has to be told of."""
+"""Least memory in bytes that is reported."""
 
 MAPS, HOLDERS = 6, 2
-"""Square matrices over the features when coordinates are fitted; who holds a subclass: seats and frozen classes."""
+"""Number of square matrices over the features during fitting, and number of objects with statistics of each subclass
+(the seats and the frozen classes)."""
 
 
 def least_bytes(features: int, kept: int, classes: int, models: int) -> float:
-    """Say how many bytes training takes at least: each class is one subclass or more.
+    """Return the least number of bytes that training takes, with at least one subclass for each class.
 
     Parameters
     ----------
     features
-        Columns of the training instances.
+        Number of columns of the training instances.
     kept
-        Dimensions of the space that they are mapped to.
+        Number of dimensions after the mapping.
     classes
-        Known classes.
+        Number of known classes.
     models
-        How many are trained.
+        Number of models.
 
     Examples
     --------
@@ -42,7 +43,7 @@ def least_bytes(features: int, kept: int, classes: int, models: int) -> float:
 
 
 def physical_bytes() -> float:
-    """Memory of the machine; infinite where it does not tell."""
+    """Memory of the machine in bytes. It is infinite if the system does not report it."""
     names = getattr(os, "sysconf_names", {})
     if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
         return float("inf")
@@ -50,14 +51,14 @@ def physical_bytes() -> float:
 
 
 def tell_of_memory(features: int, kept: int, classes: int, models: int) -> None:
-    """Say on the logger what training is going to take, if that is much.
+    """Log a warning if training needs much memory.
 
     The parameters are those of :func:`least_bytes`.
 
     Raises
     ------
     InvalidParameter
-        If it is more than the machine has.
+        If training needs more memory than the machine has.
     """
     least, there = least_bytes(features, kept, classes, models), physical_bytes()
     if least < min(REPORTED_FROM, there):

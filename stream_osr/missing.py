@@ -8,7 +8,7 @@ import numpy as np
 
 
 def is_missing(value: object) -> bool:
-    """Tell None, NaN, masked values and the missing values of data frame libraries from everything else."""
+    """Check for None, NaN, masked values, and the missing values of data frame libraries."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     if isinstance(value, np.ma.MaskedArray):  # also the constant numpy.ma.masked
@@ -17,7 +17,7 @@ def is_missing(value: object) -> bool:
 
 
 def without_mask(array: np.ndarray) -> np.ndarray:
-    """Return an array in which masked cells are NaN or, if it is not numeric, None; itself if it has no mask.
+    """Return an array with masked cells as NaN or, if it is not numeric, None. Without a mask, return the same array.
 
     Examples
     --------

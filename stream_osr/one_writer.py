@@ -1,4 +1,7 @@
-"""One thread at a time changes a recognizer; a second one gets an error before it changes anything."""
+"""Protection of a recognizer against changes by two threads at a time.
+
+A second thread gets an error before it changes anything.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 WRITERS: dict[int, int] = {}
-"""Thread that changes an object, by the identity of the object. ``setdefault`` of a dict is atomic."""
+"""Thread that changes an object, by the object's identity. ``setdefault`` of a dict is atomic."""
 
 os.register_at_fork(after_in_child=WRITERS.clear)  # the other threads do not exist in a child
 
 
 def one_writer(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Let a method that changes its object run in one thread at a time.
+    """Restrict a method that changes its object to one thread at a time.
 
     Examples
     --------
@@ -63,7 +66,7 @@ def one_writer(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S
 
 
 def refuse(what: Any, name: str) -> NoReturn:
-    """Refuse a second thread.
+    """Raise the error for a second thread.
 
     Raises
     ------
@@ -74,6 +77,6 @@ def refuse(what: Any, name: str) -> NoReturn:
     named = next((thread.name for thread in threading.enumerate() if thread.ident == other), "one that has ended")
     raise ConcurrentChange(
         f"{name}: another thread ({named}) is changing this {type(what).__name__}, and this call changed nothing. "
-        "Let one thread call the methods that change it, put a lock around them, or give each thread a recognizer of "
-        "its own (OpenSetRecognizer.from_trained shares the trained model). Any thread may predict"
+        "Let one thread call the methods that change it, put a lock around them, or give each thread its own "
+        "recognizer (OpenSetRecognizer.from_trained shares the trained model). Any thread may predict"
     )

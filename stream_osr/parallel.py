@@ -1,6 +1,6 @@
-"""Independent work on several cores: the chains of a model, whose kernels let go of the interpreter.
+"""Parallel work on several cores: the chains of a model, whose kernels release the interpreter lock.
 
-Matrix products take one thread: they differ in the last bit between thread counts, and results must not.
+Matrix products use one thread. Their last bit depends on the number of threads, and results must not.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ R = TypeVar("R")
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def each(function: Callable[[T], R], items: Sequence[T], n_jobs: int | None = None) -> list[R]:
-    """Apply a function to every item, in threads; results in the order of the items.
+    """Apply a function to every item in threads. Results are in the order of the items.
 
     Parameters
     ----------
     function
-        What it does must not depend on the order in which the items are dealt with.
+        Function whose results do not depend on the order of the calls.
     items
         The items.
     n_jobs
-        Threads; ``None``: as many as there are items, and cores.
+        Number of threads. ``None``: one for each item, at most one for each core.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def each(function: Callable[[T], R], items: Sequence[T], n_jobs: int | None = No
 
 @lru_cache(maxsize=4)
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    """One pool for each size; a forked process has none of its parent's threads and makes its own."""
+    """Return the pool of a size. A forked process makes a new one, because it does not inherit threads."""
     return ThreadPoolExecutor(threads, thread_name_prefix="stream-osr")
 
 

@@ -1,4 +1,4 @@
-"""Text of others as a person may see it: what has no shape, or would steer a terminal, stands there escaped."""
+"""Foreign text in a form that is safe to display: invisible and control characters are escaped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Iterable
 
 LONGEST = 2000
-"""Characters of a line."""
+"""Largest number of characters in a line."""
 
 GAP = " ... "
 
@@ -15,17 +15,17 @@ _shortening.maxstring = _shortening.maxother = _shortening.maxlong = 40
 
 
 def printable(text: str, most: int = LONGEST) -> str:
-    r"""Show text in one line that steers no terminal, cut in its middle where it gets long.
+    r"""Return text as one line without control characters, shortened in the middle if it is long.
 
-    Control characters, marks of direction, what has no width, white space but the blank, and lone surrogates are
-    escaped as in Python.
+    The function escapes control characters, direction marks, zero-width characters, lone surrogates, and white space
+    except the blank, as Python does.
 
     Parameters
     ----------
     text
-        Whatever came from outside.
+        Text from outside.
     most
-        Characters of the result, 10 at least.
+        Largest number of characters of the result, at least 10.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def printable(text: str, most: int = LONGEST) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    r"""Escape text as `printable` does, but keep its line feeds, and all of it.
+    r"""Escape text as `printable` does, but keep its line feeds and its whole length.
 
     >>> escaped_lines("one\x07\n\ttwo\n")
     'one\\x07\n\\ttwo\n'
@@ -49,7 +49,7 @@ def escaped_lines(text: str) -> str:
 
 
 def brief(value: object) -> str:
-    """Represent a value in a message, cut where it gets long or deep.
+    """Return a short text for a value in a message.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def brief(value: object) -> str:
 
 
 def typed(value: object) -> str:
-    """Represent a value and its type in a message.
+    """Return a short text for a value and its type in a message.
 
     Examples
     --------
@@ -75,16 +75,16 @@ def typed(value: object) -> str:
 
 
 def counted(count: int, one: str, many: str | None = None, *, form: str = "d") -> str:
-    """Say how many there are, in the singular if it is one.
+    """Return a number with its noun, in the singular for 1.
 
     Parameters
     ----------
     count
-        How many.
+        Number of things.
     one, many
-        What they are called; several with an s if not given.
+        Singular and plural. The default plural is the singular with an s.
     form
-        How the number is written: ``","`` parts the thousands.
+        Format of the number. ``","`` separates thousands.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def counted(count: int, one: str, many: str | None = None, *, form: str = "d") -
 
 
 def listed(texts: Iterable[str], most: int = 12) -> str:
-    """List the first of some texts, and say how many more there are.
+    """List the first of some texts, with the number of the others.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Parsing of values: numbers, categories, labels and times, by the same rules at every entry point.
 
-``docs/files.md`` has the rules in one table.
+``docs/files.md`` lists the rules in a table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from stream_osr.limits import LEAST_WHOLE, MOST_WHOLE
 
 Comma: TypeAlias = Literal["", "decimal", "thousands"]
-"""What a comma is in the numbers of a column; empty: its values in training had none."""
+"""Meaning of a comma in the numbers of a column. Empty: training values had none."""
 
 LabelKind: TypeAlias = Literal["str", "int", "bool"]
 
@@ -25,22 +25,23 @@ _MISSING = (
     ".. ... : * n.d. undefined"
 )
 MISSING_NUMBERS: Final = frozenset(("", "#n/a n/a", *_MISSING.split()))
-"""What stands for a missing number, in any case of letters: of pandas, UCI, ARFF, Eurostat, databases and Excel."""
+"""Spellings of a missing number, in any case, from pandas, UCI, ARFF, Eurostat, databases and Excel."""
 
 TRUTH: Final = {"true": 1.0, "false": 0.0}
-"""What a boolean is in a column of numbers."""
+"""Number for a boolean in a column of numbers."""
 TRUTHS: Final = {
     word: truth
     for words, truth in (("true 1 yes y t on", "true"), ("false 0 no n f off", "false"))
     for word in words.split()
 }
-"""What a category of two values says if both of them are here, and they differ."""
+"""Meaning of the values of a two-valued category, if both values are listed and differ."""
 
 FEW, FEW_WHOLE = 0.05, 0.01
-"""Share of the values of a numeric column that may be no numbers; the second where all numbers are whole: codes."""
+"""Share of values in a numeric column that may be unreadable. The second applies if all numbers are whole, as codes
+are."""
 
 LEAST = 9
-"""In a column of fewer values each of them has to be a number."""
+"""Number of values below which all values of a numeric column must be numbers."""
 
 _MINUS = str.maketrans(dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d", "-"))
 _SPACES = re.compile(r"(?<=\d)[ '\u2019\u00a0\u2009\u202f](?=\d{3}(?!\d))")
@@ -61,16 +62,16 @@ _DATE = re.compile(
 
 
 class Unreadable(ValueError):
-    """Reason for which a text is no number, in words that follow "it"."""
+    """Reason why a text is no number, in words that follow "it"."""
 
 
 def number(text: str, comma: Comma = "") -> float | None:
-    r"""Read a number; ``None`` if it is missing.
+    r"""Read a number. ``None``: it is missing.
 
     Raises
     ------
     Unreadable
-        If it is no finite number, or its comma may be a decimal one or one between thousands.
+        If it is no finite number, or its comma is ambiguous.
 
     Examples
     --------
@@ -102,7 +103,9 @@ def number(text: str, comma: Comma = "") -> float | None:
 
 
 def _undressed(text: str) -> str:
-    """Take away what stands around a number and between its thousands; brackets and a minus after it are its sign.
+    """Remove the signs around a number and between its thousands.
+
+    Brackets and a minus sign after the number are its sign.
 
     >>> _undressed(" 12 %"), _undressed("-$ 5.1"), _undressed("1'234.5"), _undressed("(5.1)"), _undressed("7-")
     ('12', '-5.1', '1234.5', '-5.1', '-7')
@@ -136,7 +139,7 @@ def _with_point(text: str, comma: Comma) -> str:
 
 
 def canonical(text: str) -> str:
-    """Spell a value of a category, or a label, as every door does.
+    """Return the standard spelling of a category value or label, the same at every entry point.
 
     >>> canonical(" tcp"), canonical("True"), canonical("80.0"), canonical("007"), canonical("5.10")
     ('tcp', 'true', '80', '007', '5.10')
@@ -151,7 +154,7 @@ def canonical(text: str) -> str:
 
 
 def spelled(value: object) -> str:
-    """Spell a text, a number or a boolean; whole floats are whole numbers.
+    """Return the spelling of a text, number or boolean. Whole floats are written as integers.
 
     >>> spelled(80.0), spelled(3), spelled(True), spelled(0.5), spelled(" a")
     ('80', '3', 'true', '0.5', 'a')
@@ -165,7 +168,7 @@ def spelled(value: object) -> str:
 
 
 def spelled_label(value: object) -> str:
-    """Spell a label as it is compared: as :func:`spelled`, without a plus sign.
+    """Return the spelling of a label for comparisons: as :func:`spelled`, without a plus sign.
 
     >>> spelled_label("+1"), spelled_label(1.0), spelled_label("007"), spelled_label("idle ")
     ('1', '1', '007', 'idle')
@@ -175,14 +178,14 @@ def spelled_label(value: object) -> str:
 
 
 def kind_of_labels(texts: Iterable[str], *, minus_one: bool = False) -> LabelKind:
-    """Say what the labels of a column are: whole numbers, true and false, or text, all of them alike.
+    """Return the common type of the labels of a column: integers, booleans or text.
 
     Parameters
     ----------
     texts
-        All of them, as :func:`spelled_label` has them.
+        All labels, as :func:`spelled_label` returns them.
     minus_one
-        Whether -1 may be the name of a class; else whole numbers with it are text, because -1 means *unknown*.
+        Allow -1 as the name of a class. Otherwise integer labels with -1 become text, because -1 means *unknown*.
 
     Examples
     --------
@@ -201,12 +204,12 @@ def kind_of_labels(texts: Iterable[str], *, minus_one: bool = False) -> LabelKin
 
 
 def label_as(text: str, kind: LabelKind) -> str | int | bool:
-    """Make a label of its spelling."""
+    """Convert a spelling to a label of the given type."""
     return text == "true" if kind == "bool" else int(text) if kind == "int" else text
 
 
 def moment(text: str) -> datetime | None:
-    """Read an ISO 8601 timestamp, UTC unless it says otherwise; ``None``: it is none.
+    """Read an ISO 8601 timestamp. It is UTC unless it has an offset. ``None``: it is no timestamp.
 
     >>> moment("2026-01-01 10:00:00 UTC") == moment("2026-01-01T10:00Z"), moment("tcp")
     (True, None)
@@ -222,7 +225,7 @@ def moment(text: str) -> datetime | None:
 
 
 def is_dated(text: str) -> bool:
-    """Say whether a text is a date that is written otherwise than by ISO 8601; which day it is may be unclear.
+    """Check whether a text is a date in a format other than ISO 8601. Its day may be ambiguous.
 
     >>> is_dated("31.01.2026 10:00"), is_dated("1/31/26"), is_dated("31-Jan-2026"), is_dated("Jan 31, 2026 9:15 PM")
     (True, True, True, True)
@@ -254,7 +257,7 @@ class Tally:
         self._sure = self._maybe = 0
 
     def take(self, text: str, count: int = 1) -> None:
-        """Take a value as text, so many times."""
+        """Add a value as text with its number of occurrences."""
         try:
             value = number(text, "decimal")
         except Unreadable:
@@ -286,7 +289,7 @@ class Tally:
 
     @property
     def comma(self) -> Comma:
-        """Meaning of a comma in its numbers."""
+        """Meaning of a comma in the column's numbers."""
         return "decimal" if self._sure else "thousands" if self._maybe else ""
 
     @property
@@ -296,5 +299,5 @@ class Tally:
 
 
 def comma_text(comma: Comma, name: Any) -> str:
-    """Say what a comma was taken for in a column."""
+    """Return the text on the meaning of a comma in a column."""
     return f"{name!r}: a comma is {'the decimal sign' if comma == 'decimal' else 'between thousands'}"

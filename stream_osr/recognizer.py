@@ -1,4 +1,4 @@
-"""The river component: a recognizer to be used instance by instance, over the state that it is."""
+"""The river component: a recognizer that takes instances one by one."""
 
 from __future__ import annotations
 
@@ -59,34 +59,34 @@ _NOT_PICKLED = ("_predictive_cache", "_measured", "_warned")
 @refusing
 @dataclass(eq=False, repr=False)
 class OpenSetRecognizer(Arguments, MiniBatchClassifier):
-    """Open-set recognition of a stream: which known class, or *unknown*, and what the unknown is made of.
+    """Open-set recognition of a data stream.
 
-    Labelled instances train the known classes. The first unlabelled one (or :meth:`freeze`) ends training; from
-    then on the stream is decided in micro-batches, collectively: an instance that resembles none of the known
-    classes is unknown, and unknown instances that resemble each other gather in emerging subclasses, which keep
-    their ids as the stream runs. No threshold is set anywhere. The model is a hierarchical Dirichlet process over
-    Gaussians [1]_ whose training groups are frozen.
+    The model assigns each instance to a known class or calls it *unknown*. Labelled instances train the known
+    classes. The first unlabelled instance, or :meth:`freeze`, ends training. From then on the model decides the
+    stream in micro-batches. An instance that resembles no known class is unknown. Unknown instances that resemble
+    each other form emerging subclasses with stable ids. There is no threshold to set. The model is a hierarchical
+    Dirichlet process over Gaussians [1]_ whose training groups are frozen.
 
-    With full covariances and no PCA the model is affine-invariant: scaling the features changes nothing. A scaler
-    in front of it that goes on learning moves the coordinates under the frozen classes (``MinMaxScaler`` at the
-    first instance of a new class that is larger than all before): leave it out.
+    The model is affine-invariant as long as ``pca`` is not set: scaling the features changes nothing. Do not scale
+    them with a scaler that keeps learning, which would move the coordinates under the frozen classes. For example,
+    ``MinMaxScaler`` does so at the first value that is larger than all before.
 
-    One thread at a time may call the methods that change it; a second one gets a :class:`ConcurrentChange` error. Any
-    thread may predict. A call that raises has changed nothing.
+    Only one thread at a time may call the methods that change the recognizer. A second thread gets a
+    :class:`ConcurrentChange` error. Any thread may predict. A call that raises an error changes nothing.
 
     Parameters
     ----------
-    Those of :class:`stream_osr.config.Arguments`, which says what they mean.
+    The parameters of :class:`stream_osr.config.Arguments`.
 
     Attributes
     ----------
     counters
-        What happened to the data: ``missing`` values imputed, ``extra`` features ignored, instances ``skipped``,
-        ``unknown_keys`` of late labels; ``unlike``: instances of the stream that had none of the model's features, or
-        fewer than half where training had nearly all, and were imputed; ``refused``: records that a connector has
-        refused; ``failed``: what :meth:`set_batch_aside` gave up; ``bad_rows``: the refused, and rows with a missing
-        value or one that is no finite number, whether they were filled, skipped or refused; ``events_summed``: events
-        that only an :class:`EventsSummed` tells of.
+        Counts of data problems: ``missing`` values that were imputed, ``extra`` features that were ignored, instances
+        ``skipped``, and ``unknown_keys`` of late labels. ``unlike`` counts instances of the stream with none of the
+        model's features, or with fewer than half of them where training had nearly all. ``refused`` counts records
+        that a connector refused. ``failed`` counts instances and labels that :meth:`set_batch_aside` gave up.
+        ``bad_rows`` counts refused records and rows with a missing or non-finite value, even if the value was
+        imputed. ``events_summed`` counts events that appear only in an :class:`EventsSummed`.
 
     References
     ----------
@@ -94,7 +94,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     Examples
     --------
-    Three of the seven classes of river's ImageSegments are known; then *sky* turns up.
+    Three of the seven classes of river's ImageSegments are known. Then *sky* turns up.
 
     >>> from river import datasets
     >>> from stream_osr import OpenSetRecognizer, SubclassEmerged
@@ -138,7 +138,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         yield {"batch_size": 16}
 
     def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
-        """Make a recognizer with the same arguments, but for those that are given, by their plain names as well.
+        """Make a recognizer with the same arguments, except for those in ``new_params``.
+
+        Arguments of a group may have their plain names.
 
         Examples
         --------
@@ -154,7 +156,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def trained(self) -> TrainedModel:
-        """The frozen known classes, to be shared with other recognizers."""
+        """The frozen known classes, which other recognizers can share."""
         return self.value.running[0]
 
     # Learning.
@@ -162,35 +164,36 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     def learn_one(
         self, x: Mapping[Any, Any], y: Label | None = None, *, t: float | None = None, key: Any = None
     ) -> None:
-        """Take in one instance: with a label as evidence, without one as a question for the next micro-batch.
+        """Add one instance: a labelled one trains, an unlabelled one waits for the next micro-batch.
 
         Parameters
         ----------
         x
-            Features and their values.
+            Names and values of the features.
         y
-            Label, or ``None``.
+            Label, or ``None`` for an instance to decide.
         t
-            Time, for ``max_wait`` and for decisions and events: a number in any unit, or ``None``.
+            Time as a number in any unit, or ``None``. ``max_wait``, decisions and events use it.
         key
-            Handed through to the decision; by it a label can come late. Anything that can be hashed; text and numbers
-            (and tuples of them) can be saved.
+            Identifier that the decision returns, and by which a late label finds the instance. It can be any hashable
+            value. Only text, numbers, and tuples of them can be saved.
 
         Raises
         ------
         InvalidFeature, InvalidLabel, InvalidInstance
-            Nothing is learnt then.
+            If a value cannot be used. The model then learns nothing from the instance.
         NotTrained
-            If it is unlabelled and ``freezing="manual"`` awaits :meth:`freeze`, or nothing was ever labelled.
+            If the instance is unlabelled and ``freezing="manual"`` waits for :meth:`freeze`, or if there was no
+            labelled instance.
         InvalidParameter
-            If a model that the parameters allow cannot be trained on the instances.
+            If the model cannot be trained on the instances with these parameters.
         ConcurrentChange
             If another thread is changing the recognizer.
 
         Notes
         -----
-        Closing a micro-batch may fail (``MemoryError``, Ctrl-C). Then the instance is not taken in, and the call can
-        be repeated. :meth:`set_batch_aside` gives up a micro-batch that fails every time.
+        Closing a micro-batch may fail (``MemoryError``, Ctrl-C). The call then adds nothing and can be repeated.
+        :meth:`set_batch_aside` gives up a micro-batch that fails every time.
         """
         mine = get_ident()
         if WRITERS.setdefault(id(self), mine) != mine:
@@ -213,17 +216,18 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
-        """Take in the rows of a data frame (pandas, polars, pyarrow) or a numpy array: all, or on an error none.
+        """Add the rows of a data frame (pandas, polars, pyarrow) or a numpy array.
 
-        After training, unlabelled rows of plain finite numbers are read all at once.
+        If a row causes an error, the call adds none. After training, the method reads unlabelled rows of finite
+        numbers all at once.
 
         Parameters
         ----------
         X
-            Features in columns; those of an array are named 0 to p - 1, in training and afterwards.
+            Data with one column for each feature. The columns of an array are named 0 to p - 1.
         y, t, key
-            Label, time and key of each row (series, arrays or lists), or ``None``. Rows whose label is None or NaN
-            are unlabelled.
+            Label, time and key of each row (series, arrays or lists), or ``None``. A row whose label is None or NaN
+            is unlabelled.
         """
         state = self.value
         if y is None and state.training is None and state.trained is not None:
@@ -244,9 +248,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def learn_rows(self, rows: np.ndarray, *, t: Any = None, key: Any = None) -> None:
-        """Take in unlabelled instances that are rows of numbers already: all of them, or on an error none.
+        """Add unlabelled instances that are already rows of numbers.
 
-        It is what :meth:`learn_one` does with each of them, without looking at each by itself.
+        If a row causes an error, the call adds none. The result is that of :meth:`learn_one` for each row, in less
+        time.
 
         Parameters
         ----------
@@ -258,7 +263,8 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         Raises
         ------
         InvalidInstance
-            If they are no such rows, times and keys are not theirs, or features of the model are categories.
+            If the rows have another shape or type, if their number differs from that of the times or keys, or if
+            features of the model are categories.
         NotTrained
             If training has not ended.
 
@@ -282,7 +288,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Take everything back if it fails half way."""
+        """Restore the previous state if an error occurs half way."""
         before = copy(self.value)
         try:
             yield
@@ -315,7 +321,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             self._meet(x)
 
     def _wait(self, state: RecognizerState, arrived: BufferedInstance) -> None:
-        """Put an unlabelled instance into the micro-batch of the next state, and close those that are due."""
+        """Add an unlabelled instance to the micro-batch, and close the batches that are due."""
         t = arrived.t
         if len(state.buffer) + 1 >= state.parameters.batch_size or (t is not None and state.waited(t)):
             self._go_on(*take(state, arrived))
@@ -324,7 +330,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
             self.value = state
 
     def _wait_together(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> None:
-        """Do what :meth:`_wait` does with each of many instances."""
+        """Do the same as :meth:`_wait` for each of many instances."""
         if self.value.parameters.max_wait is not None:
             for row, t, key in zip(rows, times, keys, strict=True):
                 self._wait(self.value, BufferedInstance(row, t, key))
@@ -338,11 +344,11 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
                 self._go_on(*close(self.value))
 
     def _meet(self, x: Mapping[Any, Any]) -> None:
-        """Note which features a record of the stream has had."""
+        """Record the features of a record of the stream."""
         self.value = noted(self.value, self.value.mismatch.met_by(x, self.value.running[0].features))
 
     def _go_on(self, state: RecognizerState, output: BatchOutput) -> None:
-        """Put the next state in the place of the present one, or change nothing if that fails."""
+        """Replace the present state by the next one, or change nothing if that fails."""
         queues: list[deque[Any]] = [state.decisions, state.events]
         sizes = [*map(len, queues)]
         try:
@@ -357,14 +363,14 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         state.counters.update(output.counts)
 
     def count_refused(self, records: int = 1, *, counted: int = 0) -> None:
-        """Count records that a connector has refused, so that ``signals`` tell of them; nothing else changes.
+        """Count records that a connector refused, for ``signals``. Nothing else changes.
 
         Parameters
         ----------
         records
-            How many.
+            Number of refused records.
         counted
-            How many of them :meth:`learn_one` has counted as ``bad_rows`` already.
+            Number of those that :meth:`learn_one` already counted as ``bad_rows``.
 
         Examples
         --------
@@ -377,12 +383,12 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         self.counters["bad_rows"] += records - counted
 
     def note_ignored(self, names: Iterable[Name]) -> None:
-        """Note columns of the stream that a connector has left out, as the model does not use them.
+        """Record columns of the stream that a connector left out because the model does not use them.
 
         Parameters
         ----------
         names
-            Their names; ``summary()`` tells of the first few. Before training has ended nothing is noted.
+            Names of the columns. ``summary()`` shows the first few. Before training ends the call has no effect.
         """
         if self.value.training is None:
             self.value = noted(self.value, self.value.mismatch.besides(names))
@@ -391,23 +397,23 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def freeze(self, progress: Callable[[int], None] | None = None) -> TrainingReport:
-        """End training: sweep the training groups, sum them up, let the instances go.
+        """End training: run the training sweeps, keep the statistics and drop the instances.
 
         Parameters
         ----------
         progress
-            Called with the number of each finished sweep.
+            Function that is called with the number of each finished sweep.
 
         Returns
         -------
-        What training found. When training has ended already, the same report again.
+        Report of training. After training has ended, the call returns the same report.
 
         Raises
         ------
         NotTrained
-            If no labelled instance came before.
+            If there was no labelled instance.
         InvalidParameter
-            If a name in ``categorical`` is none of their features.
+            If a name in ``categorical`` is not a feature of the instances.
         """
         if self.value.training is not None:
             self.value = training.freeze(self.value, progress)
@@ -416,14 +422,14 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @classmethod
     def from_trained(cls, trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
-        """Make a recognizer over a trained model, which it shares and never changes.
+        """Make a recognizer that shares a trained model and never changes it.
 
         Parameters
         ----------
         trained
-            From :attr:`trained` of another recognizer, or loaded from a file.
+            Model from :attr:`trained` of another recognizer, or loaded from a file.
         arguments
-            Of the constructor; those that concern training alone have no effect.
+            Arguments of the constructor. Those that affect only training have no effect.
         """
         model = cls(**arguments)
         model.value = training.over(model.value, trained)
@@ -433,7 +439,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def flush(self) -> None:
-        """Close the micro-batch as it is, however few instances it has, and hold no decision back any longer."""
+        """Close the present micro-batch, whatever its size, and release all delayed decisions."""
         state, stream = self.value, self.value.stream
         if stream and (state.buffer or state.evidence or stream.waiting.decisions or stream.event_budget.counts):
             state, output = close(state, release=True)
@@ -444,9 +450,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def close_batch(self) -> None:
-        """Close the micro-batch as it is, however few instances it has; decisions may be held back further.
+        """Close the present micro-batch, whatever its size, without releasing delayed decisions.
 
-        For a caller who keeps book of where batches end: the same instances and the same ends give the same bits.
+        Use it if the caller controls where batches end. The same instances with the same ends give the same results,
+        bit for bit.
 
         Examples
         --------
@@ -465,19 +472,19 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def set_batch_aside(self, reason: str) -> list[FailedDecision]:
-        """Give up the instances of the unfinished micro-batch, when closing it fails again and again.
+        """Give up the instances of a micro-batch that cannot be closed.
 
-        The stream goes on without them, and they are not decided. Labels that wait are given up too if they cannot
+        The stream continues without them, and they get no decision. The call also gives up waiting labels that cannot
         take effect without these instances.
 
         Parameters
         ----------
         reason
-            Why they were not decided.
+            Reason that each :class:`FailedDecision` reports.
 
         Returns
         -------
-        What was given up, in order; ``counters["failed"]`` counts it.
+        The instances and labels that were given up, in order. ``counters["failed"]`` counts them.
 
         Raises
         ------
@@ -499,9 +506,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def set_min_probability(self, value: float) -> None:
-        """Ask of a known label to be at least so probable, from the next decision on; 0 asks nothing.
+        """Set the least probability of a known label, from the next decision on. 0 sets no minimum.
 
-        Nothing is trained again: probabilities stay as they are, a label below is called unknown.
+        Training and probabilities do not change. An instance whose label is less probable is called unknown.
 
         Examples
         --------
@@ -522,10 +529,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def learn_label(self, key: Any, y: Label) -> None:
-        """Take in a label that comes late, for an instance that was decided earlier.
+        """Add a late label, for an instance that was decided earlier.
 
-        From the next micro-batch on the instance counts for its class, and no longer for the emerging subclass it
-        sat in. Keys beyond ``label_horizon`` (or never seen) are counted, not fatal.
+        From the next micro-batch on, the instance counts for its class and no longer for its emerging subclass. A key
+        that was never seen or is older than ``label_horizon`` is counted and causes no error.
 
         Examples
         --------
@@ -546,10 +553,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         state.evidence.append(Evidence(label, None, key_of(key), state.asked))
 
     def remembers(self, key: Any) -> bool:
-        """Say whether a label for the instance with this key would find it: it waits, or was decided not long ago.
+        """Check whether a late label for this key would find its instance.
 
-        An instance whose label has taken effect is one no longer, and one whose label waits for the next batch is
-        found by no second one.
+        The instance must be waiting for its batch or be among the latest ``label_horizon`` decided ones. Each
+        instance accepts one label: a second one does not find it.
 
         Examples
         --------
@@ -569,30 +576,30 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def promote(self, subclass_ids: Iterable[int], label: Label) -> None:
-        """Name what emerged: make emerging subclasses subclasses of a known class, new or not.
+        """Name emerging subclasses: make them part of a known class, an existing one or a new one.
 
-        What they have collected becomes the class's, at once and without training: the next batch recognizes it, with
-        the odds that the subclasses had. They keep their ids. Of the other ``chains`` the subclasses go with them
-        that hold the same instances. A :class:`SubclassPromoted` event for each tells of it. A few labels that open
-        a class (:meth:`learn_label`) have no such weight: the subclass that the instances came from keeps its seats,
-        and takes most of what comes.
+        The class takes over their instances at once, without training. The next batch recognizes it with the odds
+        that the subclasses had. The subclasses keep their ids. In the other ``chains``, the subclasses with the same
+        instances are promoted too. Each promotion emits a :class:`SubclassPromoted` event. A few labels that open a
+        class (:meth:`learn_label`) have less effect: the old subclass keeps its weight and attracts most of the new
+        instances.
 
-        Promotions take effect when they are called, labels with the next batch; the result depends on their order and
-        on the batches between them, not on the instances that wait for theirs.
+        Promotions take effect at once, labels with the next batch. The result depends on their order and on the
+        batches between them. It does not depend on the instances that wait for a batch.
 
         Parameters
         ----------
         subclass_ids
-            Ids, as decisions, events and :meth:`new_classes` tell them.
+            Ids from decisions, events or :meth:`new_classes`.
         label
-            Label of the class.
+            Name of the class.
 
         Raises
         ------
         InvalidSubclass
-            If an id is not one of an emerging subclass. Nothing is changed then.
+            If an id is not that of an emerging subclass. The call then changes nothing.
         InvalidLabel
-            If the label cannot be one of a known class.
+            If the label cannot name a known class.
         NotTrained
             If training has not ended.
 
@@ -616,21 +623,22 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def mute(self, subclass_ids: Iterable[int]) -> None:
-        """Hear no more of emerging subclasses that are known and of no interest.
+        """Mute emerging subclasses that are of no interest: no further events.
 
-        Their instances stay unknown, and decisions go on naming the subclass. No event tells of it again, it is in
-        no candidate of :meth:`new_classes` and does not count in their number. It keeps its place in the model before
-        all others, so that it does not come back as something new.
+        Their instances stay unknown, and decisions still name the subclass. A muted subclass is in no candidate of
+        :meth:`new_classes` and does not count in their number. The model drops it last, so that it does not emerge
+        again as a new subclass.
 
         Parameters
         ----------
         subclass_ids
-            Ids, as decisions, events and :meth:`new_classes` tell them.
+            Ids from decisions, events or :meth:`new_classes`.
 
         Raises
         ------
         InvalidSubclass
-            If an id is not one of an emerging subclass, or muted already. Nothing is changed then.
+            If an id is not that of an emerging subclass, or the subclass is muted already. The call then changes
+            nothing.
         NotTrained
             If training has not ended.
 
@@ -653,20 +661,20 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def undo(self) -> None:
-        """Take back the last promotion, mute or label that came after training, whichever was asked for last.
+        """Undo the last promotion, mute or late label.
 
-        What the stream has learnt since stays. Promoted subclasses are emerging again, under their ids, with their
-        instances and seats, and with what has sat down beside those instances since; what was muted is told of again.
-        An instance with a label leaves its class and goes back to where it sat, if that is still there. A label that
-        waits for its batch is dropped. A class that nothing is left of is removed, unless decisions have named it:
-        then it stays, and nothing is recognized as it. The last 100 actions can be taken back.
+        Everything that the stream has taught since then stays. Promoted subclasses become emerging ones again, with
+        their ids, instances and weights. Muted subclasses emit events again. An instance with a late label returns to
+        its former subclass, if that still exists. A label that waits for its batch is dropped. An empty class is
+        removed. If a decision has named the class, it stays in the list of classes, but no instance is assigned to
+        it. The last 100 actions can be undone.
 
-        A :class:`ActionUndone` event tells of promotions and mutes that are taken back; labels have no events.
+        Undoing a promotion or a mute emits an :class:`ActionUndone` event. Labels have no events.
 
         Raises
         ------
         NothingToUndo
-            If nothing is left to be taken back.
+            If no action is left to undo.
         NotTrained
             If training has not ended.
 
@@ -695,39 +703,39 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @one_writer
     def carry_over(self, earlier: Self) -> None:
-        """Go on with what has emerged in the stream of a recognizer over an earlier model.
+        """Continue the stream of a recognizer that has an earlier model.
 
-        For a model that was trained anew while a stream runs. Its recognizer, which has seen nothing yet, takes over
-        the emerging subclasses, announced or not, dormant and muted ones too, with their ids, exact statistics,
-        samples and lives; the classes that promotions and labels have opened and that it was not trained on; the
-        instances that late labels may come for; the place in the stream and the counts. No id is given twice: those
-        of its own known subclasses move above all ids that there were, and new ones follow.
+        Use it after training a new model while a stream runs. The new recognizer must not have seen any instance of
+        the stream. It takes over all emerging subclasses, including dormant and muted ones, with their ids,
+        statistics and samples. It also takes over classes that promotions and labels opened, instances that late
+        labels may refer to, the stream position and the counts. Each id stays unique: the known subclasses of the new
+        model get ids above all earlier ones.
 
-        Left behind is what the new model knows: a class that it was trained on, and an emerging subclass whose
-        instances one of its classes foresees, all together, about as well as a subclass of their own or better
-        (:class:`SubclassForgotten` tells of it). The latest instances stay where they sit and are not re-seated. The
-        learnt shift of the odds and the watch for drift begin anew, and what was asked before cannot be undone.
+        The call drops what the new model already knows. This applies to a class that was in its training data. It
+        also applies to an emerging subclass whose instances a known class describes about as well as the subclass
+        itself (:class:`SubclassForgotten`). The latest instances are not re-seated. The learnt odds and the drift
+        monitor start again, and earlier actions cannot be undone.
 
-        Statistics are sums over whitened rows. When the models map rows differently they go through the caller's own
-        features, exactly, which is possible unless the earlier model's PCA has left something out, or covariances
-        are diagonal.
+        Statistics are sums over whitened rows. If the two models whiten differently, the statistics are converted
+        exactly through the original features. This is impossible if the earlier model's PCA left something out, or if
+        covariances are diagonal.
 
         Parameters
         ----------
         earlier
-            Its stream; it does not change. No decision of it may be held back: call its :meth:`flush` before, and
-            drain it.
+            Recognizer of the earlier stream, which does not change. It must have no delayed decision: call its
+            :meth:`flush` first and drain it.
 
         Raises
         ------
         InvalidParameter
-            If this recognizer has begun its stream, the earlier one has not finished, or the models do not fit
-            together: other features, another covariance model, coordinates that cannot be changed. Nothing is changed
-            then.
+            If this recognizer has begun its stream, the earlier one has pending decisions, or the models do not fit
+            together. Models fit together if they have the same features and covariance model, and coordinates that
+            can be converted. The call then changes nothing.
         InvalidLabel
-            If a class that was opened cannot be one beside the new model's.
+            If an opened class cannot be a class of the new model.
         NotTrained
-            If the training of one has not ended.
+            If one of the two recognizers has not finished training.
 
         Examples
         --------
@@ -749,11 +757,11 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         state, before = self.value, earlier.value
         (trained, stream), (its, old) = state.running, before.running
         if stream.state.seen or state.buffer or state.evidence or stream.undo_log:
-            raise InvalidParameter("this recognizer has begun a stream; carry over to one that has seen nothing yet")
+            raise InvalidParameter("this recognizer has begun a stream: carry over to one that has seen no instance")
         if earlier.pending or before.evidence:
             raise InvalidParameter(
-                f"the earlier recognizer holds back {earlier.pending} decisions and {len(before.evidence)} labels; "
-                "call its flush() before, and drain it"
+                f"the earlier recognizer holds back {earlier.pending} decisions and {len(before.evidence)} labels. "
+                "Call its flush() first, and drain it"
             )
         for label in opened_since(its, old, trained.labels):
             check_label(label, trained.labels, state.parameters.unknown)
@@ -764,11 +772,11 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     # Predictions between batches.
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Label, float]:
-        """Predict from the present state alone, without waiting for a batch; nothing changes.
+        """Predict the probabilities for one instance from the present state, without changing it.
 
         Returns
         -------
-        Probability of each known class and of the unknown label; empty before anything was learnt.
+        Probability of each known class and of the unknown label. The result is empty before training.
         """
         state = self.value
         if state.trained is None:
@@ -781,7 +789,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return dict(zip(names, probabilities[0].tolist(), strict=True))
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Label | None:
-        """Predict the label: a known class or the unknown label; ``None`` before anything was learnt."""
+        """Predict a known class or the unknown label for one instance, or ``None`` before training."""
         return self._most_probable(self.predict_proba_one(x))
 
     def predict_proba_many(self, X: Any, **kwargs: Any) -> Any:
@@ -789,7 +797,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
         Returns
         -------
-        A frame of the same kind, or an array: a column for each known class and, last, for the unknown label.
+        Frame of the same kind, or array, with one column for each known class and a last one for the unknown label.
         """
         names, probabilities = self._predict_frame(X)
         if isinstance(X, np.ndarray):
@@ -797,7 +805,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return to_native_frame(dict(zip(names, probabilities.T.copy(), strict=True)), like=into_frame(X))
 
     def predict_many(self, X: Any, **kwargs: Any) -> Any:
-        """Predict the label of each row of a data frame or array; a series of the same kind, or an array."""
+        """Predict the label of each row of a data frame or array, as a series of the same kind or an array."""
         names, probabilities = self._predict_frame(X)
         labels = [self._most_probable(dict(zip(names, row, strict=True))) for row in probabilities.tolist()]
         if isinstance(X, np.ndarray):
@@ -805,7 +813,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return to_native_series(labels, name=None, like=into_frame(X))
 
     def _predict(self, rows: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
-        """Labels, and the probability of each for rows of shape (n, p), NaN = missing."""
+        """Return the labels, and the probability of each for rows of shape (n, p), NaN = missing."""
         trained, stream, cache = self.value.trained, self.value.stream, self._predictive_cache
         assert trained is not None
         assert stream is not None
@@ -827,12 +835,12 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return self._predict(np.array(rows).reshape(len(rows), len(state.trained.names)))
 
     def _warn_once(self, trained: TrainedModel, row: np.ndarray, x: Mapping[Any, Any]) -> None:
-        """Say once that instances to be predicted are unlike those of training."""
+        """Warn once if instances to predict are unlike those of training."""
         reported = self._warned or self.value.counters["unlike"]
         unlike = None if reported else intake.schema_problems(trained, row, x)
         if unlike is not None:
             self._warned = True
-            intake.logger.warning("%s; this is said once", unlike)
+            intake.logger.warning("%s (shown once)", unlike)
 
     def _most_probable(self, probabilities: dict[Label, float]) -> Label | None:
         if not probabilities:
@@ -844,7 +852,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     # Decisions, events, and what the stream is made of.
 
     def drain(self) -> Iterator[Decision]:
-        """Yield the final decisions, in order of arrival, each once: of finished micro-batches, or later (delay)."""
+        """Yield the final decisions, each once, in order of arrival."""
         while self.value.decisions:
             yield self.value.decisions.popleft()
 
@@ -861,20 +869,20 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def pending(self) -> int:
-        """Instances without a final decision: in an unfinished micro-batch, or held back by ``decision_delay``."""
+        """Number of instances without a final decision: in an unfinished micro-batch or in ``decision_delay``."""
         stream = self.value.stream
         return len(self.value.buffer) + (0 if stream is None else len(stream.waiting.decisions))
 
     def summary(self) -> Summary:
-        """Sum up the known classes and what the stream is made of: the discovery table of the paper.
+        """Summarize the known classes and the emerging subclasses: the discovery table of the paper.
 
-        The number of new classes in it is that of :meth:`new_classes`, and costs as much time.
+        The number of new classes is that of :meth:`new_classes` and takes as long to compute.
         """
         return summarize(self.value, self.new_classes(), self.expected_recall)
 
     @property
     def signals(self) -> Signals:
-        """Counts of what goes on beside the known, and the recall to be expected (see :class:`stream_osr.Signals`).
+        """Counts of novelty, drift, outliers and data faults, and the expected recall (:class:`stream_osr.Signals`).
 
         Examples
         --------
@@ -896,9 +904,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def expected_recall(self) -> ExpectedRecall | None:
-        """Share of the known instances that get their own label now, told by the references, without a label.
+        """Estimated share of known instances that get their own label now.
 
-        ``None``: nothing was decided yet, or the model has no references.
+        The estimate comes from the reference instances and needs no label. It is ``None`` before the first decision
+        and for a model without references.
 
         Examples
         --------
@@ -917,7 +926,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def menu(self) -> MenuSize:
-        """Numbers of subclasses, and the concentrations, as they are now: cheap, for monitoring.
+        """Present numbers of subclasses and concentrations. It is cheap enough for monitoring.
 
         Raises
         ------
@@ -941,16 +950,16 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return stream.menu._replace(references=0 if references is None else len(references.group))
 
     def new_classes(self) -> NewClasses:
-        """Gather the emerging subclasses in candidate new classes, and estimate how many classes they are.
+        """Group the emerging subclasses into candidate new classes, and estimate the number of new classes.
 
-        Subclasses belong together up to the distance at which the known subclasses fall together into the known
-        classes, in each of the ``chains``, which then agree by the instances that they remember (``label_horizon``).
-        Nothing changes. The first call compares all subclasses, later ones those that have changed.
+        The known classes set the distance up to which subclasses belong together. Each of the ``chains`` groups on
+        its own. The chains are then combined by the instances that they remember (``label_horizon``). The model does
+        not change. The first call compares all subclasses, later calls only those that have changed.
 
         Raises
         ------
         NotTrained
-            If nothing was learnt before.
+            If the model has not been trained.
 
         Examples
         --------
@@ -971,10 +980,10 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return found
 
     def emerged_statistics(self) -> dict[int, Statistics]:
-        """Return the statistics of each emerged subclass, by identity: what it is compared and joined with others by.
+        """Return the statistics of each emerged subclass, by id.
 
-        They are those of whitened rows, so recognizers over one trained model can be compared
-        (:mod:`stream_osr.discovery.reconcile`). Subclasses that were set aside or muted are among them.
+        They are statistics of whitened rows, so that recognizers that share a trained model can be compared
+        (:mod:`stream_osr.discovery.reconcile`). They include dormant and muted subclasses.
 
         Examples
         --------
@@ -991,7 +1000,7 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return {} if self.value.stream is None else emerged_statistics(self.value.stream)
 
     def to_frame(self, *, library: Library = "pandas") -> Any:
-        """Put the discovery table into a data frame: a row for each subclass. Nothing changes.
+        """Return the discovery table as a data frame, with one row for each subclass.
 
         Parameters
         ----------
@@ -1000,13 +1009,13 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
         Returns
         -------
-        The subclasses of each known class, then the emerging ones, the largest first, a column for each field of
-        :class:`stream_osr.stream.discovery_table.SubclassRow`.
+        The subclasses of each known class, then the emerging ones from large to small. There is one column for each
+        field of :class:`stream_osr.stream.discovery_table.SubclassRow`.
 
         Raises
         ------
         NotTrained
-            If nothing was learnt before.
+            If the model has not been trained.
         MissingExtra
             If the library is not installed.
 
@@ -1030,11 +1039,11 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
 
     @property
     def plot(self) -> Any:
-        """The figures of the report as charts (extra ``plot``): :class:`stream_osr_connectors.page.plot.Figures`.
+        """Charts of the report (extra ``plot``): :class:`stream_osr_connectors.page.plot.Figures`.
 
-        ``plot.timeline(decisions, events)``, ``plot.plane()``, ``plot.emerged()``, ``plot.calibration(decisions,
-        labels)``. They stand above the recognizer, which finds them by their entry point (group
-        ``stream_osr.figures``), and knows nothing else of them.
+        The charts are ``plot.timeline(decisions, events)``, ``plot.plane()``, ``plot.emerged()`` and
+        ``plot.calibration(decisions, labels)``. The recognizer finds them through the entry point group
+        ``stream_osr.figures``.
 
         Raises
         ------
@@ -1043,26 +1052,27 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         """
         found = next(iter(entry_points(group="stream_osr.figures")), None)
         if found is None:
-            raise MissingExtra("the installation names no figures; pip install 'stream-osr[plot]' mends it")
+            raise MissingExtra("the charts are not installed. Install them with pip install 'stream-osr[plot]'")
         return found.load()(self)
 
     # Archives and copies.
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save everything, buffer included, as arrays and a JSON manifest; :meth:`load` goes on bit for bit.
+        """Save the whole state, including the unfinished micro-batch, as arrays and a JSON manifest.
 
-        What a call that was killed has left beside the file is removed.
+        :meth:`load` continues with bit-identical results. The call also removes unfinished files of earlier calls
+        that were killed.
         """
         remove_unfinished(path)
         write_archive(path, "recognizer", self.as_state())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Load what :meth:`save` wrote. Nothing in the file is executed."""
+        """Load a recognizer that :meth:`save` wrote. Loading executes no code from the file."""
         return cls.from_state(read_archive(path, "recognizer"), str(path))
 
     def as_state(self) -> dict[str, Any]:
-        """Return everything as plain values and records, for an archive: both parts, buffer, what is not drained."""
+        """Return the whole state as plain values and records, for an archive."""
         its = self.value
         state = {
             "arguments": archived(self),
@@ -1078,9 +1088,9 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         return state if its.unmet is None else {**state, "unmet": its.unmet.in_order()}
 
     def stream_state(self) -> dict[str, Any]:
-        """Return what :meth:`as_state` does, without the trained part, for recognizers that share one.
+        """Return :meth:`as_state` without the trained part, for recognizers that share one.
 
-        It refers to arrays of the trained part: an archive of it is written and read beside ``trained.shared``.
+        The state refers to arrays of the trained part. Write and read its archive together with ``trained.shared``.
         """
         return {**self.as_state(), "trained": None, "fingerprint": self.value.running[0].fingerprint}
 
@@ -1088,28 +1098,28 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
     def from_stream_state(
         cls, trained: TrainedModel, state: Mapping[str, Any], name: str = "the saved recognizer"
     ) -> Self:
-        """Make the recognizer that :meth:`stream_state` described, over the trained model that it had.
+        """Make a recognizer from :meth:`stream_state` and the trained model that belongs to it.
 
         Raises
         ------
         PersistenceError
-            If it describes none, or one over another trained model.
+            If the state is invalid, or belongs to another trained model.
         """
         if state.get("fingerprint") != trained.fingerprint:
             raise PersistenceError(
                 f"the saved stream belongs to the trained model {str(state.get('fingerprint'))[:12]}, and this is "
-                f"{trained.fingerprint[:12]}; give the model that it was saved with"
+                f"{trained.fingerprint[:12]}. Give the model that it was saved with"
             )
         return cls.from_state({**state, "trained": trained}, name)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], name: str = "the saved recognizer") -> Self:
-        """Make the recognizer that :meth:`as_state` described; ``name`` is what an error calls it.
+        """Make a recognizer from :meth:`as_state`. Errors use ``name`` for the source of the state.
 
         Raises
         ------
         PersistenceError
-            If it describes none.
+            If the state is invalid.
         """
         try:
             model = cls(**grouped(**state["arguments"]))
@@ -1132,14 +1142,14 @@ class OpenSetRecognizer(Arguments, MiniBatchClassifier):
         except (LookupError, TypeError, ValueError) as error:
             why = printable(str(error), 300)
             raise PersistenceError(
-                f"{name} cannot be used ({why}); was it saved by another version of stream-osr?"
+                f"{name} cannot be used ({why}). Was it saved by another version of stream-osr?"
             ) from error
         if model.value.training is None and model.value.trained is not None:
             model.value.trained.tell_unguarded()
         return model
 
     def __copy__(self) -> OpenSetRecognizer:
-        """Another recognizer that goes on from here; all that never changes is shared, so that it costs nothing."""
+        """Make an independent copy cheaply: both share everything that never changes."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), value=copy(self.value))
         return twin

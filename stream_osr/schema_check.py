@@ -1,7 +1,7 @@
-"""Instances unlike those of training: with none of the model's features, or with far fewer than instances had there.
+"""Check for instances that lack the model's features.
 
-What was imputed would decide about them. Connectors set them aside; in Python, where features may well come and go,
-they are taken, and counted.
+A decision on such an instance would depend on imputed values. Connectors set it aside. In Python, where features may
+come and go, the recognizer accepts and counts it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from stream_osr.printable_text import brief, listed
 from stream_osr.trained import TrainedModel
 
 NEARLY_ALL = 10
-"""Training had nearly all features if at most one value in so many was missing."""
+"""Training had nearly all features if at most one value in this number was missing."""
 
 FEW = 5
-"""So many names are shown in a message."""
+"""Number of names that a message shows."""
 
 NONE = 1
-"""As the least number of features: only an instance that has none is refused."""
+"""Least number of features if training lacked many: only an instance without any is refused."""
 
 
 def least_features(trained: TrainedModel) -> int:
-    """Say how many of the model's features an instance has to have: half, if training had nearly all; else one.
+    """Return the least number of features of an instance: half, if training had nearly all, else one.
 
-    An instance may name no feature that is zero where it is absent.
+    It is 0 if the model has features that are zero when absent.
     """
     if trained.absent_zero:
         return 0
@@ -37,21 +37,23 @@ def least_features(trained: TrainedModel) -> int:
 
 
 def check_features(trained: TrainedModel, x: Mapping[Any, object], found: Sequence[Name] | None = None) -> None:
-    """Refuse an instance that is unlike those of training: decided, it would look like novelty, or like the mean.
+    """Refuse an instance that lacks most of the model's features.
+
+    A decision would wrongly show novelty, or an average instance.
 
     Parameters
     ----------
     trained
-        The model.
+        Trained model.
     x
-        Features and their values; what is no mapping, or has values of other kinds, is for others to refuse.
+        Features and their values. Other checks refuse values of wrong types.
     found
-        Names of the fields that were there; those of ``x`` if not given.
+        Names of the fields of the instance. The default are those of ``x``.
 
     Raises
     ------
     InvalidInstance
-        With the names that were expected and found.
+        With the expected names and the names that were found.
 
     Examples
     --------
@@ -71,13 +73,13 @@ def check_features(trained: TrainedModel, x: Mapping[Any, object], found: Sequen
     lacking = [name for name in trained.names if is_missing(x.get(name))]
     if len(trained.names) - len(lacking) < least_features(trained):
         raise InvalidInstance(
-            f"{difference(trained, lacking, list(x) if found is None else found)}; name the fields as in training, "
+            f"{difference(trained, lacking, list(x) if found is None else found)}. Name the fields as in training, "
             "or train a model on these"
         )
 
 
 def difference(trained: TrainedModel, lacking: Sequence[Name], found: Sequence[Name]) -> str:
-    """Say which features an instance lacks, and what it has; names that the model does not know come first."""
+    """Describe the features that an instance lacks and those that it has. Names unknown to the model come first."""
     p, n = len(trained.names), len(trained.names) - len(lacking)
     those = _few(sorted(found, key=lambda name: name in trained.names))
     if not n:
@@ -92,5 +94,5 @@ def difference(trained: TrainedModel, lacking: Sequence[Name], found: Sequence[N
 
 
 def _few(names: Iterable[Name]) -> str:
-    """Show some names."""
+    """List the first names."""
     return listed(map(brief, names), FEW) or "no field"

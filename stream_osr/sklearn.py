@@ -1,4 +1,4 @@
-"""The recognizer as an estimator of scikit-learn (extra ``sklearn``)."""
+"""Estimator for scikit-learn (extra ``sklearn``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ try:
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ModuleNotFoundError as error:
     raise MissingExtra(
-        f"OpenSetClassifier needs {error.name}; pip install 'stream-osr[sklearn]' brings scikit-learn"
+        f"OpenSetClassifier needs {error.name}. Install it with pip install 'stream-osr[sklearn]'"
     ) from error
 
 __all__ = ["OpenSetClassifier"]
@@ -30,30 +30,30 @@ __all__ = ["OpenSetClassifier"]
 
 @documented
 class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
-    """A classifier whose answer may be *unknown*: :class:`stream_osr.OpenSetRecognizer` for scikit-learn.
+    """Classifier that may answer *unknown*: :class:`stream_osr.OpenSetRecognizer` for scikit-learn.
 
-    :meth:`fit` trains the known classes, :meth:`predict` answers row by row and changes nothing: the same rows get
-    the same answers in any order. The stream is :meth:`decide`: rows are decided together, in micro-batches, and what
-    emerges among them is part of the model from then on, also for :meth:`predict`.
+    :meth:`fit` trains the known classes. :meth:`predict` answers row by row and changes nothing: the same rows get
+    the same answers in any order. :meth:`decide` processes a stream. It decides rows together, in micro-batches.
+    Subclasses that emerge there become part of the model, also for :meth:`predict`.
 
-    Rows are arrays or data frames. Text and booleans of a frame are categories; NaN is a missing value. Sparse
+    Rows are arrays or data frames. Text and booleans of a frame are categories, and NaN is a missing value. Sparse
     matrices are refused, and there are no sample weights.
 
     Parameters
     ----------
-    Those of :class:`stream_osr.config.Arguments`, which says what they mean.
+    The parameters of :class:`stream_osr.config.Arguments`.
 
     Attributes
     ----------
     classes_
-        The known classes, sorted, shape (J,). The label of unknown instances is not among them.
+        Known classes, sorted, shape (J,). The label of unknown instances is not among them.
     unknown_
-        That label: ``unknown``, or where it is ``None`` ``"unknown"`` beside text and booleans, and -1 beside numbers
-        (the next number below that is no class, if -1 is one).
+        Label of unknown instances. It is the argument ``unknown`` if that is given. Otherwise it is ``"unknown"`` for
+        text and booleans, and -1 for numbers (or the next lower number that is no class).
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        The usual attributes of scikit-learn.
     recognizer_
-        The recognizer: events, candidate new classes, names for them, and all else.
+        Recognizer, for events, candidate new classes, naming, and everything else.
 
     Examples
     --------
@@ -76,14 +76,14 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
     recognizer_: OpenSetRecognizer
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train the known classes; whatever was learnt before is forgotten.
+        """Train the known classes. Everything learnt before is forgotten.
 
         Parameters
         ----------
         X
             Array or data frame of shape (n, p).
         y
-            Labels: text, whole numbers or booleans, shape (n,).
+            Labels of shape (n,): text, integers or booleans.
         """
         rows, labels = self._read_labelled(X, y, reset=True)
         recognizer = self._fresh(labels)
@@ -93,13 +93,13 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """Teach labelled rows: training goes on, or, once it has ended, they are evidence beside the stream.
+        """Learn labelled rows: more training data or, after training, late evidence beside the stream.
 
-        Training ends with :meth:`fit` or the first :meth:`decide`; until then predictions are provisional. A class
-        that was not there before is one from now on. Rows without a label teach nothing: give them to :meth:`decide`.
+        Training ends with :meth:`fit` or the first :meth:`decide`. Until then predictions are provisional. A new
+        label opens a new class. Use :meth:`decide` for rows without a label.
 
-        Labels do not turn a subclass that has emerged into their class: its instances keep their seats beside the few
-        that have a label, and rows like them are called unknown as before. To name it, promote it:
+        A few labels do not turn an emerged subclass into their class. The other instances of the subclass keep their
+        weight, so similar rows are still called unknown. To name the subclass, promote it:
         ``recognizer_.promote(subclasses, name)``.
 
         Parameters
@@ -107,7 +107,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         X, y
             As in :meth:`fit`.
         classes
-            Not needed. If given, the unknown label is chosen so that it is none of them.
+            Labels to expect. They are optional. The unknown label is chosen so that it is none of them.
         """
         first = not hasattr(self, "recognizer_")
         rows, labels = self._read_labelled(X, y, reset=first)
@@ -122,18 +122,18 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         return self
 
     def decide(self, X: Any, *, key: Iterable[Any] | None = None) -> list[Decision]:
-        """Decide rows as the next ones of the stream, together: unlike :meth:`predict` this changes the model.
+        """Decide rows together, as the next ones of the stream. Unlike :meth:`predict`, this changes the model.
 
         Parameters
         ----------
         X
             As in :meth:`predict`.
         key
-            Name of each row, handed through to its decision; ``None``: its number in ``X``.
+            Key of each row, which its decision returns. ``None``: the row's number in ``X``.
 
         Returns
         -------
-        One for each row, in order (with ``on_missing="skip"`` none for a row that is skipped).
+        One decision for each row, in order. With ``on_missing="skip"`` a skipped row has none.
         """
         rows = self._read(X)
         keys = range(len(rows)) if key is None else list(key)
@@ -143,9 +143,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         return list(self.recognizer_.drain())
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict a known class or the unknown label for each row, shape (n,); nothing changes.
+        """Predict a known class or the unknown label for each row, shape (n,), without changing the model.
 
-        Where the classes are booleans these are objects: there is a third answer, so that they are no mask.
+        If the classes are booleans, the result is an array of objects. With the third answer it cannot be a mask.
         """
         rows = self._read(X)
         labels = np.asarray(self.recognizer_.predict_many(rows))
@@ -158,12 +158,12 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         return labels.astype(object)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Compute the share of right answers; what is called unknown is right where ``y`` says so, too.
+        """Compute the share of right answers. An instance called unknown is right if ``y`` has the unknown label.
 
         Parameters
         ----------
         X, y
-            As in :meth:`fit`; true labels may be the unknown one.
+            As in :meth:`fit`. True labels may be the unknown one.
         sample_weight
             Weights of the rows, or ``None``.
         """
@@ -173,11 +173,11 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         return float(np.average(right, weights=sample_weight))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Predict the probability of each class in ``classes_`` and, in a last column, of *unknown*.
+        """Predict the probability of each class in ``classes_`` and, in the last column, of *unknown*.
 
         Returns
         -------
-        Probabilities of shape (n, J + 1); each row sums to 1.
+        Probabilities of shape (n, J + 1). Each row sums to 1.
         """
         rows = self._read(X)
         found = np.asarray(self.recognizer_.predict_proba_many(rows))
@@ -186,7 +186,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The known classes, sorted: those of training, and those that labels and names have opened since."""
+        """Known classes, sorted: those of training and those that labels and promotions opened since."""
         check_is_fitted(self, "recognizer_")
         return np.unique(label_array(self.recognizer_.value.labels))
 
@@ -204,12 +204,12 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         return tags
 
     def set_params(self, **params: Any) -> Self:
-        """Set arguments; those of a group by their plain names as well: ``set_params(sweeps=3)``."""
+        """Set arguments. Those of a group may have their plain names: ``set_params(sweeps=3)``."""
         super().set_params(**regrouped(self, params))
         return self
 
     def _fresh(self, labels: list[Label]) -> OpenSetRecognizer:
-        """Make a recognizer for classes among which are these."""
+        """Make a recognizer for classes that include the given labels."""
         unknown: Any = self.unknown
         if unknown is None:
             unknown = "unknown"
@@ -220,19 +220,19 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
     def _read_labelled(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, list[Label]]:
         if y is None:
             raise InvalidLabel(
-                "this estimator requires y to be passed, but the target y is None; rows go to decide()"
+                "this estimator requires y to be passed, but the target y is None. Rows without labels go to decide()"
             )
         rows = self._read(X, reset=reset)
         if str(getattr(y, "dtype", "")) in ("boolean", "bool[pyarrow]"):  # scikit-learn would make numbers of them
             y = np.array(y.tolist())
         y = column_or_1d(without_mask(y) if isinstance(y, np.ndarray) else y, warn=True)
         if any(is_missing(label) for label in y):
-            raise InvalidLabel("y has missing labels; rows without a label go to decide(), which streams them")
+            raise InvalidLabel("y has missing labels. Rows without a label go to decide()")
         check_classification_targets(y)
         return rows, [clean_label(label) for label in y]
 
     def _read(self, X: Any, *, reset: bool = False) -> Any:
-        """Check rows as scikit-learn does; a frame of the features of training stays one."""
+        """Check rows as scikit-learn does. A frame with the features of training stays a frame."""
         if not reset:
             check_is_fitted(self, "recognizer_")
         if hasattr(X, "columns"):
@@ -248,7 +248,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
             if not str(error).startswith("could not convert string"):
                 raise
             raise InvalidInstance(
-                f"X is an array with text in it: {error}; give a data frame, in which text is a category (from a "
+                f"X is an array with text in it: {error}. Give a data frame, in which text is a category (from a "
                 "ColumnTransformer: set_output(transform='pandas'))"
             ) from None
         names = getattr(self, "feature_names_in_", None)

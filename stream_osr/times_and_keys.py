@@ -1,4 +1,4 @@
-"""Times and keys of instances, as callers hand them over."""
+"""Check of the times and keys of instances."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from stream_osr.printable_text import typed
 
 _PLAIN_KEYS = frozenset((str, int))
 MOST_LEVELS = 16
-"""Of tuples within tuples, in a key."""
+"""Largest depth of nested tuples in a key."""
 
 
 def times_of(values: object, n: int) -> Sequence[float | None]:
-    """Check the times of n rows, plain ones all at once.
+    """Check the times of n rows, all at once if they are plain.
 
     Raises
     ------
     InvalidInstance
-        If one is no finite number, or there are not n of them.
+        If one is no finite number, or their number differs from n.
     """
     if type(values) is list and len(values) == n and set(map(type, values)) == {float}:
         with np.errstate(invalid="ignore"):
@@ -35,12 +35,12 @@ def times_of(values: object, n: int) -> Sequence[float | None]:
 
 
 def keys_of(values: object, n: int) -> Sequence[Any]:
-    """Check the keys of n rows, plain ones all at once.
+    """Check the keys of n rows, all at once if they are plain.
 
     Raises
     ------
     InvalidInstance
-        If one cannot be hashed or is beyond the bounds, or there are not n of them.
+        If one cannot be hashed or exceeds the limits, or their number differs from n.
     """
     if (
         type(values) is list
@@ -63,7 +63,7 @@ def _checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any
 
 
 def time_of(t: object) -> float | None:
-    """Check a time; ``None`` if it is missing.
+    """Check a time. ``None``: it is missing.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def time_of(t: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
         return value
     raise InvalidInstance(
-        f"t is {typed(t)}; expected a finite number such as seconds (of a datetime: its timestamp()), or None"
+        f"t is {typed(t)}: expected a finite number such as seconds (of a datetime: its timestamp()), or None"
     )
 
 
@@ -93,14 +93,14 @@ def key_of(key: Any) -> Any:
     Raises
     ------
     InvalidInstance
-        If it cannot be hashed, is nested too deeply or is beyond the bounds (:mod:`stream_osr.limits`).
+        If it cannot be hashed, is nested too deeply, or exceeds the limits (:mod:`stream_osr.limits`).
     """
     if isinstance(key, tuple):
         _check_depth(key)
     try:
         hash(key)
     except TypeError:
-        raise InvalidInstance(f"key is {typed(key)}; expected something hashable, such as a str or an int") from None
+        raise InvalidInstance(f"key is {typed(key)}: expected something hashable, such as a str or an int") from None
     key = key.item() if isinstance(key, np.generic) else key
     if key is not None:
         check_key(key)
@@ -108,10 +108,10 @@ def key_of(key: Any) -> Any:
 
 
 def _check_depth(key: tuple[Any, ...]) -> None:
-    """Refuse tuples within tuples that Python itself would not get to the end of."""
+    """Refuse deeply nested tuples, which would exceed Python's recursion limit."""
     level: list[Any] = [key]
     for _ in range(MOST_LEVELS):
         level = [each for whole in level for each in whole if isinstance(each, tuple)]
         if not level:
             return
-    raise InvalidInstance(f"key is a tuple of more than {MOST_LEVELS} levels of tuples; give a flat one, or text")
+    raise InvalidInstance(f"key is a tuple of more than {MOST_LEVELS} levels of tuples. Give a flat one, or text")

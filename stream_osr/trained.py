@@ -1,4 +1,4 @@
-"""The trained part of a recognizer: immutable, without the training instances, shared without copying."""
+"""Trained part of a recognizer: immutable, without training instances, shared without copying."""
 
 from __future__ import annotations
 
@@ -49,39 +49,39 @@ logger = logging.getLogger("stream_osr")
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """Known classes, frozen: what :meth:`stream_osr.OpenSetRecognizer.freeze` makes of the training groups.
+    """The frozen known classes, as :meth:`stream_osr.OpenSetRecognizer.freeze` trains them.
 
-    Several recognizers can share one (one for each Kafka partition, say); none changes it.
+    Several recognizers can share one model, for example one for each Kafka partition. None of them changes it.
 
     Attributes
     ----------
     names
-        Features, in the order of the rows.
+        Names of the features, in the order of the rows.
     labels
         Labels of the known classes.
     whitening
         Map to whitened coordinates.
     draws
-        Statistics of the known subclasses, in each of the models that are averaged.
+        Statistics of the known subclasses, in each of the averaged models.
     report
-        What training found.
+        Report of training.
     references
-        Training instances that are asked beside the stream; ``None``: nothing guards the known classes.
+        Reference instances that monitor the known classes during the stream. ``None``: the reference check is off.
     noise_range
-        What instances that resemble nothing look like.
+        Range of the training data, for the density of instances that resemble nothing.
     categories
-        Values of each feature that is a category, in the order of these among the names, then what the values of
-        flags are called.
+        Values of each category, in the order of the features. Then the texts of the values of binary features.
     order
-        How strongly neighbouring training instances resemble each other; ``None``: the order carries no information.
+        Dependence of neighbouring training instances. ``None``: the order carries no information.
     usual
-        What raw columns and rows are like; ``None``: the model is provisional.
+        Usual values of raw columns and rows. ``None``: the model is provisional.
     absent_zero
         Features that are zero in an instance that does not name them.
     commas
-        What a comma is in the numbers of each feature (``""``, ``"decimal"``, ``"thousands"``); empty: there is none.
+        Meaning of a comma in the numbers of each feature: ``""``, ``"decimal"`` or ``"thousands"``. Empty: there are
+        no commas.
     missing
-        What stands for a missing value beside the usual markers.
+        Additional markers of a missing value.
     """
 
     names: tuple[Name, ...]
@@ -100,12 +100,12 @@ class TrainedModel:
 
     @property
     def known(self) -> Known:
-        """The first of the draws: the one that subclasses and events are told from."""
+        """The leading draw, which subclasses and events refer to."""
         return self.draws[0]
 
     @property
     def prior(self) -> Prior:
-        """Base measure of the subclasses that events are told from."""
+        """Base measure of the leading draw."""
         return self.known.prior
 
     @cached_property
@@ -123,7 +123,7 @@ class TrainedModel:
         return dict(zip(columns, self.categories, strict=False))
 
     def in_order(self, features: Features, values: np.ndarray) -> np.ndarray:
-        """Put a row that was read before, perhaps over other features than those of training, in its order."""
+        """Reorder a row that was read with other features into the order of this model."""
         its, own = features.kinds.values, self.values
         zero = self.features.zero - features.zero
         if features.names == self.names and its == own and not zero:
@@ -157,12 +157,12 @@ class TrainedModel:
 
     @cached_property
     def unguarded(self) -> str:
-        """Reason for which the reference check is off, and what to do; empty: it is on."""
+        """Reason why the reference check is off, with a remedy. Empty: it is on."""
         if self.references is not None and len(self.references.group):
             return ""
         return (
-            "no reference instances were kept: nothing guards the known classes, they may turn unknown as the stream "
-            "goes on, and nobody is told; train with limits=Limits(references=1000), and with more than one instance "
+            "no reference instances were kept: nothing guards the known classes. They may turn unknown as the stream "
+            "goes on, without a warning. Train with limits=Limits(references=1000), and with more than one instance "
             "of a class"
         )
 
@@ -172,14 +172,14 @@ class TrainedModel:
             logger.warning("%s", self.unguarded)
 
     def with_chains(self, count: int) -> TrainedModel:
-        """Return this model with the first of its chains only: faster, and somewhat less accurate.
+        """Return this model with only its first chains: faster, and somewhat less accurate.
 
-        What training promised of the recall was promised of all of them.
+        The expected recall still refers to all chains.
 
         Raises
         ------
         InvalidParameter
-            If there are not so many.
+            If the model has fewer chains.
 
         Examples
         --------
@@ -209,12 +209,12 @@ class TrainedModel:
         return replace(self, draws=self.draws[:count], references=asked)
 
     def tell_unguarded(self) -> None:
-        """Say on the logger that nothing guards the known classes, if so; once, however many recognizers share it."""
+        """Log a warning if the reference check is off, once for each model."""
         self._progress  # noqa: B018  # evaluated once
 
     @property
     def shared(self) -> tuple[TrainedModel, tuple[Densities, ...]]:
-        """Everything that streams over this model refer to, as long as no label has changed it."""
+        """Everything that streams with this model refer to, until a label changes it."""
         return self, self.densities
 
     @cached_property
@@ -271,24 +271,24 @@ def train_model(
     X
         Rows, NaN = missing, shape (n, p), n >= 1.
     group
-        Class number of each, shape (n,).
+        Class number of each row, shape (n,).
     labels
         Label of each class number.
     parameters
         Hyperparameters and seed.
     order
-        Position of each row in the order of arrival, shape (n,); ``None``: the order carries no information.
+        Position of each row in the order of arrival, shape (n,). ``None``: the order carries no information.
     sweeps
-        Overrides ``parameters.training_sweeps``.
+        Number of training sweeps. It overrides ``parameters.training_sweeps``.
     draws
-        Models to train; as many as there are chains by default.
+        Number of models to train. The default is one for each chain.
     progress
-        Called with the number of each finished sweep, a sweep being one of every model.
+        Function that is called with the number of each finished sweep over all models.
 
     Raises
     ------
     InvalidParameter
-        If the instances do not allow what the hyperparameters ask for.
+        If the instances are unsuitable for the hyperparameters.
     """
     p = parameters
     zero, modelled = features.zero, as_modelled(features, X, p)
@@ -333,8 +333,8 @@ def train_model(
         summaries = [summarize(training, p.epsilon, p.background_component) for training in trainings]
         if not all(len(known.ids) for known, _ in summaries):
             raise InvalidParameter(
-                f"epsilon is {p.epsilon:g}, and every subclass holds a smaller share of its class: nothing would "
-                "be known; lower it (the default is 0.01)"
+                f"epsilon is {p.epsilon:g}, and every subclass has a smaller share of the class: no class would "
+                "be known. Lower it (the default is 0.01)"
             )
         draws_of = [known for known, _ in summaries]
         log_density = [found for _, found in summaries]

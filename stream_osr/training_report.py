@@ -17,77 +17,81 @@ from stream_osr.reading import MISSING_NUMBERS, comma_text
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOSTLY = 0.5
-"""Share of missing numeric values from which on the training report asks whether they are zero."""
+"""Share of missing numeric values above which the training report mentions zeros."""
 
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """Report of training, for a person to act on.
+    """Report of training, with advice on how to improve it.
 
     Attributes
     ----------
     instances
-        Training instances of each class.
+        Number of training instances of each class.
     subclasses
-        Subclasses kept of each class, in the first of the chains, whose ids are told.
+        Number of subclasses of each class, in the leading chain, which provides the ids.
     known_recall
-        Share of known instances that get their own label in a stream, as promised by the training instances, each
-        judged by densities made without it, all models averaged, at the shares of the training set.
+        Expected recall: the share of known instances that get their own label in a stream. Each training instance is
+        judged by densities without it, averaged over all models, at the class shares of the training set.
     recall_interval
-        Interval that holds it with 95 %, as far as the number of instances goes; ``None``: not known.
+        95 % interval of the expected recall, given the number of instances. ``None``: not known.
     references
-        Training instances that are kept and asked beside the stream; 0: nothing guards the known classes.
+        Number of reference instances, which monitor the known classes during the stream. 0: the reference check is
+        off.
     small_classes
-        Classes with fewer instances than whitened dimensions: their covariance leans on the prior.
+        Classes with fewer instances than whitened dimensions. Their covariance depends on the prior.
     constant_features
-        Features that did not vary: any value of theirs near the constant tells nothing.
+        Features that did not vary. A value near the constant carries no information.
     missing_values
-        Missing values in the training rows, completed class by class (`model/imputation.py`); with covariances that
-        are not full, the feature's mean.
+        Number of missing values in the training rows, which were completed class by class (`model/imputation.py`). If
+        covariances are not full, the feature's mean replaces them.
     missing_numeric
-        Share of the values of numeric features that were missing.
+        Share of missing values among those of numeric features.
     absent_zero
-        Features that are zero in an instance that does not name them, as sparse vectors leave zeros out.
+        Features that are zero in an instance that does not name them, as in sparse vectors.
     variance_left_out
-        Share of the variance outside the PCA; novelty that shows only there is invisible.
+        Share of the variance outside the PCA. Novelty only in that part cannot be detected.
     dimensions
-        Coordinates that the features are brought to.
+        Number of coordinates of the model.
     usual_features
-        Features that nearly always have the same value, constant ones included: what is unusual about them is added
-        up in one coordinate.
+        Features that nearly always have the same value, including constant ones. One coordinate sums up their unusual
+        values.
     repeated_features
-        Features that say what another one says: they are left out.
+        Features with the same information as another one, which are left out.
     told_apart
-        Why so many dimensions: how well known classes, each left out in turn, are told from the others with them, and
-        with all that there are; mean areas under the ROC curve. ``None``: nothing was left out for that.
+        Reason for the number of dimensions: two mean areas under the ROC curve. They show how well the known classes,
+        each left out in turn, are separated from the others. The first is for the kept directions, the second for
+        all. ``None``: no direction was left out for that.
     two_valued_features
-        Numbers that had two values, and are categories.
+        Numeric features with two values, which are categories.
     one_hot_features
-        Numbers of which one is set in each instance: the features of one category each.
+        Groups of numeric features of which each instance sets one. Each group is one category.
     one_valued_features
-        Constant numbers beside categories: another value is a new one, however large.
+        Constant numeric features beside categories. Any other value counts as new, whatever its size.
     clock_features
-        Features that rise or fall with the order of arrival in every class (a date, a counter): they are left out.
+        Features that rise or fall with the order of arrival in every class, such as a date or a counter. They are
+        left out.
     bent_features
-        Skewed features that are taken to a power, or by their logarithm, before anything else.
+        Skewed features that are transformed by a power or a logarithm.
     correlation
-        Mean correlation of neighbouring instances of a class; ``None``: they are independent, or the order carries no
+        Mean correlation of neighbouring instances of a class. ``None``: they are independent, or the order carries no
         information.
     recall_among_neighbours
-        Where neighbours are dependent: the recall as it would be promised if instances were judged beside their
-        neighbours. ``known_recall`` leaves out the block of arrival that an instance is part of.
+        Expected recall among neighbours, if neighbours are dependent. ``known_recall`` leaves out the block of
+        arrival that contains the instance.
     mislabelled
-        Training instances that look mislabelled: they are no references, and the promise does not count them.
+        Number of training instances that look mislabelled. They are no references, and the expected recall does not
+        count them.
     numeric_features
-        Features that are numbers.
+        Names of numeric features.
     categories
-        Features that are categories, with the number of their values in the model.
+        Names of categories, with the number of their values in the model.
     left_out
-        Features that are left out because of what they are, and why.
+        Features that are left out because of their kind, with the reason.
     missing_share
-        Share of missing values, of the features that have some.
+        Share of missing values, for features that have some.
     remarks
-        What else a person should know of how the values were read.
+        Further remarks on how the values were read.
     """
 
     instances: dict[Label, int]
@@ -120,7 +124,7 @@ class TrainingReport:
     remarks: tuple[str, ...] = ()
 
     def _understood(self) -> list[str]:
-        """Say how the training part was read."""
+        """Return the lines on how the training data was read."""
         if not self.numeric_features and not self.categories:
             return []  # nobody has said how it was read
         classes = sorted(self.instances.items(), key=lambda item: -item[1])
@@ -155,7 +159,7 @@ class TrainingReport:
         if self.correlation is not None:
             lines.append(
                 f"neighbouring instances depend on each other (mean correlation {self.correlation:.2f}): the recall "
-                f"is that in blocks of arrival; among neighbours {self.recall_among_neighbours or 0.0:.3f}"
+                f"is that in blocks of arrival, and among neighbours {self.recall_among_neighbours or 0.0:.3f}"
             )
         if self.references:
             are = "is" if self.references == 1 else "are"
@@ -164,17 +168,17 @@ class TrainingReport:
             lines.append("no reference instances were kept: nothing guards the known classes")
         if self.small_classes:
             names = listed(f"{label!r} ({self.instances[label]})" for label in self.small_classes)
-            lines.append(f"fewer instances than dimensions: {names}; more instances, or a PCA, would help")
+            lines.append(f"fewer instances than dimensions: {names}. More instances, or a PCA, would help")
         if self.told_apart is not None:
             kept, whole = self.told_apart
             are = "is" if self.dimensions == 1 else "are"
             lines.append(
-                f"{counted(self.dimensions, 'direction')} {are} kept: known classes, left out in turn, are told from "
-                f"the others with an area under the ROC curve of {kept:.3f} ({whole:.3f} with all directions)"
+                f"{counted(self.dimensions, 'direction')} {are} kept: known classes, left out in turn, are separated "
+                f"from the others with an area under the ROC curve of {kept:.3f} ({whole:.3f} with all directions)"
             )
         one_hot = [f"{own[0]} and {len(own) - 1} more" for own in self.one_hot_features]
         listed_features: tuple[tuple[str, Sequence[Name]], ...] = (
-            ("say what another feature says, and are left out", self.repeated_features),
+            ("repeat another feature, and are left out", self.repeated_features),
             ("rise or fall with the order of arrival, and are left out", self.clock_features),
             ("nearly always the same, and added up in one coordinate", self.usual_features),
             ("numbers with two values, taken for categories", self.two_valued_features),
@@ -186,7 +190,7 @@ class TrainingReport:
         lines += [f"{what}: {listed(map(repr, names))}" for what, names in listed_features if names]
         if self.missing_values:
             were = "was" if self.missing_values == 1 else "were"
-            lines.append(f"{counted(self.missing_values, 'missing value')} {were} completed by what else was there")
+            lines.append(f"{counted(self.missing_values, 'missing value')} {were} imputed from the other values")
         if self.absent_zero:
             names = listed(map(repr, self.absent_zero))
             lines.append(
@@ -194,7 +198,7 @@ class TrainingReport:
             )
         if self.missing_numeric > MOSTLY:
             lines.append(
-                f"{self.missing_numeric:.0%} of the numeric values are missing; if instances leave out zeros, "
+                f"{self.missing_numeric:.0%} of the numeric values are missing. If instances leave out zeros, "
                 "train with absent='zero'"
             )
         if self.mislabelled:
@@ -208,17 +212,17 @@ class TrainingReport:
 def understood(
     decided: TypedColumns, values: Mapping[Name, Collection[str]], labels: Collection[Label] = ()
 ) -> dict[str, Any]:
-    """Say what the report tells of how values were read, by the values that categories have in the model."""
+    """Return the fields of the report on how values were read, from the model's values of each category."""
     rows = len(decided.X)
     share = np.isnan(decided.X).sum(axis=0) / rows if rows else np.zeros(len(decided.names))
     remarks = [comma_text(comma, name) for name, comma in decided.kinds.commas.items() if name in decided.names]
     for name, texts in decided.odd.items():
         shown = ", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "")
-        remarks.append(f"{name!r} is numeric; values that are no numbers count as missing: {shown}")
+        remarks.append(f"{name!r} is numeric, and values that are no numbers count as missing: {shown}")
     remarks += [
         f"warning: most values of {name!r} read as numbers, and others such as {brief(text)} do not, so that it is a "
-        "category; missing (--missing) names what stands for a missing value, numeric (--numeric) makes it a number, "
-        "categorical (--categorical) a category without this warning"
+        "category. Declare the markers of missing values with missing (--missing). Declare the feature with "
+        "numeric (--numeric) as a number, or with categorical (--categorical) to silence this warning"
         for name, text in decided.looks_numeric.items()
     ]
     remarks += _doubts([label for label in labels if isinstance(label, str)])
@@ -232,7 +236,7 @@ def understood(
 
 
 def _doubts(labels: Sequence[str]) -> list[str]:
-    """Say which classes may be one, or none.
+    """Return warnings on classes that may be the same, or may be no classes.
 
     >>> _doubts(["idle", "Idle", "running"])
     ["warning: the classes 'idle' and 'Idle' differ by the case of letters alone; spell them alike if they are one"]
@@ -254,7 +258,7 @@ def _doubts(labels: Sequence[str]) -> list[str]:
 
 
 def report_binary_features(binary_features: BinaryFeatures, names: Sequence[Name]) -> dict[str, Any]:
-    """Say what the report tells of categories that are given as numbers, by the names of all features."""
+    """Return the fields of the report on numbers that are categories, by the names of all features."""
     own = sorted((sorted(members.tolist()), len(low)) for members, low, _ in each_flag(binary_features))
     kinds = [(tuple(names[at] for at in members), size) for members, size in own]
     return {
@@ -265,7 +269,7 @@ def report_binary_features(binary_features: BinaryFeatures, names: Sequence[Name
 
 
 def report_plan(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
-    """State a plan in the fields of the report, by the names of the numeric features."""
+    """Return the fields of the report on a plan, by the names of the numeric features."""
     if plan is None:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""The labelled instances that training sweeps re-seat: bounded, a uniform reservoir for each class."""
+"""Labelled instances for training: a bounded, uniform reservoir for each class."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from stream_osr.kinds import CategoryValues, Kinds, Name, TypedColumns, decide, 
 
 
 class TrainingSet:
-    """Labelled rows over the union of the features seen so far.
+    """Labelled rows over all features seen so far.
 
     Parameters
     ----------
     capacity
-        Rows kept of each class; beyond it each further row replaces a random one with the probability that
-        keeps the sample uniform (Vitter's algorithm R).
+        Largest number of rows of each class. Beyond it, each further row replaces a random one with the probability
+        that keeps the sample uniform (Vitter's algorithm R).
     seed
-        Of the reservoirs. Which row is replaced depends on the seed, the class and the number of the row only.
+        Seed of the reservoirs. The row to replace depends only on the seed, the class and the number of the row.
     """
 
     def __init__(self, capacity: int, seed: int, missing: frozenset[str] = frozenset()) -> None:
@@ -35,7 +35,7 @@ class TrainingSet:
         self.rows: list[list[np.ndarray]] = []
         self.arrived: list[list[int]] = []
         self.written: frozenset[Name] = frozenset()
-        """Features that an instance has named without a value."""
+        """Features that an instance named without a value."""
 
     def __copy__(self) -> TrainingSet:
         out = TrainingSet(self.capacity, self.seed)  # its features have the markers
@@ -48,7 +48,7 @@ class TrainingSet:
         return sum(len(rows) for rows in self.rows)
 
     def add(self, features: Features, values: np.ndarray, label: Label, written: Collection[Name] = ()) -> None:
-        """Keep one row, given as the values of some features; ``written``: those that it names without a value."""
+        """Add one row, as the values of some features. ``written`` are the features that it names without a value."""
         if not self.written.issuperset(written):
             self.written = self.written.union(written)
         own = self.features
@@ -77,7 +77,7 @@ class TrainingSet:
             self.rows[j][at], self.arrived[j][at] = row, position
 
     def count_absent(self, zero: Collection[Name]) -> tuple[int, int]:
-        """Count values kept as missing that turned out to be zero, and the rows in which no others are missing."""
+        """Count missing values that turned out to be zero, and the rows with no other missing values."""
         chosen = np.array([name in zero for name in self.places], bool)
         cells = bad = 0
         for row in itertools.chain.from_iterable(self.rows) if zero else ():
@@ -87,13 +87,13 @@ class TrainingSet:
         return cells, bad
 
     def _settle(self, name: Name, values: tuple[str, ...], kinds: Kinds) -> None:
-        """Turn a feature that was text, and is numeric after very many values, into numbers in all rows."""
+        """Convert a text feature that became numeric after very many values to numbers in all rows."""
         at = self.places[name]
         for row in (row for rows in self.rows for row in rows if at < len(row)):
             row[at] = numbers_of(row[at : at + 1], values, kinds.commas.get(name, ""))[0][0]
 
     def as_state(self) -> tuple[Any, ...]:
-        """Return everything as plain values and one array for each class, for :meth:`from_state`."""
+        """Return the whole set as plain values and one array for each class, for :meth:`from_state`."""
         width = len(self.places)
         arrays = tuple(
             np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
@@ -111,7 +111,7 @@ class TrainingSet:
 
     @classmethod
     def from_state(cls, state: tuple[Any, ...], missing: frozenset[str] = frozenset()) -> TrainingSet:
-        """Build the training set that :meth:`as_state` described; ``missing`` are the markers of missing values."""
+        """Build the training set from :meth:`as_state`, with the markers of missing values in ``missing``."""
         capacity, seed, names, labels, seen, arrays, kinds, arrived, written, *reading = state
         fixed, commas, left_out = reading or ((), (), ())
         out, own = cls(capacity, seed), dict(zip(names, kinds, strict=True))
@@ -127,18 +127,18 @@ class TrainingSet:
     def decided(
         self, numeric: Collection[Name] = (), absent: Absent = "missing"
     ) -> tuple[TypedColumns, Features, np.ndarray, np.ndarray]:
-        """Return the training set class by class, with what its features are by all of their values.
+        """Return the training set class by class, after deciding the kind of each feature from all values.
 
         Parameters
         ----------
         numeric
-            Features that are numbers, as a caller says.
+            Features that the caller declared numeric.
         absent
             As for :meth:`matrix`.
 
         Returns
         -------
-        Rows with what was decided, the features, and as :meth:`matrix` class numbers and positions.
+        Decided rows, the features, and class numbers and positions as in :meth:`matrix`.
         """
         features, X, group, arrived = self.matrix(absent)
         turn = np.argsort(arrived, kind="stable")
@@ -152,12 +152,12 @@ class TrainingSet:
         Parameters
         ----------
         absent
-            What a feature is that an instance does not name (:func:`stream_osr.absent.zero_features`).
+            Value of features that an instance does not name (:func:`stream_osr.absent.zero_features`).
 
         Returns
         -------
-        Features, rows with NaN for what is missing, shape (n, p), class numbers, shape (n,), and the position of each
-        row in the order of arrival, shape (n,).
+        Features, and rows with NaN for missing values, shape (n, p). Then class numbers, shape (n,), and the position
+        of each row in the order of arrival, shape (n,).
         """
         features = self.features
         order = [self.places[name] for name in features.names]

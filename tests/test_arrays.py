@@ -70,7 +70,7 @@ def test_other_arrays_are_refused_and_nothing_is_learnt(data: Any, frozen: bool)
         model.freeze()
     for other, why in (
         (X[:, :4], "the array has 4 columns, and training had 11 features"),
-        (X[0], r"the array has the shape \(11,\); expected two dimensions"),
+        (X[0], r"the array has the shape \(11,\): expected two dimensions"),
     ):
         for ask in (model.predict_many, model.predict_proba_many, model.learn_many, lambda X: model.learn_many(X, y)):
             with pytest.raises(InvalidInstance, match=why):

@@ -177,7 +177,7 @@ def test_an_output_that_cannot_be_opened_costs_no_other(work: Path, events: str,
     ("checkpoint", "says"),
     [
         ("missing/c", "cannot write missing/c: No such file or directory; check that its folder exists"),
-        ("folder", "folder is a folder; give the name of a file in it"),
+        ("folder", "folder is a folder. Give the name of a file in it"),
         ("null", "null is a device or a pipe, which cannot be replaced"),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_disk_that_is_full_at_the_checkpoint_leaves_the_one_before(work: Path)
         pipe.close()
         said = first.communicate(timeout=60)[1]
     assert first.returncode == 1
-    assert said.splitlines()[-1].startswith("error: cannot write out.jsonl.checkpoint: File too large; check that")
+    assert said.splitlines()[-1].startswith("error: cannot write out.jsonl.checkpoint: File too large. Check that")
     assert "Traceback" not in said
     assert (work / "out.jsonl.checkpoint").read_bytes() == kept
     assert not list(work.glob(".*"))

@@ -31,7 +31,7 @@ def test_defaults_are_those_of_the_constructor():
         ({"batch_size": np.array([1, 2])}, r"batch_size is array\(\[1, 2\]\): input should be a valid integer"),
         ({"chains": 0}, "chains is 0: input should be greater than or equal to 1"),
         ({"decision_delay": -1}, "decision_delay is -1: input should be greater than or equal to 0"),
-        ({"decision_delay": 65, "window": 64}, "decision_delay is 65 and window 64: .*make the window as long as"),
+        ({"decision_delay": 65, "window": 64}, "decision_delay is 65 and window 64: .*Make the window as long as"),
         ({"decision_delay": 8, "sweeps": 0}, "decision_delay waits for re-seating sweeps, and sweeps is 0"),
         ({"ensemble": "some"}, "ensemble is 'some': input should be 'mixed' or 'drawn'"),
         ({"min_probability": 1.1}, r"min_probability is 1\.1: input should be less than or equal to 1"),
@@ -72,7 +72,7 @@ def test_a_misspelt_parameter_is_named():
 @pytest.mark.parametrize("cls", [OpenSetRecognizer, OpenSetClassifier])
 def test_an_argument_that_there_is_not_is_told_by_the_class_that_was_called(cls):
     name = cls.__name__
-    with pytest.raises(TypeError, match=f"^{name} has no parameter 'n_estimators'; .* says which there are"):
+    with pytest.raises(TypeError, match=f"^{name} has no parameter 'n_estimators'; .* lists all parameters"):
         cls(n_estimators=0)
     with pytest.raises(TypeError, match=f"^{name} has no parameter 'batchsize'; did you mean 'batch_size'"):
         cls(batchsize=3)
@@ -117,7 +117,7 @@ EARLIER = {
 @pytest.mark.parametrize("cls", [OpenSetRecognizer, OpenSetClassifier])
 def test_plain_names_are_taken_with_a_warning_and_can_be_read(cls):
     for name, value in EARLIER.items():
-        with pytest.warns(DeprecationWarning, match=f"^{name} is .*the plain name goes with 0.2"):
+        with pytest.warns(DeprecationWarning, match=f"^{name} is .*The plain name will be removed in 0.2"):
             model = cls(**{name: value})
         assert grouped(**{name: value}).items() <= model.arguments.items()
         if name not in REPRODUCTION:

@@ -73,13 +73,13 @@ def test_collision_with_the_unknown_label(label, known, given, collides):
     if not collides:
         assert check_label(label, known, given) == label
         return
-    with pytest.raises(InvalidLabel, match="is the label of unknown instances; rename the class, or pass another"):
+    with pytest.raises(InvalidLabel, match=r"is the label of unknown instances\. Rename the class, or pass another"):
         check_label(label, known, given)
 
 
 @pytest.mark.parametrize(("label", "known"), [("a", [1]), (1, ["a"]), ("1", [True]), (True, ["a", "b"])])
 def test_kinds_do_not_mix(label, known):
-    with pytest.raises(InvalidLabel, match=r"but the known labels are like .*; use labels of one type"):
+    with pytest.raises(InvalidLabel, match=r"but the known labels are like .*\. Use labels of one type"):
         check_label(label, known, None)
 
 

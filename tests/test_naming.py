@@ -284,7 +284,7 @@ def test_a_chain_without_a_counterpart_gets_one(trained):
         ("7", "x", InvalidSubclass, r"subclass_ids is '7' \(str\): expected a list of ids, such as \[7\]"),
         ([1.5], "x", InvalidSubclass, r"subclass id is 1.5 \(float\): expected whole numbers"),
         (None, "unknown", InvalidLabel, "is the label of unknown instances"),
-        (None, 3, InvalidLabel, "use labels of one type"),
+        (None, 3, InvalidLabel, "Use labels of one type"),
         (None, 2.5, InvalidLabel, "expected str, int or bool"),
     ],
 )

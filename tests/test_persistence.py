@@ -322,13 +322,13 @@ def refused(path: Path, expected: str) -> None:
 
 
 def test_missing_file_is_refused(tmp_path):
-    refused(tmp_path / "nothing.osr", "there is no file .*; check the path")
-    refused(tmp_path / "no folder" / "nothing.osr", "there is no file .*; check the path")
+    refused(tmp_path / "nothing.osr", r"there is no file .*\. Check the path")
+    refused(tmp_path / "no folder" / "nothing.osr", r"there is no file .*\. Check the path")
 
 
 def test_folder_is_refused(tmp_path, model):
     refused(tmp_path, "is a folder")
-    with pytest.raises(PersistenceError, match="is a folder; give the name of a file in it"):
+    with pytest.raises(PersistenceError, match=r"is a folder\. Give the name of a file in it"):
         model.save(tmp_path)
     (tmp_path / "file").write_bytes(b"")
     refused(tmp_path / "file" / "model.osr", "cannot read .*Not a directory")
@@ -412,7 +412,7 @@ def room_for(size: int) -> Iterator[None]:
 @pytest.mark.parametrize("room", [0, 4096])
 def test_full_disk_leaves_the_old_file(tmp_path, saved, model, room):
     path = write(tmp_path / "model.osr", saved)
-    expected = r"cannot write .*File too large; check that the folder exists and has room"
+    expected = r"cannot write .*File too large. Check that the folder exists and has room"
     with room_for(room), pytest.raises(PersistenceError, match=expected):
         model.save(path)
     assert path.read_bytes() == saved
@@ -420,7 +420,7 @@ def test_full_disk_leaves_the_old_file(tmp_path, saved, model, room):
 
 
 def test_folder_that_does_not_exist(tmp_path, model):
-    with pytest.raises(PersistenceError, match=r"cannot write .*No such file.*check that the folder exists"):
+    with pytest.raises(PersistenceError, match=r"cannot write .*No such file.*Check that the folder exists"):
         model.save(tmp_path / "nowhere" / "model.osr")
     with pytest.raises(PersistenceError, match="cannot write /dev/full"):
         model.save(Path("/dev/full/model.osr"))
@@ -454,7 +454,7 @@ def test_keys_that_cannot_be_saved_are_named(tmp_path, saved, key):
     path = write(tmp_path / "model.osr", saved)
     model = fitted(batch_size=4)
     model.learn_one({"a": 0.0, "b": 0.0}, key=key)
-    with pytest.raises(PersistenceError, match="cannot be saved; use str, int or float for keys") as caught:
+    with pytest.raises(PersistenceError, match=r"cannot be saved\. Use str, int or float for keys") as caught:
         model.save(path)
     assert repr(key) in str(caught.value)
     assert path.read_bytes() == saved

@@ -291,7 +291,7 @@ def test_text_in_an_array_is_refused_and_in_a_frame_a_category() -> None:
     frame = pd.DataFrame({"size": ["small", "large"] * 20, "x": np.arange(40.0)})
     y = frame["size"].to_numpy()
     passing = ColumnTransformer([("all", "passthrough", ["size", "x"])])
-    with pytest.raises(InvalidInstance, match=r"convert string to float: 'small'; give a data frame.*set_output"):
+    with pytest.raises(InvalidInstance, match=r"convert string to float: 'small'. Give a data frame.*set_output"):
         make_pipeline(passing, quick()).fit(frame, y)
     passing.set_output(transform="pandas")
     model = make_pipeline(passing, quick()).fit(frame, y)

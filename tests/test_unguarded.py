@@ -30,7 +30,7 @@ def test_a_model_without_references_says_when_it_is_loaded_that_nothing_guards_i
     caplog.clear()
     model = OpenSetRecognizer.load(tmp_path / "model.osr")
     (told,) = warnings(caplog)
-    assert "train with limits=Limits(references=1000)" in told
+    assert "Train with limits=Limits(references=1000)" in told
     copy(model)
     OpenSetRecognizer.from_trained(model.trained)
     OpenSetRecognizer.from_stream_state(model.trained, model.stream_state())
@@ -46,7 +46,7 @@ def test_inspect_says_it_in_a_line(bare, tmp_path):
     lines = CliRunner().invoke(app, ["inspect", str(tmp_path / "bare.osr")]).stdout.splitlines()
     assert sum("nothing guards the known classes" in line for line in lines) == 1
     (recall,) = [line for line in lines if line.startswith("recall of the known classes: promised ")]
-    assert recall.endswith("and nothing tells whether it holds: the model has no reference instances")
+    assert recall.endswith("not monitored because the model has no reference instances")
     lines = CliRunner().invoke(app, ["inspect", str(tmp_path / "model.osr")]).stdout.splitlines()
     assert "80 reference instances guard the known classes" in lines
     (recall,) = [line for line in lines if line.startswith("recall of the known classes: promised ")]

@@ -60,17 +60,17 @@ def test_the_share_is_that_of_the_training_set() -> None:
 @pytest.mark.parametrize(
     ("x", "said"),
     [
-        ({}, "none of the model's 4 features is there .*: expected 'a', 'b', 'c', 'd', found no field; name the"),
+        ({}, "none of the model's 4 features is there .*: expected 'a', 'b', 'c', 'd', found no field. Name the"),
         (
             {"a": None, "b": float("nan"), "A": 1},
-            "none of the model's 4 features .*, found 'A', 'a', 'b'; name ",
+            "none of the model's 4 features .*, found 'A', 'a', 'b'. Name ",
         ),
         (
             {"a": 1.0, "x": 1},
             "1 of the model's 4 features is there .* had nearly all: expected 'b', 'c', 'd' as ",
         ),
-        (dict.fromkeys(range(10**5), 1), "found 0, 1, 2, 3, 4 and 99995 more; "),
-        ({"n" * 10**6: 1, 10**5000: 1}, r"found 'nnn.{10,40}nnn', an int too large to show; "),
+        (dict.fromkeys(range(10**5), 1), r"found 0, 1, 2, 3, 4 and 99995 more\. "),
+        ({"n" * 10**6: 1, 10**5000: 1}, r"found 'nnn.{10,40}nnn', an int too large to show\. "),
     ],
 )
 def test_what_is_refused_is_told_with_the_names(trained: TrainedModel, x: dict, said: str) -> None:

@@ -1,4 +1,4 @@
-"""Archives: what is saved outlives the code, and what is loaded has been checked (``docs/archives.md``)."""
+"""Archives: saved models outlive the code, and loaded models have been checked (``docs/archives.md``)."""
 
 from stream_osr.archive.checks import check_content, check_recognizer
 from stream_osr.archive.files import FORMAT, load_trained, read_archive, save_trained, write_archive

@@ -1,8 +1,8 @@
-"""Checks of values, parts before the whole: every field by its rule, then what has to hold between fields.
+"""Checks of archived values, parts before the whole.
 
-Both stand in ``records.table``; here are the functions that its relations use. What follows from other fields is
-computed anew, and what a file says of it has to agree within rounding. What decides whether a matrix can be worked
-with comes first: nothing after it sees one that is not positive definite.
+Each field is checked by its rule, then the relations between fields. ``records.table`` has both, and this module has
+the functions that its relations use. Derived fields are computed again, and the values of a file must agree within
+rounding. Checks that a matrix is positive definite come first, so that later checks can rely on it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from stream_osr.printable_text import brief, printable
 
 REMEDY = "save it again, or go back to an earlier copy"
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
-"""Arguments that an archive may not ask more of: they stand for time and memory without a single instance."""
+"""Largest values of arguments in an archive. They take time and memory even without an instance."""
 ROUNDING = 1e-6
-"""Relative error of what has been added and subtracted for long (``tests/model/test_dishes.py``)."""
+"""Relative error of values after many additions and subtractions (``tests/model/test_dishes.py``)."""
 WORST = 1e-11
-"""What a unit of the condition number adds to it."""
+"""Additional error for each unit of the condition number."""
 LEAST_SCATTER = 0.01
-"""Of that of the base measure. An instance that leaves a subclass may take more than it brought: known classes that
-follow their instances have moved meanwhile (``follow_drift``; .985 was seen)."""
+"""Least scatter, relative to the base measure. An instance may remove more than it added if known classes have
+followed drift since then (``follow_drift``). The lowest value seen was 0.985."""
 
 
 def near(found: Any, expected: Any, rounding: float = ROUNDING) -> bool:
-    """Compare numbers that are computed in two ways; minus infinity is equal to itself."""
+    """Compare numbers that are computed in two ways. Minus infinity equals itself."""
     found, expected = np.asarray(found, float), np.asarray(expected, float)
     with np.errstate(invalid="ignore"):
         fits = np.abs(found - expected) <= rounding * np.maximum(1.0, np.abs(expected))
@@ -50,17 +50,17 @@ def near(found: Any, expected: Any, rounding: float = ROUNDING) -> bool:
 
 
 def once(values: Any) -> bool:
-    """Say whether each value occurs once."""
+    """Check whether each value occurs once."""
     return len(set(values)) == len(values)
 
 
 def array(values: Array | None) -> Array:
-    """Return values that may not be there: then none."""
+    """Return an array, empty if there is none."""
     return np.zeros(0, np.int64) if values is None else values
 
 
 def begins(counts: Array | None) -> list[int]:
-    """List where parts of these sizes begin."""
+    """Return the beginnings of parts with these sizes."""
     return [int(end - size) for end, size in zip(np.cumsum(array(counts)), array(counts), strict=True)]
 
 
@@ -69,7 +69,7 @@ def _memory(form: RecordForm) -> Any:
 
 
 def rows_fit(rows: Array, base: RecordForm, where: str) -> bool:
-    """Check that whitened rows, shape (n, C + d) or homogeneous, are as wide as they should, and name places."""
+    """Check that whitened rows, shape (n, C + d) or homogeneous, have the right width and valid places."""
     prior: Prior = _memory(base)
     wide = rows.shape[1] in (width_of(prior), width_of(prior) + 1)
     need(wide, where, f"of {rows.shape[1]} numbers", f"{width_of(prior)}: categories and dimensions")
@@ -79,14 +79,14 @@ def rows_fit(rows: Array, base: RecordForm, where: str) -> bool:
 
 
 def kept_fit(kept: RecordForm | None, base: RecordForm) -> bool:
-    """Check the rows that are kept of a subclass."""
+    """Check the sampled rows of a subclass."""
     if kept is None or not len(kept.seq):
         return True
     return kept.rows.shape[1] == width_of(_memory(base)) and rows_fit(kept.rows, base, "Reservoir.rows")
 
 
 def definite(matrix: Array, where: str) -> bool:
-    """Refuse what is no symmetric positive definite matrix."""
+    """Refuse a matrix that is not symmetric positive definite."""
     same = np.allclose(matrix, matrix.T, rtol=ROUNDING, atol=ROUNDING * float(np.abs(matrix).max(initial=0.0)))
     need(same, where, "not symmetric", "a symmetric matrix")
     try:
@@ -123,7 +123,7 @@ def statistics_fit(statistics: RecordForm, base: RecordForm | Prior, where: str)
 
 
 def dishes_fit(dishes: RecordForm, base: RecordForm, where: str) -> bool:
-    """Check statistics of subclasses, and what is kept of them for the predictive."""
+    """Check statistics of subclasses, and the values derived for the predictive."""
     prior: Prior = _memory(base)
     statistics_fit(dishes, prior, where)
     for k, (n, own) in enumerate(zip(dishes.size.tolist(), dishes.matrix, strict=True)):
@@ -161,7 +161,7 @@ def categories_of(columns: Array | None, binary_features: RecordForm | None) -> 
 
 
 def space_fits(columns: Array | None, places: Array, binary_features: RecordForm | None, forward: Array) -> bool:
-    """Check categories, and how many coordinates the other features make."""
+    """Check the categories, and the number of coordinates from the other features."""
     p, d = forward.shape
     apart = categories_of(columns, binary_features)
     sizes, given = array(None if binary_features is None else binary_features["sizes"]), len(array(columns))
@@ -171,20 +171,20 @@ def space_fits(columns: Array | None, places: Array, binary_features: RecordForm
 
 
 def counts_fit(known: RecordForm, references: RecordForm | None) -> bool:
-    """Check that all who are seated count, but where statistics are tempered."""
+    """Check that all seated instances count, unless statistics are tempered."""
     tempered = references is not None and references.tempered
     return tempered or near(known.dishes.size, known.seated.sum(axis=0), 0.0)
 
 
 def served(franchise: RecordForm, trained: Array) -> Array:
-    """Count the tables of each dish, with those of the known classes."""
+    """Count the tables of each dish, including those of the known classes."""
     out = np.bincount(franchise.table_dish, minlength=len(franchise.menu)).astype(float)
     out[: len(trained)] += trained
     return out
 
 
 def fit_without_window(state: RecordForm, base: RecordForm, n_classes: int) -> bool:
-    """Check each emerging subclass: it has the guests of the window in it, and without them it is still one."""
+    """Check that each emerging subclass contains its instances of the window, and is valid without them."""
     window, dishes, prior = state.window, state.dishes, _memory(base)
     slots = state.franchise.table_dish[window.table] - n_classes
     guests = np.bincount(slots[slots >= 0], minlength=len(dishes.size))
@@ -203,7 +203,7 @@ def as_in_window(chunk: RecordForm, state: RecordForm) -> bool:
 
 
 def action_fits(action: RecordForm, chains: tuple[RecordForm, ...], labels: tuple[Any, ...]) -> bool:
-    """Check what can be taken back."""
+    """Check an action that can be undone."""
     base = chains[0].known.prior
     d = width_of(_memory(base))
     moved = action.name == "Muting" or action.shift is None or len(action.shift) == d
@@ -218,14 +218,14 @@ def action_fits(action: RecordForm, chains: tuple[RecordForm, ...], labels: tupl
 
 
 def may_be_labels(labels: tuple[Any, ...], unknown: Any, first: int = 0) -> bool:
-    """Check labels from a place on, each beside those before it."""
+    """Check labels from a place on, each against those before it."""
     for at in range(first, len(labels)):
         check_label(labels[at], labels[:at] or labels, unknown)
     return True
 
 
 def width(base: RecordForm) -> int:
-    """Count the numbers of a whitened row."""
+    """Return the number of values in a whitened row."""
     return width_of(_memory(base))
 
 
@@ -238,7 +238,7 @@ TOOLS = {
     "priorities": priority,
     "unknown_label": unknown_label,
 }
-"""Names that relations use, beside those of this module."""
+"""Names for relations, in addition to those of this module."""
 
 
 def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, Any]) -> None:
@@ -256,12 +256,12 @@ def _check_relations(name: str, values: Mapping[str, Any], more: Mapping[str, An
 
 
 def check_records(value: Any) -> None:
-    """Check every record in a value, as deep as it lies.
+    """Check every record in a value, at any depth.
 
     Raises
     ------
-    Refused
-        Naming record and field.
+    RefusedValue
+        With record and field.
     """
     if isinstance(value, RecordForm):
         if value.sizes is None:
@@ -284,27 +284,27 @@ def _check_record(form: RecordForm) -> None:
         need(name in form.values, f"{form.name}.{name}", "missing", "a value")
         rule(form.values[name], f"{form.name}.{name}", scope)
     for letter in entry.letters:
-        need(letter in scope, form.name, f"empty: nothing says how many {letter} there are", "a field that does")
+        need(letter in scope, form.name, f"empty: no field defines the size {letter}", "a field that does")
     form.sizes = tuple(scope[letter][0] for letter in entry.letters)
     _check_relations(form.name, form.values, {})
 
 
 def check_content(value: Any, rule: Rule, what: str) -> None:
-    """Check a value in memory that an archive has held, its records included.
+    """Check a value in memory that comes from an archive, including its records.
 
     Parameters
     ----------
     value
         The value.
     rule
-        Of the whole.
+        Rule for the whole value.
     what
-        What it is, for the message.
+        Name of the value for the message.
 
     Raises
     ------
     PersistenceError
-        Naming the field.
+        With the field.
     """
     form = form_of(value, BY_TYPE, {})
     try:
@@ -315,17 +315,17 @@ def check_content(value: Any, rule: Rule, what: str) -> None:
 
 
 def refusal_message(refused: RefusedValue) -> str:
-    """Say what was refused, and what to do."""
+    """Return the text of a refusal, with the remedy."""
     return f"{printable(str(refused))}; {REMEDY}"
 
 
 _PARTS = tuple(ROWS["training"].rules.values())
 ALWAYS = 9
-"""Parts of a training set that are always there."""
+"""Number of parts that every training set has."""
 
 
 def _training(value: Any, where: str, scope: Scope) -> None:
-    """Expect a training set; how its features are read comes last, where there is anything to say."""
+    """Expect a training set, whose last part, on the reading of features, is optional."""
     more = isinstance(value, tuple) and len(value) > ALWAYS
     rules.tuple_of(*_PARTS[: None if more else ALWAYS])(value, where, scope)
 
@@ -341,12 +341,12 @@ RECOGNIZER = rules.fields(_PERHAPS, **_FIELDS)
 
 
 def check_recognizer(state: Mapping[str, Any], parameters: Parameters, name: str) -> None:
-    """Check what :meth:`stream_osr.OpenSetRecognizer.as_state` returns, or an archive of that name holds of it.
+    """Check the result of :meth:`stream_osr.OpenSetRecognizer.as_state`, or the same content of an archive.
 
     Raises
     ------
     PersistenceError
-        Naming record and field.
+        With record and field.
     """
     together = rules.also(lambda form, _: _check_relations("recognizer", form, {"p": parameters}), RECOGNIZER)
     check_content(state, together, name)

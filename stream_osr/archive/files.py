@@ -1,7 +1,7 @@
-"""Files of archives, written and read: numpy's ``.npz``, nothing compressed, nothing allocated beyond its size.
+"""Reading and writing of archive files: numpy's ``.npz``, uncompressed, with bounded memory.
 
-The entry ``manifest`` is JSON, the others are the arrays that it refers to. A file is checked wholly before anything
-is made of it, and what could not be read again is not written.
+The entry ``manifest`` is JSON, and the others are its arrays. A file is checked completely before any object is made
+from it. A state that could not be read again is not written.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from stream_osr.trained import TrainedModel
 FORMAT = "stream-osr"
 MANIFEST = "manifest"
 DEEPEST = 100
-"""Levels of a manifest; ours have some twenty."""
+"""Largest number of levels of a manifest. Typical ones have about twenty."""
 PART = 1 << 20
-"""Bytes that are read at a time: an entry is in memory once."""
+"""Number of bytes to read at a time, so that an entry is in memory only once."""
 
 
 class Archive(NamedTuple):
-    """Content of a file: the manifest, and arrays by their names. The file is read no more."""
+    """Content of a file: the manifest, and arrays by their names. The file itself is closed."""
 
     manifest: dict[str, Any]
     arrays: dict[str, Array]
 
 
 class NoFile(Exception):  # the caller makes an error of it
-    """A path names a device or a pipe."""
+    """Error for a path that is a device or a pipe."""
 
 
 def open_archive(path: Path) -> Archive:
-    """Read the manifest of a file, and the arrays that it refers to.
+    """Read the manifest of a file, and its arrays.
 
     Raises
     ------
     NoFile
-        If it is a device or a pipe: reading might never end.
-    Refused, ValueError, OSError, zipfile.BadZipFile
-        And whatever else a damaged file may lead to.
+        If it is a device or a pipe, which might never end.
+    RefusedValue, ValueError, OSError, zipfile.BadZipFile
+        And any other error that a damaged file may cause.
     """
     if stat.S_ISCHR(mode := path.stat().st_mode) or stat.S_ISFIFO(mode):
         raise NoFile
@@ -97,7 +97,7 @@ def _find_arrays(tree: Any, wanted: set[str], depth: int) -> None:
 
 
 def _read(packed: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], name: str) -> Array:
-    """Read an entry whose header says exactly what is there."""
+    """Read an entry whose header matches its content."""
     entry = names.get(f"{name}.npy")
     if entry is None:
         raise RefusedValue(f"array {name}", "missing", "an entry of the file")
@@ -126,7 +126,7 @@ def _array(stream: BinaryIO, size: int, where: str) -> Array:
 
 
 class _Writer:
-    """Turns forms into JSON trees and collects the arrays."""
+    """Converter from forms to JSON trees, which collects the arrays."""
 
     def __init__(self, beside: Any) -> None:
         self.arrays: dict[str, Array] = {}
@@ -157,23 +157,23 @@ class _Writer:
 
 
 def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: Any = ()) -> None:
-    """Write a value under a name that appears only when it is complete; a new file is its owner's alone.
+    """Write a value under a name that appears only when the file is complete. A new file is private.
 
     Parameters
     ----------
     path, kind
-        Where it goes, and what it is called in there.
+        Path of the file, and kind of the content.
     content
-        The value.
+        Value to write.
     beside
-        A value that whoever reads the file has, too: of its arrays and records only the places are written.
+        Value that the reader has too. Only references to its arrays and records are written.
 
     Raises
     ------
     PersistenceError
-        If a value cannot be saved or the file cannot be written; what stood there before is untouched.
+        If a value cannot be saved or the file cannot be written. The existing file is then untouched.
     RefusedState
-        If it would be refused when it is read.
+        If the value fails the checks of reading.
     """
     target = Path(path)
     if (reason := why_irreplaceable(target)) is not None:
@@ -187,7 +187,7 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
     except RefusedValue as refused:
         raise RefusedState(
             f"{target} is not written: {printable(str(refused))}. It could not be read again, so what stood there "
-            "stays. This is a defect of stream-osr, please report it; go on from the earlier copy"
+            "stays. This is a defect of stream-osr, please report it. Continue from the earlier copy"
         ) from None
     manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "content": tree}
     arrays = {MANIFEST: np.array(json.dumps(manifest)), **writer.arrays}
@@ -195,18 +195,18 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
         write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
     except OSError as error:
         raise PersistenceError(
-            f"cannot write {target}: {error.strerror or error}; check that the folder exists and has room"
+            f"cannot write {target}: {error.strerror or error}. Check that the folder exists and has room"
         ) from error
 
 
 def save_trained(trained: TrainedModel, path: str | PathLike[str]) -> None:
-    """Write the trained part alone, to be shared by several recognizers."""
+    """Write only the trained part, for several recognizers to share."""
     remove_unfinished(path)
     write_archive(path, "trained model", trained)
 
 
 class _Reader:
-    """Turns JSON trees into forms."""
+    """Converter from JSON trees to forms."""
 
     def __init__(self, arrays: Mapping[str, Array], beside: Mapping[str, Any]) -> None:
         self._arrays = arrays
@@ -215,7 +215,7 @@ class _Reader:
 
     def value(self, tree: Any, where: str) -> Any:
         if isinstance(tree, list):
-            raise RefusedValue(where, "a bare list", "one that says what it is")
+            raise RefusedValue(where, "a bare list", "a list with a type")
         if not isinstance(tree, dict):
             return tree
         if "record" in tree:
@@ -232,7 +232,7 @@ class _Reader:
         return self._there(tree, where)
 
     def _there(self, tree: Mapping[str, Any], where: str) -> Any:
-        """Find an array, or what was read before."""
+        """Find an array, or a value that was read before."""
         try:
             if "beside" in tree:
                 return self._beside[tree["beside"]]
@@ -253,13 +253,14 @@ class _Reader:
 
 
 def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
-    """Read what :func:`write_archive` wrote, beside the same value.
+    """Read a file from :func:`write_archive`, with the same value ``beside`` it.
 
     Raises
     ------
     PersistenceError
-        If the file is missing, damaged, of another kind or of a format version that is not read, holds more than its
-        own size, or something that no recognizer of ours can have left there: it names record and field.
+        If the file is missing, damaged, of another kind, or of an unsupported format version. It is also raised for a
+        file that unpacks to more than its size, or contains a value that no recognizer writes. The message then names
+        record and field.
     """
     archive = _opened(path)
     _check_version(archive.manifest, path)
@@ -278,7 +279,7 @@ def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
     except RefusedValue as refused:
         raise PersistenceError(f"{path} is damaged: {refusal_message(refused)}") from None
     except Exception as error:  # what does not fit together may lead to anything
-        raise PersistenceError(f"{path} is damaged: its manifest does not fit together; save it again") from error
+        raise PersistenceError(f"{path} is damaged: its manifest does not fit together. Save it again") from error
 
 
 def _opened(path: str | PathLike[str]) -> Archive:
@@ -288,16 +289,16 @@ def _opened(path: str | PathLike[str]) -> Archive:
             raise KeyError("format")
         int(archive.manifest["version"]), archive.manifest["kind"], archive.manifest["content"]
     except FileNotFoundError:
-        raise PersistenceError(f"there is no file {path}; check the path") from None
+        raise PersistenceError(f"there is no file {path}. Check the path") from None
     except NoFile:
-        raise PersistenceError(f"{path} is a device or a pipe, not a saved model; give a file") from None
+        raise PersistenceError(f"{path} is a device or a pipe, not a saved model. Give a file") from None
     except IsADirectoryError:
         raise PersistenceError(f"{path} is a folder, not a saved model") from None
     except RefusedValue as refused:
         raise PersistenceError(f"{path} is damaged: {refusal_message(refused)}") from None
     except Exception as error:  # what a damaged archive can raise is anybody's guess
         if isinstance(error, OSError) and error.errno is not None:
-            rights = "; it holds rows and is its owner's alone until somebody widens its rights"
+            rights = ". The file contains data, and by default only its owner may read it"
             more = rights if isinstance(error, PermissionError) else ""
             raise PersistenceError(f"cannot read {path}: {error.strerror}{more}") from None
         raise PersistenceError(f"{path} is damaged, or not a saved stream-osr model; save it again") from error
@@ -309,8 +310,8 @@ def _check_version(manifest: Mapping[str, Any], path: str | PathLike[str]) -> No
     if version != VERSION and version not in STEPS:
         read = " and ".join(map(str, [*STEPS, VERSION]))
         raise PersistenceError(
-            f"{path} has format version {version}, this program reads {read}; read it with the release of stream-osr "
-            "that wrote it, or train the model anew"
+            f"{path} has format version {version}, this program reads {read}. Read it with the release of stream-osr "
+            "that wrote it, or train the model again"
         )
 
 
@@ -318,5 +319,5 @@ def load_trained(path: str | PathLike[str]) -> TrainedModel:
     """Read a trained part."""
     trained = read_archive(path, "trained model")
     if not isinstance(trained, TrainedModel):
-        raise PersistenceError(f"{path} is damaged: it holds {brief(trained)} and no trained model; save it again")
+        raise PersistenceError(f"{path} is damaged: it holds {brief(trained)} and no trained model. Save it again")
     return trained

@@ -1,10 +1,10 @@
 """Steps from one format version to the next.
 
-A change of what archives hold, be it a field more, raises ``VERSION`` (``records.py``) from N to N + 1 and adds a
-function to ``STEPS`` under N. It takes the manifest of a file of version N and returns it as version N + 1 has it,
-with the new number: a record in ``content`` is ``{"record": name, "values": {field: tree}, "number": n}``, and what
-lies beside a file is referred to by its path. The golden set of version N (``tests/archives``), which the code before
-the change wrote, stays and has to load and go on.
+Any change of the archive content, even an additional field, raises ``VERSION`` (``records.py``) from N to N + 1. It
+adds a function to ``STEPS`` under N. The function converts the manifest of version N to version N + 1, including the
+number. A record in ``content`` is ``{"record": name, "values": {field: tree}, "number": n}``. Paths refer to content
+beside a file. The golden set of version N (``tests/archives``) stays, and must still load and continue. The code
+before the change wrote it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Manifest = dict[str, Any]
 
 
 def _with_shifts(tree: Any) -> Any:
-    """Give each promotion the shift of its class: none, as it was not written."""
+    """Give each promotion a class shift: none, since it was not written."""
     if isinstance(tree, list):
         return [_with_shifts(each) for each in tree]
     if not isinstance(tree, dict):
@@ -30,11 +30,11 @@ def _with_shifts(tree: Any) -> Any:
 STEPS: dict[int, Callable[[Manifest], Manifest]] = {
     9: lambda manifest: {**manifest, "content": _with_shifts(manifest["content"]), "version": 10}
 }
-"""By the version that they take."""
+"""Functions by the version that they convert."""
 
 
 def bring_up(manifest: Manifest) -> Manifest:
-    """Take a manifest to the version that is written, one step after the other."""
+    """Convert a manifest to the present version, one step after the other."""
     while (step := STEPS.get(int(manifest["version"]))) is not None:
         manifest = step(manifest)
     return manifest

@@ -1,4 +1,4 @@
-"""Values as archives hold them: plain ones, arrays, and records that have a name and fields of their own."""
+"""Values in the form of archives: plain values, arrays, and named records with fields."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from stream_osr.printable_text import brief
 
 
 class RefusedValue(Exception):  # what is refused is a value, and the caller makes an error of it
-    """A value that no archive of ours holds.
+    """Value that no valid archive contains.
 
     Parameters
     ----------
     where
-        Record and field, or whatever it is called.
+        Record and field, or another name of the place.
     found
-        What stands there.
+        Value that was found.
     expected
-        What should.
+        Value that is expected.
     """
 
     def __init__(self, where: str, found: str, expected: str) -> None:
@@ -30,16 +30,16 @@ class RefusedValue(Exception):  # what is refused is a value, and the caller mak
 
 
 class RecordForm:
-    """A record as it is written.
+    """Record as it is written.
 
     Attributes
     ----------
     name
-        Its stable name.
+        Stable name.
     values
-        Its fields.
+        Fields by name.
     sizes
-        The sizes that others have to agree with, once they are known.
+        Sizes that others must agree with, once they are known.
     """
 
     __slots__ = ("name", "sizes", "values")
@@ -59,20 +59,20 @@ class RecordForm:
 
 
 class RecordKind(NamedTuple):
-    """An entry of the table of records.
+    """Entry of the table of records.
 
     Attributes
     ----------
     name
-        What the record is called in archives, for ever.
+        Permanent name of the record in archives.
     type
-        What it is in memory, now.
+        Present type in memory.
     rules
-        Of its fields, by their names.
+        Rules of the fields, by their names.
     to, of
-        From memory to the fields of the archive, and back; ``None``: they are the same, field by field.
+        Functions from memory to the fields of the archive, and back. ``None``: the fields are the same.
     letters
-        Of the sizes that others have to agree with.
+        Letters of the sizes that others must agree with.
     """
 
     name: str
@@ -83,26 +83,26 @@ class RecordKind(NamedTuple):
     letters: Sequence[str] = ()
 
     def fields(self, value: Any) -> dict[str, Any]:
-        """Fields of a value in memory, as archives have them."""
+        """Return the fields of a value in memory, as archives have them."""
         return {name: getattr(value, name) for name in self.rules} if self.to is None else self.to(value)
 
 
 def form_of(value: Any, kinds: Mapping[type[Any], RecordKind], known: dict[int, tuple[Any, Any]]) -> Any:
-    """Turn a value in memory into what is written; what occurs twice there is the same twice here.
+    """Convert a value in memory to its written form. Shared objects stay shared.
 
     Parameters
     ----------
     value
-        Plain values, arrays, and records of these kinds.
+        Plain values, arrays, and records of the given kinds.
     kinds
-        By their types in memory.
+        Kinds by their types in memory.
     known
-        What was turned so far, by identity, with what it was: an identity is only good while its object lives.
+        Previous results with their sources, by identity. The source must stay alive to keep its identity.
 
     Raises
     ------
     PersistenceError
-        If it is anything else.
+        If the value has another type.
     """
     if value is None or isinstance(value, bool | int | float | str | Array):
         return value
@@ -118,13 +118,13 @@ def form_of(value: Any, kinds: Mapping[type[Any], RecordKind], known: dict[int, 
     if isinstance(value, Mapping):
         return {form_of(key, kinds, known): form_of(each, kinds, known) for key, each in value.items()}
     raise PersistenceError(
-        f"{brief(value)} of type {type(value).__name__} cannot be saved; use str, int or float for keys, times and "
+        f"{brief(value)} of type {type(value).__name__} cannot be saved. Use str, int or float for keys, times and "
         "feature names"
     )
 
 
 def in_memory(value: Any, kinds: Mapping[str, RecordKind], built: dict[int, Any]) -> Any:
-    """Turn what was written into values in memory; ``built`` has what is there, by the identity of its form."""
+    """Convert a written form to values in memory. ``built`` has existing values by the identity of their forms."""
     if isinstance(value, RecordForm):
         if id(value) not in built:
             kind = kinds[value.name]
@@ -138,7 +138,7 @@ def in_memory(value: Any, kinds: Mapping[str, RecordKind], built: dict[int, Any]
 
 
 def numbered(value: Any) -> Iterator[tuple[str, Any]]:
-    """Walk through arrays and records, each once, parts before the whole: their paths, and they themselves."""
+    """Yield the path and value of each array and record once, parts before the whole."""
     seen: set[int] = set()
 
     def walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:

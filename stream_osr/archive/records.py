@@ -1,7 +1,7 @@
-"""The records that archives hold, and what they are in memory.
+"""Records of archives, and their types in memory.
 
-What is written is said by ``records.table``, and where its type is. Where a record is not in memory what it is in
-archives, field by field, ``IN_MEMORY`` says how it differs.
+``records.table`` defines the written fields, and the module of each type. ``IN_MEMORY`` lists the records that differ
+in memory.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from stream_osr.stream.state import Stream
 from stream_osr.trust.recall import NO_DOUBT, ReferenceResults
 
 VERSION = 10
-"""The format version that is written: one more with every change of what archives hold (``migrations``)."""
+"""Present format version. Every change of the archive content raises it by one (``migrations``)."""
 
 ROWS = read_table()
 
 
 class MemoryForm(NamedTuple):
-    """Differences of a record in memory from what archives hold of it.
+    """Differences between a record in memory and in archives.
 
     Attributes
     ----------
     name
-        Of its type; empty: that of the record.
+        Name of the type. Empty: the name of the record.
     fields
-        Names of fields, by their names in archives.
+        Names of fields in memory, by their names in archives.
     empty
-        Fields that are empty in memory and nothing in archives (without categories, powers, or dependent neighbours):
-        the value, or the type of the numbers of an array.
+        Fields that are empty in memory and missing in archives (without categories, powers, or dependent neighbours).
+        Each has its value, or the type of an array's numbers.
     to
-        From a field to what archives hold of it.
+        Functions from a field to its value in archives.
     make
-        The type, or a function of the fields by their names in memory.
+        Type, or a function of the fields by their names in memory.
     """
 
     name: str = ""
@@ -55,7 +55,7 @@ class MemoryForm(NamedTuple):
 
 
 def _stream(recent: Any, chains: tuple[Any, ...], **fields: Any) -> Stream:
-    """Make columns of the instances that are remembered: archives have them batch by batch."""
+    """Put remembered instances into columns, since archives have them batch by batch."""
     return Stream(recent=from_batches(recent, len(chains), width_of(chains[0].known.prior)), chains=chains, **fields)
 
 
@@ -116,13 +116,13 @@ IN_MEMORY: Mapping[str, MemoryForm] = {
     "UsualCopies": MemoryForm(fields={"told": "reported_from"}),
     "Waiting": MemoryForm("DelayedDecisions"),
 }
-"""Records that are something else in memory than in archives, if only by name."""
+"""Records with another form or name in memory than in archives."""
 FIXED = {("Prior", "covariance"): 0}
-"""Fields that are in archives alone, with the one value that they have."""
+"""Fields that only archives have, with their single value."""
 
 
 def _nothing_if_empty(value: Any) -> Any:
-    """Write nothing for an array without columns, or a tuple of such."""
+    """Write nothing for an array without columns, or a tuple of such arrays."""
     return value if (value if isinstance(value, Array) else value[0]).shape[-1] else None
 
 

@@ -1,7 +1,7 @@
 """Rules for the fields of records, and their checks.
 
-A rule is a function of a value, the name of its place, and the sizes that are known by then (by their letters: ``K``
-dishes, ``J`` classes). It raises `Refused`. The first field of a record that has a letter sets it, the others have to
+A rule is a function of a value, the name of the place, and the known sizes by their letters (``K`` dishes, ``J``
+classes). It raises `RefusedValue`. The first field of a record with a letter defines its size, and the others must
 agree. ``records.table`` has the names, fields, rules, and relations between the fields.
 """
 
@@ -22,12 +22,12 @@ from stream_osr.printable_text import brief, typed
 
 
 def each(holds: Array, values: Array, where: str, expected: str) -> None:
-    """Refuse the first of some values for which something does not hold.
+    """Refuse the first of several values that does not meet a condition.
 
     Raises
     ------
-    Refused
-        Naming it.
+    RefusedValue
+        With the value.
     """
     if not holds.all():
         at = tuple(np.argwhere(~holds)[0].tolist())
@@ -35,24 +35,24 @@ def each(holds: Array, values: Array, where: str, expected: str) -> None:
 
 
 def need(holds: Any, where: str, found: object, expected: str) -> None:
-    """Refuse what does not hold.
+    """Refuse a value that does not meet a condition.
 
     Raises
     ------
-    Refused
-        If so.
+    RefusedValue
+        If the condition is false.
     """
     if not holds:
         raise RefusedValue(where, str(found), expected)
 
 
 def some(values: Sequence[Any] | Array, where: str) -> None:
-    """Refuse what is empty."""
+    """Refuse an empty value."""
     need(len(values), where, "empty", "one at least")
 
 
 def distinct(values: Sequence[Any] | Array, where: str) -> None:
-    """Refuse what occurs twice."""
+    """Refuse repeated values."""
     seen: set[Any] = set()
     for value in values.tolist() if isinstance(values, Array) else values:
         need(value not in seen, where, f"with {value!r} twice", "each once")
@@ -60,17 +60,17 @@ def distinct(values: Sequence[Any] | Array, where: str) -> None:
 
 
 def ascending(values: Array, where: str) -> None:
-    """Refuse values that do not ascend, each row by itself."""
+    """Refuse values that do not ascend within each row."""
     need((values[..., 1:] >= values[..., :-1]).all(), where, "not ascending", "ascending values")
 
 
 def counted(values: Array, where: str) -> None:
-    """Refuse what is no whole number."""
+    """Refuse values that are no whole numbers."""
     each(values == np.rint(values), values, where, "a count")
 
 
 Scope = dict[str, tuple[int, str]]
-"""Sizes, and the fields that say so."""
+"""Sizes, with the fields that define them."""
 
 Rule = Callable[[Any, str, Scope], None]
 
@@ -79,7 +79,10 @@ _GAPS: dict[str, Callable[[Array], Array]] = {"-inf": np.isneginf, "nan": np.isn
 
 
 def agree(size: int, letter: str, where: str, scope: Scope) -> None:
-    """Compare a size with that of its letter, ``K`` or ``K+1``, set it if nobody has; or with numbers, ``5|6``."""
+    """Compare a size with its letter, ``K`` or ``K+1``, or with numbers, ``5|6``.
+
+    The first use of a letter defines it.
+    """
     if letter == "*":
         return
     name, _, more = letter.partition("+")
@@ -109,15 +112,15 @@ def array(
     Parameters
     ----------
     kind
-        Of its numbers: "f", "i", "u" or "b".
+        Kind of the numbers: "f", "i", "u" or "b".
     letters
-        Sizes of its dimensions.
+        Letters of the sizes of the dimensions.
     low, high
-        Bounds of the numbers, included.
+        Bounds of the numbers, inclusive.
     below
-        The letter of the size that whole numbers stay below: they are positions.
+        Letter of the size that whole numbers stay below, for positions.
     allowed
-        What may stand there beside finite numbers: "-inf", "nan".
+        Further values that are allowed: "-inf", "nan".
     """
 
     def rule(value: Any, where: str, scope: Scope) -> None:
@@ -150,7 +153,7 @@ def _range(low: float, high: float, what: str) -> str:
 
 
 def whole(low: int = -(1 << 63), high: int = (1 << 63) - 1, size: str = "") -> Rule:
-    """Expect a whole number; with ``size`` it is that of a letter."""
+    """Expect a whole number. With ``size``, it defines the size of a letter."""
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if type(value) is not int or not low <= value <= high:
@@ -162,7 +165,7 @@ def whole(low: int = -(1 << 63), high: int = (1 << 63) - 1, size: str = "") -> R
 
 
 def _simple(fits: Callable[[Any], bool], expected: str) -> Rule:
-    """Expect a plain value of some kind."""
+    """Expect a plain value of a kind."""
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not fits(value):
@@ -188,13 +191,13 @@ label = _simple(lambda value: isinstance(value, str | int), "a label: text, a wh
 
 
 def text(*among: str) -> Rule:
-    """Expect text, or one of these."""
+    """Expect text, or one of several texts."""
     expected = f"one of {', '.join(among)}" if among else "text"
     return _simple(lambda value: isinstance(value, str) and (not among or value in among), expected)
 
 
 def plain(value: Any, where: str, scope: Scope) -> None:
-    """Expect what a caller may have given as a key or as the name of a feature: what can be hashed."""
+    """Expect a hashable value that a caller may have given as a key or a feature name."""
     if isinstance(value, tuple):
         for at, one in enumerate(value):
             plain(one, f"{where}[{at}]", scope)
@@ -203,11 +206,11 @@ def plain(value: Any, where: str, scope: Scope) -> None:
 
 
 def anything(value: Any, where: str, scope: Scope) -> None:
-    """Expect nothing of a value; records in it have been checked each for itself."""
+    """Accept any value. Its records have been checked separately."""
 
 
 def also(check: Callable[[Any, str], None], rule: Rule) -> Rule:
-    """Expect what the rule says, and what is checked of the whole then."""
+    """Expect a value that meets a rule, and then a check of the whole."""
 
     def both(value: Any, where: str, scope: Scope) -> None:
         rule(value, where, scope)
@@ -217,7 +220,7 @@ def also(check: Callable[[Any, str], None], rule: Rule) -> Rule:
 
 
 def maybe(rule: Rule) -> Rule:
-    """Expect nothing, or what the rule says."""
+    """Expect nothing, or a value that meets the rule."""
 
     def optional(value: Any, where: str, scope: Scope) -> None:
         if value is not None:
@@ -227,7 +230,7 @@ def maybe(rule: Rule) -> Rule:
 
 
 def many(rule: Rule, letter: str = "*", *, of: type[Any] = tuple) -> Rule:
-    """Expect a tuple (or list) of so many values."""
+    """Expect a tuple (or list) of a given length."""
 
     def rule_of_all(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, of):
@@ -253,7 +256,7 @@ def mapping(key: Rule, of: Rule) -> Rule:
 
 
 def fields(more: Mapping[str, Rule] = MappingProxyType({}), /, **rules: Rule) -> Rule:
-    """Expect a mapping with exactly these keys, and perhaps some others."""
+    """Expect a mapping with exactly these keys, and optional others."""
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, Mapping):
@@ -282,7 +285,7 @@ def tuple_of(*rules: Rule) -> Rule:
 
 
 def record(name: str | Collection[str], *letters: str) -> Rule:
-    """Expect a record of a name, or one of several; its sizes have these letters here."""
+    """Expect a record with one of several names. Its sizes have the given letters."""
     names = [name] if isinstance(name, str) else list(name)
 
     def rule(value: Any, where: str, scope: Scope) -> None:
@@ -302,18 +305,18 @@ _ALSO = {"some": some, "distinct": distinct, "ascending": ascending, "counted": 
 
 
 class RecordSpec(NamedTuple):
-    """A record: letters of the sizes that others have to agree with, and fields in their order.
+    """Specification of a record: letters of the sizes that others must agree with, and fields in their order.
 
     Attributes
     ----------
     module
-        Where its type is.
+        Module of the type.
     letters
-        Of the sizes.
+        Letters of the sizes.
     rules
-        What each field may hold.
+        Rule for each field.
     relations
-        What holds between them: expressions, compiled; the name of the file is their text.
+        Relations between fields: compiled expressions, whose file name is their text.
     """
 
     module: str
@@ -323,7 +326,7 @@ class RecordSpec(NamedTuple):
 
 
 def read_table() -> dict[str, RecordSpec]:
-    """Read the table."""
+    """Read the table of records."""
     rows, module = dict[str, RecordSpec](), ""
     for line in files(__package__).joinpath("records.table").read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
@@ -347,7 +350,7 @@ def read_table() -> dict[str, RecordSpec]:
 
 
 def _rule(words: list[str]) -> Rule:
-    """Take the words of a rule from the front of a list."""
+    """Read a rule from the front of a list of words."""
     word = words.pop(0)
     if word == "maybe":
         return maybe(_rule(words))

@@ -1,26 +1,24 @@
 """Faults of the data: columns that fail, and rows that repeat.
 
-Rows that repeat far more often than in training: they count once.
+**Repeated rows.** Copies of a row count once if they are too many among the latest ``WINDOW`` instances. The limit is
+twice the largest number in training. A row is reported as repeated if it has more copies than a binomial law makes
+plausible. The law uses the share of the commonest row in its class. If most rows of a table repeat, all rows count.
 
-Copies of a row count once if there are more of them among the latest ``WINDOW`` instances than twice what training
-had among so many. That the row repeats is told if there are more than training makes plausible: than a binomial law
-has with the share of the commonest row in its class. In some tables most rows repeat: there all count.
+**Failing columns.** A column can be stuck at one value, out of scale, or shifted as a whole. The detection uses no
+classes.
 
-Columns that fail: stuck at one value, out of scale, or shifted as a whole. Nothing here knows a class.
+Training shows how long each column repeats a value, and which range its classes span. A column is *stuck* once it
+repeats one value longer than is plausible from training. It is *out of scale* once nearly all latest values are ten
+ranges beyond the training range. It is *shifted* once they all left the training range together by one range. An
+instance that equals its predecessor in all columns is no evidence about a column.
 
-Training says how long each column repeats a value and which range its classes span. A column of the stream is
-*stuck* once it repeats one value for longer than training makes plausible, *out of scale* once nearly all of its
-latest values lie ten ranges beyond the range of training, and *shifted* once they have left the range together by one
-range.
-Instances that repeat their predecessor wholly are no evidence about a column.
-
-A column that repeats a value goes on with a probability of at most h, an upper bound over its values in training. It
-is stuck from ``log(FALSE_ALARM) / log(h)`` instances on, so that an instance raises a false alarm with a probability
-below ``FALSE_ALARM`` where runs are geometric; and from twice its longest run in training on, or twice its second
+A column repeats its value with a probability of at most h, an upper bound over its training values. It is stuck after
+``log(FALSE_ALARM) / log(h)`` instances. If runs are geometric, an instance then raises a false alarm with a
+probability below ``FALSE_ALARM``. The run must also be twice the longest run in training, and twice the second
 longest run in the stream that ended.
 
-A new class may lie out of range, too, and last. What tells a fault from it is that the instances in question are of
-many kinds otherwise: their other columns vary as in training.
+A new class may also be out of range, permanently. A fault differs in that it affects instances of many kinds: their
+other columns vary as in training.
 """
 
 from __future__ import annotations
@@ -34,18 +32,17 @@ from scipy.special import betainc
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 WINDOW = 64
-"""Latest instances among which copies are counted."""
+"""Number of latest instances among which copies are counted."""
 LEAST_COPIES = 8
-"""Copies from which on it is told that a row repeats, at least."""
+"""Least number of copies for reporting a repeated row."""
 LEAST_ONCE = 4
-"""Copies from which on they count once, at least; one more where any row of training repeats."""
+"""Least number of copies that count once. It is one more if any row of training repeats."""
 MOST_COPIES = 48
-"""If it took more than so many, all rows count."""
+"""If the limit would exceed this number, all rows count."""
 FALSE_ALARM = 1e-12
-"""Probability of so many copies by chance; and that an instance raises a false alarm in a column, where runs are
-geometric."""
+"""Probability of that many copies by chance, and of a false alarm of an instance in a column with geometric runs."""
 MIXER, LARGEST = 0x2545F4914F6CDD1D, (1 << 62) - 1
-"""Of fingerprints: an odd factor, and the bits that are kept."""
+"""Constants of fingerprints: an odd factor, and the bits that are kept."""
 
 
 class UsualCopies(NamedTuple):
@@ -54,11 +51,11 @@ class UsualCopies(NamedTuple):
     Attributes
     ----------
     most
-        Copies of one row among ``WINDOW`` successive ones, at most.
+        Largest number of copies of a row among ``WINDOW`` successive ones.
     once
-        Copies from which on they count once; 0: they never do.
+        Number of copies from which they count once. 0: they never do.
     reported_from
-        Copies from which on it is told that the row repeats; 0: it never is.
+        Number of copies from which the row is reported. 0: it never is.
     """
 
     most: int
@@ -67,7 +64,7 @@ class UsualCopies(NamedTuple):
 
 
 def fingerprints(values: Array) -> Array:
-    """Mix raw rows, NaN = missing, shape (n, p), to numbers of 62 bits: equal rows have the same, shape (n,).
+    """Convert raw rows, NaN = missing, shape (n, p), to 62-bit numbers of shape (n,). Equal rows get equal numbers.
 
     Examples
     --------
@@ -90,14 +87,14 @@ def _mixed(bits: Array) -> Array:
 
 
 def usual_copies(X: Array, group: Array) -> UsualCopies:
-    """Say how rows repeat in training.
+    """Measure how rows repeat in training.
 
     Parameters
     ----------
     X
         Raw rows in order of arrival, NaN = missing, shape (n, p).
     group
-        Class of each, shape (n,).
+        Class of each row, shape (n,).
 
     Examples
     --------
@@ -122,7 +119,7 @@ def usual_copies(X: Array, group: Array) -> UsualCopies:
 
 
 def copies_of(rows: Array) -> list[int]:
-    """Count the copies of each row, given by its fingerprint, among the latest ``WINDOW`` up to itself.
+    """Count the copies of each row, as a fingerprint, among the latest ``WINDOW`` rows including itself.
 
     Examples
     --------
@@ -140,60 +137,61 @@ def copies_of(rows: Array) -> list[int]:
 
 
 LEAST_RUN = 16
-"""Instances with one value that a stuck column has at least."""
+"""Least number of instances with one value in a stuck column."""
 AT_EDGE = 4
-"""Times as long a run has to be at either end of the range of training, where values may be cut off."""
+"""Factor on the run length at either end of the training range, where values may be cut off."""
 MOST_LEARNT = 256
-"""Longest run that the stream itself makes usual."""
+"""Longest run that the stream itself can make usual."""
 COMMON, FEW, LARGE = 10, 5, 0.25
-"""A value that occurs so often in training is judged by itself if so many of its runs end or it has so large a share
-of the column; all others are judged together."""
+"""Thresholds for judging a common value by itself: number of occurrences, number of ended runs, share of the column.
+
+Other values are judged together."""
 OUTERMOST = 0.01
-"""Share of a class that lies below its range, and above."""
+"""Share of a class below its range, and above."""
 
 FAR, OFF, INSIDE = 10.0, 1.0, 0.1
-"""Ranges beyond the range of training: out of scale; shifted; still inside."""
+"""Distances beyond the training range, in ranges: out of scale, shifted, and still inside."""
 MEMORY = 16.0
-"""Instances over which the share of values beyond the range is averaged, exponentially."""
+"""Number of instances over which the share beyond the range is averaged, exponentially."""
 BEGINS, ENDS = 0.85, 0.5
 """Share beyond the range above which a fault begins, and below which it ends."""
 JUMP = 48
-"""Instances since the last value inside the range, at most, when a shift begins: slower changes are drift."""
+"""Largest number of instances since the last value inside the range when a shift begins. Slower changes are drift."""
 VARIETY_MEMORY = 64.0
-"""Instances over which the variance of the other columns is averaged, exponentially."""
+"""Number of instances over which the variance of the other columns is averaged, exponentially."""
 MOST_VARIETY = 0.8
 """Share of the training variance that is always enough."""
 
 NOTHING = 1e-3
-"""Shares below are none."""
+"""Smaller shares count as 0."""
 HARDLY = 0.05
-"""If no column is off in so many instances, no moments are kept."""
+"""If no column has a larger share beyond its range, no moments are kept."""
 FARTHEST = 1e3
-"""Standard deviations that an instance differs by at most."""
+"""Largest deviation of an instance, in standard deviations."""
 
 KINDS = ("", "stuck", "out of scale", "shifted")
-"""What a column is: nothing is wrong, or one of these."""
+"""Kinds of faults. The first means that the column is good."""
 STUCK, SCALE, SHIFTED = 1, 2, 3
 
 
 class UsualColumns(NamedTuple):
-    """Usual values of the p raw columns and of repeated rows, from training.
+    """Usual values of the p raw columns and usual repetition of rows, from training.
 
     Attributes
     ----------
     longest
         Longest run of one value in order of arrival, shape (p,).
     stuck
-        Length of a run from which on a column is stuck; 0: it is never, shape (p,).
+        Length of a run from which a column is stuck, shape (p,). 0: it never is.
     low, high
-        Range: from the lowest 1st to the highest 99th percentile of a class, shape (p,). Both are 0 for columns that
-        are not numeric or do not vary; these are not watched.
+        Range from the lowest 1st to the highest 99th percentile of a class, shape (p,). Both are 0 for columns that
+        are not numeric or do not vary. These are not monitored.
     middle, variance
-        Training mean and variance, shape (p,); 0 and 1 for columns that are not watched.
+        Training mean and variance, shape (p,). They are 0 and 1 for columns that are not monitored.
     within
-        Share of the variance that lies within classes, averaged over the watched columns.
+        Share of the variance within classes, averaged over the monitored columns.
     rows
-        How rows repeat (:class:`UsualCopies`).
+        Repetition of rows (:class:`UsualCopies`).
     """
 
     longest: Array
@@ -212,21 +210,21 @@ class ColumnStates(NamedTuple):
     Attributes
     ----------
     last
-        Latest value of each, NaN: none came, shape (p,).
+        Latest value of each column, shape (p,). NaN: there was none.
     run
-        Instances since it last changed, shape (p,).
+        Number of instances since the last change, shape (p,).
     ended
-        The longest and the second longest run that ended, at most ``MOST_LEARNT``, shape (2, p).
+        Longest and second longest run that ended, at most ``MOST_LEARNT``, shape (2, p).
     beyond
-        Shares of the latest values that are far beyond the range of training, and that are off it, shape (2, p).
+        Share of the latest values far beyond the training range, and share outside it, shape (2, p).
     outside
-        Instances since the last value inside, shape (p,).
+        Number of instances since the last value inside the range, shape (p,).
     kind
         Number of the fault in ``KINDS``, shape (p,).
     hidden
         Columns that are treated as missing now, shape (p,).
     moments
-        Weight of the instances of which a column was off lately, sum and sum of squares of each column, standardised,
+        Weight of recent instances with a column out of range, and sum and sum of squares of each standardised column,
         shape (3, p).
     """
 
@@ -241,7 +239,7 @@ class ColumnStates(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Column number ``column`` fails: the kind, since which position, in how many instances, the latest value."""
+    """Failing column ``column``: kind, first position, number of instances, and latest value."""
 
     column: int
     kind: str
@@ -251,16 +249,16 @@ class Fault(NamedTuple):
 
 
 def usual_columns(X: Array, group: Array, numeric: Array) -> UsualColumns:
-    """Say what is usual; rows that repeat their predecessor count once.
+    """Measure the usual columns. Rows that equal their predecessor count once.
 
     Parameters
     ----------
     X
         Raw training rows in order of arrival, NaN = missing, shape (n, p).
     group
-        Class of each, shape (n,).
+        Class of each row, shape (n,).
     numeric
-        Columns that are numbers, shape (p,).
+        Mask of numeric columns, shape (p,).
 
     Examples
     --------
@@ -302,7 +300,7 @@ def _longest(x: Array) -> int:
 
 
 def _hold(x: Array) -> float:
-    """Bound the probability that a value repeats, over the values of a column in order of arrival, from above."""
+    """Return an upper bound of the probability that a value repeats, for a column in order of arrival."""
     if len(x) < 2:
         return 1.0
     _, value, count = np.unique(x[:-1], return_inverse=True, return_counts=True)
@@ -314,7 +312,7 @@ def _hold(x: Array) -> float:
 
 
 def start_columns(p: int) -> ColumnStates:
-    """Begin with p columns of which nothing is known."""
+    """Return the initial state of p columns."""
     last, nothing, hidden = np.full(p, np.nan), np.zeros(p, np.int64), np.zeros(p, bool)
     ended, beyond, moments = np.zeros((2, p), np.int64), np.zeros((2, p)), np.zeros((3, p))
     return ColumnStates(last, nothing, ended, beyond, nothing, nothing, hidden, moments)
@@ -323,21 +321,21 @@ def start_columns(p: int) -> ColumnStates:
 def follow_columns(
     usual: UsualColumns, columns: ColumnStates, values: Array, seq: int
 ) -> tuple[ColumnStates, Array, list[Fault]]:
-    """Follow the columns through a batch.
+    """Update the columns with a batch.
 
     Parameters
     ----------
     usual, columns
-        Training, and the stream so far.
+        Usual columns, and the state so far.
     values
         Raw rows, NaN = missing, shape (b, p), b >= 1.
     seq
-        Position of the first of them.
+        Position of the first row.
 
     Returns
     -------
-    The columns after the batch, which values are to be treated as missing, shape (b, p), and the faults that begin.
-    A fault that is found in a batch is one from its first instance there.
+    Columns after the batch, mask of values to treat as missing, shape (b, p), and new faults. A fault that is found
+    in a batch applies from its first instance there.
     """
     columns, hidden, announced = _follow(usual, columns, values)
     faults = []
@@ -351,7 +349,7 @@ def follow_columns(
 
 @kernel
 def _follow(usual: UsualColumns, columns: ColumnStates, values: Array) -> tuple[ColumnStates, Array, Array]:
-    """Do what :func:`follow_columns` does; faults as column, kind, position in the batch and size, shape (m, 4)."""
+    """Compute :func:`follow_columns`, with faults as column, kind, position in the batch and size, shape (m, 4)."""
     n, p = values.shape
     last, run, ended, beyond = columns.last.copy(), columns.run.copy(), columns.ended.copy(), columns.beyond.copy()
     outside, kind, present = columns.outside.copy(), columns.kind.copy(), columns.hidden.copy()
@@ -417,7 +415,7 @@ def _follow(usual: UsualColumns, columns: ColumnStates, values: Array) -> tuple[
 
 @borrowing_kernel
 def _note_run(ended: Array, run: int) -> None:
-    """Note a run that ended among the longest two."""
+    """Record a run that ended, if it is one of the longest two."""
     run = min(run, MOST_LEARNT)
     if run > ended[0]:
         ended[0], ended[1] = run, ended[0]
@@ -427,7 +425,7 @@ def _note_run(ended: Array, run: int) -> None:
 
 @borrowing_kernel
 def _averaged(share: float, more: bool) -> float:
-    """Average a share exponentially; next to nothing is nothing."""
+    """Average a share exponentially. Very small shares become 0."""
     share += (more - share) / MEMORY
     return share if more or share > NOTHING else 0.0
 
@@ -445,7 +443,7 @@ def _add(moments: Array, last: Array, usual: UsualColumns, fade: float) -> None:
 
 @borrowing_kernel
 def _varied(usual: UsualColumns, moments: Array, off: Array) -> bool:
-    """Say whether the instances of which a column is off are of many kinds otherwise."""
+    """Check whether the instances with a column out of range are of many kinds otherwise."""
     total, others = 0.0, 0
     for c in range(len(off)):
         if usual.low[c] < usual.high[c] and off[c] <= ENDS and moments[0, c] >= LEAST_RUN:
@@ -456,9 +454,9 @@ def _varied(usual: UsualColumns, moments: Array, off: Array) -> bool:
 
 
 def hidden_of(columns: ColumnStates, values: Array) -> Array:
-    """Say which values of raw rows, shape (n, p), are treated as missing now.
+    """Return the mask of values in raw rows, shape (n, p), that are treated as missing now.
 
-    Of a stuck column only the value that it repeats is.
+    In a stuck column, only the repeated value is.
     """
     hidden: Array = columns.hidden & ((columns.kind != STUCK) | (values == columns.last))
     return hidden

@@ -1,27 +1,26 @@
-"""Changes of known classes, and of the share called unknown.
+"""Changes of known classes, and of the unknown rate.
 
-Known classes that move, apart from what is new: a detector for each known class, on how usual its instances are.
+**Known classes.** Each known class has a detector that monitors how usual the class's instances are.
 
-What a detector sees is the density rank: the share of a class's training instances that are no denser than an
-instance. It is uniform on [0, 1] for a class that stays as it is, sinks when the class moves or widens, rises when it
-narrows, and one far instance counts no more than an odd one, which a log density would not grant. Means of ``BLOCK``
-ranks go to a two-sided Page-Hinkley test for each class.
+A detector uses the density rank: the share of the class's training instances that are at most as dense as an
+instance. The rank is uniform on [0, 1] for a stable class. It falls when the class moves or widens, and rises when it
+narrows. Unlike a log density, it limits the weight of a far instance. Means of ``BLOCK`` ranks go to a two-sided
+Page-Hinkley test for each class.
 
-A detector fed with accepted instances alone would never see its class leave. Fed with all instances whose nearest
-class it is, it would take every new class nearby for a drift. Here unknown instances count for their nearest class
-only as far as they *replace* it: as many as are missing of the instances that the class should have, by its share
-among the known ones so far. A new class beside a known one comes on top of it; one that has moved away leaves a gap.
+With accepted instances alone, a detector would never see its class leave. With all instances whose nearest class it
+is, every new class nearby would look like drift. Therefore unknown instances count for their nearest class only if
+they *replace* it. Their number is limited to the missing instances of the class, by its share among the known ones so
+far. A new class beside a known one adds instances. A class that moved away leaves a gap.
 
-A gap is also there by chance, again and again, and a new class that stays beside the known one would fill each. So an
-instance that the stream's state gives to a subclass which comes as it has come for long
-(:func:`stream_osr.discovery.lifecycle.comes_as_usual`) replaces nobody: it would have come anyway. What has taken a
-known class's place shows as the opposite: a subclass that has begun lately, or comes far more often than it used to.
-That it has been announced says nothing: a class that has moved away is announced, too, within a few instances.
+Gaps also occur by chance, and a permanent new class beside the known one would fill each of them. An instance of a
+subclass that arrives at its usual rate (:func:`stream_osr.discovery.lifecycle.comes_as_usual`) therefore replaces no
+class. A subclass that replaced a known class has begun recently, or arrives far more often than before. An
+announcement is no evidence: a class that moved away is announced within a few instances, too.
 
-The share of the stream that is called unknown, and whether it has jumped: a cumulative-sum test on a Bernoulli.
+**Unknown rate.** A cumulative-sum test on a Bernoulli detects jumps of the share that is called unknown.
 
-Whatever emerges is told when it has a shape. That much more of the stream than usual is unknown is a fact of its own:
-it holds for noise, for a sensor that fails, for many small classes at once, for a subclass of which no more is told.
+Emerging subclasses are announced when they have a shape. A jump of the unknown rate is a separate fact. It also
+covers noise, a failing sensor, many small classes at once, and muted subclasses.
 """
 
 from __future__ import annotations
@@ -34,44 +33,45 @@ import numpy as np
 from stream_osr.model.jit import Array, kernel
 
 BLOCK = 8
-"""Ranks whose mean is one value for a detector."""
+"""Number of ranks whose mean is one value for a detector."""
 TOLERANCE = 0.05
-"""A mean rank that is off by less is no drift, however long it lasts: what is frozen is an estimate."""
+"""Deviation of a mean rank that is never drift, since the frozen classes are estimates."""
 PRIOR_BLOCKS = 8
-"""So many blocks a detector begins with: of mean 1/2 as in training, or, after an alarm, as rank was lately."""
+"""Number of blocks that a detector begins with. Their mean is 1/2 as in training or, after an alarm, the recent
+rank."""
 LATELY = 8.0
-"""Instances of a class after which one counts half in what the class has been like lately."""
+"""Number of instances of a class after which one has half the weight in the recent mean."""
 MOST_OWED = 16.0
-"""Instances that a class may be short of, or ahead: more are not carried over."""
+"""Largest number of instances that a class may be short of, or ahead."""
 SHARES_HALF_LIFE = 4000.0
-"""Instances of the stream after which an arrival counts half in the share of its class."""
+"""Number of instances of the stream after which an arrival has half the weight in the class share."""
 LEAST_PACE = 0.25
-"""A class is expected at this share of its usual rate at least, also if it is alone or the others are missing too."""
+"""Least share of the usual rate at which a class is expected, even if it is alone or others are missing."""
 
 SPARSER, DENSER = "sparser", "denser"
 
 
 class Drift(NamedTuple):
-    """The detectors of J known classes in d whitened dimensions. Size O(J d), however long the stream.
+    """Detectors of J known classes in d whitened dimensions, of size O(J d).
 
     Attributes
     ----------
     detectors
-        Page-Hinkley test of each class: values, their mean, the two sums and their extremes, shape (J, 6).
+        Page-Hinkley test of each class: number of values, their mean, the two sums and their extremes, shape (J, 6).
     pending
         Number and sum of the ranks of the unfinished block, shape (J, 2).
     arrived
-        Instances that counted for each class, faded, shape (J,).
+        Decayed number of instances of each class, shape (J,).
     seen
-        Instances of the stream, faded likewise.
+        Decayed number of instances of the stream.
     owed
-        Instances that each class is short of, shape (J,).
+        Number of instances that each class is short of, shape (J,).
     usual
-        Since when a change to sparser and to denser ranks may be under way: the position in the stream that follows
-        the latest block that spoke against it, the detector's number of values then, and their mean, shape (J, 2, 3).
+        Possible start of a change to sparser and to denser ranks, shape (J, 2, 3). The values are the position after
+        the latest block against it, the detector's number of values then, and their mean.
     lately
-        Number of instances, sum of their ranks and of their whitened rows, faded by instances of the class,
-        shape (J, d + 2).
+        Number of instances, sum of their ranks and of their whitened rows, shape (J, d + 2). They decay with the
+        instances of the class.
     """
 
     detectors: Array
@@ -84,7 +84,7 @@ class Drift(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """A known class has changed.
+    """Alarm for a known class.
 
     Attributes
     ----------
@@ -93,13 +93,13 @@ class Alarm(NamedTuple):
     direction
         ``"sparser"`` or ``"denser"``.
     since
-        Position in the stream from which on it looks changed.
+        Estimated position in the stream where the change began.
     size
-        Instances that counted for it since.
+        Number of instances of the class since then.
     rank_before, rank_now
-        Mean density rank before, and lately.
+        Mean density rank before the change, and recently.
     mean
-        Mean whitened row lately, shape (d,).
+        Recent mean of the whitened rows, shape (d,).
     """
 
     j: int
@@ -112,17 +112,17 @@ class Alarm(NamedTuple):
 
 
 def start_drift(n_classes: int, n_features: int) -> Drift:
-    """Begin with nothing seen."""
+    """Return the detectors before any instance."""
     none = np.zeros(0)
     columns = np.zeros((0, 6)), np.zeros((0, 2)), none, 0.0, none, np.zeros((0, 2, 3)), np.zeros((0, n_features + 2))
     return _fit(Drift(*columns), n_classes, 0)
 
 
 def threshold_for(interval: float) -> float:
-    """Threshold, in summed ranks, of a false alarm every so many instances of a class that stays as it is.
+    """Return the threshold, in summed ranks, for a given mean interval between false alarms of a stable class.
 
-    Siegmund's approximation for a random walk with the variance 1/12 of a uniform rank and the drift of
-    ``TOLERANCE``, both directions counted.
+    It uses Siegmund's approximation for a random walk with the variance 1/12 of a uniform rank and the drift
+    ``TOLERANCE``, for both directions.
 
     Examples
     --------
@@ -144,29 +144,29 @@ def follow(
     interval: float,
     usual: Array | None = None,
 ) -> tuple[Drift, list[Alarm]]:
-    """Take in a batch.
+    """Update the detectors with a batch.
 
     Parameters
     ----------
     drift
-        The detectors so far; they do not change.
+        Detectors so far, which do not change.
     nearest
         Number of the nearest class of each instance, shape (b,).
     rank
         Density rank of each instance in that class, in [0, 1], shape (b,).
     accepted
-        Which instances are called known, shape (b,).
+        Mask of instances that are called known, shape (b,).
     rows
         Whitened rows, shape (b, d).
     first
-        Position in the stream of the first of them.
+        Position of the first instance in the stream.
     n_classes
-        Known classes now: labels may have opened some.
+        Present number of known classes. Labels may have opened some.
     interval
         See :func:`threshold_for`.
     usual
-        Which instances are given to what is new and comes as often as it has for long: they replace nobody, shape
-        (b,); ``None``: it is not known of any.
+        Mask of instances in new subclasses that arrive at their usual rate, shape (b,). They replace no known class.
+        ``None``: there are none.
     """
     drift = _fit(drift, n_classes, first)
     explained = accepted if usual is None else accepted | usual
@@ -181,7 +181,7 @@ def follow(
 
 
 class _DriftBatch(NamedTuple):
-    """The instances of a batch, as :func:`follow` has them; ``explained``: those that replace nobody."""
+    """Instances of a batch, as in :func:`follow`. ``explained`` are those that replace no class."""
 
     nearest: Array
     rank: Array
@@ -192,12 +192,12 @@ class _DriftBatch(NamedTuple):
 
 @kernel
 def _follow(drift: Drift, batch: _DriftBatch, first: int, threshold: float) -> tuple[Drift, Array]:
-    """Do what :func:`follow` does, and list the alarms.
+    """Compute :func:`follow`, and list the alarms.
 
     Returns
     -------
-    The detectors, and of each alarm, side by side: class, side, since when, the number of blocks and the mean rank
-    then, the number of blocks now, mean rank and mean row lately.
+    The detectors, and an array with a row for each alarm. Its columns are the class, the side, and the start with the
+    number of blocks and the mean rank then. The present number of blocks and the recent mean rank and row follow.
     """
     counts, drift = _count(drift, batch)
     nearest, rank, _, _, rows = batch
@@ -240,7 +240,7 @@ def _follow(drift: Drift, batch: _DriftBatch, first: int, threshold: float) -> t
 
 @kernel
 def _count(drift: Drift, batch: _DriftBatch) -> tuple[Array, Drift]:
-    """Choose the instances that count for their nearest class: all accepted ones, some that nothing explains."""
+    """Choose the instances that count for their nearest class: accepted ones, and some of the unexplained ones."""
     nearest, _, accepted, explained, _ = batch
     n, n_classes = len(nearest), len(drift.owed)
     came, counts, owed, arrived = np.zeros(n_classes), accepted.copy(), np.empty(n_classes), np.zeros(n_classes)
@@ -264,7 +264,7 @@ def _count(drift: Drift, batch: _DriftBatch) -> tuple[Array, Drift]:
 
 
 def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
-    """Make room for classes that have come, from position ``first`` on, and forget those that have gone."""
+    """Add classes that were opened, from position ``first`` on, and remove those that were dropped."""
     n = len(drift.owed)
     if n == n_classes:
         return drift
@@ -284,14 +284,14 @@ def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
 
 @kernel
 def _begin(numbers: Array, level: float) -> None:
-    """Begin a detector at a mean rank."""
+    """Start a detector at a mean rank."""
     numbers[:] = 0.0
     numbers[0], numbers[1] = PRIOR_BLOCKS, level
 
 
 @kernel
 def _update(numbers: Array, value: float) -> None:
-    """Let a detector go on with one value."""
+    """Update a detector with one value."""
     n, mean, increase, decrease, least, largest = numbers
     n += 1.0
     mean += (1.0 / n) * (value - mean)
@@ -302,28 +302,29 @@ def _update(numbers: Array, value: float) -> None:
 
 
 USUAL_HALF_LIFE = 4000.0
-"""Instances after which what is usual is half forgotten."""
+"""Number of instances after which the usual rate has half the weight."""
 USUAL_FROM = 200.0
-"""Instances that what training expects counts for, and a share that has changed."""
+"""Weight in instances of the expected rate from training, and of a rate after a jump."""
 LEAST, MOST = 0.01, 0.5
-"""Bounds of what training expects: less was never seen in so few instances."""
+"""Bounds of the expected rate from training."""
 RISE = 0.05
-"""A jump is to twice the usual share, or to this much above it if that is more; at most halfway to all."""
+"""Size of a jump: to twice the usual rate, or by this much if that is more, but at most halfway to 1."""
 ALARM = math.log(1e6)
-"""Log likelihood ratio of a jump against the usual share from which on it is told."""
+"""Log likelihood ratio of a jump against the usual rate that raises an alarm."""
 
 
 class UnknownRate(NamedTuple):
-    """Usual unknown rate, and the evidence that it has changed.
+    """Usual unknown rate, and the evidence for a change.
 
     Attributes
     ----------
     usual, of
-        Unknown instances and all instances that say what is usual, faded.
+        Decayed numbers of unknown and of all instances that define the usual rate.
     up, since, rising, risen
-        Log likelihood ratio of a jump; the first position of what speaks for it; unknown and all instances since.
+        Evidence for a jump: log likelihood ratio, first position, and numbers of unknown and of all instances since
+        then.
     down, falling, fallen
-        The same of a fall to half, which nobody is told of.
+        The same for a fall to half, which emits no event.
     """
 
     usual: float
@@ -338,12 +339,12 @@ class UnknownRate(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """The usual share."""
+        """The usual rate."""
         return self.usual / self.of
 
 
 class Jump(NamedTuple):
-    """The share is `rate` in the `size` instances from position `since` on, and was `before`."""
+    """Jump to `rate` in the `size` instances from position `since` on. The rate was `before`."""
 
     rate: float
     before: float
@@ -352,16 +353,16 @@ class Jump(NamedTuple):
 
 
 def start_rate(expected: float) -> UnknownRate:
-    """Begin with the share that training expects, of known instances alone."""
+    """Start with the unknown rate that training expects for known instances."""
     return UnknownRate(min(max(expected, LEAST), MOST) * USUAL_FROM, USUAL_FROM)
 
 
 def follow_rate(rate: UnknownRate, unknown: int, n: int, first: int) -> tuple[UnknownRate, Jump | None]:
-    """Take in a batch of n instances from position ``first`` on, so many of them unknown.
+    """Update the rate with a batch of n instances from position ``first`` on, some of them unknown.
 
     Examples
     --------
-    One in a hundred is usual; then one in four is unknown:
+    One in a hundred is usual. Then one in four is unknown:
 
     >>> rate, told = start_rate(0.01), []
     >>> for batch in range(40):

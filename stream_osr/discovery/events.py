@@ -1,10 +1,7 @@
-"""Events: frozen records, one kind for each fact, and the explanations that they hold.
+"""Events of a stream: frozen records, one kind for each fact.
 
-Events: frozen records, one kind for each fact that is told.
-
-What a subclass is like beside the known ones, and where a known class has moved: what events explain.
-
-What every event is: a frozen record that can be shown in a line and turned into plain values.
+The module also has the explanations that events contain: how a subclass differs from the known ones, and how a known
+class has moved. Every event can be shown in a line and converted to plain values.
 """
 
 from __future__ import annotations
@@ -16,11 +13,11 @@ from typing import Any, Literal, NamedTuple
 from stream_osr.printable_text import brief, printable
 
 NEW_VALUE = "a new value"
-"""In words: a value of a category that training did not have."""
+"""Text for a value of a category that training did not have."""
 
 
 class Explanation(NamedTuple):
-    """Description of a subclass, beside the known ones.
+    """Differences between a subclass and the known ones.
 
     Attributes
     ----------
@@ -29,19 +26,19 @@ class Explanation(NamedTuple):
     difference
         Mean of each numeric feature minus that of the nearest known subclass, in the caller's units.
     shift
-        The same in standard deviations of that subclass.
+        The same difference, in standard deviations of the nearest known subclass.
     most_moved
-        The numeric features with the largest shifts, the largest first.
+        Numeric features with the largest shifts, the largest first.
     nearest_class
-        Label of the known class nearest to it.
+        Label of the nearest known class.
     nearest_subclass
-        Identity of the known subclass nearest to it.
+        Id of the nearest known subclass.
     distance
-        Mahalanobis distance of the mean from that subclass, in standard deviations of its predictive.
+        Mahalanobis distance of the mean from that subclass, in standard deviations of the subclass's predictive.
     values
-        Of each category: its commonest ``value``, the ``share`` of that, and the commonest value of the nearest known
-        subclass, ``usual``, with ``usual_share``; ``None`` stands for all values that training did not have. The
-        category that tells most comes first.
+        For each category, the commonest ``value`` with its ``share``, and the commonest value of the nearest known
+        subclass, ``usual``, with ``usual_share``. ``None`` stands for all values that training did not have. The most
+        informative category comes first.
     """
 
     mean: dict[Hashable, float]
@@ -55,7 +52,7 @@ class Explanation(NamedTuple):
 
     @property
     def category_texts(self) -> tuple[str, ...]:
-        """The categories in words.
+        """Texts that describe the categories.
 
         Examples
         --------
@@ -67,7 +64,7 @@ class Explanation(NamedTuple):
 
 
 def category_text(name: Hashable, its: Mapping[str, Any]) -> str:
-    """Say what an explanation has of a category in words."""
+    """Return the text for one category of an explanation."""
     value, usual = (NEW_VALUE if its[key] is None else str(its[key]) for key in ("value", "usual"))
     return f"{name}: {value} {its['share']:.0%}".replace("%", " %") + f", {usual} usual"
 
@@ -82,7 +79,7 @@ class Movement(NamedTuple):
     trained
         Mean in training.
     shift
-        Their difference, in standard deviations of the class in training.
+        Difference, in standard deviations of the class in training.
     """
 
     mean: dict[Hashable, float]
@@ -91,13 +88,13 @@ class Movement(NamedTuple):
 
 
 MOVED = 3
-"""Features that the text of a drift names."""
+"""Number of features that the text of a drift event names."""
 _OF_ALL = ("batch", "seq", "model")
-"""What every event has."""
+"""Fields of every event."""
 
 
 class Moment(NamedTuple):
-    """A place in the stream: position of an instance, from 0, its time and its key, as the caller gave them."""
+    """Position of an instance in the stream, from 0, with its time and key from the caller."""
 
     seq: int
     t: float | None
@@ -106,12 +103,12 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that an operator may want to know; each fact is told once.
+    """Fact that an operator may want to know. Each event is emitted once.
 
     Attributes
     ----------
     batch
-        Number of the micro-batch after which it was known.
+        Number of the micro-batch after which the fact was known.
     seq
         Position of the last instance of that batch.
     model
@@ -133,7 +130,7 @@ class Event:
         return f"{type(self).__name__} at {self.seq}: {', '.join(facts)}"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show the text in a notebook; ``repr`` has all of it."""
+        """Show the short text in a notebook. ``repr`` shows all fields."""
         printer.text(str(self))
 
     def as_dict(self) -> dict[str, Any]:
@@ -147,7 +144,7 @@ class Event:
 
 
 def _fact_text(name: str, value: Any) -> str:
-    """Write a fact in short: of a moment the position, of an explanation what lies nearest."""
+    """Return a short text for a field: the position of a moment, or the nearest class of an explanation."""
     if isinstance(value, Explanation):
         return f"{value.distance:.1f} standard deviations off {printable(str(value.nearest_class), 60)}"
     if isinstance(value, Movement):
@@ -160,37 +157,37 @@ def _fact_text(name: str, value: Any) -> str:
 
 
 def as_fields(value: Any) -> dict[str, Any]:
-    """Fields of a record, without those of categories where there are none."""
+    """Return the fields of a record, without empty ``values``."""
     return {name: its for name, its in value._asdict().items() if name != "values" or its}
 
 
 def _texts(value: Any) -> Any:
-    """Name features by text: JSON has no other keys."""
+    """Convert names of features to text, since JSON has no other keys."""
     return {str(k): v for k, v in value.items()} if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassEvent(Event):
-    """Something about one emerging subclass.
+    """Event about one emerging subclass.
 
     Attributes
     ----------
     subclass_id
-        Its identity: stable, never used again for another.
+        Stable id, never used again for another subclass.
     first_seen, last_seen
-        First and latest instance that arrived in it.
+        First and latest instance in the subclass.
     size
-        Instances in it now.
+        Present number of instances in the subclass.
     share
-        Its share of the stream so far.
+        Share of the stream so far that is in the subclass.
     support
-        Its seats in the stream now, faded: how present it is at the moment.
+        Present weight in the stream, which decays with time. It shows how active the subclass is now.
     trend
-        Arrivals per 1000 instances of the stream, lately: an average that fades by half in 300 instances.
+        Recent arrivals per 1000 instances of the stream. The weight of an arrival is halved every 300 instances.
     exemplars
-        Keys of its most typical instances among those remembered, the most typical first.
+        Keys of the most typical remembered instances, the most typical first.
     explanation
-        What it is like.
+        Differences from the known subclasses.
     """
 
     subclass_id: int
@@ -206,17 +203,17 @@ class SubclassEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassEmerged(SubclassEvent):
-    """A subclass of unknown instances has enough support to be announced."""
+    """Enough unknown instances support a new subclass for an announcement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassGrew(SubclassEvent):
-    """An emerged subclass has doubled since it was last announced."""
+    """An emerged subclass has doubled since its last event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassDormant(SubclassEvent):
-    """Nothing has arrived in an emerged subclass for so long that its seats have faded. It is not forgotten."""
+    """No instance has arrived in an emerged subclass for long. The model keeps the subclass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,16 +223,16 @@ class SubclassRecurred(SubclassEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassMerged(Event):
-    """Two subclasses have turned out to be one, or all instances of one have moved to another.
+    """Two subclasses turned out to be one, or all instances of one moved to another.
 
     Attributes
     ----------
     subclass_id
-        The identity that ends; perhaps it was never announced, but decisions bear it.
+        Id that ends. It may never have been announced, but decisions contain it.
     into
-        The identity that goes on, the older one.
+        Id that continues, the older one.
     size
-        Instances in that one now.
+        Present number of instances in the continuing subclass.
     """
 
     subclass_id: int
@@ -245,20 +242,20 @@ class SubclassMerged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassSplit(Event):
-    """A subclass has turned out to be two. The new one counts as announced by this.
+    """A subclass turned out to be two. This event also announces the new one.
 
     Attributes
     ----------
     subclass_id
-        The identity of the larger part, which goes on.
+        Id of the larger part, which continues.
     new_id
-        The identity of the other part.
+        Id of the other part.
     sizes
-        Instances in the one and the other now.
+        Present numbers of instances in the two parts.
     exemplars
-        Keys of the most typical instances of the new one among those remembered.
+        Keys of the most typical remembered instances of the new subclass.
     explanation
-        What the new one is like.
+        Differences between the new subclass and the known ones.
     """
 
     subclass_id: int
@@ -270,7 +267,7 @@ class SubclassSplit(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassPromoted(SubclassEvent):
-    """A person has named a subclass: it is one of a known class now.
+    """A person named a subclass, which now belongs to a known class.
 
     Attributes
     ----------
@@ -283,21 +280,21 @@ class SubclassPromoted(SubclassEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassMuted(SubclassEvent):
-    """A person does not care about a subclass: its instances stay unknown, and nothing more is told of it."""
+    """A person muted a subclass: its instances stay unknown, and it emits no further events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionUndone(Event):
-    """A promotion or a mute has been taken back: the subclasses are emerging ones again, and are told of.
+    """A promotion or a mute was undone: the subclasses are emerging again and emit events.
 
     Attributes
     ----------
     action
         ``"promotion"`` or ``"mute"``.
     subclass_ids
-        Identities of the subclasses that are emerging again; those that have ended meanwhile are not among them.
+        Ids of the subclasses that are emerging again. Subclasses that have ended since then are missing.
     label
-        The label that they had been given; None for a mute.
+        Label that the promotion gave. None for a mute.
     """
 
     action: Literal["promotion", "mute"]
@@ -310,14 +307,14 @@ ActionUndone.__name__ = "NamingUndone"  # on the wire and in archives
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassForgotten(Event):
-    """An emerged subclass has left the model: others have more support, or known classes have its instances.
+    """An emerged subclass left the model: others have more support, or known classes took its instances.
 
     Attributes
     ----------
     subclass_id
-        Its identity.
+        Id of the subclass.
     last_seen
-        Latest instance that arrived in it.
+        Latest instance in the subclass.
     """
 
     subclass_id: int
@@ -326,20 +323,20 @@ class SubclassForgotten(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassRefuted(Event):
-    """A subclass that was announced is not new: it takes training instances of a known class like the stream's.
+    """An announced subclass is not new: it attracts reference instances of a known class like those of the stream.
 
-    Its instances are the class's from now on. Should new ones come into it, it is announced again.
+    Its instances belong to the known class from now on. If new instances arrive in it, it is announced again.
 
     Attributes
     ----------
     subclass_id
-        Its identity.
+        Id of the subclass.
     label
-        The known class that most of what is known in it belongs to.
+        Known class that most of the known instances in the subclass belong to.
     known_share
-        Share of its instances that are known, as far as the references tell.
+        Share of known instances in the subclass, estimated from the reference instances.
     size
-        Instances in it now.
+        Present number of instances in the subclass.
     """
 
     subclass_id: int
@@ -350,21 +347,22 @@ class SubclassRefuted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallDropped(Event):
-    """Known instances are no longer labelled right as often as training promised; told again after it was back.
+    """The recall of the known classes dropped below the expected recall from training.
 
-    What to do: look at ``ClassDrifted`` events and at data quality; label some instances, or train the model anew on
-    recent ones. ``max_false_unknown`` bounds what is called unknown of each class.
+    The event is emitted again if the recall recovers and drops once more. What to do: check ``ClassDrifted`` events
+    and data quality. Then label some instances, or train a new model on recent ones. ``max_false_unknown`` limits the
+    share of each class that is called unknown.
 
     Attributes
     ----------
     recall
-        Share of the known instances that get their own label now, as the references tell.
+        Share of known instances that get their own label now, estimated from the reference instances.
     low, high
-        Interval that holds it with 95 %.
+        95 % interval of the recall.
     false_unknown
-        Share of the known instances that are called unknown now.
+        Share of known instances that are called unknown now.
     promised
-        What training promised (``TrainingReport.known_recall``).
+        Expected recall from training (``TrainingReport.known_recall``).
     """
 
     recall: float
@@ -376,21 +374,23 @@ class RecallDropped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownRateJumped(Event):
-    """Much more of the stream is called unknown than usual, whatever was announced or muted; told once for each jump.
+    """The share of unknown instances is much higher than usual.
 
-    What to do: look at what has emerged since (``SubclassEmerged``, ``new_classes()``) and at data quality. Nothing
-    emerges from noise, or from many classes too rare to be told: then look at the instances.
+    It counts announced and muted subclasses too. Each jump emits one event. What to do: check data quality and
+    subclasses that emerged since (``SubclassEmerged``, ``new_classes()``). No subclass emerges from noise, or from
+    many classes that are too rare. In that case look at the instances.
 
     Attributes
     ----------
     rate
-        Share of the instances since the jump that are called unknown.
+        Share of unknown instances since the jump.
     before
-        The usual share until then; at the beginning of a stream what training expects of known instances.
+        Usual share before the jump. At the beginning of a stream, the share that training expects for known
+        instances.
     since
-        Position in the stream from which on it looks changed: an estimate.
+        Estimated position in the stream where the jump began.
     size
-        Instances since then.
+        Number of instances since then.
     """
 
     rate: float
@@ -401,28 +401,28 @@ class UnknownRateJumped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFailed(Event):
-    """A column is stuck, out of scale or shifted as a whole: a fault of the data, and no new class.
+    """A column is stuck, out of scale or shifted as a whole. This is a data fault, not a new class.
 
-    While it fails the column is treated as missing, unless most columns fail together, or the instances do not show
-    that all classes are affected. ``Signals.faulty_columns`` names the columns that fail now. What to do: look at the
-    sensor, the unit, or whoever fills the column.
+    While the column fails, it is treated as missing. Exceptions are columns that fail together with most others, and
+    faults that do not appear to affect all classes. ``Signals.faulty_columns`` names the columns that fail now. What
+    to do: check the sensor, the unit, and the source that fills the column.
 
     Attributes
     ----------
     column
         Name of the feature.
     kind
-        ``"stuck"``: it repeats one value, zero for example, for longer than training makes plausible.
-        ``"out of scale"``: it lies ten ranges or more beyond the range of training. ``"shifted"``: all of it has left
-        the range at one time.
+        Kind of the fault. ``"stuck"``: the column repeats one value, such as zero, longer than is plausible from
+        training. ``"out of scale"``: it is ten ranges or more beyond the training range. ``"shifted"``: the whole
+        column left the training range at one time.
     since
-        Position in the stream from which on it fails: an estimate.
+        Estimated position in the stream where the fault began.
     size
-        Instances since then.
+        Number of instances since then.
     value
-        Its latest value.
+        Latest value of the column.
     low, high
-        Range of training: from the lowest 1st to the highest 99th percentile of a class.
+        Training range: from the lowest 1st to the highest 99th percentile of a class.
     longest
         Longest run of one value in training.
     """
@@ -439,19 +439,19 @@ class ColumnFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsRepeated(Event):
-    """A row comes again and again, far more often than rows do in training: a fault of the data, and no new class.
+    """A row repeats far more often than rows do in training. This is a data fault, not a new class.
 
-    Further copies get the decision of the first and are no evidence of anything. It is told again when the row comes
-    back after it has not been among the latest 64 instances.
+    Further copies get the decision of the first one, and the model does not learn from them. The event is emitted
+    again if the row returns after it was absent from the latest 64 instances.
 
     Attributes
     ----------
     first
-        The first of the copies among the latest instances.
+        First of the copies among the latest instances.
     size
-        Copies among the batch and the 64 instances before it.
+        Number of copies in the batch and the 64 instances before it.
     usual
-        Most copies of a row among 64 successive training instances.
+        Largest number of copies of a row among 64 successive training instances.
     """
 
     first: Moment
@@ -461,23 +461,23 @@ class RowsRepeated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DependenceFound(Event):
-    """Instances of the stream depend on their neighbours, and those of training did not; told when that begins.
+    """Instances of the stream depend on their neighbours, and those of training did not.
 
-    From here on known classes predict in order of arrival where neighbours depend, and an instance that is typical of
-    a known class counts as known, wherever a subclass lies. What to do: train on instances in their order of arrival,
-    from the same process.
+    The event is emitted when the dependence begins. From here on, known classes predict in order of arrival where
+    neighbours depend. An instance that is typical of a known class then counts as known, even if it is near a
+    subclass. What to do: train on instances in order of arrival, from the same process.
 
     Attributes
     ----------
     kind
-        ``"neighbours depend"``: successive instances of a class resemble each other. ``"typical instances unknown"``:
-        instances that are typical of known classes are called unknown in bulk.
+        Kind of the dependence. ``"neighbours depend"``: successive instances of a class resemble each other.
+        ``"typical instances unknown"``: many instances that are typical of known classes are called unknown.
     labels
-        Known classes that are concerned most, five at most.
+        Known classes that are affected most, five at most.
     correlation
         Mean correlation of neighbours in the stream.
     since
-        Position in the stream from which on it is treated so.
+        Position in the stream where this treatment begins.
     """
 
     kind: str
@@ -488,18 +488,18 @@ class DependenceFound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewClassesChanged(Event):
-    """The paper's Delta has changed: a sign, told at no cost, that there may be more or fewer new classes.
+    """The paper's Delta has changed: a cheap hint that the number of new classes may have changed.
 
-    How many there are, and how sure that is, `OpenSetRecognizer.new_classes` says.
+    `OpenSetRecognizer.new_classes` estimates the number and its uncertainty.
 
     Attributes
     ----------
     delta
-        The paper's Delta, equation (14), of the emerged subclasses.
+        Present value of the paper's Delta, equation (14), over the emerged subclasses.
     before
-        What it was until now.
+        Previous value.
     subclasses
-        Identities of the emerged subclasses.
+        Ids of the emerged subclasses.
     """
 
     delta: int
@@ -509,18 +509,18 @@ class NewClassesChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsSummed(Event):
-    """More has happened than is told one by one: a flood of small clusters, say. These events are told by this one.
+    """Summary of events that were too many to emit one by one, such as a flood of small clusters.
 
-    The subclasses themselves are what they are: `OpenSetRecognizer.new_classes` and ``summary`` have them all.
+    The subclasses themselves are complete in `OpenSetRecognizer.new_classes` and ``summary``.
 
     Attributes
     ----------
     counts
-        How many events of each type.
+        Number of events of each type.
     since, until
-        Positions of the first and of the last of them.
+        Positions of the first and the last event.
     emerged
-        Identities of the subclasses whose announcement is among them.
+        Ids of the subclasses whose announcement is among the events.
     """
 
     counts: dict[str, int]
@@ -531,22 +531,24 @@ class EventsSummed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassDrifted(Event):
-    """The instances of a known class have become less usual for it, or more; told again when they have changed again.
+    """The instances of a known class have become less usual for it, or more usual.
+
+    The event is emitted again when they change again.
 
     Attributes
     ----------
     label
         The known class.
     direction
-        ``"sparser"``: it has moved or widened. ``"denser"``: it has narrowed, or come back.
+        ``"sparser"``: the class has moved or widened. ``"denser"``: it has narrowed, or returned.
     since
-        Position in the stream from which on it looks changed: an estimate.
+        Estimated position in the stream where the change began.
     size
-        Instances since then that were judged: the class's own, as far as can be told.
+        Number of instances of the class since then, as far as the model can decide.
     rank_before, rank_now
-        Mean ``density_rank`` before and since; 1/2 in training.
+        Mean ``density_rank`` before and after the change. In training it is 1/2.
     movement
-        Which features moved. A class that widened or narrowed where it was shows in none of them.
+        Movement of the features. A class that only widened or narrowed shows none.
     """
 
     label: Any

@@ -8,25 +8,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 EACH = 3
-"""Instances of each kind."""
+"""Number of instances of each kind."""
 NARROWEST = 0.01
-"""Least spread of a feature, in parts of the spread that it has in members and known instances together."""
+"""Least spread of a feature, relative to its spread in members and known instances together."""
 
 FARTHEST = 1e100
-"""Most spreads that a feature is off: farther is as far."""
+"""Largest deviation of a feature, in spreads."""
 
 
 class Exemplars(NamedTuple):
-    """Instances to look at, by their place in what was given.
+    """Instances to look at, as places in the given arrays.
 
     Attributes
     ----------
     core
-        The most typical members, the most typical first, shape (at most k,).
+        Most typical members, the most typical first, shape (at most k,).
     boundary
-        The members that are least surely new, the least sure first, shape (at most k,); none of them is in ``core``.
+        Members that are least surely new, the least sure first, shape (at most k,). None of them is in ``core``.
     known
-        The instances of known classes that are nearest to the candidate, the nearest first, shape (at most k,).
+        Instances of known classes nearest to the candidate, the nearest first, shape (at most k,).
     """
 
     core: NDArray[np.int64]
@@ -35,27 +35,26 @@ class Exemplars(NamedTuple):
 
 
 def choose(members: ArrayLike, p_unknown: ArrayLike, known: ArrayLike, k: int = EACH) -> Exemplars:
-    """Choose the instances that show what a candidate new class is, and what it is not.
+    """Choose instances that show how a candidate new class differs from known ones.
 
-    Distances are root mean squares, over the features that both an instance and the candidate have, of deviations
-    from the median of the members in robust spreads of them. The units of a feature do not matter, and ties go to the
-    first.
+    The distance is the root mean square of the members' robust deviations from their median. It uses the features
+    that both an instance and the candidate have. The units of a feature do not matter, and ties go to the first.
 
     Parameters
     ----------
     members
-        Features of the candidate's instances, shape (n, d); not finite: missing.
+        Features of the candidate's instances, shape (n, d). Values that are not finite are missing.
     p_unknown
-        Their probabilities of being unknown, shape (n,); not finite: as sure as the median.
+        Probabilities of being unknown, shape (n,). Values that are not finite count as the median.
     known
         Features of instances of known classes, shape (m, d).
     k
-        Instances of each kind, at most. Few members are shared between core and boundary.
+        Largest number of instances of each kind. If there are few members, core and boundary share them.
 
     Returns
     -------
     Exemplars
-        The core comes from the surer half of the members. Without members there is nothing to be near to.
+        The chosen instances. The core comes from the surer half of the members. Without members, all are empty.
 
     Examples
     --------
@@ -82,7 +81,7 @@ def choose(members: ArrayLike, p_unknown: ArrayLike, known: ArrayLike, k: int = 
 
 
 def _table(rows: ArrayLike, d: int = 0) -> NDArray[np.float64]:
-    """Copy rows of shape (n, d), of which there may be none."""
+    """Copy rows of shape (n, d). There may be none."""
     table = np.array(rows, float)
     table = table if table.ndim == 2 else table.reshape(len(table), -1) if table.size else np.empty((0, d))
     table[~np.isfinite(table)] = np.nan
@@ -90,19 +89,19 @@ def _table(rows: ArrayLike, d: int = 0) -> NDArray[np.float64]:
 
 
 def _to_one(whole: NDArray[np.float64], *tables: NDArray[np.float64]) -> None:
-    """Scale each feature to the reach of one, so that nothing overflows."""
+    """Scale each feature to a largest magnitude of 1, to avoid overflow."""
     reach = np.nanmax(np.abs(whole), axis=0, initial=0.0)
     for table in (whole, *tables):
         table /= np.where(reach > 0.0, reach, 1.0)
 
 
 def _median(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the median of each column of what there is, nan where there is nothing."""
+    """Return the median of the finite values of each column, NaN if there is none."""
     return np.array([np.median(there) if len(there := c[np.isfinite(c)]) else np.nan for c in table.T])
 
 
 def _spread(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the median deviation of each column; of one that is mostly the same value the mean deviation."""
+    """Return the median deviation of each column, or the mean deviation if most values are equal."""
     off = np.abs(table - _median(table))
     middle, mean = _median(off), np.nansum(off, axis=0) / np.maximum(np.isfinite(off).sum(axis=0), 1)
     return np.where(middle > 0.0, middle, mean)
@@ -111,7 +110,7 @@ def _spread(table: NDArray[np.float64]) -> NDArray[np.float64]:
 def _distance(
     rows: NDArray[np.float64], centre: NDArray[np.float64], spread: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the distances of rows; infinite of one that has no feature."""
+    """Return the distances of rows. A row without any feature has an infinite distance."""
     used = spread > 0.0  # a feature with one value tells nothing
     with np.errstate(over="ignore"):  # clipped below
         off = ((rows - centre) / np.where(used, spread, 1.0))[:, used]

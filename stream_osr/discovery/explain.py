@@ -1,8 +1,7 @@
-"""Subclasses and rows in the caller's terms.
+"""Subclasses and rows in the caller's units.
 
-What an emerging subclass is like, in the caller's units and beside the nearest known subclass.
-
-Remembered instances in the caller's terms.
+The module compares an emerging subclass with the nearest known subclass, and converts remembered instances to the
+caller's units.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from stream_osr.model.nearest import beside, by_distance, means_and_scales
 from stream_osr.model.whitening import Whitening, bent_scale, in_deviations, numeric, unwhiten
 
 MOST_MOVED = 5
-"""Features that are named as the ones that moved most."""
+"""Number of features that an explanation names as most moved."""
 
 
 def explain(
@@ -37,7 +36,7 @@ def explain(
     labels: Sequence[Any],
     categories: Sequence[Sequence[str]] = (),
 ) -> Explanation:
-    """Describe the subclass in ``slot`` of ``dishes`` (:class:`Explanation`), given the values of the categories."""
+    """Explain the subclass in ``slot`` of ``dishes`` (:class:`Explanation`), with the values of the categories."""
     (near, owner, distance, _), *reported = beside(dishes, slot, known, frozen, whitening)
     numbers = _numeric_places(whitening)
     mean, difference, shift = _by_name(names, numbers, *reported)
@@ -54,7 +53,7 @@ def explain(
 def _values(
     names: Sequence[Hashable], categories: Sequence[Sequence[str]], shares: Sequence[Array]
 ) -> dict[Hashable, dict[str, Any]]:
-    """Say which values are the commonest, by the probabilities of the places here and in the nearest subclass."""
+    """Return the commonest values, from the probabilities here and in the nearest subclass."""
     reported = list[tuple[float, Hashable, dict[str, Any]]]()
     for name, texts, own in zip(names, categories, shares, strict=True):
         p, q = own[:, 1:]
@@ -67,14 +66,14 @@ def _values(
 
 
 def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple[Any, ...]:
-    """Name the most typical of the rows that are kept of the subclass in ``slot``: those nearest to its mean."""
+    """Return the keys of the sampled rows nearest to the mean of the subclass in ``slot``."""
     if not len(kept.seq):
         return ()
     return tuple(kept.keys[at] for at in by_distance(dishes, slot, kept.rows, known)[:EXEMPLARS])
 
 
 def explain_move(mean: Array, j: int, known: Known, whitening: Whitening, names: Sequence[Hashable]) -> Movement:
-    """Describe how known class ``j`` has moved to a mean of whitened rows, shape (d,) (see :class:`Movement`)."""
+    """Describe the movement of known class ``j`` to a mean of whitened rows, shape (d,) (:class:`Movement`)."""
     members = np.flatnonzero(known.seated[j] > 0)
     share = known.seated[j, members] / known.seated[j, members].sum()
     means, covariances = means_and_scales(copy_slots(known.dishes, members, len(members)), known.prior)
@@ -101,31 +100,31 @@ def _by_name(names: Sequence[Hashable], numbers: Sequence[int], *columns: Array)
 
 
 ROUNDING = 1e-9
-"""Standard deviations of a feature within classes that are taken for rounding about zero."""
+"""Largest value that counts as rounding about zero, in within-class standard deviations of a feature."""
 
 
 def values_of(
     rows: Array, whitening: Whitening, names: Sequence[Hashable], categories: Sequence[Sequence[str]] = ()
 ) -> dict[Hashable, list[Any]]:
-    """Say what whitened rows were before, as far as the model keeps it.
+    """Convert whitened rows to raw values, as far as the model keeps them.
 
-    Directions that training has left out are at their mean, and what was missing is filled in.
+    Directions that training left out are at their mean, and missing values are imputed.
 
     Parameters
     ----------
     rows
         Whitened rows, shape (n, C + d).
     whitening
-        The map that made them.
+        Map that made the rows.
     names
         Names of the raw features, shape (p,).
     categories
-        Values of each of the C categories, those of flags last.
+        Values of each of the C categories. Those of binary features are last.
 
     Returns
     -------
     dict
-        Of each numeric feature, then of each category, n values; a category that is missing is None.
+        A list of n values for each numeric feature, then for each category. A missing category is None.
 
     Examples
     --------

@@ -1,10 +1,7 @@
-"""Lives of emerging subclasses: one by one, in columns, and what members that come and go change.
+"""Histories of emerging subclasses, in columns and one by one.
 
-The lives of all emerging subclasses of a chain: columns over them, and one by one for whoever deals with few.
-
-The life of one emerging subclass, for whoever deals with few: what is done to many is in columns (`lifecycle`).
-
-Members of emerging subclasses in columns, and what lives note of those that come and go; compiled.
+Most code works on columns over all emerging subclasses of a chain. Code for a few subclasses uses one record for
+each. Compiled functions update the columns when members arrive or leave.
 """
 
 from __future__ import annotations
@@ -20,15 +17,15 @@ from stream_osr.discovery.reservoir import Reservoir, offer, without
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 RECENT = 16
-"""Members that are remembered one by one: some may leave."""
+"""Number of latest members that are stored one by one, since some may leave."""
 TREND_HALF_LIFE = 300.0
-"""Instances after which an arrival counts half in the trend."""
+"""Number of instances after which an arrival has half the weight in the trend."""
 USUAL_HALF_LIFE = 4000.0
-"""Instances after which it counts half in the usual rate of its subclass."""
+"""Number of instances after which an arrival has half the weight in the usual rate of the subclass."""
 
 
 class SubclassMember(NamedTuple):
-    """An instance of an emerging subclass: its place, its p_unknown at once, position of the first of its batch."""
+    """Member of an emerging subclass: moment, first p_unknown, and first position in the batch."""
 
     moment: Moment
     p_unknown: float
@@ -36,32 +33,32 @@ class SubclassMember(NamedTuple):
 
 
 class SubclassHistory(NamedTuple):
-    """History of an emerging subclass beside its statistics.
+    """History of an emerging subclass, in addition to its statistics.
 
     Attributes
     ----------
     first, last
         First and latest member.
     recent
-        The latest members, at most ``RECENT``; since it fell asleep, if it did.
+        Latest members, at most ``RECENT``. After a dormant phase, only later ones.
     arrivals
-        All that arrived in it, as of position ``last``, faded.
+        Decayed number of arrivals, as of position ``last``.
     emerged
-        It has been announced.
+        True if the subclass has been announced.
     dormant
-        All its seats have faded, and it has not been announced as back.
+        True if the whole weight has decayed, and no recurrence has been announced.
     announced_size
-        Its size when it was last told of.
+        Size at the latest event.
     tried_size
-        Its size when it was last tried to part it.
+        Size at the latest split test.
     kept
-        A sample of its rows, once it has emerged.
+        Sample of rows, once the subclass has emerged.
     muted
-        Nothing is told of it any more: a person knows it and does not care.
+        True if a person muted the subclass: it emits no further events.
     owned
-        It describes a known class anew, and is not new.
+        True if the subclass describes a known class again, and is not new.
     usual
-        As ``arrivals``, but faded more slowly: how often it has come for long.
+        Like ``arrivals``, but with a slower decay: the usual rate.
     """
 
     first: Moment
@@ -80,12 +77,12 @@ class SubclassHistory(NamedTuple):
 
 @borrowing_kernel
 def faded(instances: int, half_life: float) -> float:
-    """Say what an arrival counts so many instances later."""
+    """Return the weight of an arrival after a number of instances."""
     return math.exp2(-instances / half_life)
 
 
 def trend(subclass: SubclassHistory, seq: int) -> float:
-    """Arrivals per 1000 instances of the stream, lately, as of position ``seq``.
+    """Return recent arrivals per 1000 instances of the stream, as of position ``seq``.
 
     Examples
     --------
@@ -100,14 +97,14 @@ def trend(subclass: SubclassHistory, seq: int) -> float:
 
 
 def leave(subclass: SubclassHistory, seqs: Collection[int]) -> SubclassHistory:
-    """Forget the members at these positions: they are another's."""
+    """Remove the members at these positions, which now belong to another subclass."""
     recent = tuple(m for m in subclass.recent if m.moment.seq not in seqs)
     kept = None if subclass.kept is None else without(subclass.kept, np.array(sorted(seqs)))
     return subclass._replace(recent=recent, kept=kept)
 
 
 def unite(older: SubclassHistory, younger: SubclassHistory) -> SubclassHistory:
-    """Make one life of those of two subclasses that have turned out to be one. It is announced if the older was."""
+    """Merge the histories of two subclasses. The result is announced if the older one was."""
     both, kept = (older, younger), older.kept
     if older.kept is not None and younger.kept is not None:
         kept = offer(older.kept, *younger.kept[:3])
@@ -124,7 +121,7 @@ def unite(older: SubclassHistory, younger: SubclassHistory) -> SubclassHistory:
 
 
 NEVER = -(1 << 60)
-"""Position of a member that is not there."""
+"""Position that marks a missing member."""
 
 _BEGINS = SubclassHistory._field_defaults.items()
 _PLAIN = {name: type(first) for name, first in _BEGINS if isinstance(first, bool | int | float)}
@@ -137,27 +134,28 @@ LIFE = np.dtype(
     ],
     align=True,
 )
-"""The numbers of a life: positions of the first and the latest member; position, p_unknown and batch of its latest
-members, the last one last, before them places without one (``NEVER``); and those of a :class:`SubclassHistory`."""
+"""Numeric fields of a history: the positions of the first and the latest member, then of the latest members, and the
+numbers of a :class:`SubclassHistory`. Each of the latest members has a position, a p_unknown and a batch. They are
+right-aligned, with ``NEVER`` in empty places."""
 FIRST, LAST, LATEST = 0, 1, slice(2, 2 + RECENT)
-"""Where the moments of these members are."""
+"""Places of the moments of these members."""
 
 
 class Lifecycle(NamedTuple):
-    """All emerging subclasses of a chain, K of them, in the order in which they began.
+    """All K emerging subclasses of a chain, in the order of their beginning.
 
     Attributes
     ----------
     ids
-        Identities, shape (K,).
+        Ids, shape (K,).
     lives
-        Their numbers, shape (K,) of ``LIFE``.
+        Numeric fields, shape (K,) of ``LIFE``.
     moments
         Time and key of the first, of the latest, and of each of the latest members, shape (K, 2 + RECENT, 2).
     kept
-        As of a :class:`SubclassHistory`, shape (K,).
+        As in :class:`SubclassHistory`, shape (K,).
     delta
-        The latest estimate of the number of new classes.
+        Latest estimate of the number of new classes.
     """
 
     ids: Array
@@ -168,7 +166,7 @@ class Lifecycle(NamedTuple):
 
     @property
     def subclasses(self) -> Mapping[int, SubclassHistory]:
-        """The lives by identity, one by one, for whoever deals with few."""
+        """Histories by id, as single records."""
         return _Lives(self)
 
     @property
@@ -188,17 +186,17 @@ class Lifecycle(NamedTuple):
 
     @property
     def owned(self) -> Array:
-        """Mask of subclasses that describe a known class anew, shape (K,)."""
+        """Mask of subclasses that describe a known class again, shape (K,)."""
         return self.lives["owned"]
 
     @property
     def asleep(self) -> np.ndarray:
-        """Which are dormant and not muted, shape (K,)."""
+        """Mask of dormant subclasses that are not muted, shape (K,)."""
         return np.asarray(self.dormant & ~self.muted)
 
     @property
     def noticed(self) -> Array:
-        """Which have been announced or muted, shape (K,)."""
+        """Mask of subclasses that have been announced or muted, shape (K,)."""
         return np.asarray(self.emerged | self.muted)
 
     @property
@@ -236,7 +234,7 @@ class _Lives(Mapping[int, SubclassHistory]):
 
 
 def lifecycle(subclasses: Mapping[int, SubclassHistory] = {}, delta: int = 0) -> Lifecycle:
-    """Put lives into columns."""
+    """Put histories into columns."""
     n, empty = len(subclasses), RECENT
     lives, moments, kept = np.zeros(n, LIFE), np.empty((n, 2 + RECENT, 2), object), np.empty(n, object)
     lives["seq"] = NEVER
@@ -256,12 +254,12 @@ def lifecycle(subclasses: Mapping[int, SubclassHistory] = {}, delta: int = 0) ->
 
 
 def only(life: Lifecycle, chosen: Array) -> Lifecycle:
-    """Choose lives by a mask of shape (K,), in a copy."""
+    """Select histories by a mask of shape (K,), as a copy."""
     return Lifecycle._make([*(column[chosen] for column in life[:-1]), life.delta])
 
 
 def noted(life: Lifecycle, keys: Sequence[int] | Array, **fields: Any) -> Lifecycle:
-    """Write numbers of some lives anew."""
+    """Update numeric fields of some histories."""
     if not len(keys):
         return life
     lives, at = life.lives.copy(), places_of(life.ids, np.asarray(keys, np.int64))
@@ -271,7 +269,7 @@ def noted(life: Lifecycle, keys: Sequence[int] | Array, **fields: Any) -> Lifecy
 
 
 def with_lives(life: Lifecycle, subclasses: Mapping[int, SubclassHistory]) -> Lifecycle:
-    """Write some lives anew; those of subclasses that had none come last."""
+    """Replace some histories. Those of new subclasses come last."""
     more = lifecycle(subclasses)
     at = places_of(life.ids, more.ids)
     old, new = at >= 0, at < 0
@@ -283,12 +281,12 @@ def with_lives(life: Lifecycle, subclasses: Mapping[int, SubclassHistory]) -> Li
 
 
 def without_lives(life: Lifecycle, keys: Collection[int]) -> Lifecycle:
-    """Drop some lives."""
+    """Drop some histories."""
     return only(life, ~np.isin(life.ids, list(keys)))
 
 
 def united(life: Lifecycle, older: int, younger: int) -> Lifecycle:
-    """Let one life go on for two; either may be unknown here as yet."""
+    """Merge the histories of two subclasses, either of which may have none."""
     lives = life.subclasses
     second = lives.get(younger)
     if second is None:
@@ -299,7 +297,7 @@ def united(life: Lifecycle, older: int, younger: int) -> Lifecycle:
 
 @kernel
 def places_of(ids: Array, keys: Array) -> Array:
-    """Turn identities into places among distinct ones, -1 for those that are not there."""
+    """Convert ids to places among distinct ids, or -1 for missing ones."""
     room = 2
     while room < 2 * len(ids):
         room *= 2
@@ -322,12 +320,12 @@ NO_MOMENT = np.full((1, 2), None)
 
 
 class MemberColumns(NamedTuple):
-    """Instances of emerging subclasses, n of them.
+    """Columns of n instances of emerging subclasses.
 
     Attributes
     ----------
     seq, p_unknown, batch
-        Positions, p_unknown at once, and positions of the first of their batches, shape (n,).
+        Positions, first p_unknown, and first positions of their batches, shape (n,).
     """
 
     seq: Array
@@ -336,18 +334,18 @@ class MemberColumns(NamedTuple):
 
 
 class Coming(NamedTuple):
-    """Instances that have taken a seat, n of them: the first m were re-seated, the others have arrived.
+    """Columns of n instances with a new seat. The first m were re-seated, the others have arrived.
 
     Attributes
     ----------
     was
-        Subclass that each of the first sat in, -1: a known one, shape (m,).
+        Former subclass of each re-seated instance, shape (m,). -1: a known one.
     key
-        Subclass that each sits in, -1: a known one, shape (n,).
+        Present subclass of each instance, shape (n,). -1: a known one.
     member
-        What lives note of them, by position.
+        Columns that histories record, by position.
     moments
-        Their times and keys, shape (n, 2).
+        Times and keys, shape (n, 2).
     """
 
     was: Array
@@ -364,16 +362,16 @@ def moments_of(times: Sequence[float | None] | Array, keys: Array) -> Array:
 
 
 def take_in(life: Lifecycle, coming: Coming, menu: Array) -> Lifecycle:
-    """Note who has left and who has come, in a copy.
+    """Record the members that left and arrived, in a copy.
 
     Parameters
     ----------
     life
-        The lives so far.
+        Histories so far.
     coming
-        Who has come.
+        Instances with a new seat.
     menu
-        Identities of the subclasses on the menu: instances of others are passed over. Who has no life begins one.
+        Ids of the subclasses on the menu. Instances of others are ignored. A subclass without a history begins one.
     """
     ids, lives, touched, source = _take_in(life.ids, life.lives, menu, *coming[:3])
     more = np.full(len(ids) - len(life.ids), None)
@@ -388,12 +386,12 @@ def take_in(life: Lifecycle, coming: Coming, menu: Array) -> Lifecycle:
 def _take_in(
     ids: Array, lives: Array, menu: Array, was: Array, key: Array, member: MemberColumns
 ) -> tuple[Array, Array, Array, Array]:
-    """Do what :func:`take_in` does to the numbers.
+    """Compute :func:`take_in` on the numbers.
 
     Returns
     -------
-    Identities, numbers, slots of the t lives that have changed, and where their moments come from, shape (t, p): one
-    of theirs as they were, one after the other; then of those who have come; -1: there is none.
+    Ids, numbers, slots of the t changed histories, and the sources of their moments, shape (t, p). A source is a
+    place among their previous moments, one history after the other, then among the new instances. -1: there is none.
     """
     slot, ids, lives = _begin(ids, lives, places_of(menu, key), places_of(ids, key), key)
     left, places, n, moved = places_of(ids, was), 2 + RECENT, len(key), len(was)
@@ -428,7 +426,10 @@ def _take_in(
 
 @kernel
 def _begin(ids: Array, lives: Array, there: Array, slot: Array, key: Array) -> tuple[Array, Array, Array]:
-    """Begin the lives of subclasses on the menu that have none, in copies; with the slot of each instance, or -1."""
+    """Begin histories of subclasses on the menu that have none, in copies.
+
+    Return the slot of each instance too, or -1.
+    """
     old, count = len(ids), len(ids)
     named = np.empty(old + len(key), np.int64)
     named[:old] = ids
@@ -451,7 +452,7 @@ def _begin(ids: Array, lives: Array, there: Array, slot: Array, key: Array) -> t
 
 @borrowing_kernel
 def _leave(lives: Array, k: int, seq: int, source: Array) -> None:
-    """Take a member out of the latest, if it is among them."""
+    """Remove a member from the latest ones."""
     life, r = lives[k], RECENT - 1
     while r >= 0:
         if life.seq[r] != seq:
@@ -464,7 +465,7 @@ def _leave(lives: Array, k: int, seq: int, source: Array) -> None:
 
 @borrowing_kernel
 def _come(lives: Array, k: int, member: MemberColumns, i: int, source: Array, moment: int) -> None:
-    """Note member ``i``, which has come; where its moment is."""
+    """Record member ``i``, which has arrived, and the place of the moment."""
     life, seq, r = lives[k], member.seq[i], RECENT - 1
     if seq < life.first:
         life.first, source[FIRST] = seq, moment
@@ -481,7 +482,7 @@ def _come(lives: Array, k: int, member: MemberColumns, i: int, source: Array, mo
 
 @borrowing_kernel
 def _move(lives: Array, k: int, at: int, to: int, source: Array) -> None:
-    """Put one of the latest members into another place."""
+    """Move one of the latest members to another place."""
     life = lives[k]
     life.seq[to], life.p_unknown[to], life.batch[to] = life.seq[at], life.p_unknown[at], life.batch[at]
     source[2 + to] = source[2 + at]

@@ -1,7 +1,7 @@
-"""The life of emerging subclasses: candidate, emerged, dormant, recurred, forgotten. Values in, values out.
+"""Lifecycle of emerging subclasses: candidate, emerged, dormant, recurred, forgotten.
 
-Matching from batch to batch is by construction: the sampler carries its state, and a subclass keeps its
-identity as long as it has one guest or one place on the menu.
+Subclasses need no matching from batch to batch. The sampler carries its state, and a subclass keeps its id while it
+has an instance or a place on the menu.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from stream_osr.discovery.reservoir import without
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 EMERGES_WITH = 5
-"""The latest r members of a subclass, those included that the window re-seated, r from this to ``RECENT`` ..."""
+"""Condition for emergence: least number r of latest members, including re-seated ones. The largest is ``RECENT``."""
 EMERGES_ABOVE = 0.9
-"""... have at least this mean probability of being unknown ..."""
+"""Condition for emergence: least mean probability of being unknown of those r members."""
 EMERGES_WITHIN = 16
-"""... and came within so many times r^2 instances of the stream, and it is announced: the more slowly it gathers, the
-more there must be ..."""
+"""Condition for emergence: the r members arrived within this number times r^2 instances. A slower subclass needs more
+members."""
 BURST = 8
-"""... if they came in more than one batch, or it has so many members."""
+"""Number of members that is enough if they all came in one batch."""
 OVERLAPS_ABOVE = 0.5
-"""A subclass that is mostly new by the references is announced if this is the mean of all members that are
-remembered: where it overlaps a known class none of them is surely unknown."""
+"""Least mean probability of all remembered members, for a subclass that is mostly new by the reference check. Where
+it overlaps a known class, no member is surely unknown."""
 WAKES_WITHIN = 640
-"""The members that wake a dormant one came within so many instances."""
+"""Number of instances within which members must arrive to wake a dormant subclass."""
 KEPT_WITH = 4
-"""An emerged subclass with fewer instances is not held: the others have moved. So many new ones wake it."""
+"""Least size of an emerged subclass to stay on the menu. The same number of new members wakes it."""
 EXEMPLARS = 5
 NOT_ANY = np.zeros(0, np.int64)
 _NOTHING, _CANDIDATE, _GREW, _DORMANT, _RECURRED = range(5)
 NOTICED_BY = 256.0
-"""What is usual of a subclass that has brought so many instances is its rate since it began; before, nothing is."""
+"""Number of instances from which the usual rate of a subclass is its rate since it began."""
 RISES_ABOVE = 2.0
-"""A subclass comes more often than usual if it does so many times as often."""
+"""Factor by which a subclass must exceed its usual rate to count as more frequent."""
 
 
 class OnMenu(NamedTuple):
-    """Subclasses on the menu: identities, instances in each, whether a table serves them, shape (M,)."""
+    """Subclasses on the menu: ids, number of instances, and whether a table serves them, shape (M,)."""
 
     ids: Array
     size: Array
@@ -64,7 +64,7 @@ class OnMenu(NamedTuple):
 
 
 class LifecycleChanges(NamedTuple):
-    """Lifecycle changes of a batch: identities of subclasses that emerged, doubled, became dormant or recurred."""
+    """Lifecycle changes of a batch: ids of subclasses that emerged, doubled, became dormant or recurred."""
 
     emerged: tuple[int, ...]
     grew: tuple[int, ...]
@@ -79,21 +79,21 @@ def observe(
     stands_out: Callable[[int, int], bool] = lambda key, first: True,
     new: Array = NOT_ANY,
 ) -> tuple[Lifecycle, LifecycleChanges]:
-    """Follow one micro-batch.
+    """Update the histories with one micro-batch.
 
     Parameters
     ----------
     life
-        The lives so far; it does not change.
+        Histories so far, which do not change.
     coming
-        Earlier instances that the window re-seated, and those of the batch.
+        Earlier instances that were re-seated, and those of the batch.
     menu
         The subclasses after the batch.
     stands_out
-        Asked of a candidate that has support, by its identity and the position of its first member: is it more than
-        instances that resemble nothing?
+        Function that decides whether a supported candidate is more than instances that resemble nothing. Its
+        arguments are the id and the position of the first member.
     new
-        Identities of subclasses that are mostly new by what references say of many members.
+        Ids of subclasses that are mostly new by the reference check of many members.
     """
     life = take_in(life, coming, menu.ids)
     happened, size = _go_on(life.ids, life.lives, *menu, new)
@@ -113,7 +113,7 @@ def observe(
 
 @kernel
 def _go_on(ids: Array, lives: Array, menu: Array, sizes: Array, served: Array, new: Array) -> tuple[Array, Array]:
-    """Say what has happened to each life, and its size now, shape (K,); write it, but for who is a candidate."""
+    """Return the change and the size of each subclass, shape (K,). Write all changes except candidates."""
     at, size, happened = places_of(menu, ids), np.zeros(len(ids), np.int64), np.full(len(ids), _NOTHING)
     mostly_new = places_of(new, ids)
     for k in range(len(ids)):
@@ -140,7 +140,7 @@ def _go_on(ids: Array, lives: Array, menu: Array, sizes: Array, served: Array, n
 
 @borrowing_kernel
 def _has_support(lives: Array, k: int, size: int, mostly_new: bool) -> bool:
-    """Say whether a candidate has members enough; of more than one batch, or many."""
+    """Check whether a candidate has enough members, from more than one batch or many of them."""
     life, several = lives[k], size >= BURST
     for r in range(RECENT):
         several |= life.seq[r] > NEVER and life.batch[r] != life.batch[RECENT - 1]
@@ -152,7 +152,7 @@ def _has_support(lives: Array, k: int, size: int, mostly_new: bool) -> bool:
 
 @borrowing_kernel
 def _are_new(lives: Array, k: int, count: int, within: int, above: float) -> bool:
-    """Say whether the latest members of a life, so many, came close together and were taken for unknown."""
+    """Check whether the latest members of a subclass arrived close together and were called unknown."""
     life, p = lives[k], 0.0
     oldest = life.seq[RECENT - count]
     if oldest == NEVER or life.seq[RECENT - 1] - oldest >= within:
@@ -163,14 +163,14 @@ def _are_new(lives: Array, k: int, count: int, within: int, above: float) -> boo
 
 
 def comes_as_usual(life: Lifecycle, seq: int) -> Array:
-    """Say which subclasses, as of position ``seq``, have come for long about as often as they do lately, shape (K,).
+    """Return the mask of subclasses whose recent rate at position ``seq`` is about their usual rate, shape (K,).
 
-    Nothing is usual of one that has begun within the last ``USUAL_HALF_LIFE`` instances, unless it has brought
-    ``NOTICED_BY`` since: a class whose place it had taken would have been missed by then.
+    A subclass from the last ``USUAL_HALF_LIFE`` instances has no usual rate, unless it has brought ``NOTICED_BY``
+    instances. By then a class that it replaced would have been missed.
 
     Examples
     --------
-    One in four, since a while, and since long:
+    One in four, for a short and for a long time:
 
     >>> from stream_osr.discovery.histories import lifecycle
     >>> from stream_osr.discovery.histories import NO_MOMENT
@@ -201,7 +201,7 @@ def _comes_as_usual(lives: Array, seq: int) -> Array:
 
 
 def begin_emerged(life: Lifecycle, key: int, came: MemberColumns, moments: Array) -> Lifecycle:
-    """Begin the life of a subclass that is announced at once, with these members, at these times."""
+    """Begin the history of a subclass that is announced at once, with the given members and times."""
     own = np.full(len(moments), key)
     life = take_in(life, Coming(own[:0], own, came, moments), own[:1])
     life.emerged[-1], life.lives["announced_size"][-1] = True, len(own)
@@ -209,7 +209,7 @@ def begin_emerged(life: Lifecycle, key: int, came: MemberColumns, moments: Array
 
 
 def without_row(life: Lifecycle, key: int, seq: int) -> Lifecycle:
-    """Let go of a row that was kept of a subclass, if it was."""
+    """Remove a row from the sample of a subclass."""
     subclass = life.subclasses.get(key)
     if subclass is None or subclass.kept is None:
         return life
@@ -217,7 +217,10 @@ def without_row(life: Lifecycle, key: int, seq: int) -> Lifecycle:
 
 
 def own(life: Lifecycle, keys: Collection[int]) -> tuple[Lifecycle, tuple[int, ...]]:
-    """Say which subclasses describe a known class anew. One that was announced is a candidate again, and returned."""
+    """Set which subclasses describe a known class again.
+
+    Announced ones become candidates, and their ids are returned.
+    """
     owned = (places_of(np.fromiter(keys, np.int64, len(keys)), life.ids) >= 0) & ~life.muted
     refuted = owned & life.emerged
     if np.array_equal(owned, life.owned) and not refuted.any():
@@ -233,11 +236,11 @@ def own(life: Lifecycle, keys: Collection[int]) -> tuple[Lifecycle, tuple[int, .
 
 
 def forget(life: Lifecycle, alive: Array) -> tuple[Lifecycle, dict[int, SubclassHistory]]:
-    """Drop the lives of subclasses that have left the model.
+    """Drop the histories of subclasses that left the model.
 
     Returns
     -------
-    The lives of those alive, and the lives that ended of those that had been announced (and not muted since).
+    The remaining histories, and the ended histories of announced, unmuted subclasses.
     """
     gone = places_of(alive, life.ids) < 0
     if not gone.any():
@@ -248,14 +251,14 @@ def forget(life: Lifecycle, alive: Array) -> tuple[Lifecycle, dict[int, Subclass
 
 @kernel
 def kept_on_menu(ids: Array, lives: Array, menu: Array, sizes: Array) -> Array:
-    """Say which subclasses on the menu are held there: muted ones, and those announced that are large enough, (M,).
+    """Return the mask of subclasses to keep on the menu, (M,): muted ones, and announced ones that are large enough.
 
     Parameters
     ----------
     ids, lives
-        Of a :class:`Lifecycle`.
+        Columns of a :class:`Lifecycle`.
     menu, sizes
-        Identities on the menu, and the instances in each, shape (M,).
+        Ids on the menu, and their numbers of instances, shape (M,).
     """
     at, held = places_of(ids, menu), np.zeros(len(menu), np.bool_)
     for k in range(len(menu)):
@@ -267,7 +270,7 @@ def kept_on_menu(ids: Array, lives: Array, menu: Array, sizes: Array) -> Array:
 
 @kernel
 def hardly_there(ids: Array, lives: Array, menu: Array, sizes: Array, keys: Array) -> Array:
-    """Say which of these subclasses have been announced, and are too small now to be held, shape (n,).
+    """Return the mask of announced subclasses that are too small now for the menu, shape (n,).
 
     The other parameters are as for :func:`kept_on_menu`.
     """
@@ -279,9 +282,9 @@ def hardly_there(ids: Array, lives: Array, menu: Array, sizes: Array, keys: Arra
 
 
 def best_supported(life: Lifecycle, keys: Array, support: Array, size: Array, most: int) -> set[int]:
-    """Choose ``most`` of n subclasses: muted ones, those with most seats, the largest, those seen last.
+    """Choose ``most`` of n subclasses: muted ones, those with most weight, the largest, the latest.
 
-    Muted ones come first: off the menu they would come back as something new.
+    Muted ones come first. Otherwise they would emerge again as new subclasses.
     """
     at = places_of(life.ids, keys)
     order = np.lexsort((keys, life.lives["last"][at], size, support, life.muted[at]))
@@ -289,12 +292,12 @@ def best_supported(life: Lifecycle, keys: Array, support: Array, size: Array, mo
 
 
 def worth_telling(life: Lifecycle) -> tuple[int, ...]:
-    """Identities of the emerged subclasses that are not muted."""
+    """Return the ids of emerged subclasses that are not muted."""
     return tuple(life.ids[life.announced_unmuted].tolist())
 
 
 def estimate_new_classes(n_emerged: int, n_known_subclasses: int, n_known_classes: int) -> int:
-    """Equation (14): ``floor(|S_unknown| / (|S_known| / (J - 1)) + 1/2)``; J - 1 is the number of known classes.
+    """Equation (14): ``floor(|S_unknown| / (|S_known| / (J - 1)) + 1/2)``. J - 1 is the number of known classes.
 
     Examples
     --------

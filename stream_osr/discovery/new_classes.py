@@ -1,12 +1,12 @@
-"""Candidate new classes, and how many classes they are.
+"""Candidate new classes, and the estimated number of classes.
 
-From subclasses to classes: which emerging subclasses belong together, by what the known classes teach.
+**Grouping.** The known classes define which emerging subclasses belong together.
 
-Subclasses are compared as Gaussians, gathered by average linkage, and the tree is cut where the same tree over the
-*known* subclasses, whose classes are known, would give those classes back. Several chains, each with subclasses of
-its own, then agree on the groups. Nothing here knows of streams or events.
+Subclasses are compared as Gaussians and grouped by average linkage. The tree is cut at the height at which the same
+tree over *known* subclasses reproduces the known classes. Each chain groups its own subclasses, and the chains are
+then combined. This part does not depend on streams or events.
 
-Candidate new classes: emerging subclasses that belong together, told in the caller's terms.
+**Candidates.** Emerging subclasses that belong together, in the caller's units.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from stream_osr.model.prior import Prior
 from stream_osr.printable_text import brief, printable
 
 LEAST_SIZE = 5
-"""Smaller subclasses join the group of the nearest larger one: in the tree they would be outliers that split off."""
+"""Smaller subclasses join the nearest larger one. In the tree they would be outliers that split off."""
 NEARLY_BEST = 0.01
-"""Of the heights whose normalised mutual information is within this of the best, the lowest is the threshold."""
+"""Tolerance of the normalised mutual information: the threshold is the lowest height this close to the best."""
 COUNTED_SIZE = 10
-"""Subclasses with so many instances count in the estimate of the number of classes ..."""
+"""Least number of instances of a subclass in the estimated number of classes."""
 COUNTED_SHARE = 0.25
-"""... and groups with this share of the mean size of the three largest."""
+"""Least size of a group in that estimate, as a share of the mean size of the three largest."""
 
 
 class Distances(NamedTuple):
-    """Subclasses as Gaussians, and how far they are from each other.
+    """Subclasses as Gaussians, and the distances between them.
 
     Attributes
     ----------
     ids
-        Identity of each subclass, shape (K,).
+        Id of each subclass, shape (K,).
     size
-        Its instances, shape (K,).
+        Number of instances, shape (K,).
     mean, covariance
         Posterior mean and posterior mean covariance, shapes (K, d) and (K, d, d).
     log_det
@@ -65,18 +65,18 @@ class Distances(NamedTuple):
 
 
 def measure(ids: Array, dishes: Dishes, prior: Prior, before: Distances | None = None) -> Distances:
-    """Measure the distances between subclasses; those between unchanged ones are taken over.
+    """Measure the distances between subclasses, and reuse those between unchanged ones.
 
     Parameters
     ----------
     ids
-        Identity of each subclass, shape (K,).
+        Id of each subclass, shape (K,).
     dishes
-        Their statistics.
+        Statistics of the subclasses.
     prior
         Base measure.
     before
-        What an earlier call returned for subclasses under the same base measure. It saves time and changes nothing.
+        Result of an earlier call under the same base measure. It saves time and does not change the result.
     """
     return compare(ids, dishes.size, *means_and_scales(dishes, prior), before)
 
@@ -84,16 +84,16 @@ def measure(ids: Array, dishes: Dishes, prior: Prior, before: Distances | None =
 def compare(ids: Array, size: Array, mean: Array, covariance: Array, before: Distances | None = None) -> Distances:
     """Measure the Bhattacharyya distances between Gaussians.
 
-    ``1/8 (a - b)' S^-1 (a - b) + 1/2 ln(|S| / sqrt(|A| |B|))`` with means a and b, covariances A and B, and S their
-    mean. It costs O(changed K d^3) when ``before`` holds the rest. A subclass is unchanged if its mean and covariance
-    are the same bits: size alone does not tell, one instance may have gone and another come.
+    The distance is ``1/8 (a - b)' S^-1 (a - b) + 1/2 ln(|S| / sqrt(|A| |B|))`` with means a and b, covariances A and
+    B, and S their mean. The cost is O(changed K d^3) if ``before`` has the rest. A subclass is unchanged if its mean
+    and covariance have the same bits. Size alone is not enough, since one instance may have left and another arrived.
 
     Parameters
     ----------
     ids, size, mean, covariance
-        As in :class:`Distances`; covariances are positive definite.
+        As in :class:`Distances`. Covariances are positive definite.
     before
-        What an earlier call returned.
+        Result of an earlier call.
 
     References
     ----------
@@ -127,7 +127,7 @@ def compare(ids: Array, size: Array, mean: Array, covariance: Array, before: Dis
 
 
 def _unchanged(ids: Array, mean: Array, covariance: Array, before: Distances) -> Array:
-    """Find where each subclass stands in ``before``, -1 if it is new or has changed, shape (K,)."""
+    """Return the place of each subclass in ``before``, -1 if it is new or has changed, shape (K,)."""
     place = {int(key): at for at, key in enumerate(before.ids)}
     old = np.array([place.get(int(key), -1) for key in ids], np.int64)
     for k in np.flatnonzero(old >= 0):
@@ -142,14 +142,14 @@ def _log_det(covariance: Array) -> Array:
 
 
 def tree(distances: Array) -> Array:
-    """Gather K >= 2 subclasses by average linkage, each counting once; scipy's linkage matrix, shape (K - 1, 4)."""
+    """Group K >= 2 subclasses by average linkage, each with weight 1, as scipy's linkage matrix, shape (K - 1, 4)."""
     from scipy.cluster.hierarchy import linkage  # imported by what gathers: a process that does not starts sooner
 
     return np.asarray(linkage(distances[np.triu_indices(len(distances), 1)], "average"))
 
 
 def cut(linked: Array, height: float) -> Array:
-    """Cut a tree at a height: the number of the group of each subclass, shape (K,)."""
+    """Cut a tree at a height, and return the group number of each subclass, shape (K,)."""
     from scipy.cluster.hierarchy import fcluster
 
     return np.asarray(fcluster(linked, height, "distance"))
@@ -158,20 +158,20 @@ def cut(linked: Array, height: float) -> Array:
 def learn_threshold(known: Distances, owner: Array) -> float:
     """Learn from the known classes up to which distance subclasses belong together.
 
-    At each height of the tree over the known subclasses its groups are compared with the classes, by the normalised
-    mutual information over instances; the threshold is the lowest height that is within ``NEARLY_BEST`` of the best.
-    0 says not to gather at all.
+    At each height of the tree over the known subclasses, the groups are compared with the classes by normalised
+    mutual information over instances. The threshold is the lowest height within ``NEARLY_BEST`` of the best. 0 means
+    no grouping.
 
     Parameters
     ----------
     known
-        Known subclasses; those below ``LEAST_SIZE`` are left out.
+        Known subclasses. Those below ``LEAST_SIZE`` are ignored.
     owner
-        Number of the class of each, shape (K,).
+        Class number of each subclass, shape (K,).
 
     Examples
     --------
-    Two classes, one of them of two subclasses:
+    Two classes, one of which has two subclasses:
 
     >>> mean = np.array([[0.0], [2.0], [12.0]])
     >>> known = compare(np.arange(3), np.full(3, 50), mean, np.ones((3, 1, 1)))
@@ -189,14 +189,16 @@ def learn_threshold(known: Distances, owner: Array) -> float:
 
 
 def mutual_information(first: Array, second: Array, weight: Array) -> float:
-    """Normalised mutual information (by the arithmetic mean) of two partitions of weighted things, in [0, 1].
+    """Return the normalised mutual information of two weighted partitions, in [0, 1].
+
+    The arithmetic mean of the entropies normalises it.
 
     Parameters
     ----------
     first, second
-        Group of each thing in either partition, shape (n,).
+        Group of each item in either partition, shape (n,).
     weight
-        Weight of each, shape (n,), positive.
+        Weight of each item, shape (n,), positive.
 
     Examples
     --------
@@ -216,7 +218,7 @@ def mutual_information(first: Array, second: Array, weight: Array) -> float:
 
 
 def entropy(weight: Array) -> float:
-    """Entropy of weights that need not sum to one, in nats.
+    """Return the entropy in nats of weights that need not sum to one.
 
     >>> round(entropy(np.array([2.0, 2.0])), 4)
     0.6931
@@ -225,11 +227,11 @@ def entropy(weight: Array) -> float:
 
 
 def gather(emerging: Distances, threshold: float) -> Array:
-    """Gather subclasses in groups: the tree over the larger ones, cut at a distance; the smaller join the nearest.
+    """Group subclasses: cut the tree over the larger ones at a distance, and add the smaller to the nearest.
 
     Returns
     -------
-    Number of the group of each subclass, 0 to G - 1, shape (K,).
+    Group number of each subclass, 0 to G - 1, shape (K,).
 
     Examples
     --------
@@ -249,23 +251,24 @@ def gather(emerging: Distances, threshold: float) -> Array:
 
 
 def agree(groups: Sequence[Array], seats: Array) -> Array:
-    """Gather the first chain's subclasses by what all chains say.
+    """Group the first chain's subclasses by the votes of all chains.
 
-    Two subclasses are as near as the share of chains that put their instances together: the first one by its own
-    groups, another one by the chance that an instance of either sit in the same of its groups. Average linkage, cut
-    at one half. What one chain gathers wrongly, with a threshold learnt from few known subclasses, others seldom do.
+    The similarity of two subclasses is the share of chains that put their instances together. The first chain votes
+    by its own groups. Another one votes by the probability that an instance of each is in the same group. The tree by
+    average linkage is cut at one half. The vote corrects errors of single chains, whose thresholds come from few
+    known subclasses.
 
     Parameters
     ----------
     groups
         Group of each subclass, for each of R chains.
     seats
-        Position of the subclass that each remembered instance sits in, -1: none, shape (R, n). A pair of subclasses
-        without remembered instances is judged by the first chain alone.
+        Place of the subclass of each remembered instance, shape (R, n). -1: none. Only the first chain votes on pairs
+        without remembered instances.
 
     Returns
     -------
-    Number of the group of each subclass of the first chain, shape (K,).
+    Group number of each subclass of the first chain, shape (K,).
 
     References
     ----------
@@ -274,7 +277,7 @@ def agree(groups: Sequence[Array], seats: Array) -> Array:
 
     Examples
     --------
-    The first of three chains keeps its subclasses 0 and 1 apart, the others put their instances together:
+    The first of three chains separates its subclasses 0 and 1. The others put their instances together:
 
     >>> groups = [np.array([0, 1, 2]), np.array([0, 1]), np.array([0, 1])]
     >>> seats = np.array([[0, 0, 1, 1, 2], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1]])
@@ -289,7 +292,10 @@ def agree(groups: Sequence[Array], seats: Array) -> Array:
 
 
 def agreement(groups: Sequence[Array], seats: Array) -> Array:
-    """Share of the chains that put each pair of the first one's K subclasses together, shape (K, K); see `agree`."""
+    """Return the share of chains that put each pair of the first one's K subclasses together, shape (K, K).
+
+    See `agree`.
+    """
     own = groups[0]
     together = (own[:, None] == own).astype(float)
     voters = np.ones_like(together)
@@ -306,14 +312,14 @@ def agreement(groups: Sequence[Array], seats: Array) -> Array:
 
 
 class ClassCounts(NamedTuple):
-    """Number of classes among the emerging subclasses of one chain, by two counts that err on opposite sides.
+    """Number of classes among the emerging subclasses of one chain, from two counts that err on opposite sides.
 
     Attributes
     ----------
     groups
-        Groups that are large enough. Where classes overlap pieces of one are groups of their own: often too many.
+        Number of groups that are large enough. If classes overlap, parts of one form separate groups: often too many.
     ratio
-        By the number of subclasses that a known class has. Where subclasses mix classes: too few.
+        Number from the subclasses for each known class. If subclasses mix classes, it is too low.
     """
 
     groups: float
@@ -321,14 +327,14 @@ class ClassCounts(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The number of new classes, and what it may be.
+    """Estimated number of new classes, with an interval.
 
     Attributes
     ----------
     number
-        The estimate.
+        Estimated number.
     low, high
-        From the least to the most that is said: by any chain, and by either count over all chains.
+        Smallest and largest estimate: of any chain, and of either count over all chains.
 
     Examples
     --------
@@ -345,19 +351,19 @@ class Estimate(NamedTuple):
 
 
 def count_classes(group: Array, size: Array, known_size: Array, n_classes: int) -> ClassCounts:
-    """Judge from one chain how many classes its emerging subclasses are.
+    """Count the classes among the emerging subclasses of one chain, in two ways.
 
-    Once by the groups that have ``COUNTED_SHARE`` of the mean size of the three largest, once by ``J E / K``, with J
-    known classes, E emerging and K known subclasses of ``COUNTED_SIZE`` instances (equation (14) of the paper). The
-    ratio is no more than the effective number of emerging subclasses, the exponential of the entropy of their sizes:
-    what has been split off from a large subclass is no class for being counted.
+    The first count is the number of groups with ``COUNTED_SHARE`` of the mean size of the three largest. The second
+    is ``J E / K``, with J known classes, E emerging and K known subclasses of at least ``COUNTED_SIZE`` instances
+    (equation (14) of the paper). The ratio is limited by the exponential of the entropy of the emerging sizes, the
+    effective number of subclasses. A small part that split off a large subclass thus does not count as a class.
 
     Parameters
     ----------
     group
         Group of each emerging subclass, shape (K,), K >= 1.
     size, known_size
-        Instances in each emerging and in each known subclass.
+        Number of instances in each emerging and in each known subclass.
     n_classes
         Number of known classes.
 
@@ -383,10 +389,10 @@ def count_classes(group: Array, size: Array, known_size: Array, n_classes: int) 
 
 
 def estimate_number(counts: Sequence[ClassCounts]) -> Estimate:
-    """Estimate the number of classes from what each chain says: the geometric mean of all counts.
+    """Estimate the number of classes as the geometric mean of all counts of all chains.
 
-    The interval holds what each chain says, and what either count says, each by its geometric mean; all are rounded,
-    and at least 1. Without a chain that has found something all are 0.
+    The interval covers the geometric means of each chain and of each count. All numbers are rounded and at least 1.
+    Without any count they are 0.
 
     Examples
     --------
@@ -407,25 +413,25 @@ def _rounded(log_number: float) -> int:
 
 
 SHOWN = 20
-"""Candidates that have a line of their own in the text of :class:`NewClasses`."""
+"""Number of candidates with a line in the text of :class:`NewClasses`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateClass:
-    """Emerging subclasses that seem to be one new class.
+    """Candidate for one new class: emerging subclasses that belong together.
 
     Attributes
     ----------
     subclasses
-        Their identities, the largest first; one of them at least has emerged.
+        Ids of the subclasses, the largest first. At least one of them has emerged.
     size
-        Instances in them now.
+        Present number of instances in them.
     share
-        Their share of the stream so far.
+        Share of the stream so far.
     nearest_class
-        Known class nearest to the largest of them.
+        Known class nearest to the largest subclass.
     exemplars
-        Keys of some of their latest instances, those of the largest subclasses first.
+        Keys of some of the latest instances, those of the largest subclasses first.
     """
 
     subclasses: tuple[int, ...]
@@ -448,18 +454,19 @@ class CandidateClass:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NewClasses:
-    """New classes that the stream may hold; as text a line for each candidate.
+    """Candidate new classes and their estimated number. The text has a line for each candidate.
 
     Attributes
     ----------
     candidates
-        The candidates, the largest first. Subclasses in groups of which none has emerged are in no candidate.
+        Candidates, the largest first. Groups without an emerged subclass are no candidates.
     number
-        Estimated number of new classes. Often less than there are candidates: one class may be several of them.
+        Estimated number of new classes. It is often smaller than the number of candidates, since one class may be
+        several candidates.
     delta
-        The paper's Delta, equation (14): emerged subclasses by the subclasses that a known class has.
+        The paper's Delta, equation (14): emerged subclasses divided by the subclasses for each known class.
     low, high
-        From the least to the most that the number may be, as far as the chains and two ways of counting disagree.
+        Smallest and largest plausible number, from the disagreement of chains and counts.
 
     Examples
     --------
@@ -476,7 +483,7 @@ class NewClasses:
 
     @property
     def estimate(self) -> Estimate:
-        """The number and its interval; as text ``3 (3 to 4)``, or ``3`` where there is but one answer."""
+        """Estimated number with its interval. As text it is ``3 (3 to 4)``, or ``3`` if both limits agree."""
         return Estimate(self.number, self.low, self.high)
 
     def __repr__(self) -> str:
@@ -488,7 +495,7 @@ class NewClasses:
 
 
 def name_of(ids: Sequence[int]) -> str:
-    """Name a candidate by its subclasses, the largest first.
+    """Return the name of a candidate from its subclasses, the largest first.
 
     >>> name_of([11]), name_of([11, 14]), name_of([11, 14, 15, 20, 21])
     ('S11', 'S11 and S14', 'S11, S14 and 3 more')
@@ -498,19 +505,19 @@ def name_of(ids: Sequence[int]) -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """List the first of some names, and say how many more there are."""
+    """List the first of some names, with the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class SubclassDistances(NamedTuple):
-    """Distances between the subclasses of one chain; kept, they save time in the next call.
+    """Distances between the subclasses of one chain. Keeping them saves time in the next call.
 
     Attributes
     ----------
     known, emerging
-        Distances between the known and between the emerging subclasses.
+        Distances between known subclasses, and between emerging ones.
     threshold
-        Up to which distance subclasses belong together.
+        Distance up to which subclasses belong together.
     """
 
     known: Distances
@@ -524,11 +531,11 @@ class EmergingSubclasses(NamedTuple):
     Attributes
     ----------
     known, frozen
-        Known classes.
+        Known classes, and their densities.
     state
-        The sampler's state, with the emerging subclasses.
+        State of the sampler, with the emerging subclasses.
     life
-        Their lives.
+        Histories of the emerging subclasses.
     """
 
     known: Known
@@ -540,7 +547,7 @@ class EmergingSubclasses(NamedTuple):
 def measure_subclasses(
     known: Known, state: StreamState, before: SubclassDistances | None = None
 ) -> SubclassDistances:
-    """Measure how far subclasses are from each other; what has not changed since ``before`` is taken over."""
+    """Measure the distances between subclasses. Values that have not changed since ``before`` are reused."""
     old = (None, None) if before is None else before[:2]
     trained = measure(known.ids, known.dishes, known.prior, old[0])
     emerging = measure(state.ids, state.dishes, known.prior, old[1])
@@ -552,21 +559,20 @@ def measure_subclasses(
 def find_new_classes(
     chains: Sequence[EmergingSubclasses], measured: Sequence[SubclassDistances], seats: Array, labels: Sequence[Any]
 ) -> NewClasses:
-    """Gather the first chain's emerging subclasses in candidate classes and estimate how many classes they are.
+    """Group the first chain's emerging subclasses into candidates, and estimate the number of classes.
 
-    All subclasses in the model take part in the gathering, those that have not emerged too: they are bridges between
-    others, and instances in them belong somewhere. A group is told of if one of its subclasses has emerged, and
-    only such groups count in the number. Muted subclasses are bridges and no more.
+    All subclasses of the model take part in the grouping, even those that have not emerged. They connect others, and
+    their instances belong to a group. A group is a candidate if at least one subclass has emerged. Only candidates
+    count in the number. Muted subclasses only connect others.
 
     Parameters
     ----------
     chains
-        The chains; identities are the first one's.
+        The chains. Ids are those of the first one.
     measured
-        Distances in each.
+        Distances in each chain.
     seats
-        Identity of the emerging subclass that each remembered instance sits in, -1: none, in each of R chains,
-        shape (R, n).
+        Id of the emerging subclass of each remembered instance, in each of R chains, shape (R, n). -1: none.
     labels
         Labels of the known classes.
     """
@@ -602,14 +608,14 @@ def find_new_classes(
 
 
 def _announced(group: Array, chain: EmergingSubclasses) -> Array:
-    """Say which subclasses are in a group of which one has emerged, but for settled ones, shape (K,)."""
+    """Return the mask of subclasses in groups with an emerged one, without settled ones, shape (K,)."""
     life, ids = chain.life, chain.state.ids
     emerged = np.isin(ids, worth_telling(life))
     return np.asarray(np.isin(group, group[emerged]) & ~np.isin(ids, life.ids[life.muted | life.owned]))
 
 
 def _exemplars(keys: Sequence[int], lives: Mapping[int, SubclassHistory]) -> tuple[Any, ...]:
-    """Take the latest key of each subclass in turn, then the ones before, until there are enough."""
+    """Return the latest key of each subclass in turn, then the ones before, until there are enough."""
     nothing = object()
     latest = [_latest(lives[key]) for key in keys if key in lives]
     turns = chain.from_iterable(zip_longest(*latest, fillvalue=nothing))

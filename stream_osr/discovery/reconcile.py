@@ -1,10 +1,10 @@
-"""The same new class in several recognizers: their emerged subclasses joined under global identities.
+"""Global identities for emerged subclasses of several recognizers.
 
-Recognizers over one trained model, one for each partition of a stream, say, find the same new class each under an
-identity of its own. A subclass is summed up by statistics that add up, so what it would be together with one of
-another recognizer can be said without any instance. Values in, values out: the same summaries in the same order give
-the same identities. A global identity is given once and never to anything else; the one that a subclass was given
-stays, but for two global subclasses that turn out to be one: then the older goes on for both.
+Recognizers with one trained model, such as one for each partition, find the same new class under different ids. Each
+subclass is summarized by additive statistics. Two subclasses can therefore be compared without any instance. The
+functions have no side effects: the same summaries in the same order give the same ids. A global id is unique and
+never changes its meaning. The id of a subclass changes only if two global subclasses turn out to be one. Then the
+older id continues.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from stream_osr.model.student_t import CONJUGATE, Location
 
 
 class Local(NamedTuple):
-    """An emerged subclass as its recognizer knows it.
+    """Emerged subclass with its local id.
 
     Attributes
     ----------
     place
-        Names the recognizer.
+        Name of the recognizer.
     run
-        Names the run of that recognizer: one that has begun anew uses its identities again.
+        Name of the recognizer's run. A new run uses the same ids again.
     id
-        Identity of the subclass there.
+        Local id of the subclass.
     """
 
     place: str
@@ -38,17 +38,17 @@ class Local(NamedTuple):
 
 
 class LocalSummary(NamedTuple):
-    """Summary of an emerged subclass from one recognizer; it replaces the earlier one.
+    """Summary of an emerged subclass from one recognizer. It replaces the earlier summary.
 
     Attributes
     ----------
     local
         The subclass.
     statistics
-        Of all its instances, of a single subclass; None: it is no longer an emerging one (forgotten, promoted, or
-        merged into another).
+        Statistics over all instances of a single subclass. None: the subclass is no longer emerging (forgotten,
+        promoted, or merged into another).
     absorbed
-        Identities of the same recognizer that have ended in this one since the summary before.
+        Local ids of the recognizer that have merged into this one since the summary before.
     """
 
     local: Local
@@ -57,20 +57,20 @@ class LocalSummary(NamedTuple):
 
 
 class ReconciledSubclasses(NamedTuple):
-    """Latest summaries, and the global identities given so far.
+    """Latest summaries, and the global ids so far.
 
     Attributes
     ----------
     statistics
-        Latest statistics of each subclass that is alive.
+        Latest statistics of each living subclass.
     links
-        Global identity of each that there ever was.
+        Global id of each subclass, including ended ones.
     sums
-        Statistics of each global subclass that has one alive: the sum of what was last said of those.
+        Sum of the latest statistics, for each global subclass with a living one.
     merged
-        For each global identity that has ended: the one that goes on.
+        Continuing id for each global id that has ended.
     next_id
-        Identity of the next global subclass.
+        Id of the next global subclass.
     """
 
     statistics: Mapping[Local, Statistics] = {}
@@ -86,11 +86,11 @@ class LinkChanges(NamedTuple):
     Attributes
     ----------
     linked
-        Subclasses that have a global identity now, or another one because two were merged.
+        Subclasses with a new global id, or with another one after a merge.
     emerged
-        Global identities that are new.
+        New global ids.
     merged
-        For each global identity that has ended: the one that goes on.
+        Continuing id for each global id that has ended.
     """
 
     linked: dict[Local, int]
@@ -105,14 +105,14 @@ def restore(
     next_id: int,
     prior: Prior,
 ) -> ReconciledSubclasses:
-    """Put a state together again from what is stored of it.
+    """Restore a state from stored values.
 
     Parameters
     ----------
     summaries
-        What was said, in order; what was replaced later may be missing.
+        Summaries in order. Those that were replaced later may be missing.
     links, merged, next_id
-        As they were. They are taken at their word: a subclass that has no link counts nowhere until it is said again.
+        Stored values, which are not checked. A subclass without a link counts nowhere until its next summary.
     prior
         Base measure.
     """
@@ -125,28 +125,28 @@ def restore(
 def reconcile(
     state: ReconciledSubclasses, summary: LocalSummary, prior: Prior, location: Location = CONJUGATE
 ) -> tuple[ReconciledSubclasses, LinkChanges]:
-    """Take in one summary.
+    """Update the state with one summary.
 
-    A subclass that is new gets the identity of the global one that it is most probably the same as, by the ratio of
-    the marginal likelihoods of both as one and as two, or else a new one. A global subclass that has changed is
-    compared with the others in the same way, and merged with the best of them, again and again.
+    A new subclass gets the id of the global one that it most probably equals, or else a new id. The criterion is the
+    ratio of the marginal likelihoods of both as one and as two. A changed global subclass is compared with the others
+    in the same way, and merged with the best one, repeatedly.
 
     Parameters
     ----------
     state
-        Before; it does not change.
+        Previous state, which does not change.
     summary
-        What a recognizer says.
+        Summary from a recognizer.
     prior, location
-        Base measure of the trained model that all recognizers share, and where it places new subclasses.
+        Base measure of the shared trained model, and its location for new subclasses.
 
     Returns
     -------
-    The state after it, and what has changed.
+    Next state, and the changes.
 
     Examples
     --------
-    Two recognizers find the same class, a third one another:
+    Two recognizers find the same class, a third one finds another:
 
     >>> from stream_osr.model.dishes import empty_dishes, refill
     >>> from stream_osr.model.marginal import statistics_of
@@ -192,7 +192,7 @@ def reconcile(
 
 
 def _with_summary(state: ReconciledSubclasses, summary: LocalSummary) -> dict[Local, Statistics]:
-    """Put what is said in the place of what was said before; with it an earlier run of the recognizer has ended."""
+    """Replace the previous statistics by those of the summary. It also ends an earlier run of the recognizer."""
     local, statistics, absorbed = summary
     ended = {local.id, *absorbed}
 
@@ -206,7 +206,7 @@ def _with_summary(state: ReconciledSubclasses, summary: LocalSummary) -> dict[Lo
 
 
 def _add_up(state: ReconciledSubclasses, keys: Iterable[int], prior: Prior) -> ReconciledSubclasses:
-    """Add up some global subclasses, in a fixed order: sums do not depend on what was before."""
+    """Sum up some global subclasses in a fixed order, so that sums do not depend on the history."""
     sums = dict(state.sums)
     nobody = of_nobody(prior)
     for key in keys:
@@ -223,10 +223,10 @@ def _add_up(state: ReconciledSubclasses, keys: Iterable[int], prior: Prior) -> R
 def _same(
     state: ReconciledSubclasses, one: Statistics, apart_from: Iterable[int], prior: Prior, location: Location
 ) -> int | None:
-    """Find the global subclass that one is most probably the same as, if there is one.
+    """Return the global subclass that most probably equals the given one, if there is one.
 
-    No least number of instances is asked for, as it is where subclasses of one recognizer are joined: those are two
-    because the sampler has found so, and here nothing but this test has compared them.
+    There is no least number of instances, unlike for merges within a recognizer. Those are two because the sampler
+    found so, and here only this test has compared them.
     """
     keys = [key for key in sorted(state.sums) if key not in apart_from]
     if not keys:
@@ -238,7 +238,7 @@ def _same(
 
 
 def _follow_absorbed(state: ReconciledSubclasses, summary: LocalSummary, prior: Prior) -> ReconciledSubclasses:
-    """Let the identities follow a merge of the recognizer's own, where nothing else is alive under them."""
+    """Let the global ids follow a merge within the recognizer, if no other living subclass has them."""
     local = summary.local
     for ended in summary.absorbed:
         key, own = state.links.get(local._replace(id=ended)), state.links[local]
@@ -248,7 +248,7 @@ def _follow_absorbed(state: ReconciledSubclasses, summary: LocalSummary, prior: 
 
 
 def _merge(state: ReconciledSubclasses, one: int, other: int, prior: Prior) -> ReconciledSubclasses:
-    """Let the older of two global identities go on for both."""
+    """Merge two global ids, and continue the older one."""
     older, younger = min(one, other), max(one, other)
     names = {younger: older}
     links = {local: names.get(key, key) for local, key in state.links.items()}

@@ -1,8 +1,8 @@
-"""A uniform sample of the rows of a subclass, with their keys: what is left of its past beside its statistics.
+"""Uniform sample of the rows of a subclass, with their keys.
 
-Each position of the stream has a fixed pseudo-random priority, and those with the lowest are kept. So the sample does
-not depend on the order in which rows come, and that of two subclasses together is the lowest of both samples. (When
-instances move to another subclass their rows go, and later ones take the room.)
+Each position of the stream has a fixed pseudo-random priority, and the lowest ones are kept. The sample does
+therefore not depend on the order of arrival. The sample of two merged subclasses consists of the lowest priorities in
+both. When instances move to another subclass, their rows are removed, and later rows replace them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 from stream_osr.model.jit import Array, borrowing_kernel, kernel
 
 LEAST_ROOM = 16
-"""Rows that are kept of each subclass, or as many as there are dimensions if those are more."""
+"""Number of rows that are kept for each subclass. It is the number of dimensions if that is larger."""
 
 
 class Reservoir(NamedTuple):
-    """Rows kept of a subclass.
+    """Sampled rows of a subclass.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class Reservoir(NamedTuple):
     rows
         Whitened rows, shape (m, d).
     keys
-        Their keys, shape (m,).
+        Keys of the rows, shape (m,).
     priority
-        Their priorities, ascending, shape (m,).
+        Priorities of the rows, ascending, shape (m,).
     """
 
     seq: Array
@@ -41,7 +41,7 @@ class Reservoir(NamedTuple):
 
 @kernel
 def priority(seq: Array) -> Array:
-    """Mix positions, shape (m,), into numbers that look random (the finaliser of splitmix64)."""
+    """Mix positions, shape (m,), into pseudo-random numbers (the finaliser of splitmix64)."""
     out = np.empty(len(seq), np.uint64)
     for i in range(len(seq)):
         z = (np.uint64(seq[i]) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -52,19 +52,19 @@ def priority(seq: Array) -> Array:
 
 
 def objects(values: Sequence[Any]) -> Array:
-    """Put values into a column as they are: a tuple is no row."""
+    """Put values into an array of objects, without converting tuples to rows."""
     return np.fromiter(values, object, len(values))
 
 
 def keep(seq: Array, rows: Array, keys: Array) -> Reservoir:
-    """Keep a sample of rows of shape (n, d) at distinct positions of shape (n,)."""
+    """Sample rows of shape (n, d) at distinct positions of shape (n,)."""
     mixed = priority(seq)
     chosen = np.argsort(mixed, kind="stable")[: max(LEAST_ROOM, rows.shape[1])]
     return Reservoir(seq[chosen], rows[chosen], keys[chosen], mixed[chosen])
 
 
 def offer(kept: Reservoir, seq: Array, rows: Array, keys: Array) -> Reservoir:
-    """Let more rows in; those that are there already count once."""
+    """Add rows to a sample. Rows that are already there count once."""
     fresh = ~np.isin(seq, kept.seq)
     more = (seq[fresh], rows[fresh], keys[fresh])
     out = keep(*(np.concatenate(both) for both in zip(kept[:3], more, strict=True)))
@@ -72,23 +72,22 @@ def offer(kept: Reservoir, seq: Array, rows: Array, keys: Array) -> Reservoir:
 
 
 def without(kept: Reservoir, seq: Array) -> Reservoir:
-    """Let rows go whose instances are no longer in the subclass."""
+    """Remove rows whose instances have left the subclass."""
     inside = ~np.isin(kept.seq, seq)
     return kept if inside.all() else Reservoir(*(column[inside] for column in kept))
 
 
 def exchange(samples: Sequence[Reservoir], gone: tuple[Array, Array], came: tuple[Array, ...]) -> list[Reservoir]:
-    """Let rows out of several samples, and more in (:func:`without`, then :func:`offer`), all at once.
+    """Remove rows from several samples and add others (:func:`without`, then :func:`offer`), all at once.
 
     Parameters
     ----------
     samples
         The samples, at least one.
     gone
-        From which sample each goes, and its position, shape (g,).
+        Number of the sample and position of each row to remove, shape (g,).
     came
-        Number of the sample that each may come into, and its position, shape (n,), row, shape (n, d), and key, shape
-        (n,).
+        Sample number and position of each row to add, shape (n,), the rows, shape (n, d), and the keys, shape (n,).
     """
     begin, room = np.cumsum([0, *(len(kept.seq) for kept in samples)]), max(LEAST_ROOM, came[2].shape[1])
     seq, out = np.concatenate([*(kept.seq for kept in samples), came[1]]), list(samples)
@@ -106,22 +105,23 @@ def exchange(samples: Sequence[Reservoir], gone: tuple[Array, Array], came: tupl
 def _choose(
     begin: Array, seq: Array, number: Array, left: Array, gone: Array, room: int
 ) -> tuple[Array, Array, Array]:
-    """Choose what is in each of S samples then.
+    """Choose the rows in each of S samples.
 
     Parameters
     ----------
     begin
-        Sample k is in the places ``begin[k]`` to ``begin[k + 1] - 1``, those who come are behind, shape (S + 1,).
+        Limits of the samples, shape (S + 1,). Sample k has the places ``begin[k]`` to ``begin[k + 1] - 1``. New rows
+        follow.
     seq
-        Positions of all.
+        Positions of all rows.
     number, left, gone
-        Sample of each who comes, and of each who goes, and the position of that.
+        Sample of each new row, sample of each removed row, and its position.
     room
-        How many a sample holds.
+        Capacity of a sample.
 
     Returns
     -------
-    Places by sample and priority, where those of each sample begin and end, shape (S + 1,), and which samples change.
+    Places by sample and priority, limits of each sample, shape (S + 1,), and the mask of changed samples.
     """
     count, first, mixed = len(begin) - 1, begin[-1], priority(seq)
     order, ends, changed = np.empty(count * room, np.int64), np.zeros(count + 1, np.int64), np.zeros(count, np.bool_)
@@ -147,7 +147,7 @@ def _choose(
 
 @borrowing_kernel
 def _insert(own: Array, size: int, place: int, mixed: Array, room: int) -> int:
-    """Put a place among others, by priority, unless it is there or there is no room; how many they are then."""
+    """Insert a place by priority, unless it is there or the sample is full. Return the new size."""
     at = size
     while at > 0 and mixed[own[at - 1]] > mixed[place]:
         at -= 1

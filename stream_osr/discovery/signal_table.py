@@ -1,7 +1,7 @@
-"""Table of event kinds: the signal that counts each, the status that it gives a subclass, its mark, its warning.
+"""Table of event kinds: signal, status of the subclass, mark on the timeline, and warning.
 
-The counts of `Signals`, the metrics and the log of a service, the report and the live page read this table, and name
-no kind of event that it describes.
+The counts of `Signals`, the metrics and the log of a service, the report and the live page use this table. They do
+not name any event kind that it has.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ GONE = "gone"
 
 
 class EventKind(NamedTuple):
-    """A kind of event.
+    """Kind of event.
 
     Attributes
     ----------
     name
-        Name of its class.
+        Name of the event class.
     signal
-        Count of `Signals` that it adds to.
+        Count of `Signals` that the event increases.
     status
-        Status of its subclass afterwards; ``None``: it changes none.
+        New status of the subclass. ``None``: it does not change.
     mark
-        Word for it on a time line.
+        Label on a timeline.
     drawn
-        The report has a place for it; other kinds are listed in their own words.
+        True if the report shows the event in a separate section. Other kinds are listed as text.
     settled
-        A person has decided about the subclass: nobody has to look at it any more.
+        True if a person has decided about the subclass, so that it needs no further attention.
     warning
         Text that a service logs.
     """
@@ -50,14 +50,14 @@ class EventKind(NamedTuple):
 def _subclass(
     word: str, status: str | None = "", mark: str = "", signal: str | None = None, settled: bool = False
 ) -> EventKind:
-    """Describe an event of a subclass; its word serves as status and mark unless others are given."""
+    """Describe an event of a subclass. By default, its word is also the status and the mark."""
     own = word.lower()
     return EventKind(f"Subclass{word}", signal, own if status == "" else status, mark or own, True, settled)
 
 
 def _recall(of: Any) -> str:
     now = ExpectedRecall(of.recall, of.low, of.high, of.false_unknown)
-    return f"recall of the known classes {now}, below the {of.promised:.3f} promised; look at data quality and drift"
+    return f"recall of the known classes {now}, below the {of.promised:.3f} promised. Check data quality and drift"
 
 
 def _rate(of: Any) -> str:
@@ -87,25 +87,25 @@ _KINDS = (
 )
 
 EVENT_TABLE = {kind.name: kind for kind in _KINDS}
-"""Kinds of events by name."""
+"""Event kinds by name."""
 
 QUIET = EVENT_TABLE["SubclassMuted"].status or ""
-"""Status of a subclass of which no more is told."""
+"""Status of a muted subclass."""
 
 OTHER_KIND = EventKind("")
-"""Kind of an event of a later release."""
+"""Kind of an event from a later release."""
 
 COUNTED = ("novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps")
-"""Counts of `Signals` that are always printed and are metrics; ``data_faults`` is a metric of its own."""
+"""Counts of `Signals` that are always printed and exported as metrics. ``data_faults`` is a separate metric."""
 
 
 def kind_of(event: Event) -> EventKind:
-    """Find the kind of an event."""
+    """Return the kind of an event."""
     return EVENT_TABLE[type(event).__name__]
 
 
 def count_signals(events: Iterable[Event]) -> Counter[str]:
-    """Count events by the signal that they add to.
+    """Count events by their signal.
 
     >>> from stream_osr import DependenceFound
     >>> count_signals([DependenceFound(batch=0, seq=1, model="", kind="", labels=(), correlation=0.5, since=0)])

@@ -1,7 +1,4 @@
-"""Summary of a stream: the discovery table of the paper, and counts of its signals.
-
-Which features and categories of training a stream has not had, and which columns it has besides.
-"""
+"""Summary of a stream: the discovery table of the paper, counts of signals, and schema mismatches."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from stream_osr.printable_text import counted, printable
 from stream_osr.trust.recall import ExpectedRecall
 
 MOST_IGNORED = 20
-"""Ignored columns whose names are kept."""
+"""Number of ignored columns whose names are stored."""
 
 
 class SchemaMismatch(NamedTuple):
@@ -28,9 +25,9 @@ class SchemaMismatch(NamedTuple):
     Attributes
     ----------
     features
-        Features of training of which no record had a value.
+        Features of training without a value in any record.
     categories
-        Categories of which no record had a value that training had.
+        Categories without a value that training had in any record.
     ignored
         Columns that the model does not use, the first ``MOST_IGNORED``.
 
@@ -48,11 +45,11 @@ class SchemaMismatch(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """True if every feature and category has been met: only ignored columns may still come."""
+        """True if all features and categories have occurred. Only ignored columns may still be added."""
         return not self.features and not self.categories
 
     def met_by(self, x: Mapping[Any, Any], features: Features) -> SchemaMismatch:
-        """Take in a record that could be read; itself if nothing changes."""
+        """Update the mismatch with a readable record. Without changes, return the same object."""
         came = {name for name in self.features & x.keys() if not is_missing(x[name])}
         read = {name for name in self.categories & x.keys() if features.knows(name, x[name])}
         met = self
@@ -61,16 +58,16 @@ class SchemaMismatch(NamedTuple):
         return met.besides(features.unexpected(x)) if len(met.ignored) < MOST_IGNORED else met
 
     def besides(self, names: Iterable[Name]) -> SchemaMismatch:
-        """Take in names of columns that the model does not use; itself if there is nothing new among them."""
+        """Add names of columns that the model does not use. Without new names, return the same object."""
         new = [name for name in names if name not in self.ignored][: MOST_IGNORED - len(self.ignored)]
         return self._replace(ignored=(*self.ignored, *new)) if new else self
 
     def in_order(self) -> tuple[tuple[Name, ...], ...]:
-        """Write it as plain values, the same ones in the same order."""
+        """Return the mismatch as plain values in a fixed order."""
         return (_ordered(self.features), _ordered(self.categories), self.ignored)
 
     def messages(self) -> list[str]:
-        """Say it, a line for each kind; nothing if all is as in training."""
+        """Return a line of text for each kind of mismatch."""
         strange = self.categories - self.features
         lines = []
         for one, many, what, names in (
@@ -89,30 +86,30 @@ def _ordered(names: Iterable[Name]) -> tuple[Name, ...]:
 
 
 ALL_MET = SchemaMismatch()
-"""Nothing is missing, and nothing came besides."""
+"""Mismatch of a stream that has all features and no others."""
 
 
 def begin(features: Features) -> SchemaMismatch:
-    """Begin a stream: nothing has been met."""
+    """Return the mismatch at the beginning of a stream."""
     return SchemaMismatch(frozenset(features.names), frozenset(features.kinds.values))
 
 
 NOTHING = Estimate()
-"""Nothing new was found."""
+"""Estimate without any new class."""
 
 
 @dataclass(frozen=True)
 class DiscoveryRow:
-    """One row of the table.
+    """Row of the discovery table.
 
     Attributes
     ----------
     name
         Label of the known class, or ``None`` for the stream.
     size
-        Instances.
+        Number of instances.
     subclasses
-        Identity and share (of the group) of each subclass, the largest first.
+        Id and share (of the group) of each subclass, the largest first.
     """
 
     name: Any
@@ -122,31 +119,31 @@ class DiscoveryRow:
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """Known classes, and what the stream is made of; as text the discovery table.
+    """Summary of the known classes and the stream. As text it is the discovery table.
 
     Attributes
     ----------
     known
-        One group for each known class.
+        Row for each known class.
     stream_size
-        Instances of the stream that have been decided.
+        Number of decided instances of the stream.
     known_share, unknown_share
         Shares of the stream decided as known and as unknown.
     emerging
-        Identity, size and emerged or not of each emerging subclass, the largest first.
+        Id and size of each emerging subclass, and whether it has emerged, the largest first.
     delta
         The paper's Delta, equation (14).
     new_classes
-        Estimated number of new classes, as `OpenSetRecognizer.new_classes` tells it.
+        Estimated number of new classes (`OpenSetRecognizer.new_classes`).
     promised_recall
-        What training promised of the known classes; ``None``: training goes on.
+        Expected recall from training. ``None``: training goes on.
     expected_recall
-        Share of the known instances that get their own label now; ``None``: nothing was decided yet, or the model has
-        no references.
+        Share of known instances that get their own label now. ``None``: there is no decision yet, or the model has no
+        references.
     guarded
-        The model has references, or training goes on.
+        True if the model has references, or training goes on.
     unmet
-        Features and categories of training that no record of the stream has had, and columns that the model ignores.
+        Features and categories of training that do not occur in the stream, and columns that the model ignores.
     """
 
     known: tuple[DiscoveryRow, ...]
@@ -188,7 +185,7 @@ class Summary:
 
     def _recall_now(self) -> str:
         if not self.guarded:
-            return "and nothing tells whether it holds: the model has no reference instances"
+            return "not monitored because the model has no reference instances"
         return "nothing decided yet" if self.expected_recall is None else f"expected now {self.expected_recall}"
 
 
@@ -202,40 +199,40 @@ def _shares(subclasses: Sequence[tuple[int, float]], most: int = 12) -> str:
 
 
 class Signals(NamedTuple):
-    """Counts since the stream began, none of them part of another, and how things are now.
+    """Counts since the stream began, and the present state. No count includes another.
 
     Attributes
     ----------
     novelty
-        Emerging subclasses that were announced: ``SubclassEmerged`` events.
+        Number of announced emerging subclasses: ``SubclassEmerged`` events.
     drift
-        Changes of known classes: ``ClassDrifted`` events.
+        Number of changes of known classes: ``ClassDrifted`` events.
     outliers
-        Instances whose emerging subclass left the model without having been announced: they resembled nothing known
-        and too little came that resembles them. An instance is counted once its seat has faded, some hundred
-        instances after it came.
+        Number of instances whose emerging subclass left the model unannounced. They resembled neither a known class
+        nor enough other instances. An instance is counted once its weight has decayed, some hundred instances later.
     data_quality
-        Rows with a missing value, or with one that is no finite number, whether they were filled, skipped or refused,
-        and all other records that a connector has refused; those of training too.
+        Number of rows with a missing or non-finite value, whether they were imputed, skipped or refused. It includes
+        all other records that a connector refused, and those of training.
     recall_drops
-        Times that the recall of the known classes fell below what training promised.
+        Number of drops of the known classes' recall below the expected recall from training.
     rate_jumps
-        Times that much more of the stream than usual was called unknown: ``UnknownRateJumped`` events.
+        Number of jumps of the unknown rate: ``UnknownRateJumped`` events.
     expected_recall
-        Share of the known instances that get their own label now; ``None``: nothing was decided yet, or the model has
-        no references.
+        Share of known instances that get their own label now. ``None``: there is no decision yet, or the model has no
+        references.
     recall_dropped
-        It has fallen below the promise, and is not back.
+        True if the recall has dropped and not recovered.
     data_faults
-        Columns that began to fail, and rows that began to repeat: ``ColumnFailed`` and ``RowsRepeated`` events.
+        Number of columns that began to fail, and of rows that began to repeat: ``ColumnFailed`` and ``RowsRepeated``
+        events.
     faulty_columns
         Columns that fail now.
     dependence
-        Mean correlation of neighbouring instances of each trained class: in the stream, or in training as long as too
-        few came. Empty: the order carries no information, or was not tested.
+        Mean correlation of neighbouring instances of each trained class, in the stream or, with too few instances, in
+        training. Empty: the order carries no information, or was not tested.
     dependent_since
-        Position in the stream from which on instances are treated as dependent on their neighbours; ``None``: they
-        are not.
+        Position in the stream from which instances are treated as dependent on their neighbours. ``None``: they are
+        not.
 
     Examples
     --------
@@ -271,7 +268,7 @@ class Signals(NamedTuple):
         if self.faulty_columns:
             text += f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:12])}"
         if self.dependent:
-            text += f"; neighbours depend since instance {self.dependent_since}"
+            text += f", neighbours depend since instance {self.dependent_since}"
         if self.expected_recall is None:
             return text
         below = ": below what was promised" if self.recall_dropped else ""

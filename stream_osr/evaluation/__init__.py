@@ -1,9 +1,9 @@
-"""Measuring open-set recognition: figures of merit, and streams with hidden labels.
+"""Evaluation of open-set recognition: metrics, and streams with hidden labels.
 
-``metrics`` counts decisions; ``calibration`` judges probabilities and scores.
+``metrics`` counts decisions, and ``calibration`` evaluates probabilities and scores.
 
-For streams, ``prequential`` runs a recognizer and scores it with metrics that work in river's own loops too:
-``novelty`` (known or novel), ``patterns`` (what the emerging subclasses are), ``detection`` (how soon).
+For streams, ``prequential`` runs a recognizer and scores it. Its metrics also work in river's own loops: ``novelty``
+(known or novel), ``patterns`` (classes of the emerging subclasses), ``detection`` (time to detection).
 """
 
 from stream_osr.evaluation.calibration import (

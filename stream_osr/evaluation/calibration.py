@@ -1,4 +1,4 @@
-"""Calibration of the probability of being unknown, and its ranking of unknown above known instances."""
+"""Calibration of the probability of unknown, and its ranking of unknown above known instances."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ N_BINS = 15
 
 
 class ReliabilityCurve(NamedTuple):
-    """Predicted probability against observed share, bin by bin, in rising order of the prediction.
+    """Predicted probability against observed share, by bins of rising prediction.
 
     Attributes
     ----------
     size
-        Instances in each bin, shape (n_bins,).
+        Number of instances in each bin, shape (n_bins,).
     predicted
         Mean predicted probability of each bin, shape (n_bins,).
     observed
-        Share of each bin that is unknown indeed, shape (n_bins,).
+        Share of truly unknown instances in each bin, shape (n_bins,).
     """
 
     size: NDArray[np.int64]
@@ -32,18 +32,18 @@ class ReliabilityCurve(NamedTuple):
 
 
 def reliability_curve(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bins: int = N_BINS) -> ReliabilityCurve:
-    """Gather predictions into bins of equal mass and compare each with the truth.
+    """Put predictions into bins of equal mass, and compare each bin with the truth.
 
-    The instances, sorted by prediction, are cut into bins whose sizes differ by one at most; with fewer instances
-    than bins each is a bin of its own. Instances with one prediction may fall into several bins; each of them then
-    counts with the mean truth of all that share it, so that the order of the instances does not matter.
+    The instances are sorted by prediction and cut into bins whose sizes differ by at most one. With fewer instances
+    than bins, each instance is a bin. Instances with the same prediction may fall into several bins. Each then counts
+    with the mean truth of all with that prediction, so that the order of the instances does not matter.
 
     Parameters
     ----------
     p_unknown
-        Predicted probability of being unknown, in [0, 1], shape (n,).
+        Predicted probability of unknown, in [0, 1], shape (n,).
     is_unknown
-        Whether the instance is of an unknown class, shape (n,).
+        Mask of instances of unknown classes, shape (n,).
     n_bins
         Number of bins.
 
@@ -55,7 +55,7 @@ def reliability_curve(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bins: int =
     Raises
     ------
     InvalidParameter
-        If a prediction is not a probability, the two differ in length, or there is no bin.
+        If a prediction is not a probability, the lengths differ, or there is no bin.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def reliability_curve(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bins: int =
 
 
 def expected_calibration_error(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bins: int = N_BINS) -> float:
-    """Mean absolute difference of predicted probability and observed share, over bins of equal mass.
+    """Compute the mean absolute difference of predicted probability and observed share, over bins of equal mass.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def expected_calibration_error(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bi
     Returns
     -------
     float
-        In [0, 1], 0 being best; nan if there are no instances.
+        Error in [0, 1], 0 is best. It is nan if there are no instances.
 
     Raises
     ------
@@ -115,24 +115,26 @@ def expected_calibration_error(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bi
 
 
 def auroc(score: ArrayLike, is_unknown: ArrayLike) -> float:
-    """Area under the ROC curve: the chance that an unknown instance scores above a known one, a tie being half.
+    """Compute the area under the ROC curve.
+
+    It is the probability that an unknown instance scores above a known one. Ties count half.
 
     Parameters
     ----------
     score
-        The higher, the more unknown; of any scale, infinities included, shape (n,).
+        Score of each instance, on any scale, infinities included, shape (n,). A higher score means more unknown.
     is_unknown
-        Whether the instance is of an unknown class, shape (n,).
+        Mask of instances of unknown classes, shape (n,).
 
     Returns
     -------
     float
-        In [0, 1], 0.5 being chance; nan unless there are both known and unknown instances.
+        Area in [0, 1], 0.5 is chance. It is nan unless there are both known and unknown instances.
 
     Raises
     ------
     InvalidParameter
-        If a score is nan or the two differ in length.
+        If a score is nan, or the lengths differ.
 
     Examples
     --------
@@ -151,28 +153,29 @@ def auroc(score: ArrayLike, is_unknown: ArrayLike) -> float:
 
 
 def fpr_at_recall(score: ArrayLike, is_unknown: ArrayLike, recall: float = 0.95) -> float:
-    """Share of the unknown taken for known where a given share of the known is accepted: FPR95, by default.
+    """Compute the share of unknown instances accepted where a given share of known ones is: FPR95 by default.
 
-    The known are the positive ones. The threshold is the smallest score up to which at least `recall` of the known
-    are accepted; whoever scores as much is accepted as well, the unknown included: ties count against the score. With
-    one score for all it is 1, not chance.
+    The known instances are the positive ones. The threshold is the smallest score up to which at least `recall` of
+    the known ones are accepted. Instances with that score are accepted too, even unknown ones, so that ties count
+    against the score. If all scores are equal, the result is 1, not chance.
 
     Parameters
     ----------
     score, is_unknown
         As for `auroc`.
     recall
-        Share of the known instances that are to be accepted, in (0, 1].
+        Share of known instances to accept, in (0, 1].
 
     Returns
     -------
     float
-        In [0, 1], 0 being best and `recall` about chance; nan unless there are both known and unknown instances.
+        Share in [0, 1], 0 is best and `recall` about chance. It is nan unless there are both known and unknown
+        instances.
 
     Raises
     ------
     InvalidParameter
-        If `recall` is not in (0, 1], or as `auroc` does.
+        If `recall` is not in (0, 1], or for the reasons of `auroc`.
 
     References
     ----------
@@ -200,30 +203,33 @@ def fpr_at_recall(score: ArrayLike, is_unknown: ArrayLike, recall: float = 0.95)
 
 
 def oscr(score: ArrayLike, is_unknown: ArrayLike, right: ArrayLike) -> float:
-    """Area under the curve of the open-set classification rate: ranks the unknown, and names the known.
+    """Compute the area under the curve of the open-set classification rate.
 
-    Over all thresholds of the score, the share of the known that are accepted and whose best known class is the true
-    one, against the share of the unknown that are accepted. The area below is the chance that the best class of a
-    known instance is the true one *and* an unknown instance scores above it, a tie being half, as in `auroc`. It is
-    therefore the closed-set accuracy times the `auroc` of the known that are right against the unknown: `auroc`
-    itself where all are right, otherwise between ``auroc - (1 - accuracy)`` and the smaller of `auroc` and accuracy.
+    The score ranks the unknown, and the classifier names the known.
+
+    Over all thresholds, the curve shows two shares. One is the share of known instances that are accepted with the
+    true class as the best one. The other is the share of unknown instances that are accepted. The area is the
+    probability that the best class of a known instance is true *and* an unknown instance scores above it. Ties count
+    half, as in `auroc`. It equals the closed-set accuracy times the `auroc` of correctly named known instances
+    against the unknown. If all are named correctly, it equals `auroc`. Otherwise it is between
+    ``auroc - (1 - accuracy)`` and the smaller of `auroc` and accuracy.
 
     Parameters
     ----------
     score, is_unknown
         As for `auroc`.
     right
-        Whether the best known class of the instance is its true one, shape (n,); of unknown instances it is ignored.
+        Mask of instances whose best known class is the true one, shape (n,). Values of unknown instances are ignored.
 
     Returns
     -------
     float
-        In [0, 1], 1 being best; nan unless there are both known and unknown instances.
+        Area in [0, 1], 1 is best. It is nan unless there are both known and unknown instances.
 
     Raises
     ------
     InvalidParameter
-        If `right` differs in length from the others, or as `auroc` does.
+        If the length of `right` differs from the others, or for the reasons of `auroc`.
 
     References
     ----------

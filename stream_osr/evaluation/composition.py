@@ -8,14 +8,14 @@ from typing import TypeAlias
 MIXED_BELOW = 0.6
 """Share of the largest true class below which a subclass is mixed."""
 LEAST_NAMED = 0.01
-"""Share from which on a true class is named."""
+"""Least share of a true class that is named."""
 
 Composition: TypeAlias = Sequence[tuple[str, int]] | Mapping[str, int]
-"""True classes and how many instances there are of each."""
+"""True classes, with the number of instances of each."""
 
 
 def main_class(made_of: Composition) -> str | None:
-    """Name the true class that a subclass is; ``None`` if it is a mixture, or empty.
+    """Return the true class of a subclass. ``None``: it is a mixture, or empty.
 
     Examples
     --------
@@ -28,14 +28,14 @@ def main_class(made_of: Composition) -> str | None:
 
 
 def in_words(made_of: Composition, most: int = 3) -> str:
-    """Tell what a subclass is made of; that it is *mixed* stands before.
+    """Describe the composition of a subclass. The text of a mixture begins with *mixed*.
 
     Parameters
     ----------
     made_of
-        True classes and how many instances there are of each.
+        True classes, with the number of instances of each.
     most
-        True classes that are named, at most.
+        Largest number of true classes to name.
 
     Examples
     --------

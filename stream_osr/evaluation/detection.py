@@ -15,16 +15,17 @@ from stream_osr.discovery.events import Event, SubclassEmerged, SubclassSplit
 
 
 class Detection(NamedTuple):
-    """Arrival of a new class, and its announcement.
+    """Arrival and announcement of a new class.
 
     Attributes
     ----------
     first
-        Position of its first instance.
+        Position of the first instance.
     announced
-        Position of the last instance of the batch after which it was announced; ``None``: it never was.
+        Position of the last instance of the batch after which the class was announced. ``None``: it was not
+        announced.
     instances
-        Instances of it that had come by then, the first included; infinite if it was never announced.
+        Number of instances of the class until then, including the first. It is infinite without an announcement.
     """
 
     first: int
@@ -33,23 +34,24 @@ class Detection(NamedTuple):
 
 
 class TimeToDetection:
-    """Instances of each new class until a `SubclassEmerged`, or a `SubclassSplit`, told of it.
+    """Number of instances of each new class until a `SubclassEmerged` or a `SubclassSplit` announced it.
 
-    An announced subclass is of the class that most of its instances are of: those that had arrived when it was
-    announced and whose final decision put them there. The part that is split off a subclass is announced by that; its
-    instances bore the other's number until then, and it is of the class of those that come to it afterwards. A new
-    class is detected with the first announced subclass that is of it; one that is of a known class is a false alarm.
-    What is counted are instances of the class itself, so that rare and frequent classes compare.
+    An announced subclass belongs to the class of most instances in it. These are the instances that had arrived when
+    it was announced and whose final decision put them there. The event of a split announces the part that splits off.
+    Its instances had the id of the other part until then. It therefore belongs to the class of the instances that
+    arrive in it afterwards. A new class is detected with the first announced subclass that belongs to it. A subclass
+    of a known class is a false alarm. The count uses instances of the class itself, so that rare and frequent classes
+    are comparable.
 
-    Tell it of every instance, decision and event in turn; `prequential` does. The positions of the instances of new
-    classes are kept.
+    Pass every instance, decision and event in turn, as `prequential` does. The object stores the positions of all
+    instances of new classes.
 
     Parameters
     ----------
     known
-        Labels of the known classes; any other is a new class.
+        Labels of the known classes. Any other label is a new class.
     begin
-        Position of the first instance, as the recognizer counts (`Decision.seq`).
+        Position of the first instance, in the count of the recognizer (`Decision.seq`).
 
     Examples
     --------
@@ -89,20 +91,20 @@ class TimeToDetection:
         return f"TimeToDetection(median={self.median:g}, classes={len(self._positions)})"
 
     def arrived(self, y_true: Hashable) -> None:
-        """Note the class of the next instance; one that the recognizer skips has no position."""
+        """Record the class of the next instance. Instances that the recognizer skips have no position."""
         if y_true not in self.known:
             self._positions.setdefault(y_true, array("q")).append(self._next)
         self._next += 1
 
     def decided(self, decision: Decision, y_true: Hashable) -> None:
-        """Note a final decision; with ``decision_delay`` it may come after the announcement."""
+        """Record a final decision. With ``decision_delay`` it may follow the announcement."""
         number = decision.subclass_id
         if number is not None:
             early = decision.seq <= self._announced.get(number, decision.seq)
             (self._before if early else self._after)[number][y_true] += 1
 
     def note(self, event: Event) -> None:
-        """Note an event; only announcements matter."""
+        """Record an event. Only announcements have an effect."""
         if isinstance(event, SubclassEmerged):
             self._announced[event.subclass_id], self._sizes[event.subclass_id] = event.seq, event.size
         elif isinstance(event, SubclassSplit):
@@ -110,7 +112,7 @@ class TimeToDetection:
 
     @property
     def classes(self) -> dict[int, Hashable]:
-        """Announced subclasses in the order of their announcement, and the class that each is of."""
+        """Class of each announced subclass, in the order of announcement."""
         found = {number: self._members(number) for number in self._announced}
         return {number: members.most_common(1)[0][0] for number, members in found.items() if members}
 
@@ -120,7 +122,7 @@ class TimeToDetection:
 
     @property
     def detections(self) -> dict[Hashable, Detection]:
-        """New classes in the order of their appearance, and when each was detected."""
+        """Detection of each new class, in the order of appearance."""
         announced: dict[Hashable, int] = {}
         for number, label in self.classes.items():
             announced.setdefault(label, self._announced[number])
@@ -132,16 +134,16 @@ class TimeToDetection:
 
     @property
     def false_alarms(self) -> tuple[int, ...]:
-        """Announced subclasses that are of a known class."""
+        """Announced subclasses that belong to a known class."""
         return tuple(number for number, label in self.classes.items() if label in self.known)
 
     @property
     def median(self) -> float:
-        """Median over the new classes of the instances until detection; nan without new classes."""
+        """Median number of instances until detection, over the new classes. It is nan without new classes."""
         return statistics.median(times) if (times := self._times()) else math.nan
 
     def share_within(self, instances: float) -> float:
-        """Share of the new classes that were detected within so many of their instances; nan without new classes."""
+        """Return the share of new classes that were detected within some instances, nan without new classes."""
         times = self._times()
         return sum(time <= instances for time in times) / len(times) if times else math.nan
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stream_osr.errors import InvalidLabel, InvalidParameter
 
 KINDS = ("known_right", "known_confused", "known_rejected", "unknown_rejected", "unknown_accepted")
-"""Of decisions."""
+"""Kinds of decisions."""
 
 
 def known_labels(known: Iterable[Hashable]) -> frozenset[Hashable]:
@@ -31,7 +31,7 @@ def known_labels(known: Iterable[Hashable]) -> frozenset[Hashable]:
 class OpenSetReport:
     """Counts of right and wrong decisions, one decision at a time.
 
-    The known classes are the positive ones; an error is charged to them as follows:
+    The known classes are the positive ones. Errors count as follows:
 
     ======================= ================= ===========================
     true class              predicted         counts as
@@ -43,16 +43,15 @@ class OpenSetReport:
     not known               unknown           (right, but no positive)
     ======================= ================= ===========================
 
-    Any true label outside `known` is an unknown class, whether it is the unknown label itself or the
-    name of a class that the model was not shown. A share of nothing is nan: the precision
-    of a model that never accepted an instance, for example.
+    Any true label outside `known` is an unknown class, whether it is the unknown label or the name of a class without
+    training. A share without a denominator is nan, such as the precision of a model that never accepted an instance.
 
     Parameters
     ----------
     known
         Labels of the known classes.
     unknown
-        The label that stands for "none of them" in predictions.
+        Label of unknown instances in predictions.
 
     Raises
     ------
@@ -96,7 +95,7 @@ class OpenSetReport:
         )
 
     def update(self, y_true: Hashable, y_pred: Hashable, w: float = 1) -> None:
-        """Count one decision, or as many of a kind as the weight says.
+        """Count one decision with its weight.
 
         Parameters
         ----------
@@ -110,7 +109,7 @@ class OpenSetReport:
         Raises
         ------
         InvalidLabel
-            If the prediction is neither a known class nor the unknown label; nothing is counted then.
+            If the prediction is neither a known class nor the unknown label. Nothing is counted then.
         """
         accepted = y_pred in self.known
         if not accepted and y_pred != self.unknown:
@@ -127,49 +126,49 @@ class OpenSetReport:
         self._counts[kind] += w
 
     def update_many(self, y_true: Iterable[Hashable], y_pred: Iterable[Hashable]) -> None:
-        """Count a sequence of decisions; both must be of one length."""
+        """Count a sequence of decisions. Both arguments must have the same length."""
         for true, predicted in zip(y_true, y_pred, strict=True):
             self.update(true, predicted)
 
     @property
     def counts(self) -> dict[str, float]:
-        """The five kinds of decision and how often each was made."""
+        """Number of decisions of each of the five kinds."""
         return dict(self._counts)
 
     @property
     def confusion(self) -> NDArray[Any]:
-        """Array of shape (2, 2): rows true known, true unknown; columns called known, called unknown."""
+        """Array of shape (2, 2), with rows for true known and unknown, and columns for called known and unknown."""
         right, confused, rejected, unknown_rejected, unknown_accepted = self._counts.values()
         return np.array([[right + confused, rejected], [unknown_accepted, unknown_rejected]])
 
     @property
     def n(self) -> float:
-        """Decisions counted so far."""
+        """Number of decisions so far."""
         return sum(self.counts.values())
 
     @property
     def n_known(self) -> float:
-        """Decisions about instances of a known class."""
+        """Number of decisions about instances of known classes."""
         return self._counts["known_right"] + self._counts["known_confused"] + self._counts["known_rejected"]
 
     @property
     def n_unknown(self) -> float:
-        """Decisions about instances of no known class."""
+        """Number of decisions about instances of unknown classes."""
         return self._counts["unknown_accepted"] + self._counts["unknown_rejected"]
 
     @property
     def true_positives(self) -> float:
-        """Known, and called by its name."""
+        """Number of known instances with the right label."""
         return self._counts["known_right"]
 
     @property
     def false_positives(self) -> float:
-        """Called by the name of a known class that it is not of."""
+        """Number of instances with the label of a wrong known class."""
         return self._counts["unknown_accepted"] + self._counts["known_confused"]
 
     @property
     def false_negatives(self) -> float:
-        """Known, and not called by its name."""
+        """Number of known instances without the right label."""
         return self._counts["known_rejected"] + self._counts["known_confused"]
 
     @property
@@ -190,32 +189,32 @@ class OpenSetReport:
 
     @property
     def known_accuracy(self) -> float:
-        """Share of the known instances called by their name; equals `recall`, under its name elsewhere."""
+        """Share of known instances with the right label. It equals `recall`."""
         return _share(self._counts["known_right"], self.n_known)
 
     @property
     def unknown_recall(self) -> float:
-        """Share of the unknown instances called unknown."""
+        """Share of unknown instances that are called unknown."""
         return _share(self._counts["unknown_rejected"], self.n_unknown)
 
     @property
     def accuracy(self) -> float:
-        """Share of all decisions that were right: the known by their name, the unknown as unknown."""
+        """Share of right decisions: known instances with the right label, unknown ones as unknown."""
         return _share(self._counts["known_right"] + self._counts["unknown_rejected"], self.n)
 
     @property
     def m_new(self) -> float:
-        """Share of the unknown instances taken for a known class."""
+        """Share of unknown instances that are called known."""
         return _share(self._counts["unknown_accepted"], self.n_unknown)
 
     @property
     def f_new(self) -> float:
-        """Share of the known instances taken for unknown."""
+        """Share of known instances that are called unknown."""
         return _share(self._counts["known_rejected"], self.n_known)
 
     @property
     def err(self) -> float:
-        """Share of all decisions that were wrong: of both kinds above, or one known class taken for another."""
+        """Share of wrong decisions: `m_new`, `f_new`, and wrong known classes together."""
         counts = self._counts
         return _share(counts["unknown_accepted"] + counts["known_rejected"] + counts["known_confused"], self.n)
 
@@ -229,11 +228,11 @@ def openness(n_train: int, n_target: int, n_test: int) -> float:
     Parameters
     ----------
     n_train
-        Number of classes trained on.
+        Number of classes in training.
     n_target
-        Number of classes to be recognised; in the paper's figures all those trained on.
+        Number of classes to recognize. In the paper's figures these are all classes in training.
     n_test
-        Number of classes met in testing, known and unknown.
+        Number of classes in testing, known and unknown.
 
     Returns
     -------
@@ -243,7 +242,7 @@ def openness(n_train: int, n_target: int, n_test: int) -> float:
     Raises
     ------
     InvalidParameter
-        If a number is below 1, or testing and target classes are too few for the measure to be defined.
+        If a number is below 1, or if testing and target classes are too few to define the measure.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Known or novel: metrics for river's loops, with the names that the literature gives them.
+"""Metrics of known against novel for river's loops, with the names of the literature.
 
-Every label outside the known classes is novel, in truths and in predictions: the name of a class that training did
-not show, the unknown label, a number of a novelty pattern. What each pair counts as is said once, by
-`OpenSetReport`; these metrics count pairs in river's confusion matrix, which several of them can share, and can take
-them back. A share of nothing is nan.
+Every label outside the known classes is novel, in truths and in predictions. It can be the name of a class without
+training, the unknown label, or the number of a novelty pattern. `OpenSetReport` defines how each pair counts. These
+metrics count pairs in river's confusion matrix. They can share it, and they can revert pairs. A share without a
+denominator is nan.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from stream_osr.evaluation.calibration import auroc
 from stream_osr.evaluation.metrics import OpenSetReport, known_labels
 
 _NOVEL = object()
-"""Stands for every label outside the known classes; equal to itself alone."""
+"""Substitute for every label outside the known classes, equal only to itself."""
 
 
 class OpenSetMetric(MultiClassMetric):
-    """Mother class of the metrics of an open-set classifier.
+    """Base class of the metrics of an open-set classifier.
 
     Parameters
     ----------
     known
         Labels of the known classes.
     cm
-        A confusion matrix to share between metrics; one of them is enough to update it. ``None``: its own.
+        Confusion matrix to share between metrics, which one of them updates. ``None``: a separate one.
 
     Raises
     ------
@@ -59,21 +59,21 @@ class OpenSetMetric(MultiClassMetric):
 
     @abstractmethod
     def get(self) -> float:
-        """Return the value so far; nan before anything that it speaks of was counted."""
+        """Return the value so far. It is nan before any relevant instance was counted."""
 
 
 class _Reported(OpenSetMetric):
-    """A figure that the report has, by its name there."""
+    """Metric that the report has, by its name there."""
 
     _figure: str
 
     def get(self) -> float:
-        """Return the figure so far, in [0, 1]."""
+        """Return the metric so far, in [0, 1]."""
         return float(getattr(self.report, self._figure))
 
 
 class MNew(_Reported):
-    """Share of the instances of novel classes that were taken for a known class; 0 is best.
+    """Share of novel instances that were called known. 0 is best.
 
     ``M_new = F_n / N_c`` of Masud et al. [1]_: F_n novel instances called known, of N_c novel ones.
 
@@ -82,7 +82,7 @@ class MNew(_Reported):
     known
         Labels of the known classes.
     cm
-        A confusion matrix to share between metrics.
+        Confusion matrix to share between metrics.
 
     References
     ----------
@@ -103,7 +103,7 @@ class MNew(_Reported):
 
 
 class FNew(_Reported):
-    """Share of the instances of known classes that were taken for novel; 0 is best.
+    """Share of known instances that were called novel. 0 is best.
 
     ``F_new = F_p / (N - N_c)`` of Masud et al. (see `MNew`): F_p known instances called novel, of N - N_c known ones.
 
@@ -112,7 +112,7 @@ class FNew(_Reported):
     known
         Labels of the known classes.
     cm
-        A confusion matrix to share between metrics.
+        Confusion matrix to share between metrics.
 
     Examples
     --------
@@ -128,17 +128,17 @@ class FNew(_Reported):
 
 
 class Err(_Reported):
-    """Share of all instances that were answered wrongly; 0 is best.
+    """Share of all instances with a wrong answer. 0 is best.
 
     ``Err = (F_p + F_n + F_e) / N`` of Masud et al. (see `MNew`): known called novel, novel called known, and F_e
-    instances of one known class taken for another.
+    instances with a wrong known class.
 
     Parameters
     ----------
     known
         Labels of the known classes.
     cm
-        A confusion matrix to share between metrics.
+        Confusion matrix to share between metrics.
 
     Examples
     --------
@@ -157,17 +157,17 @@ class Err(_Reported):
 
 
 class OpenSetMicroF(_Reported):
-    """Micro-F over the known classes, ``2 TP / (2 TP + FP + FN)``; 1 is best.
+    """Micro-F over the known classes, ``2 TP / (2 TP + FP + FN)``. 1 is best.
 
-    A novel instance taken for a known class is a false positive, a known one taken for novel a false negative, a
-    known one taken for another class both; a novel one called novel is right but counts for nothing [1]_.
+    A novel instance called known is a false positive. A known instance called novel is a false negative. A known
+    instance with a wrong known class is both. A novel instance called novel is right, but does not count [1]_.
 
     Parameters
     ----------
     known
         Labels of the known classes.
     cm
-        A confusion matrix to share between metrics.
+        Confusion matrix to share between metrics.
 
     References
     ----------
@@ -187,18 +187,18 @@ class OpenSetMicroF(_Reported):
 
 
 class OpenSetMacroF(OpenSetMetric):
-    """Macro-F over the known classes: the mean of their F-measures, each as in `OpenSetMicroF`; 1 is best.
+    """Macro-F over the known classes: the mean of their F-measures, each as in `OpenSetMicroF`. 1 is best.
 
-    A class that was neither met nor predicted has no F-measure and is left out. (Mendes Júnior et al. take the
-    F-measure of mean precision and mean recall instead; the mean of F-measures is what scikit-learn and river call
-    macro-F, and the one to prefer [1]_.)
+    A class without any instance or prediction has no F-measure and is left out. Mendes Júnior et al. use the
+    F-measure of mean precision and mean recall instead. The mean of F-measures is what scikit-learn and river call
+    macro-F, and it is preferable [1]_.
 
     Parameters
     ----------
     known
         Labels of the known classes.
     cm
-        A confusion matrix to share between metrics.
+        Confusion matrix to share between metrics.
 
     References
     ----------
@@ -225,10 +225,10 @@ class OpenSetMacroF(OpenSetMetric):
 
 
 class AUROC(ClassificationMetric):
-    """Area under the ROC curve of the probability of being novel; 1 is best, .5 is chance.
+    """Area under the ROC curve of the probability of novel. 1 is best, 0.5 is chance.
 
-    The exact one of `auroc`, where river's `ROCAUC` has a few thresholds: the chance that a novel instance has the
-    larger probability than a known one, a tie being half. Every distinct value is kept.
+    It is exact, like `auroc`, while river's `ROCAUC` uses a few thresholds. It is the probability that a novel
+    instance has a larger probability than a known one. Ties count half. The object stores every distinct value.
 
     Parameters
     ----------
@@ -242,7 +242,8 @@ class AUROC(ClassificationMetric):
 
     Examples
     --------
-    Probabilities of labels, as of `predict_proba_one`: what the known classes leave is the probability of novel.
+    Probabilities of labels, as from `predict_proba_one`. The probability of novel is the rest beside the known
+    classes.
 
     >>> metric = AUROC(known=["cat", "dog"])
     >>> metric.update("cat", {"cat": 0.5, "dog": 0.25, "unknown": 0.25})
@@ -264,7 +265,7 @@ class AUROC(ClassificationMetric):
         self._answers: Counter[tuple[float, bool]] = Counter()
 
     def works_with(self, model: Estimator) -> bool:
-        """Tell whether the model is one that gives probabilities of classes."""
+        """Check whether the model gives class probabilities."""
         return isinstance(model, Classifier)
 
     def update(self, y_true: Hashable, y_pred: float | Mapping[Any, float], w: float = 1.0) -> None:
@@ -277,12 +278,12 @@ class AUROC(ClassificationMetric):
         y_pred
             Probability of each label, or of being novel.
         w
-            How often; a whole number.
+            Number of times, a whole number.
 
         Raises
         ------
         InvalidParameter
-            If a probability is nan or the weight no whole number.
+            If a probability is nan, or the weight is no whole number.
         """
         if isinstance(y_pred, Mapping):
             novel = math.fsum(p for label, p in y_pred.items() if label not in self.known)
@@ -295,11 +296,11 @@ class AUROC(ClassificationMetric):
         self._answers[novel, y_true not in self.known] += int(w)
 
     def revert(self, y_true: Hashable, y_pred: float | Mapping[Any, float], w: float = 1.0) -> None:
-        """Take an answer back that was counted."""
+        """Revert an answer that was counted."""
         self.update(y_true, y_pred, -w)
 
     def get(self) -> float:
-        """Return the area so far, in [0, 1]; nan unless there are both known and novel instances."""
+        """Return the area so far, in [0, 1]. It is nan unless there are both known and novel instances."""
         times = np.array(list(self._answers.values()), dtype=np.int64)
         score, novel = np.array(list(self._answers), dtype=np.float64).reshape(-1, 2).T
         return auroc(np.repeat(score, times), np.repeat(novel > 0, times))

@@ -1,10 +1,11 @@
 """Novelty patterns against classes: the combined error rate, the unknown rate, and purity.
 
-A novelty pattern is a group of instances that a method found by itself: here an emerging subclass. It has a number
-and no name, and several may be one class. De Faria et al. let each pattern stand for the class that most of its
-instances are of, known or not, and keep apart what no pattern explains: the instances called just unknown.
+A novelty pattern is a group of instances that a method found by itself. Here it is an emerging subclass. It has a
+number and no name, and several patterns may be one class. In the method of de Faria et al., each pattern stands for
+the class of most members, known or not. Instances without a pattern are called just unknown and are counted
+separately.
 
-How well the groups are those of the classes is told by river's `NormalizedMutualInfo` and `AdjustedRand` too.
+river's `NormalizedMutualInfo` and `AdjustedRand` also measure how well groups match classes.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from stream_osr.decision import Decision
 
 
 class NoveltyPattern(NamedTuple):
-    """An emerging subclass as the answer of a classifier; its number cannot be taken for a label.
+    """Emerging subclass as the answer of a classifier. Its number cannot be confused with a label.
 
     Attributes
     ----------
     subclass_id
-        Its identity.
+        Id of the subclass.
     """
 
     subclass_id: int
 
 
 def pattern_of(decision: Decision, unknown: Label, emerged: Container[int] | None = None) -> Label | NoveltyPattern:
-    """Return a decision as the confusion matrix of de Faria et al. has it.
+    """Convert a decision to an entry of the confusion matrix of de Faria et al.
 
     Parameters
     ----------
@@ -43,11 +44,11 @@ def pattern_of(decision: Decision, unknown: Label, emerged: Container[int] | Non
     unknown
         The unknown label.
     emerged
-        Identities of the subclasses that count as patterns; ``None``: all of them.
+        Ids of the subclasses that count as patterns. ``None``: all of them count.
 
     Returns
     -------
-    The label of a class; or the pattern that an unknown instance sits in; or, without one, the unknown label.
+    Label of a class, pattern of an unknown instance, or the unknown label if there is no pattern.
 
     Examples
     --------
@@ -82,20 +83,20 @@ class _PatternMetric(MultiClassMetric):
 
 
 class CER(_PatternMetric):
-    """Combined error rate of de Faria et al.; 0 is best.
+    """Combined error rate of de Faria et al. 0 is best.
 
-    ``CER = 1/2 sum_i n_i / n (FPR_i + FNR_i)`` over the true classes i, on the n instances that were explained, n_i
-    of them of class i: FNR_i is the share of these that were given to another class, FPR_i the share of the others
-    that were given to class i. A `NoveltyPattern` stands for the class that most of its instances are of, any other
-    answer for itself. Instances called just unknown are not explained and do not count: read it beside `UnkR`, and
-    remember that many small patterns flatter it.
+    ``CER = 1/2 sum_i n_i / n (FPR_i + FNR_i)`` over the true classes i, on n explained instances, n_i of which have
+    class i. FNR_i is the share of class i that was given to another class. FPR_i is the share of the others that was
+    given to class i. A `NoveltyPattern` stands for the class of most members, and any other answer for
+    itself. Instances called just unknown are not explained and do not count. Read it together with `UnkR`. Many small
+    patterns make it look better than it is.
 
     Parameters
     ----------
     unknown
         The unknown label.
     cm
-        A confusion matrix to share between metrics.
+        Confusion matrix to share between metrics.
 
     References
     ----------
@@ -107,7 +108,7 @@ class CER(_PatternMetric):
 
     Examples
     --------
-    Pattern 1 stands for *emu*; of 6 explained instances one *cow* is given to it.
+    Pattern 1 stands for *emu*. Of 6 explained instances one *cow* is given to it.
 
     >>> metric = CER()
     >>> for y_true, y_pred in [
@@ -120,7 +121,7 @@ class CER(_PatternMetric):
     """
 
     def get(self) -> float:
-        """Return the rate so far, in [0, 1]; nan if nothing was explained."""
+        """Return the rate so far, in [0, 1]. It is nan if no instance was explained."""
         classes = self._classes()
         explained = {c: self.cm[c].copy() for c in classes}
         for row in explained.values():
@@ -147,17 +148,17 @@ class CER(_PatternMetric):
 
 
 class UnkR(_PatternMetric):
-    """Unknown rate of de Faria et al. (see `CER`): how much is called just unknown, the mean of the true classes.
+    """Unknown rate of de Faria et al. (see `CER`): the share called just unknown, averaged over the true classes.
 
-    ``UnkR = 1/M sum_i unknown_i / n_i``: of the n_i instances of class i, unknown_i were explained neither by a
-    class nor by a novelty pattern; M classes were met. (streamndr gives the share of all instances instead.)
+    ``UnkR = 1/M sum_i unknown_i / n_i``. Of the n_i instances of class i, neither a class nor a novelty pattern
+    explained unknown_i. M is the number of classes so far. (streamndr gives the share of all instances instead.)
 
     Parameters
     ----------
     unknown
         The unknown label.
     cm
-        A confusion matrix to share between metrics.
+        Confusion matrix to share between metrics.
 
     Examples
     --------
@@ -169,20 +170,20 @@ class UnkR(_PatternMetric):
     """
 
     def get(self) -> float:
-        """Return the rate so far, in [0, 1]; nan before anything was counted."""
+        """Return the rate so far, in [0, 1]. It is nan before any instance was counted."""
         shares = [self.cm[c].get(self.unknown, 0.0) / self.cm.sum_row[c] for c in self._classes()]
         return math.fsum(shares) / len(shares) if shares else math.nan
 
 
 class Purity(MultiClassMetric):
-    """Share of the instances that are of the class that is most frequent in their group; 1 is best.
+    """Share of instances in the most frequent class of their group. 1 is best.
 
-    Groups of one instance each are pure: it says something only where the groups are few.
+    Groups of one instance each are pure. The metric is only useful if there are few groups.
 
     Parameters
     ----------
     cm
-        A confusion matrix to share between metrics.
+        Confusion matrix to share between metrics.
 
     References
     ----------
@@ -198,7 +199,7 @@ class Purity(MultiClassMetric):
     """
 
     def get(self) -> float:
-        """Return the purity so far, in [0, 1]; nan before anything was counted."""
+        """Return the purity so far, in [0, 1]. It is nan before any instance was counted."""
         largest: dict[Hashable, float] = {}
         for row in self.cm.data.values():
             for group, n in row.items():

@@ -1,4 +1,4 @@
-"""Test, then train, on a stream whose labels are hidden: immediate answers and final decisions, scored apart."""
+"""Test-then-train evaluation on a stream with hidden labels: immediate and final answers are scored separately."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stream_osr.trained import TrainedModel
 
 
 class StreamModel(Protocol):
-    """A model that answers at once, decides later and tells what emerges: :class:`stream_osr.OpenSetRecognizer`."""
+    """Model with immediate answers, later decisions and events, such as :class:`stream_osr.OpenSetRecognizer`."""
 
     unknown: Label | None
     counters: Counter[str]
@@ -38,24 +38,24 @@ class StreamModel(Protocol):
         """End training."""
 
     def summary(self) -> Summary:
-        """Sum up the known classes and the stream."""
+        """Summarize the known classes and the stream."""
 
     def predict_one(self, x: Mapping[Any, Any]) -> Label | None:
-        """Answer at once with a label."""
+        """Predict a label at once."""
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Label, float]:
-        """Answer at once with probabilities."""
+        """Predict probabilities at once."""
 
     def learn_one(
         self, x: Mapping[Any, Any], y: Label | None = None, *, t: float | None = None, key: Any = None
     ) -> None:
-        """Take in an instance."""
+        """Learn an instance."""
 
     def learn_label(self, key: Any, y: Label) -> None:
-        """Take in a label that comes late."""
+        """Learn a late label."""
 
     def flush(self) -> None:
-        """Decide whatever waits."""
+        """Decide all waiting instances."""
 
     def drain(self) -> Iterator[Decision]:
         """Yield the final decisions."""
@@ -65,14 +65,14 @@ class StreamModel(Protocol):
 
 
 class Instant(NamedTuple):
-    """The scores at one moment of a run.
+    """Scores at one moment of a run.
 
     Attributes
     ----------
     seen
-        Instances that had come.
+        Number of instances so far.
     decided
-        Final decisions among them.
+        Number of final decisions so far.
     immediate, final
         Value of each metric by its name.
     """
@@ -90,21 +90,20 @@ class Prequential:
     Attributes
     ----------
     immediate
-        Metrics of the answers that were given at once.
+        Metrics of the immediate answers.
     final
-        The same metrics, of the final decisions.
+        The same metrics for the final decisions.
     groups
-        Of the final decisions too: `CER` and `UnkR`, on every instance, where an unknown instance is explained if
-        its subclass had been announced by then; `Purity`, on the instances so explained; river's
-        `NormalizedMutualInfo` and `AdjustedRand`, on the instances of new classes, grouped by subclass, those that
-        were taken for known by class, and those in no subclass together.
+        Further metrics of the final decisions. `CER` and `UnkR` use every instance, where an unknown instance is
+        explained if its subclass had been announced by then. `Purity` uses the instances that are explained in this
+        way. river's `NormalizedMutualInfo` and `AdjustedRand` use the instances of new classes, grouped by subclass.
+        Those that were called known are grouped by class, and those without a subclass form one group.
     detection
-        When each new class was announced, and what was announced without need.
+        Time to detection of each new class, and false alarms.
     seen, decided, labelled
-        Instances that came, final decisions on them (none where the model skips an instance), labels that the model
-        was given.
+        Numbers of instances, of final decisions (none if the model skips an instance), and of labels for the model.
     history
-        The scores at intervals, if asked for.
+        Scores at intervals, if requested.
     """
 
     immediate: Metrics
@@ -117,7 +116,7 @@ class Prequential:
     history: list[Instant] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values, for JSON: ``None`` for what is not finite."""
+        """Return the figures as plain values for JSON. Values that are not finite become ``None``."""
         stats = {
             "seen": self.seen,
             "decided": self.decided,
@@ -141,7 +140,7 @@ def _finite(value: Any) -> Any:
 
 
 def open_set_metrics(known: Iterable[Label]) -> Metrics:
-    """Return the metrics that `prequential` takes if it is given none.
+    """Return the default metrics of `prequential`.
 
     Examples
     --------
@@ -154,7 +153,7 @@ def open_set_metrics(known: Iterable[Label]) -> Metrics:
 
 
 def values(metrics: Iterable[ClassificationMetric]) -> dict[str, float]:
-    """Return the value of each metric by its name; matrices and reports, which have none, are left out."""
+    """Return the value of each metric by its name. Matrices and reports have none and are left out."""
     out = {}
     for metric in metrics:
         try:
@@ -174,33 +173,33 @@ def prequential(
     step: int = 0,
     seed: int = 0,
 ) -> Prequential:
-    """Evaluate a recognizer on a stream: test, then train, with the labels hidden.
+    """Evaluate a recognizer on a stream with hidden labels: test, then train.
 
-    Each instance is first answered at once (`predict_one`), then learnt without its label; final decisions are
-    scored as they are drained, and at the end what waits is flushed. Training is over: the known classes are those
-    that the model was trained on, and every other class is new. A metric is told the true label if the model was
-    taught it, by training or late, and else the unknown label, so that river's own metrics can be used.
+    The model first answers each instance at once (`predict_one`), then learns it without its label. Final decisions
+    are scored as they are drained. At the end the model is flushed. Training is over: the known classes are those of
+    the model, and every other class is new. A metric gets the true label if the model has learnt it, in training or
+    late. Otherwise it gets the unknown label. This makes river's own metrics usable.
 
     Parameters
     ----------
     stream
-        Pairs of features and true label, as river's data sets are, or triples with further arguments of `learn_one`
+        Pairs of features and true label, as in river's data sets, or triples with further arguments of `learn_one`
         (its ``t``). Keys are the positions, from 0.
     model
-        A recognizer with its known classes learnt. If it is still in training, training ends here. It learns the
-        stream. What was waiting in it is flushed, drained and not scored.
+        Recognizer that has learnt the known classes. If it is still in training, training ends here. It learns the
+        stream. Instances that were waiting in it are flushed, drained and not scored.
     metric
-        One metric or several (``Err(known) + metrics.MacroF1()``); it is cloned for the immediate and for the final
-        answers. Metrics of labels get labels, others the probabilities. ``None``: `open_set_metrics`.
+        One metric or several (``Err(known) + metrics.MacroF1()``), which are cloned for the immediate and for the
+        final answers. Metrics of labels get labels, others the probabilities. ``None``: `open_set_metrics`.
     delay
-        Give the model the true label of an instance when so many later ones have come (`learn_label`); 0: right
-        after it was learnt. ``None``: no labels.
+        Number of later instances after which the model gets the true label of an instance (`learn_label`). 0: right
+        after the instance. ``None``: no labels.
     label_share
-        Share of the instances whose label is given, chosen at random; in [0, 1].
+        Share of the instances whose label is given, chosen at random, in [0, 1]. Lower it to simulate sparse labels.
     step
-        Note the scores every so many instances, and once more when the last decisions have been made; 0: never.
+        Number of instances between two entries of the history. The last decisions add one more entry. 0: no history.
     seed
-        Of the choice of instances whose labels are given.
+        Seed for choosing the instances whose labels are given.
 
     Returns
     -------
@@ -210,7 +209,7 @@ def prequential(
     Raises
     ------
     InvalidParameter
-        If `delay`, `label_share` or `step` is out of range, or the metric is none of classification.
+        If `delay`, `label_share` or `step` is out of range, or the metric is not for classification.
     NotTrained
         If the model has learnt no labelled instance.
 
@@ -239,7 +238,7 @@ def prequential(
     >>> result.detection.detections
     {'sky': Detection(first=10, announced=63, instances=15)}
 
-    With labels, half of them, each when 100 later instances have come, the new class gets its name:
+    With labels for half of the instances, each after 100 later instances, the new class gets its name:
 
     >>> model = OpenSetRecognizer.from_trained(model.trained, batch_size=32, seed=7)
     >>> result = prequential(data[1000:1600], model, Err(known), delay=100, label_share=0.5, step=300)
@@ -274,7 +273,7 @@ def prequential(
 
 
 class _Run:
-    """A run under way: the model, what is counted, and the truths that wait for their decisions."""
+    """State of a run: the model, the counts, and the truths that wait for their decisions."""
 
     def __init__(self, model: StreamModel, metric: ClassificationMetric | Metrics | None) -> None:
         model.freeze()
@@ -303,7 +302,7 @@ class _Run:
         )
 
     def step(self, position: int, x: Mapping[Any, Any], y: Label, more: Mapping[str, Any]) -> bool:
-        """Test on an instance, then learn it; return whether the model took it."""
+        """Test on an instance, then learn it. Return whether the model accepted it."""
         model, result = self.model, self.result
         self._score(result.immediate, y, *self._ask(x))
         skipped = model.counters["skipped"]
@@ -323,12 +322,12 @@ class _Run:
         self.result.labelled += 1
 
     def note(self) -> None:
-        """Write the scores into the history."""
+        """Add the scores to the history."""
         result = self.result
         result.history.append(Instant(result.seen, result.decided, values(result.immediate), values(result.final)))
 
     def drain(self) -> None:
-        """Score what has been decided."""
+        """Score the new decisions."""
         for event in self.model.drain_events():
             self.result.detection.note(event)
             if isinstance(event, SubclassEmerged):

@@ -1,22 +1,22 @@
-"""Mass balance: which share of what an emerging subclass takes belongs to known classes after all.
+"""Mass balance: the share of known instances in each emerging subclass.
 
-The stream's instances and the references are asked of the same state, and fall into the same cells: a known class or
-an emerging subclass (or something new), by how dense the instance is in the known classes at all (``LEVELS``). With
-``kappa`` the share of known instances in the stream and ``pi`` the shares of the classes among them, N instances of
-the stream send ``N kappa sum_j pi_j r_jc`` known ones into cell c, where ``r_jc`` is the rate at which it takes
-references of class j. What comes beyond that is new. Both counts are uncertain, so the share t of a cell's S
-instances that are known has a posterior: of S + a instances, a are references, each with odds ``t / v`` for one to
-one of the stream,
+The stream's instances and the references are scored under the same state and fall into the same cells. A cell is a
+known class, an emerging subclass or something new, at one level of density in the known classes (``LEVELS``). Let
+``kappa`` be the share of known instances in the stream, and ``pi`` the class shares among them. N instances of the
+stream then send ``N kappa sum_j pi_j r_jc`` known ones into cell c. Here ``r_jc`` is the rate at which the cell
+attracts references of class j. All further instances are new. Both counts are uncertain. The share t of known ones
+among a cell's S instances therefore has a posterior. Of S + a instances, a are references. Each has odds ``t / v`` to
+one of being a reference rather than from the stream,
 
     p(t | S, a)  is proportional to  t^a (1 + t / v)^-(S + a) p(t),
 
-v being the instances of the stream that one reference stands for. The prior p(t) says that most subclasses are of
-one kind: all known with probability .8 t0, all new with .8 (1 - t0), else any share; ``t0`` is what the small cells
-say together. ``docs/inference.md``, section 15, has the argument.
+where v is the number of stream instances that one reference represents. By the prior p(t), most subclasses are of one
+kind. A cell is all known with probability 0.8 t0, all new with 0.8 (1 - t0), and otherwise has any share. ``t0``
+comes from the small cells together. ``docs/inference.md``, section 15, has the argument.
 
-Books: which cells the stream's instances and the references fall into, as counts that fade.
+The counts of instances and references in each cell decay with time.
 
-What the sampler calls unknown, divided: part of it goes back to the known classes that it belongs to.
+The balance divides the probability of unknown: the known part returns to the known classes.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ from stream_osr.trust.levels import with_odds
 
 
 class ReferenceCounts(NamedTuple):
-    """Counts of J known classes and C cells: the known classes, K emerging subclasses, and what is new; L levels.
+    """Counts of J known classes, C cells and L levels.
+
+    The cells are the known classes, K emerging subclasses, and new instances.
 
     Attributes
     ----------
     stream
-        Instances of the stream in each cell, faded, shape (C, L).
+        Decayed number of stream instances in each cell, shape (C, L).
     seen
-        Instances that came since each cell is there, faded, shape (C,).
+        Decayed number of instances since each cell exists, shape (C,).
     taken
-        References of each class in each cell, faded, shape (J, C, L).
+        Decayed number of references of each class in each cell, shape (J, C, L).
     total
-        References of each class that were asked since each cell is there, faded, shape (J, C).
+        Decayed number of scored references of each class since each cell exists, shape (J, C).
     votes
-        What the classes' densities alone say of the known instances, faded, shape (J,).
+        Decayed sums of the class probabilities of known instances, by densities alone, shape (J,).
     """
 
     stream: Array
@@ -59,21 +61,21 @@ class ReferenceCounts(NamedTuple):
 def counted(
     counts: ReferenceCounts, cell_counts: Array, level: Array, group: Array, weight: Array, n: int, fade: float
 ) -> ReferenceCounts:
-    """Take references and instances of the stream into the books, but for the votes.
+    """Add references and stream instances to the counts, except for the votes.
 
     Parameters
     ----------
     counts
-        The counts so far; they do not change.
+        Counts so far, which do not change.
     cell_counts, level
-        Responsibilities of the cells and the level of each, shapes (m, C) and (m,): first the references, then n
-        instances, and whoever else there is.
+        Responsibilities of the cells and level of each row, shapes (m, C) and (m,). The references come first, then n
+        instances, then any others.
     group, weight
-        Class of each reference and what it counts, shape (Q,).
+        Class and weight of each reference, shape (Q,).
     n
-        Instances of the stream.
+        Number of stream instances.
     fade
-        What is left of the counts so far.
+        Decay factor of the counts so far.
     """
     (n_classes, count, levels), first = counts.taken.shape, len(group)
     total, taken = np.zeros(n_classes), np.zeros((n_classes, levels, count))
@@ -98,29 +100,28 @@ def counted(
 
 
 SMALL = 8.0
-"""Instances of the stream below which a subclass counts with all other small ones."""
+"""Number of stream instances below which a subclass is pooled with all other small ones."""
 T_GRID = 1.0 / (1.0 + np.exp(-np.linspace(-8.0, 8.0, 65)))
 LOG_T = np.log(T_GRID)
 MIXED = 0.2
-"""Prior probability that a cell holds both known and new instances, in whatever proportion; else it holds one
-kind."""
+"""Prior probability that a cell has both known and new instances, in any proportion. Otherwise it has one kind."""
 SLAB = MIXED * T_GRID * (1.0 - T_GRID) / (T_GRID * (1.0 - T_GRID)).sum()
 LOG_SLAB = np.log(SLAB)
 KAPPAS = np.linspace(0.04, 1.0, 17)
 INCOHERENCE = 0.05
-"""Standard deviation of kappa from what the cells say together."""
+"""Standard deviation of kappa from the estimate of all cells together."""
 UNSEEN = 0.1
-"""References that a cell has in any case, when it is estimated what one of them stands for."""
+"""Least number of references of a cell, for estimating what one of them represents."""
 PRIOR_SHARES = 50.0
 """Weight of the training shares in the shares of the classes, in instances of the stream."""
 EVEN = 0.5
-"""Prior mean of the share of a cell that is known, where nothing else is said."""
+"""Prior mean of the known share of a cell without other evidence."""
 EXTREME = 0.02
-"""The small cells together say no less, and no more than 1 minus it, of each of them."""
+"""Bounds on the pooled known share of small cells: ``EXTREME`` and 1 - ``EXTREME``."""
 DOUBT = 0.1
-"""What a subclass was, it is again with at most 1 minus this probability, until counts say more."""
+"""Least prior probability that a subclass has changed its kind, until counts are stronger."""
 CRUMB = 0.01
-"""Instances below which nothing is said of a cell."""
+"""Number of instances below which a cell is not estimated."""
 ROUNDS = 100
 
 
@@ -130,13 +131,13 @@ class KnownShares(NamedTuple):
     Attributes
     ----------
     known
-        Share of each cell that is known, shape (C, L); 1 for the known classes.
+        Known share of each cell, shape (C, L). It is 1 for the known classes.
     owner
-        Of what is known in each emerging subclass and in what is new, the weight of each class, shape (J, K + 1).
+        Weight of each class in the known part of each emerging subclass and of new instances, shape (J, K + 1).
     classes
         Shares of the classes among the known instances, shape (J,).
     kappa
-        Share of the stream that is known.
+        Known share of the stream.
     """
 
     known: Array
@@ -147,20 +148,20 @@ class KnownShares(NamedTuple):
 
 @kernel
 def class_shares(votes: Array, confusion: Array, trained: Array) -> Array:
-    """Shares of the classes among the stream's known instances: the maximum of their posterior (EM).
+    """Return the shares of the classes among the stream's known instances, at the maximum of their posterior (EM).
 
     Parameters
     ----------
     votes
-        Sums over the stream of how probable each class is by its density alone, shape (J,).
+        Sums over the stream of the class probabilities by density alone, shape (J,).
     confusion
-        The same as means over the references of each class, shape (J, J).
+        Means of the same probabilities over the references of each class, shape (J, J).
     trained
-        Shares of the training set: the prior, with a weight of ``PRIOR_SHARES`` instances, shape (J,).
+        Shares of the training set, shape (J,). They are the prior, with a weight of ``PRIOR_SHARES`` instances.
 
     Examples
     --------
-    Two classes that are told apart three times in four, three quarters of the stream of the first (and a prior):
+    Two classes that are separated three times in four, three quarters of the stream of the first (and a prior):
 
     >>> confusion = np.array([[0.75, 0.25], [0.25, 0.75]])
     >>> class_shares(10_000 * np.array([0.625, 0.375]), confusion, np.array([0.5, 0.5])).round(2)
@@ -191,18 +192,19 @@ def class_shares(votes: Array, confusion: Array, trained: Array) -> Array:
 
 @kernel
 def known_share(room: Array, stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
-    """Posterior of the share of a cell that is known, on the grid ``T_GRID``.
+    """Return the posterior mean of the known share of a cell, on the grid ``T_GRID``.
 
     Parameters
     ----------
     room
-        Room, shape (2, grid).
+        Work space, shape (2, grid).
     stream, taken
-        Instances of the stream, and references, in the cell: S and a.
+        Numbers of stream instances and of references in the cell: S and a.
     stands_for
-        Instances of the stream that a reference stands for: v.
+        Number of stream instances that a reference represents: v.
     before
-        Prior mean t0: with probability ``1 - MIXED`` all of the cell is known (t0) or all of it new; else any share.
+        Prior mean t0. With probability ``1 - MIXED`` the cell is all known (t0) or all new. Otherwise it has any
+        share.
 
     Returns
     -------
@@ -230,18 +232,19 @@ def known_share(room: Array, stream: float, taken: float, stands_for: float, bef
 
 
 class _CellCounts(NamedTuple):
-    """C cells, L levels each: instances of the stream, and what the references in them are worth.
+    """Counts of C cells with L levels each: stream instances and effective references.
 
     Attributes
     ----------
     stream, seen
         As in :class:`ReferenceCounts`.
     effective, stands
-        Effective references, and what each stands for if all of the stream is known, shape (C, L).
+        Effective references, and the number of instances that each represents if the whole stream is known, shape (C,
+        L).
     n_classes
-        How many cells are known classes; they come first.
+        Number of cells that are known classes, which come first.
     before
-        As :func:`cell_shares` takes it.
+        As in :func:`cell_shares`.
     """
 
     stream: Array
@@ -256,7 +259,10 @@ class _CellCounts(NamedTuple):
 def _weigh(
     seen: Array, taken: Array, n_references: Array, distinct: Array, spread: Array, classes: Array
 ) -> tuple[Array, Array]:
-    """Effective references in each cell and what each stands for if all of the stream is known, both (C, L)."""
+    """Return the effective references in each cell, and what each represents, both (C, L).
+
+    One reference represents this number of instances if the whole stream is known.
+    """
     n_classes, count, levels = taken.shape
     base, total, square = np.zeros((count, levels)), np.zeros((count, levels)), np.zeros((count, levels))
     for j in range(n_classes):
@@ -280,7 +286,7 @@ def _weigh(
 
 @kernel
 def _pool(counts: _CellCounts) -> tuple[Array, Array]:
-    """Say which cells are small, shape (C,), and sum those up level by level: S, a and v, shape (3, L)."""
+    """Return the mask of small cells, shape (C,), and their sums for each level: S, a and v, shape (3, L)."""
     stream, _, effective, stands, first, before = counts
     count, levels = stream.shape
     small = np.zeros(count, np.bool_)
@@ -301,10 +307,10 @@ def _pool(counts: _CellCounts) -> tuple[Array, Array]:
 
 @kernel
 def _estimate_kappa(counts: _CellCounts) -> float:
-    """Posterior mean of the share of the stream that is known.
+    """Return the posterior mean of the known share of the stream.
 
-    Its evidence is that of all cells, the small ones together; and it must be about what the cells' shares add up to.
-    A known class is one cell here: what it takes is frozen, and may well be a little denser than its references.
+    The evidence is that of all cells, with the small ones pooled. The result must be close to the sum of the cells'
+    shares. A known class is one cell here, since its frozen instances may be a little denser than its references.
     """
     stream, seen, effective, stands, n_classes, _ = counts
     small, pool = _pool(counts)
@@ -345,7 +351,7 @@ def _estimate_kappa(counts: _CellCounts) -> float:
 
 @kernel
 def _known_shares(counts: _CellCounts, kappa: float) -> Array:
-    """Share of each cell that is known, shape (C, L): 1 for the known classes."""
+    """Return the known share of each cell, shape (C, L). It is 1 for the known classes."""
     stream, _, effective, stands, n_classes, before = counts
     _, pool = _pool(counts)
     count, levels = stream.shape
@@ -370,22 +376,22 @@ def _known_shares(counts: _CellCounts, kappa: float) -> Array:
 def cell_shares(
     counts: ReferenceCounts, classes: Array, distinct: Array, spread: Array, kappa: float, before: Array
 ) -> KnownShares:
-    """Say what share of each cell is known, and whose.
+    """Estimate the known share of each cell, and the classes that it belongs to.
 
     Parameters
     ----------
     counts
-        The counts.
+        Counts of references and instances.
     classes
         Shares of the classes (:func:`class_shares`), shape (J,).
     distinct
-        References that there are of each class, shape (J,).
+        Number of references of each class, shape (J,).
     spread
-        Mean weight of the references of each class on each level, each counted by its weight, shape (J, L).
+        Weighted mean weight of the references of each class at each level, shape (J, L).
     kappa
-        Share of the stream that is known, if it has been estimated lately, else NaN.
+        Known share of the stream, if it has a recent estimate, otherwise NaN.
     before
-        Share of each emerging subclass that was known when it had support, negative: it had none so far, shape (K,).
+        Known share of each emerging subclass when it had support, shape (K,). Negative: it had none so far.
     """
     n_classes, count = counts.total.shape
     effective, stands = _weigh(counts.seen, counts.taken, counts.total, distinct, spread, classes)
@@ -405,7 +411,7 @@ def cell_shares(
 
 @kernel
 def votes(log_density: Array) -> Array:
-    """Probability of each class by its density alone, shape (n, J)."""
+    """Return the probability of each class by its density alone, shape (n, J)."""
     n, n_classes = log_density.shape
     out = np.empty((n, n_classes))
     for i in range(n):
@@ -424,23 +430,23 @@ def votes(log_density: Array) -> Array:
 def balance(
     shares: KnownShares, unknown: Array, responsibilities: Array, level: Array, vote: Array, odds: Array | None = None
 ) -> Array:
-    """Divide what the sampler calls unknown, and state the known classes by their shares in the stream.
+    """Divide the probability of unknown, and weight the known classes by their shares in the stream.
 
     Parameters
     ----------
     shares
-        What the books say.
+        Estimated known shares.
     unknown
-        How probable each instance is unknown, as the sampler has it, shape (n,); NaN: as the cells have it.
+        Probability of unknown of each instance from the sampler, shape (n,). NaN: use the cells.
     responsibilities
         Responsibilities of the cells, shape (n, C).
     level
         Level of each instance, shape (n,).
     vote
-        How probable each known class is by its density alone (:func:`votes`), shape (n, J).
+        Probability of each known class by its density alone (:func:`votes`), shape (n, J).
     odds
-        Odds that each instance is new by what the frozen classes say, shape (n,): the shares are those of typicality
-        (:mod:`stream_osr.trust.levels`); ``None``: they are those of references in the cells.
+        Odds that each instance is new by the frozen classes, shape (n,). The shares are then those of typicality
+        (:mod:`stream_osr.trust.levels`). ``None``: they are those of references in the cells.
 
     Returns
     -------

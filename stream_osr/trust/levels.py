@@ -1,17 +1,18 @@
 """Levels of density and of typicality.
 
-Levels of density: how far an instance lies in the known classes, in steps that hold shares of the references.
+Levels of density show how dense an instance is in the known classes. Each level has a share of the references.
 
-How typical of its nearest class an instance is, and what share of a cell is known by that alone.
+Typicality shows how usual an instance is for its nearest class. It gives another estimate of the known share of a
+cell.
 
-Where neighbouring instances depend on each other, a run of known instances lies close together: it looks like a tight
-new subclass, and references, which are spread over the whole class, do not fall into it. Location says nothing then.
-Typicality does: whatever part of a class a run shows, its instances are as dense in the class as some block of
-training instances was that the density has not seen. Instances that belong to no known class lie in the tail.
+If neighbouring instances depend on each other, a run of known instances lies close together. It looks like a tight
+new subclass. References are spread over the whole class and do not fall into it. The location is then no evidence,
+but typicality is. In any part of a class, the instances of a run are as dense as some block of training instances
+that the density has not seen. Instances of no known class are in the tail.
 
-With r the share of a class's references that are no denser than an instance, and F the distribution of r over the
-instances of a cell, the share of known ones among those in the tail is at most ``r / F(r)`` (the tail-area false
-discovery rate of Efron and Tibshirani 2002, as in Benjamini and Hochberg 1995).
+Let r be the share of a class's references that are at most as dense as an instance. Let F be the distribution of r
+over the instances of a cell. The share of known ones among those in the tail is at most ``r / F(r)``. This is the
+tail-area false discovery rate (Efron and Tibshirani 2002, as in Benjamini and Hochberg 1995).
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from stream_osr.model.jit import Array, borrowing_kernel, kernel
 from stream_osr.trust.references import References
 
 LEVELS = np.array([0.01, 0.05, 0.2, 0.5])
-"""Shares of the references that lie below the bounds of the levels."""
+"""Shares of the references below the bounds of the levels."""
 BEYOND = 2.0
-"""The lowest level of all lies beyond the references: further below their median than this many times the lowest."""
+"""Lower limit of the levels, as a multiple of the distance of the lowest reference below the median."""
 N_LEVELS = len(LEVELS) + 2
 LEAST_BELOW = 4.0
-"""A bound that fewer references of a typical class lie below is not used."""
+"""Least number of references of a typical class below a bound. With fewer, the bound is not used."""
 
 
 def references_below(log_density: Array, group: Array, weight: Array | None = None) -> Array:
-    """Count the references of each class that lie below each of the ``LEVELS`` in it, shape (J, L).
+    """Count the references of each class below each of the ``LEVELS`` in it, shape (J, L).
 
     Parameters
     ----------
     log_density
-        Of the references under each known class, shape (R, J).
+        Log densities of the references under each known class, shape (R, J).
     group, weight
-        Class and weight of each, shape (R,); ``None``: they weigh the same.
+        Class and weight of each reference, shape (R,). ``None``: they have equal weights.
     """
     n_classes = log_density.shape[1]
     below = np.outer(np.bincount(group, minlength=n_classes), LEVELS)
@@ -53,10 +54,10 @@ def references_below(log_density: Array, group: Array, weight: Array | None = No
 
 
 def level_bounds(score: Array, group: Array, below: Array, weight: Array | None = None) -> Array:
-    """Bounds of the levels from the scores of the references and their weights, shape (L + 1,), ascending.
+    """Compute the bounds of the levels from the references' scores and weights, shape (L + 1,), ascending.
 
-    The first is beyond all references; of the others those are left out that too few references lie ``below``
-    (:func:`references_below`) in a typical class.
+    The first bound is beyond all references. Another bound is dropped if too few references of a typical class are
+    ``below`` it (:func:`references_below`).
     """
     if weight is None:
         middle, found = np.median(score), np.quantile(score, LEVELS)
@@ -68,7 +69,7 @@ def level_bounds(score: Array, group: Array, below: Array, weight: Array | None 
 
 
 def quantiles(values: Array, shares: Array, weight: Array) -> Array:
-    """Take quantiles of values, shape (n,), each of which counts by its weight; between two values linear."""
+    """Return weighted quantiles of values, shape (n,), with linear interpolation."""
     order = np.argsort(values, kind="stable")
     passed = np.cumsum(weight[order]) - 0.5 * weight[order]
     return np.asarray(np.interp(shares, passed / weight.sum(), values[order]))
@@ -84,11 +85,13 @@ def levels_of(
     group: Array | None = None,
     weight: Array | None = None,
 ) -> Array:
-    """Level of each instance by its score (:func:`nearest`): so many of the ascending bounds lie below, shape (n,).
+    """Return the level of each instance by its score (:func:`nearest`), shape (n,).
 
-    If fewer than ``LEAST_BELOW`` references of the nearest class lie ``below`` a bound, the lowest bound takes its
-    place. The references of a class that is left with no other bound are in the highest level: each is a large part
-    of what the class is known by, and its own density was made without it.
+    The level is the number of ascending bounds below the score.
+
+    If fewer than ``LEAST_BELOW`` references of the nearest class are ``below`` a bound, the lowest bound replaces it.
+    If a class has no other bound, its references are in the highest level. Each of them is a large part of the class,
+    and its own density was made without it.
     """
     near, score = nearest(log_density, count, total, group, weight)
     level = np.zeros(len(score), np.int64)
@@ -106,18 +109,19 @@ def levels_of(
 def nearest(
     log_density: Array, count: Array, total: Array, group: Array | None = None, weight: Array | None = None
 ) -> tuple[Array, Array]:
-    """Find the nearest class of each instance, (n,), and the excess over the mean of its references, (n,).
+    """Return the nearest class of each instance, (n,), and its excess over the mean of the class's references, (n,).
 
-    That is the class under which the log density exceeds the mean of the class's references most.
+    The nearest class is the one under which the log density exceeds that mean most.
 
     Parameters
     ----------
     log_density
-        Under each known class, shape (n, J).
+        Log densities under each known class, shape (n, J).
     count, total
-        Number of the references of each class, and the weighted sum of their log densities under it, shape (J,).
+        Number of references of each class, and the weighted sum of their log densities under it, shape (J,).
     group, weight
-        Class and weight of each, when they are references themselves: its own mean is then that of the others.
+        Class and weight of each instance if the instances are references. The mean of the class then excludes the
+        instance.
     """
     n, n_classes = log_density.shape
     near, score = np.zeros(n, np.int64), np.full(n, -np.inf)
@@ -135,12 +139,12 @@ def nearest(
 
 
 USUAL = 4.0
-"""Independent typical instances that each cell has in any case: a few in the tail are no evidence."""
+"""Number of independent typical instances added to each cell, so that a few in the tail are no evidence."""
 DEMANDED = 5.0
-"""Log likelihood ratio from which on a cell more probably holds a new class than not."""
+"""Log likelihood ratio above which a cell is more likely to have a new class than not."""
 FROZEN, TEMPERED = np.exp(1.5), np.exp(6.0)
-"""Odds for or against a new class that the frozen classes add at most, and those whose statistics are tempered: these
-know how little the training episodes say of others, and references, which are of the same episodes, do not."""
+"""Largest factors on the odds of a new class from the frozen classes, without and with tempered statistics. Tempered
+statistics allow for the limited evidence of training episodes. References come from the same episodes and do not."""
 
 
 class Typical(NamedTuple):
@@ -149,8 +153,9 @@ class Typical(NamedTuple):
     Attributes
     ----------
     bounds
-        Ascending log densities under each class between the levels: the least dense reference, and the quantiles
-        ``LEVELS`` of the references; frozen densities, and those given what came before, shape (2, J, L - 1).
+        Ascending log densities under each class between the levels, shape (2, J, L - 1). They are the least dense
+        reference, and the quantiles ``LEVELS`` of the references. The first row is for frozen densities, the second
+        for densities given the previous instances.
     tail
         Share of the known instances up to each level, shape (L,).
     """
@@ -162,7 +167,7 @@ class Typical(NamedTuple):
 def typical_of(references: References) -> Typical:
     """Derive the levels from the references, by the mean of their log densities over the models.
 
-    So many independent instances as the references are worth cannot show that a rarer tail is none of the class's.
+    The tail shares have a lower limit. The effective number of independent references cannot exclude a rarer tail.
     """
     group, gain, log_density = references.group, references.gains, np.mean(references.log_density, axis=0)
     n_classes = log_density.shape[1]
@@ -177,16 +182,16 @@ def typical_of(references: References) -> Typical:
 
 @kernel
 def levels_within(log_density: Array, gain: Array, bounds: Array) -> Array:
-    """Level of each of n instances within its nearest class: the higher of the two, shape (n,).
+    """Return the level of each of n instances within its nearest class, shape (n,): the higher of the two.
 
     Parameters
     ----------
     log_density
-        Log densities under the classes given what came before, shape (n, J).
+        Log densities under the classes given the previous instances, shape (n, J).
     gain
-        By how much these are larger than the frozen ones, shape (n,).
+        Excess over the frozen log densities, shape (n,).
     bounds
-        Those of :class:`Typical`.
+        As in :class:`Typical`.
     """
     n, n_classes = log_density.shape
     level = np.zeros(n, np.int64)
@@ -205,16 +210,16 @@ def levels_within(log_density: Array, gain: Array, bounds: Array) -> Array:
 
 @kernel
 def known_by_typicality(stream: Array, tail: Array, independent: float) -> Array:
-    """Share of each cell that is known by typicality alone, level by level, shape (C, L).
+    """Return the known share of each cell by typicality alone, level by level, shape (C, L).
 
     Parameters
     ----------
     stream
-        Instances of the stream in each cell, shape (C, L).
+        Number of stream instances in each cell, shape (C, L).
     tail
         Share of the known instances up to each level, shape (L,).
     independent
-        Number of independent instances that say as much as one of the stream.
+        Effective number of independent instances for each instance of the stream.
     """
     count, levels = stream.shape
     known = np.ones((count, levels))
@@ -236,16 +241,16 @@ def known_by_typicality(stream: Array, tail: Array, independent: float) -> Array
 
 @kernel
 def odds_of_new(log_density: Array, log_density_new: Array, seats: Array, tempered: bool) -> Array:
-    """Odds, by the frozen classes alone, that each of n instances is new, within their bounds, shape (n,).
+    """Return the odds, by the frozen classes alone, that each of n instances is new, within bounds, shape (n,).
 
     Parameters
     ----------
     log_density, log_density_new
-        Under the known classes, shape (n, J), and under a new subclass, shape (n,).
+        Log densities under the known classes, shape (n, J), and under a new subclass, shape (n,).
     seats
-        Log weight of each class and, last, of a new one when a stream begins, shape (J + 1,).
+        Log weight of each class and, last, of a new one at the beginning of a stream, shape (J + 1,).
     tempered
-        That of the :class:`stream_osr.trust.references.References`.
+        As in :class:`stream_osr.trust.references.References`.
     """
     n, n_classes = log_density.shape
     out, bound = np.empty(n), TEMPERED if tempered else FROZEN
@@ -260,5 +265,5 @@ def odds_of_new(log_density: Array, log_density_new: Array, seats: Array, temper
 
 @borrowing_kernel
 def with_odds(known: float, odds: float) -> float:
-    """Share that is known, given that by typicality alone and the odds of what else speaks for a new class."""
+    """Combine a known share by typicality alone with the odds of a new class from other evidence."""
     return known / (known + (1.0 - known) * odds)

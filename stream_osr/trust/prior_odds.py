@@ -1,11 +1,10 @@
-"""The learnt shift of the odds of "unknown": what is accepted as known must look like known training instances.
+"""Learnt shift of the odds of unknown, so that accepted instances look like known training instances.
 
-How dense an instance is within its nearest known class, as a rank among the class's own leave-one-out densities, is
-uniform for instances of that class: half of them lie above 1/2. If the accepted ones lie lower, unknown instances are
-among them, whatever the model says, and the odds of unknown are raised until they do not:
-``sum_i P_i(known; shift) (1/2 - rank_i) <= 0`` over the stream so far, whose sums fade like everything else. The
-smallest such shift is taken, never below 0, and it starts at ``PRIOR_SHIFT`` with the weight of ``PRIOR_WEIGHT``
-instances. It acts on what is reported, not on the sampler.
+The density rank is uniform for instances of the nearest known class: half of them have a rank above 1/2. If the
+accepted ones have lower ranks, unknown instances are among them. The odds of unknown are then raised until
+``sum_i P_i(known; shift) (1/2 - rank_i) <= 0`` over the stream so far. The sums decay like all counts. The shift is
+the smallest one that is enough, and never below 0. It starts at ``PRIOR_SHIFT`` with the weight of ``PRIOR_WEIGHT``
+instances. It applies to reported probabilities, not to the sampler.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from stream_osr.model.jit import Array, kernel
 STEP = 0.25
 SHIFTS = STEP * np.arange(5)
 MORE_SHIFTS = STEP * np.arange(6)
-"""Where references guard the known classes, a little more: known classes lose less by it than without them."""
+"""Shifts for models with a reference check, which loses fewer known instances at a larger shift."""
 PRIOR_SHIFT = 0.5
 PRIOR_WEIGHT = 64.0
 FADES_SLOWER = 20.0
-"""The sums' half-life is that of the seats times this: a shift is estimated from thousands of instances."""
+"""Factor from the half-life of the weights to that of the sums. A shift is estimated from thousands of instances."""
 
 
 class PriorOdds(NamedTuple):
-    """The shift of the log odds of unknown and what it is learnt from.
+    """Shift of the log odds of unknown, and the sums for learning it.
 
     Attributes
     ----------
     excess
-        ``sum_i P_i(known; shift) (1/2 - rank_i)`` at each of the shifts, faded.
+        Decayed sum ``sum_i P_i(known; shift) (1/2 - rank_i)`` at each of the shifts.
     seen
-        Instances in the sums, faded.
+        Decayed number of instances in the sums.
     shift
-        Shift in force.
+        Present shift.
     """
 
     excess: Array
@@ -46,27 +45,27 @@ class PriorOdds(NamedTuple):
 
 
 def start_odds(learn: bool, guarded: bool = False) -> PriorOdds:
-    """Begin with the prior shift, or with none; the largest that can be learnt is 1, for a guarded model 1.25."""
+    """Start with the prior shift, or without one. The largest shift is 1, or 1.25 for a guarded model."""
     return PriorOdds(np.zeros(len(MORE_SHIFTS if guarded else SHIFTS)), 0.0, PRIOR_SHIFT if learn else 0.0)
 
 
 def learn_odds(odds: PriorOdds, probabilities: Array, rank: Array, half_life: float) -> PriorOdds:
-    """Take in a batch.
+    """Update the shift with a batch.
 
     Parameters
     ----------
     odds
-        What was learnt so far; it does not change.
+        Previous state, which does not change.
     probabilities
-        Of each known class and, last, unknown, before any shift, shape (b, J + 1).
+        Probabilities of each known class and, last, unknown, before the shift, shape (b, J + 1).
     rank
         Density rank of each instance within its nearest known class, in [0, 1], shape (b,).
     half_life
-        Of the seats, in instances.
+        Half-life of the weights, in instances.
 
     Examples
     --------
-    Called known with 80 %, and yet less dense than almost all that is:
+    Known with 80 %, and yet less dense than almost all known instances:
 
     >>> p = np.tile([0.8, 0.2], (500, 1))
     >>> learn_odds(start_odds(learn=True), p, np.linspace(0, 0.1, 500), 200.0).shift > 0.9
@@ -83,7 +82,7 @@ def learn_odds(odds: PriorOdds, probabilities: Array, rank: Array, half_life: fl
 
 @kernel
 def _excess(before: Array, fade: float, probabilities: Array, rank: Array) -> tuple[Array, int]:
-    """Add a batch to the sums; with them comes the number of the first shift that is enough, or of the last."""
+    """Add a batch to the sums, and return the number of the first shift that is enough, or of the last."""
     out, last = fade * before, len(before) - 1
     factor = np.exp(STEP * np.arange(len(before)))
     for i in range(len(rank)):
@@ -97,7 +96,7 @@ def _excess(before: Array, fade: float, probabilities: Array, rank: Array) -> tu
 
 
 def shift_odds(odds: PriorOdds, probabilities: Array) -> Array:
-    """Probabilities of shape (n, J + 1) with the odds of unknown, the last column, shifted.
+    """Shift the odds of unknown, the last column, in probabilities of shape (n, J + 1).
 
     Examples
     --------
@@ -111,7 +110,7 @@ def shift_odds(odds: PriorOdds, probabilities: Array) -> Array:
 
 @kernel
 def _shifted(probabilities: Array, factor: float) -> Array:
-    """Multiply the last column by a factor, and each row by what makes it sum to one again."""
+    """Multiply the last column by a factor, and normalise each row."""
     out, last = probabilities.copy(), probabilities.shape[1] - 1
     for i in range(len(out)):
         out[i, last] *= factor

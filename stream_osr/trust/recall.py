@@ -1,9 +1,9 @@
-"""Recall of the known classes: as expected from training, and as estimated by references while a stream runs.
+"""Recall of the known classes: expected from training, and estimated from the references during a stream.
 
-Both come from training instances that the model judges unseen (:mod:`stream_osr.trust.references`). The promise is
-what the known classes alone do, at the shares of the training set; in a stream new classes compete with them,
-subclasses emerge, shares change, and the references are asked again beside every batch, through the same steps as the
-stream's own instances.
+Both use training instances that the model scores as unseen (:mod:`stream_osr.trust.references`). The expected recall
+uses only the known classes, at the shares of the training set. In a stream, new classes compete with them, subclasses
+emerge, and shares change. The references are therefore scored with every batch, in the same steps as the stream's
+instances.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from stream_osr.model.jit import Array, kernel
 
 NO_DOUBT = np.zeros(3)
 DISPUTED, DISPUTED_SPREAD = 0.5, 0.05
-"""Share of the disputed instances that are taken for wrong, and the half-width of what it may be."""
+"""Share of the disputed instances that count as wrong, and the half-width of the interval."""
 Z = 1.96
 """Half-width of an interval, in standard errors."""
 REMEMBERED = 500.0
-"""Instances of the stream after which what a reference was called counts half."""
+"""Number of stream instances after which a result of a reference has half the weight."""
 ENOUGH = 0.03
-"""Half-width of an interval from which on it is a promise."""
+"""Largest half-width of the interval of an expected recall."""
 LEAST_ASKED = 100.0
-"""References that have to be asked before a drop is told of, or all that there are."""
+"""Least number of scored references for reporting a drop, unless there are fewer in total."""
 WIDEST = 0.005
-"""Standard error that remains however many references there are: they are not the stream."""
+"""Least standard error, however many references there are, since they are not the stream."""
 
 
 class ExpectedRecall(NamedTuple):
-    """Share of the known instances that get their own label.
+    """Share of known instances that get their own label.
 
     Attributes
     ----------
     recall
         Estimate, in [0, 1].
     low, high
-        Interval that holds it with 95 %, as far as the number of references goes.
+        95 % interval, given the number of references.
     false_unknown
-        Share of the known instances that are called unknown.
+        Share of known instances that are called unknown.
 
     Examples
     --------
@@ -65,15 +65,16 @@ class ReferenceResults(NamedTuple):
     Attributes
     ----------
     right, unknown, total
-        References of each class that got their own label, that were called unknown, and all; faded, shape (J,).
+        Decayed numbers of references of each class that got their own label, that were called unknown, and of all,
+        shape (J,).
     shares
         Shares of the classes among the stream's known instances, shape (J,).
     dropped
-        The recall has fallen below what was promised, and this has been told.
+        True if the recall has dropped below the expected recall, and the event has been emitted.
     doubt
-        Where neighbours are dependent: instances of the stream that the frozen classes call known, those that they
-        call unknown and that are called known all the same, and those that are called unknown and belong to no
-        announced subclass; faded, shape (3,).
+        Decayed numbers of instances if neighbours are dependent, shape (3,). The first are known by the frozen
+        classes. The second are unknown by the frozen classes but were called known. The third were called unknown and
+        belong to no announced subclass.
     """
 
     right: Array
@@ -85,20 +86,20 @@ class ReferenceResults(NamedTuple):
 
 
 def no_results(n_classes: int) -> ReferenceResults:
-    """Begin with nothing asked."""
+    """Return the results before any reference was scored."""
     none = np.zeros(n_classes)
     return ReferenceResults(none, none, none, np.full(n_classes, 1.0 / max(n_classes, 1)))
 
 
 def promise(log_density: Sequence[Array], group: Array) -> ExpectedRecall:
-    """Say what the known classes do with their own training instances, each judged unseen.
+    """Estimate the recall of the known classes on their own training instances, each scored as unseen.
 
     Parameters
     ----------
     log_density
         Log class densities of the training instances in each model, shape (n, J).
     group
-        Class of each, shape (n,).
+        Class of each instance, shape (n,).
     """
     share = np.bincount(group, minlength=log_density[0].shape[1]) / len(group)
     found = np.zeros_like(log_density[0])
@@ -114,7 +115,7 @@ def promise(log_density: Sequence[Array], group: Array) -> ExpectedRecall:
 
 
 def instances_that_would_do(recall: float) -> int:
-    """Training instances from which on the interval of such a recall is a promise.
+    """Return the number of training instances that makes the interval of such a recall narrow enough.
 
     Examples
     --------
@@ -128,22 +129,22 @@ def instances_that_would_do(recall: float) -> int:
 def call(
     before: ReferenceResults, label: Array, group: Array, shares: Array, n: int, weight: Array | None = None
 ) -> ReferenceResults:
-    """Take in what references were called beside a batch.
+    """Update the results with the labels of references in a batch.
 
     Parameters
     ----------
     before
-        What they were called before; it does not change.
+        Previous results, which do not change.
     label
-        Number of the class that each is called, J: unknown, shape (Q,).
+        Class number of each label, J for unknown, shape (Q,).
     group
-        Its own class, shape (Q,).
+        True class number of each reference, shape (Q,).
     shares
         Shares of the classes in the stream, shape (J,).
     n
-        Instances of the batch.
+        Number of instances in the batch.
     weight
-        What each counts, shape (Q,); ``None``: one.
+        Weight of each reference, shape (Q,). ``None``: 1.
     """
     fade = 0.5 ** (n / REMEMBERED)
     weight = np.ones(len(label)) if weight is None else weight
@@ -156,7 +157,7 @@ def call(
 def _called(
     right: Array, unknown: Array, total: Array, label: Array, group: Array, weight: Array, n_classes: int, fade: float
 ) -> tuple[Array, Array, Array]:
-    """Count what references were called, what was counted before faded."""
+    """Count the labels of references, after decaying the previous counts."""
     now = np.zeros((3, n_classes))
     for j in range(min(n_classes, len(total))):
         now[0, j], now[1, j], now[2, j] = fade * right[j], fade * unknown[j], fade * total[j]
@@ -174,14 +175,14 @@ def _fit(values: Array, n_classes: int) -> Array:
 
 
 def expect(called: ReferenceResults, distinct: Array) -> ExpectedRecall | None:
-    """Say what is to be expected now; ``None``: no reference was asked yet.
+    """Estimate the present recall. ``None``: no reference has been scored.
 
     Parameters
     ----------
     called
-        What references were called lately.
+        Recent results of references.
     distinct
-        References of each class by what they say (:meth:`References.distinct`), shape (J,).
+        Effective number of references of each class (:meth:`References.distinct`), shape (J,).
     """
     distinct = _fit(distinct, len(called.total))  # a class may have come since, or gone
     some, recall, error, unknown = _expect(called.right, called.unknown, called.total, called.shares, distinct)
@@ -191,16 +192,16 @@ def expect(called: ReferenceResults, distinct: Array) -> ExpectedRecall | None:
 
 
 def doubt(called: ReferenceResults, known: int, disputed: int, unplaced: int) -> ReferenceResults:
-    """Take in what the stream's own instances say of a batch; they fade like the references (:func:`call`)."""
+    """Update the doubt with the stream's own instances of a batch. It decays like the references (:func:`call`)."""
     fade = 0.5 ** ((known + disputed + unplaced) / REMEMBERED)
     return called._replace(doubt=fade * called.doubt + np.array([known, disputed, unplaced]))
 
 
 def _doubted(doubt: Array, recall: float, half: float, unknown: float) -> ExpectedRecall:
-    """Lower and widen the estimate by what the stream says against it.
+    """Lower and widen the estimate by the evidence of the stream against it.
 
-    References lie where training had them. Instances that are called unknown and gather in no subclass may be known
-    ones that have moved; so may be, or not, those about which frozen classes and labels disagree.
+    References come from the training distribution. Unknown instances without a subclass may be known ones that have
+    moved. The same may apply to instances on which frozen classes and labels disagree.
     """
     disputed, unplaced = (doubt[1:] / max(doubt.sum(), 1e-300)).tolist()
     left, spread = 1.0 - DISPUTED * disputed - unplaced, DISPUTED_SPREAD * disputed
@@ -212,7 +213,7 @@ def _doubted(doubt: Array, recall: float, half: float, unknown: float) -> Expect
 def _expect(
     right: Array, unknown: Array, total: Array, shares: Array, distinct: Array
 ) -> tuple[bool, float, float, float]:
-    """Say whether anything was asked; recall, its standard error, and the share that is called unknown."""
+    """Return whether any reference was scored, then recall, its standard error, and the share called unknown."""
     whole, recall, error, none = 0.0, 0.0, 0.0, 0.0
     for j in range(len(total)):
         if total[j] > 0.0 and distinct[j] > 0 and shares[j] > 0.0:
@@ -230,7 +231,10 @@ def _expect(
 def has_dropped(
     called: ReferenceResults, now: ExpectedRecall, promised: tuple[float, float], distinct: Array
 ) -> bool:
-    """Say whether the recall is surely below what was promised; having dropped, it stays so until it is back."""
+    """Check whether the recall is surely below the expected recall.
+
+    After a drop, check whether it has not recovered.
+    """
     if called.total.sum() < min(LEAST_ASKED, float(distinct.sum())):
         return False
     return (now.recall if called.dropped else now.high) < promised[0]

@@ -1,26 +1,25 @@
-"""Reference instances: training instances kept with the model, each with what the known classes say of it unseen.
+"""Reference instances: training instances kept to monitor the known classes.
 
-A frozen density does not learn and an emerging subclass does, so an emerging subclass that takes many instances may
-be new, or a known class described better. Training instances tell which: they are instances of known classes by
-definition. To be comparable with the stream's they must look to the model as the stream's do, so each is weighed by
-densities that were made without it: its fold (a tenth) is left out of the whitening and of all statistics, the seats
-of the others as trained. Where instances are so many that one of them changes little, leaving out the instance alone
-says the same. Not so of categories: a fold leaves out rare values with it, as a stream brings some that training did
-not have.
+A frozen density does not learn, but an emerging subclass does. An emerging subclass with many instances may therefore
+be new, or describe a known class better. Training instances can decide this, since they belong to known classes by
+definition. To be comparable with the stream, each is scored by densities that were made without it. Its fold (a
+tenth) is left out of the whitening and of all statistics, while the seats of the others stay. With very many
+instances, leaving out only the instance itself gives the same result. This does not apply to categories. A fold takes
+its rare values with it, just as a stream has values that training did not have.
 
-A promise for each known class: at most so large a share of it is called unknown, whatever its distribution.
+**Bound on false unknowns.** At most a given share of each known class is called unknown, for any distribution.
 
-Split conformal prediction (Vovk, Gammerman and Shafer 2005) class by class: an instance is plausible for a class
-unless it is among the least dense of ``max_false_unknown`` of it, by the class's frozen density and its reference
-instances, each of which the density has not seen. An instance of the class is implausible for it with at most that
-probability, if it is exchangeable with the references: the class must not have moved. Where several models are
-averaged it is their mean log density that is ranked.
+The bound uses split conformal prediction (Vovk, Gammerman and Shafer 2005) for each class. An instance is plausible
+for a class unless it is among the least dense ``max_false_unknown`` of the class. The ranking uses the frozen density
+and the reference instances, which the density has not seen. An instance of the class is implausible with at most that
+probability if it is exchangeable with the references: the class must not have moved. With several models, the mean
+log density is ranked.
 
-Training instances that look mislabelled: another class describes them as its own, and theirs does not.
+**Mislabelled training instances.** Another class describes them as its own, and their class does not.
 
-An instance between two classes is an error of the model, and its label may be right. The density of a mislabelled one
-is as much higher in its true class as that of any instance of the class: its excess has the distribution of the
-margins by which instances that are labelled right prefer their own class.
+An instance between two classes is an error of the model, and its label may be right. A mislabelled instance is as
+much denser in its true class as any instance of that class. Its excess has the distribution of the margins by which
+correctly labelled instances prefer their own class.
 """
 
 from __future__ import annotations
@@ -45,40 +44,41 @@ from stream_osr.model.whitening import Whitening, even_where_open, fit_mixed, wh
 FOLDS = 10
 NO_GAIN = np.zeros(0)
 BLOCKS = 4
-"""Blocks of arrival into which each class is divided where neighbours are dependent."""
+"""Number of blocks of arrival in each class if neighbours are dependent."""
 PLENTY = 20.0
-"""Within-class degrees of freedom for each dimension from which on an instance is left out alone, without its
-fold."""
+"""Within-class degrees of freedom for each dimension from which an instance is left out without its fold."""
 LEAST_OF_CLASS = 20
-"""References of each class that has them, however many classes there are."""
+"""Least number of references of each class that has them, however many classes there are."""
 UNUSUAL, OF_UNUSUAL = 0.05, 0.5
-"""Of a class that not all are references of, its least usual twentieth gives half: there it meets what is new."""
+"""Least usual share of a class, and its share of the references if not all instances are references. New classes are
+most similar to these instances."""
 
 
 class References(NamedTuple):
-    """R reference instances of J known classes, in an order in which any stretch holds all classes in proportion.
+    """Reference instances of J known classes, R in total. Any stretch has all classes in proportion.
 
     Attributes
     ----------
     rows
         Whitened rows, shape (R, C + d).
     group
-        Number of the class of each, shape (R,).
+        Class number of each, shape (R,).
     log_density
-        Log density of each under the known classes, its own made without it, in each model, shape (R, J).
+        Log density of each under the known classes, shape (R, J), in each model. The density of the own class was
+        made without it.
     weight
-        Instances of its class that each stands for, in means over the class, shape (R,); ``None``: one each. They sum
-        to the number of the class's references.
+        Number of instances of the class that each represents in means, shape (R,). ``None``: one each. They sum to
+        the number of the class's references.
     gain
-        By how much more likely each was given the training instances before it (:mod:`stream_osr.model.dependence`),
-        shape (R,); empty where neighbours are independent.
+        Gain in log likelihood of each given the previous training instances (:mod:`stream_osr.model.dependence`),
+        shape (R,). It is empty if neighbours are independent.
     effective
-        Number of independent instances that say as much as the training instances of a typical class; 0: as many as
-        there are references of it.
+        Effective number of independent instances among the training instances of a typical class. 0: the number of
+        references.
     tempered
-        The statistics of the classes count as so many independent instances as there are.
+        True if the statistics of the classes are tempered to the effective number of instances.
     earlier
-        Always false; archives and fingerprints have it.
+        Always false. Archives and fingerprints have this field.
     """
 
     rows: Array
@@ -92,16 +92,16 @@ class References(NamedTuple):
 
     @property
     def gains(self) -> Array:
-        """Gain of each, 0 where neighbours are independent, shape (R,)."""
+        """Gain of each, 0 if neighbours are independent, shape (R,)."""
         return self.gain if len(self.gain) else np.zeros(len(self.group))
 
     @property
     def weights(self) -> Array:
-        """The weight of each, shape (R,)."""
+        """Weight of each, shape (R,)."""
         return np.ones(len(self.group)) if self.weight is None else self.weight
 
     def distinct(self, n_classes: int) -> Array:
-        """Effective number of evenly drawn references for the mean of each class, shape (J,)."""
+        """Return the effective number of evenly drawn references for the mean of each class, shape (J,)."""
         sums = [np.bincount(self.group, weight, minlength=n_classes) for weight in (self.weights, self.weights**2)]
         return np.asarray(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny))
 
@@ -117,33 +117,33 @@ def unseen_densities(
     order: Array | None = None,
     effective: float = 1.0,
 ) -> list[Array]:
-    """Log class densities of the training instances as if the model had not seen them, one (n, J) for each model.
+    """Return log class densities of the training instances as unseen by the model, one (n, J) for each model.
 
     Parameters
     ----------
     X
         Training rows, NaN = missing, shape (n, p).
     group
-        Class of each, 0 to J - 1, shape (n,).
+        Class of each row, 0 to J - 1, shape (n,).
     p
         Hyperparameters and seed.
     whitening
-        Whitened coordinates of the model: densities are stated in them.
+        Whitened coordinates of the model, which the densities refer to.
     trainings
-        The models as training left them.
+        Trained models.
     left_out
-        Log class densities, each instance left out alone (:func:`stream_osr.model.training.summarize`).
+        Log class densities with each instance left out alone (:func:`stream_osr.model.training.summarize`).
     plan
-        What became of the features.
+        Plan for the features.
     order
-        Position of each row in the order of arrival, shape (n,), if neighbours are dependent: folds are then blocks
-        of arrival, so that no instance is judged by its own neighbours.
+        Position of each row in the order of arrival, shape (n,), if neighbours are dependent. Folds are then blocks
+        of arrival, so that no instance is scored by its neighbours.
     effective
         As for :func:`stream_osr.model.training.summarize`.
 
     Returns
     -------
-    Minus infinity, under its own class, for an instance that is the only one of its class.
+    Minus infinity, under its own class, for an instance that is alone in its class.
     """
     fold = _divided(group, p, trainings[0], order)
     if fold is None:
@@ -160,7 +160,10 @@ def unseen_densities(
 
 
 def own_density(log_density: Sequence[Array], group: Array) -> float:
-    """Mean log density of the instances under their own classes, over the models; none that is alone in its class."""
+    """Return the mean log density of the instances under their own classes, over the models.
+
+    Instances that are alone in their class are excluded.
+    """
     own = np.mean(log_density, axis=0)[np.arange(len(group)), group]
     return float(own[np.isfinite(own)].mean())
 
@@ -173,10 +176,9 @@ def unseen_rows(
     trainings: Sequence[Training],
     order: Array | None = None,
 ) -> Array:
-    """Whitened training rows, shape (n, C + d), as the model would see them had they not been in training.
+    """Return whitened training rows, shape (n, C + d), as unseen by the model.
 
-    A value of a category that only instances of one fold have is one that training did not have. Arguments as for
-    :func:`unseen_densities`.
+    A category value that only one fold has counts as a new value. Arguments as for :func:`unseen_densities`.
     """
     rows = trainings[0].seating.guests.rows[:, :-1]
     fold, count = _divided(group, p, trainings[0], order), len(whitening.places)
@@ -187,7 +189,7 @@ def unseen_rows(
 
 
 def _divided(group: Array, p: Parameters, training: Training, order: Array | None) -> Array | None:
-    """Return the number of the fold of each instance, shape (n,); ``None``: each is left out alone."""
+    """Return the fold number of each instance, shape (n,). ``None``: each is left out alone."""
     freedom = len(group) - len(np.unique(group))
     plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.whitening.columns)
     if plenty and order is None:
@@ -196,10 +198,10 @@ def _divided(group: Array, p: Parameters, training: Training, order: Array | Non
 
 
 def _without_own_values(X: Array, whitening: Whitening, fold: Array) -> Array:
-    """Give raw rows whose value of a category occurs in their fold alone one that training did not have.
+    """Replace category values that only one fold has by a new value, in raw rows.
 
-    Of very many values only the commonest have a place of their own: of the values that occur in the other rows as
-    often as the rarest of these, a share has one.
+    With very many values, only the commonest have a place of their own. Some values occur as often in the other rows
+    as the rarest of these. Of those values, a share has a place.
     """
     out, rng = X, np.random.default_rng(len(X))
     for at, places in zip(whitening.columns.tolist(), whitening.places.tolist(), strict=False):
@@ -222,7 +224,7 @@ def _without_own_values(X: Array, whitening: Whitening, fold: Array) -> Array:
 
 
 def _folds(group: Array, seed: int) -> Array:
-    """Divide each class among the folds; the only instance of a class is in none (-1)."""
+    """Divide each class among the folds. The only instance of a class is in none (-1)."""
     rng = np.random.default_rng([seed, 18])
     fold = np.full(len(group), -1)
     for j in range(int(group.max()) + 1):
@@ -233,7 +235,7 @@ def _folds(group: Array, seed: int) -> Array:
 
 
 def _blocks(group: Array, order: Array) -> Array:
-    """Divide each class into consecutive blocks of arrival; the only instance of a class is in none (-1)."""
+    """Divide each class into consecutive blocks of arrival. The only instance of a class is in none (-1)."""
     fold = np.full(len(group), -1)
     for j in range(int(group.max()) + 1):
         own = np.flatnonzero(group == j)
@@ -253,7 +255,7 @@ def _without(
     plan: Plan | None,
     effective: float,
 ) -> list[Array]:
-    """Log class densities of some instances, as they are ``seen``, by models of the others, seated as they are."""
+    """Return log class densities of some instances, as ``seen``, by models of the others with their seats."""
     rest = ~member_rows
     try:
         places = np.zeros(X.shape[1], np.int64)
@@ -290,7 +292,7 @@ def _without(
 
 
 def _rebased(prior: Prior, rows: Array, group: Array, whitening: Whitening) -> Prior:
-    """Let the base measure of the categories be that of these instances; concentrations stay."""
+    """Set the base measure of the categories to that of the given instances. Concentrations stay."""
     if not len(prior.first):
         return prior
     concentration = np.repeat(prior.pseudo[prior.first], whitening.places)
@@ -298,7 +300,7 @@ def _rebased(prior: Prior, rows: Array, group: Array, whitening: Whitening) -> P
 
 
 def with_ranks(known: Known, group: Array, log_density: Array) -> Known:
-    """Take the quantiles of density ranks from these log class densities of the training instances."""
+    """Compute the quantiles of density ranks from log class densities of the training instances."""
     ranks = known.ranks.copy()
     for j in range(len(ranks)):
         own = log_density[group == j, j]
@@ -317,29 +319,30 @@ def choose_references(
     effective: float = 1.0,
     tempered: bool = False,
 ) -> References | None:
-    """Sample ``references`` of the training instances, evenly among the classes; none of which nothing is known.
+    """Sample ``references`` of the training instances, evenly among the classes.
 
-    Within a class the least usual are more likely, and weigh less.
+    Unusual instances of a class have a higher probability and a lower weight. Instances without a density are
+    excluded.
 
     Parameters
     ----------
     rows
         Whitened rows, shape (n, d).
     group
-        Class of each, 0 to J - 1, shape (n,).
+        Class of each row, 0 to J - 1, shape (n,).
     log_density
         As :func:`unseen_densities` returns them.
     p
-        Their number, and the seed.
+        Parameters with the number of references and the seed.
     mislabelled
-        Instances that look mislabelled, shape (n,): they are no references.
+        Mask of instances that look mislabelled, shape (n,). They are excluded.
     gain
-        By how much more likely each instance was given those before it, shape (n,); ``None``: neighbours are
+        Gain in log likelihood of each instance given the previous ones, shape (n,). ``None``: neighbours are
         independent.
     effective
-        Number of independent instances that say as much, as a share of the instances.
+        Effective number of independent instances, as a share of the instances.
     tempered
-        The statistics of the classes count as so many.
+        True if the statistics of the classes are tempered to that number.
     """
     if not p.references:
         return None
@@ -371,7 +374,7 @@ def choose_references(
 
 
 def _strata(usual: Array, most: int) -> list[tuple[Array, int]]:
-    """Divide the instances of a class by how usual they are, (n,): parts, and how many of each are references."""
+    """Divide the instances of a class by how usual they are, (n,), with the number of references of each part."""
     n = len(usual)
     if n <= most:
         return [(np.ones(n, bool), n)]
@@ -382,7 +385,7 @@ def _strata(usual: Array, most: int) -> list[tuple[Array, int]]:
 
 
 def least_references(max_false_unknown: float) -> int:
-    """Count the references of a class that it takes to promise that no larger share of it is called unknown.
+    """Return the least number of references of a class for this bound on false unknowns.
 
     Examples
     --------
@@ -393,16 +396,17 @@ def least_references(max_false_unknown: float) -> int:
 
 
 def plausible(references: References, log_density: Array, max_false_unknown: float) -> Array:
-    """Say for which classes each instance is not implausible, shape (n, J).
+    """Return the mask of classes that are plausible for each instance, shape (n, J).
 
     Parameters
     ----------
     references
-        R references.
+        The R references.
     log_density
         Mean log density of n instances under each known class, over the models, shape (n, J).
     max_false_unknown
-        What may be called unknown of a class. One with too few references to promise it is left out.
+        Share of a class that may be called unknown. Classes with too few references for this bound are never
+        plausible.
 
     Examples
     --------
@@ -425,12 +429,12 @@ def plausible(references: References, log_density: Array, max_false_unknown: flo
 
 
 def check_references(references: References | None, labels: Sequence[Label], max_false_unknown: float | None) -> None:
-    """Check that the references of every trained class suffice for the promise.
+    """Check that each trained class has enough references for the bound.
 
     Raises
     ------
     InvalidParameter
-        Naming the class, what it has and what it would need.
+        With the class, its number of references and the number that it needs.
     """
     if max_false_unknown is None:
         return
@@ -440,13 +444,13 @@ def check_references(references: References | None, labels: Sequence[Label], max
         if count < least:
             raise InvalidParameter(
                 f"max_false_unknown is {max_false_unknown:g}, and class {label!r} has {count} reference instances, "
-                f"where {least} are needed; give it more training instances, or promise less "
+                f"where {least} are needed. Give it more training instances, or raise the bound "
                 f"(max_false_unknown={1.0 / (count + 1):.2g} is the least that these allow)"
             )
 
 
 def call_known(probabilities: Array, is_plausible: Array) -> Array:
-    """Give to the plausible classes what is called unknown, where there are any; probabilities of shape (n, J + 1).
+    """Move the probability of unknown to the plausible classes, if there are any, in shape (n, J + 1).
 
     Examples
     --------
@@ -463,24 +467,24 @@ def call_known(probabilities: Array, is_plausible: Array) -> Array:
 
 
 USUAL = 0.05
-"""The other class finds it usual: so many of its own instances, as a share, are less dense in it."""
+"""Share of instances of the other class that must be less dense than a mislabelled instance."""
 LEAST_EXCESS = math.log(50.0)
-"""Excess of a mislabelled instance at least: where classes overlap widely, margins are as small as errors."""
+"""Least excess of a mislabelled instance. If classes overlap widely, margins are as small as errors."""
 LEAST_SHARE, LEAST = 0.02, 10
-"""Mislabelled instances there are if the excess of so large a share, and of so many, is above the median margin."""
+"""Least share and number of instances with an excess above the median margin, for finding any mislabelled ones."""
 
 
 def mislabelled(log_density: Sequence[Array], group: Array) -> Array:
-    """Say which training instances look mislabelled, shape (n,).
+    """Return the mask of training instances that look mislabelled, shape (n,).
 
-    Their excess is above the first quartile of the margins. None are, unless enough are above the median.
+    Their excess is above the first quartile of the margins. There are none unless enough are above the median.
 
     Parameters
     ----------
     log_density
-        Log class densities of the instances in each model, its own made without it, shape (n, J).
+        Log class densities of the instances in each model, shape (n, J). The own density was made without it.
     group
-        Class of each, shape (n,).
+        Class of each instance, shape (n,).
 
     Examples
     --------

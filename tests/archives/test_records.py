@@ -106,7 +106,7 @@ def test_an_archive_of_a_version_that_there_is_a_step_from_is_read(
 @pytest.mark.parametrize("number", [77, VERSION - len(STEPS) - 1])
 def test_a_version_that_is_not_read_is_refused_by_its_number(number: int, tmp_path: Path) -> None:
     readable = " and ".join(map(str, [*sorted(STEPS), VERSION]))
-    told = f"version {number}, this program reads {readable}; read it with the release of stream-osr that wrote it"
+    told = f"version {number}, this program reads {readable}. Read it with the release of stream-osr that wrote it"
     with pytest.raises(OSError, match=told):
         read_archive(of_version(tmp_path, number), "thing")
 

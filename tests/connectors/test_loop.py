@@ -58,8 +58,8 @@ LINES = [
     '{"a": 9, "b": 9, "c": 9}',
 ]
 SAID = {
-    2: "1 of the model's 3 features is there .*: expected 'a', 'b' as well, found 'A', 'B', 'note', 'c'; name",
-    4: "none of the model's 3 features is there .*: expected 'a', 'b', 'c', found 'A', 'B', 'C'; name the fields",
+    2: "1 of the model's 3 features is there .*: expected 'a', 'b' as well, found 'A', 'B', 'note', 'c'. Name",
+    4: "none of the model's 3 features is there .*: expected 'a', 'b', 'c', found 'A', 'B', 'C'. Name the fields",
     5: "feature 'a' is 'high'",
     6: "not JSON",
     7: "'unknown'",

@@ -149,7 +149,7 @@ def test_labelled_rows_after_one_without_a_label_are_named(caplog: Any, at: slic
 )
 def test_labels_in_several_columns_are_refused_as_such(labels: Any) -> None:
     X, y = table()
-    with pytest.raises(InvalidInstance, match=r"y has the shape \(60, [12]\).* give one column"):
+    with pytest.raises(InvalidInstance, match=r"y has the shape \(60, [12]\).* Give one column"):
         OpenSetRecognizer(chains=1).learn_many(X, labels(y))
 
 
@@ -185,7 +185,7 @@ def test_values_that_are_no_features_do_not_speak_of_training(value: Any) -> Non
 
 def test_named_fields_of_an_array() -> None:
     array = np.zeros(5, dtype=[("a", float), ("b", float)])
-    with pytest.raises(InvalidInstance, match="named fields; give a data frame"):
+    with pytest.raises(InvalidInstance, match=r"named fields\. Give a data frame"):
         OpenSetRecognizer().learn_many(array, [1] * 5)
 
 
@@ -210,7 +210,7 @@ def test_such_columns_alone_train_nothing() -> None:
 
 def test_report_lists_the_first_of_many_small_classes() -> None:
     X, _ = table()
-    assert "'k11' (1) and 48 more; more instances" in str(trained(X, [f"k{i}" for i in range(60)]).freeze())
+    assert "'k11' (1) and 48 more. More instances" in str(trained(X, [f"k{i}" for i in range(60)]).freeze())
 
 
 @pytest.mark.parametrize("value", [pd.Timestamp("2026-01-01"), pd.Timedelta(1, "s"), np.datetime64("2026-01-01")])

@@ -142,7 +142,7 @@ def test_text_of_numbers_is_numeric_in_dictionaries_and_odd_values_are_listed() 
     )
     said = str(model.freeze())
     assert right(model) == 20
-    assert "'flow' is numeric; values that are no numbers count as missing: 'oops'" in said
+    assert "'flow' is numeric, and values that are no numbers count as missing: 'oops'" in said
     assert model.predict_one({"flow": "12,1", "heat": "0"}) == "running"
     with pytest.raises(InvalidFeature, match=r"'1,234' \(str\): it may be 1\.234 or 1234"):
         model.learn_one({"flow": "1,234", "heat": 0})

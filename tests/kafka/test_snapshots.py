@@ -81,7 +81,7 @@ def test_without_room_there_is_no_half_file(state: Partition, snapshots: Snapsho
     before = set(snapshots.folder.iterdir())
     later, _ = advance(state, [records(20, begin=100)])
     for room in (0, 1, 100, size // 2, size - 1000):
-        with room_for(room), pytest.raises(PersistenceError, match=r"File too large; check that .* has room"):
+        with room_for(room), pytest.raises(PersistenceError, match=r"File too large. Check that .* has room"):
             snapshots.write(PLACE, later)
         assert set(snapshots.folder.iterdir()) == before
     assert snapshots.read(PLACE, state.lineage, state.history.last, state.model.trained) is not None

@@ -68,7 +68,7 @@ def test_reconcile_ends_with_the_same_codes(tmp_path: Path) -> None:
 def test_a_wrong_model_is_found_before_any_worker_starts(tmp_path: Path) -> None:
     ended = run(*START, "serve", *nowhere(tmp_path, workers=2, model=tmp_path / "none.osr"), timeout=90)
     assert ended.returncode == 1
-    assert ended.stderr == f"error: there is no file {tmp_path / 'none.osr'}; check the path\n"
+    assert ended.stderr == f"error: there is no file {tmp_path / 'none.osr'}. Check the path\n"
 
 
 @pytest.mark.parametrize(("after", "workers"), [(0.0, 1), (0.0, 2), (0.5, 1), (1.0, 2), (2.0, 1), (3.5, 2), (5.0, 1)])

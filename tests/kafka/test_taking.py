@@ -185,7 +185,7 @@ def test_an_instance_without_any_feature_is_a_dead_letter(
     assert "none of the model's 2 features" in message
     assert "expected 'a', 'b'" in message
     assert found in message
-    assert "name the fields as in training" in message
+    assert "Name the fields as in training" in message
 
 
 def test_a_decoder_of_the_users_own_may_bring_nothing_either(trained: TrainedModel) -> None:
@@ -225,7 +225,7 @@ def test_an_instance_with_fewer_than_half_of_the_features_is_a_dead_letter(
     told = {received.offset: str(refusal.error) for received, refusal in outcome.taken.refused}
     assert [*told] == ([1, 2, 3] if on_missing == "error" else [1, 3])
     assert "1 of the model's 3 features is there" in told[1]
-    assert "expected 'b', 'c' as well, found 'B', 'C', 'a'; name the fields as in training" in told[1]
+    assert "expected 'b', 'c' as well, found 'B', 'C', 'a'. Name the fields as in training" in told[1]
     assert "expected 'a', 'b' as well, found 'y', 'c'" in told[3]
     assert after.model.counters["refused"] == len(told)
     assert after.model.signals.data_quality == 3, "each of them once"
