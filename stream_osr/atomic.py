@@ -88,7 +88,7 @@ def why_irreplaceable(path: str | os.PathLike[str]) -> str | None:
     """Return why a path cannot be replaced by a file. ``None``: it is a file, or does not exist.
 
     >>> why_irreplaceable("/dev/null")
-    'is a device or a pipe, which cannot be replaced; give the name of a file'
+    'is a device or a pipe, which cannot be replaced. Give the name of a file'
     """
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  # a path may be text
@@ -97,7 +97,7 @@ def why_irreplaceable(path: str | os.PathLike[str]) -> str | None:
     if stat.S_ISDIR(mode):
         return "is a folder. Give the name of a file in it"
     if not stat.S_ISREG(mode):
-        return "is a device or a pipe, which cannot be replaced; give the name of a file"
+        return "is a device or a pipe, which cannot be replaced. Give the name of a file"
     return None
 
 

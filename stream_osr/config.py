@@ -141,7 +141,7 @@ class Limits(Group):
     Traceback (most recent call last):
         ...
     stream_osr.errors.InvalidLabel: label is 'middle' (str): it would open a class beside 2 others, and max_classes \
-allows 2; is it the label's column? Merge classes, or train with a larger max_classes
+allows 2. Is it the label's column? Merge classes, or train with a larger max_classes
     """
 
     max_training: AtLeastOne = 5000

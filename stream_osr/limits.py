@@ -85,11 +85,11 @@ def check_label(label: object) -> None:
     Traceback (most recent call last):
         ...
     stream_osr.errors.InvalidLabel: label is 1000000000000000000000000000000 (int): it is a whole number of more \
-than 64 bits; give the class a short name
+than 64 bits. Give the class a short name
     """
     trouble = trouble_with(label, MOST_LABEL_BYTES)
     if trouble:
-        raise InvalidLabel(f"label is {typed(label)}: {trouble}; give the class a short name")
+        raise InvalidLabel(f"label is {typed(label)}: {trouble}. Give the class a short name")
 
 
 def check_room(label: object, others: Collection[object], most: int) -> None:
@@ -115,12 +115,12 @@ def check_room(label: object, others: Collection[object], most: int) -> None:
     Traceback (most recent call last):
         ...
     stream_osr.errors.InvalidLabel: label is 'sky' (str): it would open a class beside 2 others, and max_classes \
-allows 2; is it the label's column? Merge classes, or train with a larger max_classes
+allows 2. Is it the label's column? Merge classes, or train with a larger max_classes
     """
     if label not in others and len(others) >= most:
         raise InvalidLabel(
             f"label is {typed(label)}: it would open a class beside {len(others)} others, and max_classes allows "
-            f"{most}; is it the label's column? Merge classes, or train with a larger max_classes"
+            f"{most}. Is it the label's column? Merge classes, or train with a larger max_classes"
         )
 
 
@@ -140,7 +140,7 @@ def check_key(key: Any) -> None:
     Traceback (most recent call last):
         ...
     stream_osr.errors.InvalidInstance: key is 'aaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaa' (str): it \
-has 5000 bytes as UTF-8, and 4096 are allowed; give a shorter one
+has 5000 bytes as UTF-8, and 4096 are allowed. Give a shorter one
     """
     if not isinstance(key, tuple) and fits_as_key(key):
         return
@@ -155,7 +155,7 @@ has 5000 bytes as UTF-8, and 4096 are allowed; give a shorter one
             left -= len(value) if value.isascii() else len(value.encode())
         if trouble or left < 0:
             trouble = trouble or f"its items have more than {MOST_KEY_BYTES} bytes together"
-            raise InvalidInstance(f"key is {typed(key)}: {trouble}; give a shorter one")
+            raise InvalidInstance(f"key is {typed(key)}: {trouble}. Give a shorter one")
 
 
 def fits_as_key(key: object) -> bool:
@@ -185,13 +185,13 @@ def check_storable(names: Iterable[object]) -> None:
     >>> check_storable([b"width"])
     Traceback (most recent call last):
         ...
-    stream_osr.errors.InvalidInstance: the name of a feature is b'width' (bytes); a name is text or a number
+    stream_osr.errors.InvalidInstance: the name of a feature is b'width' (bytes): a name is text or a number
     """
     for name in names:
         if isinstance(name, tuple):
             check_storable(name)
         elif not (name is None or isinstance(name, str | int | float)):
-            raise InvalidInstance(f"the name of a feature is {typed(name)}; a name is text or a number")
+            raise InvalidInstance(f"the name of a feature is {typed(name)}: a name is text or a number")
 
 
 def check_names(new: Iterable[object], count: int) -> None:
@@ -215,7 +215,7 @@ def check_names(new: Iterable[object], count: int) -> None:
     Traceback (most recent call last):
         ...
     stream_osr.errors.InvalidInstance: the instance would be the first with feature 'width' (str), and there are \
-10001 features then; 10000 are allowed. Are names made up of values? Give the others as an embedding
+10001 features then, where 10000 are allowed. Are names made up of values? Give the others as an embedding
     """
     for name in new:
         trouble = trouble_with(name, MOST_NAME_BYTES)
@@ -223,6 +223,6 @@ def check_names(new: Iterable[object], count: int) -> None:
             raise InvalidInstance(f"the name of a feature is {typed(name)}: {trouble}. Give it a short one")
         if count > MOST_FEATURES:
             raise InvalidInstance(
-                f"the instance would be the first with feature {typed(name)}, and there are {count} features then; "
-                f"{MOST_FEATURES} are allowed. Are names made up of values? Give the others as an embedding"
+                f"the instance would be the first with feature {typed(name)}, and there are {count} features then, "
+                f"where {MOST_FEATURES} are allowed. Are names made up of values? Give the others as an embedding"
             )

@@ -194,12 +194,12 @@ class TrainedModel:
         >>> model.trained.with_chains(4)
         Traceback (most recent call last):
             ...
-        stream_osr.errors.InvalidParameter: chains is 4: the model was trained with 3; take 1 to 3, or train with more
+        stream_osr.errors.InvalidParameter: chains is 4: the model was trained with 3. Take 1 to 3, or train with more
         """
         there = len(self.draws)
         if not 1 <= count <= there:
             raise InvalidParameter(
-                f"chains is {count}: the model was trained with {there}; take 1 to {there}, or train with more"
+                f"chains is {count}: the model was trained with {there}. Take 1 to {there}, or train with more"
             )
         if count == there:
             return self

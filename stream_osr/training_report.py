@@ -239,19 +239,19 @@ def _doubts(labels: Sequence[str]) -> list[str]:
     """Return warnings on classes that may be the same, or may be no classes.
 
     >>> _doubts(["idle", "Idle", "running"])
-    ["warning: the classes 'idle' and 'Idle' differ by the case of letters alone; spell them alike if they are one"]
+    ["warning: the classes 'idle' and 'Idle' differ by the case of letters alone. Spell them alike if they are one"]
     >>> _doubts(["idle", "?"])
-    ["warning: '?' is a class; leave the label empty if it stands for instances without a label"]
+    ["warning: '?' is a class. Leave the label empty if it stands for instances without a label"]
     """
     first = dict[str, str]()
     out = [
-        f"warning: the classes {first[label.casefold()]!r} and {label!r} differ by the case of letters alone; "
-        "spell them alike if they are one"
+        f"warning: the classes {first[label.casefold()]!r} and {label!r} differ by the case of letters alone. "
+        "Spell them alike if they are one"
         for label in labels
         if first.setdefault(label.casefold(), label) != label
     ]
     return out + [
-        f"warning: {label!r} is a class; leave the label empty if it stands for instances without a label"
+        f"warning: {label!r} is a class. Leave the label empty if it stands for instances without a label"
         for label in labels
         if label.lower() in MISSING_NUMBERS
     ]

@@ -86,7 +86,7 @@ def test_run_changes_what_can_change(work: Path) -> None:
     assert all(d["label"] == "unknown" or d["probability"] >= 0.9 for d in decided)
     assert lines_of(work / "a.jsonl") != decided
     said = failed(work, *RUN, "-i", "stream.csv", "-o", "c.jsonl", "--chains", 4)
-    assert "chains is 4: the model was trained with 3; take 1 to 3, or train with more" in said
+    assert "chains is 4: the model was trained with 3. Take 1 to 3, or train with more" in said
 
 
 def test_a_category_of_a_run_has_to_be_one_of_the_model(work: Path) -> None:

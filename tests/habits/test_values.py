@@ -411,7 +411,7 @@ def test_files_of_another_kind_are_named(tmp_path: Path, name: str) -> None:
     ("labels", "said"),
     [
         (("idle", "Idle"), "the classes 'idle' and 'Idle' differ by the case of letters alone"),
-        *((("idle", text), f"'{text}' is a class; leave the label empty") for text in ("NA", "?")),
+        *((("idle", text), f"'{text}' is a class. Leave the label empty") for text in ("NA", "?")),
     ],
 )
 def test_classes_that_may_be_one_or_none_are_named(tmp_path: Path, labels: Sequence[str], said: str) -> None:
