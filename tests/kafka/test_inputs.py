@@ -98,7 +98,7 @@ def test_several_inputs_in_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [{"start": "tomorrow"}, {"stop": "latest"}, {"stop": "2026-13-01"}])
 def test_times_that_are_none(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameter, match=r"(start|stop) is .*; expected .* or a time such as"):
+    with pytest.raises(InvalidParameter, match=r"(start|stop) is .*, expected .* or a time such as"):
         load_settings(None, model="m", brokers="b:1", input="a", **given)
 
 

@@ -168,7 +168,7 @@ def test_a_partition_of_a_later_model_waits_for_it(tmp_path: Path, change: str) 
     journal.append(identities[0])
     journal.append(identities[1])
     for _ in range(2):
-        newer = rf"in/3 ran under the newer model {identities[1]}; .* {identities[0]} and waits"
+        newer = rf"in/3 ran under the newer model {identities[1]}, .* {identities[0]} and waits"
         with pytest.raises(inside.LaterModelError, match=newer):
             upgrade.found(ours)
     assert upgrade.found(later).state.history == upgrade.state.history, "the worker that has it goes on"

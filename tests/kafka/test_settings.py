@@ -54,7 +54,7 @@ def test_what_does_not_fit_is_named(given: dict[str, Any], message: str) -> None
 
 def test_what_is_missing_is_named_with_the_ways_to_give_it() -> None:
     with pytest.raises(
-        InvalidParameter, match=r"setting brokers: it is missing; .* --brokers, or as STREAM_OSR_BROKERS"
+        InvalidParameter, match=r"setting brokers: it is missing\. .* --brokers, or as STREAM_OSR_BROKERS"
     ):
         load_settings(model="m.osr", input="in")
 

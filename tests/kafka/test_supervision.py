@@ -52,7 +52,7 @@ def test_without_a_broker_at_the_start_the_service_ends_with_its_code(tmp_path: 
     assert "Traceback" not in ended.stderr
     lines = ended.stderr.splitlines()
     assert "osr-" in lines[-1]
-    assert "cannot go on (exit code 69); its last line says why" in lines[-1]
+    assert "cannot go on (exit code 69): its last line says why" in lines[-1]
     assert any("no broker answered as PLAINTEXT" in line for line in lines)
     (told,) = [line for line in lines if "STREAM_OSR_GRUOP" in line]
     assert "did you mean STREAM_OSR_GROUP?" in told
