@@ -6,7 +6,6 @@ each. Compiled functions update the columns when members arrive or leave.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -78,7 +77,7 @@ class SubclassHistory(NamedTuple):
 @borrowing_kernel
 def faded(instances: int, half_life: float) -> float:
     """Return the weight of an arrival after a number of instances."""
-    return math.exp2(-instances / half_life)
+    return float(2.0 ** (-instances / half_life))
 
 
 def trend(subclass: SubclassHistory, seq: int) -> float:

@@ -19,6 +19,8 @@ from tests.report.conftest import as_written
 
 WIDE, NARROW = 1280, 380
 DRAWN = "html[data-drawn=yes]"
+TALLEST = {WIDE: 4000, NARROW: 8000}
+"""Pixels of the report of the demonstration before anything is opened."""
 
 BOXES = """figure => [...figure.querySelectorAll('SELECTOR')]
     .filter(mark => getComputedStyle(mark).visibility === 'visible' && getComputedStyle(mark).opacity !== '0')
@@ -36,7 +38,26 @@ def path(run, tmp_path_factory):
 def opened(request, browser, path) -> Iterator[Opened]:
     scheme, width = request.param
     with opened_page(browser, path.as_uri(), DRAWN, scheme=scheme, width=width) as it:
+        open_charts(it.page)
         yield it
+
+
+def open_charts(page: Page) -> None:
+    """Open the parts with charts, which are closed at first."""
+    page.evaluate("document.querySelectorAll('details.later').forEach(part => { part.open = true; })")
+    page.wait_for_timeout(500)
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_the_page_is_short_before_anything_is_opened(browser, path, width):
+    with opened_page(browser, path.as_uri(), DRAWN, width=width) as (page, _, _):
+        size = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+        assert size[0] <= width
+        assert size[1] <= TALLEST[width]
+        assert page.locator(".tile").count() <= 4
+        assert page.locator("#where .figure").first.is_hidden()
+        page.evaluate("scrollTo(0, 2000)")
+        assert page.locator("nav").bounding_box()["y"] == 0
 
 
 def boxes(page: Page, figure: str, marks: str) -> list[list[float]]:
@@ -92,6 +113,7 @@ def test_names_that_would_cover_others_step_aside(browser, tmp_path, width):
     path = tmp_path / "crowd.html"
     path.write_text(report_page(model), encoding="utf-8")
     with opened_page(browser, path.as_uri(), DRAWN) as (page, _, _):
+        open_charts(page)
         page.set_viewport_size({"width": width, "height": 900})  # drawn anew, names thinned anew
         page.wait_for_timeout(500)
         names = boxes(page, "plane-known", ".names_marks text")
@@ -377,6 +399,7 @@ def test_without_scripts_everything_but_the_drawings_is_there(browser, path):
     assert not page.locator(".copy").first.is_visible()
     assert not page.locator(".zoom").first.is_visible()
     assert page.locator(".lead .term").first.get_attribute("title")
+    page.locator("#instances summary").first.click()
     page.locator("#of-1 summary").click()
     assert page.locator("#of-1 td").first.is_visible()
     context.close()
