@@ -20,7 +20,7 @@ class ReportOptions:
         "A model or checkpoint, a decisions file, an events file: at most one of each, in any order.", default=...
     )
     output: Path = option("HTML file to write.", "--output", "-o", default=Path("report.html"))
-    truth: Path | None = option("File with the true labels (.csv, .jsonl, also .gz; .parquet).")
+    truth: Path | None = option("File with the true labels (.csv, .jsonl, .csv.gz, .jsonl.gz, .parquet).")
     label: str | None = option("Label column in --truth.", "--label", "-l")
     key: str | None = option(
         "Key column in --truth and --input. Without it, rows must be in the order of the decisions."
@@ -42,7 +42,7 @@ def report(given: ReportOptions) -> None:
     output, truth, label, key, input = given.output, given.truth, given.label, given.key, given.input
     format = cast(Any, given.format)
     if truth is not None and label is None:
-        raise ConnectorError(f"--truth {truth} needs --label: the name of its label column")
+        raise ConnectorError(f"--truth {truth} needs --label: the name of the label column")
     if output.resolve() in {path.resolve() for path in (*given.files, *([truth] if truth else []))}:
         raise ConnectorError(f"--output {output} is one of the input files. Give it another name")
     inputs = read_files(given.files)

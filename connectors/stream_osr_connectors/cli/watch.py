@@ -26,7 +26,7 @@ class WatchOptions:
     input: Path | None = option("Input of the run, to show the features of examples.", "--input", "-i")
     key: str | None = option("Key column of the input.")
     hide: str | None = option("Comma-separated columns of the input to hide.")
-    image: str | None = option("URL of the picture of an instance, with {key} in place of its key.")
+    image: str | None = option("URL of the picture of an instance, with {key} in place of the key.")
     speed: float | None = option("Replay speed in decisions a second (default: all at once).", min=0.1)
     last: int = option("Number of latest decisions to read from a Kafka service.", min=1, default=1_000_000)
     host: str = option("Address to listen on.", default="127.0.0.1")
