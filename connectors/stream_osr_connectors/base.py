@@ -22,8 +22,8 @@ class Record(NamedTuple):
     Parameters
     ----------
     features
-        Value by feature name. ``None`` is a missing value. A source checks only what the format of the input requires,
-        because the recognizer validates the values.
+        Value by feature name. ``None`` is a missing value. A source checks only what the format of the input
+        requires, because the recognizer validates the values.
     key
         Entity of the instance, if the input names one.
     time
@@ -33,8 +33,8 @@ class Record(NamedTuple):
     position
         Where reading resumes *after* this record. ``None`` occurs only in records made by hand.
     found
-        Names of the fields that the source searched for features, for messages about a missing one. ``None`` means the
-        names in ``features``.
+        Names of the fields that the source searched for features, for messages about a missing one. ``None`` means
+        the names in ``features``.
     raw
         Text of the line without the final line break, or fields of the row, to save if the record is set aside.
         ``None`` means that only the values above are known.
@@ -58,12 +58,13 @@ class Record(NamedTuple):
 
 
 class BadRecord(NamedTuple):
-    """A record that could not be decoded. A source yields it in place of a `Record`, so that no record is lost silently.
+    """A record that could not be decoded. A source yields it in its place, so that no record is lost silently.
 
-        Parameters
-        ----------
-        position
-            Where reading resumes after it.
+    Parameters
+    ----------
+    position
+        Where reading resumes after it.
+    row
         Number of the line on which the record starts, as in an editor (from 1, including a header). Number of the
         record if the input has no lines.
     raw
@@ -72,15 +73,15 @@ class BadRecord(NamedTuple):
     reason
         The problem and its remedy, in plain words.
 
-        Examples
-        --------
-        A dead-letter file is a sink that takes these records:
+    Examples
+    --------
+    A dead-letter file is a sink that takes these records:
 
-        >>> from stream_osr_connectors.files import MemorySink
-        >>> dead_letters = MemorySink()
-        >>> dead_letters.write(BadRecord({"index": 3}, 3, "1.5,warm", "column 'b' ...")._asdict())
-        >>> dead_letters.records[0]["row"]
-        3
+    >>> from stream_osr_connectors.files import MemorySink
+    >>> dead_letters = MemorySink()
+    >>> dead_letters.write(BadRecord({"index": 3}, 3, "1.5,warm", "column 'b' ...")._asdict())
+    >>> dead_letters.records[0]["row"]
+    3
     """
 
     position: Position | None
@@ -147,8 +148,8 @@ class Sink(AbstractContextManager["Sink", None], Protocol):
 
     Delivery: everything written before `flush` returned is durable. Later records may or may not survive a crash (at
     least once for a writer that repeats them). To leave every record in the output exactly once, a writer stores
-    `position` in its checkpoint after a flush, and starts again with `truncate` to it. A sink that can check in advance
-    what `truncate` would refuse is also a `CheckedSink`.
+    `position` in its checkpoint after a flush, and starts again with `truncate` to it. A sink that can check in
+    advance what `truncate` would refuse is also a `CheckedSink`.
     """
 
     def write(self, record: Mapping[str, object]) -> None:
@@ -194,8 +195,8 @@ class Sink(AbstractContextManager["Sink", None], Protocol):
 class CheckedSink(Sink, Protocol):
     """A sink that can check a position before it is cut.
 
-    A run that resumes from a checkpoint (`go_on` in `files.file_run`) checks the source and all of these sinks before it
-    cuts the first one. It cuts sinks without `check` first, so that if one of them fails, no other sink is cut.
+    A run that resumes from a checkpoint (`go_on` in `files.file_run`) checks the source and all of these sinks before
+    it cuts the first one. It cuts sinks without `check` first, so that if one of them fails, no other sink is cut.
     """
 
     def check(self, position: Position | None) -> None:

@@ -21,9 +21,9 @@ class CommandRunner:
     """Commands to a checkpoint, for the run that uses it.
 
     The number of the last command applied is ``totals["asked"]``, which is saved with the model. It is missing if no
-    command was ever applied. The runner writes a result to the log before the result has any effect outside. The line includes
-    the number of records read. A run that resumes from an earlier checkpoint applies the command at the same place
-    again, so all later results are the same.
+    command was ever applied. The runner writes a result to the log before the result has any effect outside. The line
+    includes the number of records read. A run that resumes from an earlier checkpoint applies the command at the same
+    place again, so all later results are the same.
 
     Parameters
     ----------
