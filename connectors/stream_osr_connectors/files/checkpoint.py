@@ -145,7 +145,7 @@ def ask(checkpoint: str | os.PathLike[str], command: Command) -> CommandReceipt:
     Traceback (most recent call last):
         ...
     stream_osr.errors.PersistenceError: there is no checkpoint decisions.jsonl.checkpoint, and no run uses it. \
-    `stream-osr run` creates one beside its output
+`stream-osr run` creates one beside its output
     """
     command, log, name = of_file(command), CommandLog(checkpoint), os.fspath(checkpoint)
     there = Path(checkpoint).exists()
