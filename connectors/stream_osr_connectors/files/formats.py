@@ -1,4 +1,4 @@
-"""Open a source or a sink by the name of its file."""
+"""Sources and sinks, opened by file name."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def open_source(
     if is_folder(path):
         if reading.get("follow"):
             raise ConnectorError(
-                f"{os.fspath(path)} is a folder, and only a file can be followed. A run with --resume reads files that "
-                "were added later"
+                f"{os.fspath(path)} is a folder, and only a file can be followed. A run with --resume reads "
+                "files that were added later"
             )
         return FolderSource(
             path,

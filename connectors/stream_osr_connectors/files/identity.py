@@ -1,4 +1,4 @@
-"""Identity of a file at a position: a hash of its content before that position."""
+"""Identity of a file at a position: a hash of the content before that position."""
 
 from __future__ import annotations
 

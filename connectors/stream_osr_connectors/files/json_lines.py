@@ -110,8 +110,8 @@ class JsonLinesSource(LineSource):
     path
         The file, in UTF-8. A name that ends in ``.gz`` means compression. ``-`` is standard input.
     key, time, label
-        Names of the fields of the key (text or a whole number), the event time (seconds since 1970 or an ISO 8601
-        timestamp, UTC if it has no offset) and the label (text, a whole number, true or false). A line without the
+        Names of three fields. The key is text or a whole number. The event time is seconds since 1970 or an ISO 8601
+        timestamp (UTC if it has no offset). The label is text, a whole number, true or false. A line without the
         field has no key, time or label.
     features
         Names of the features (default: all others). A line without one of them lacks that value. The values may have

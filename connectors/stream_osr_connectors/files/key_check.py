@@ -97,7 +97,7 @@ def key_among(rows: Iterable[Mapping[str, Any]], but: Collection[str | None] = (
     >>> key_among({"x": i * 0.37, "nr": 100 + i} for i in range(20))
     LikelyKey(name='nr', why='its 20 values count up by one', option='--key')
     >>> key_among({"machine_id": i * i, "x": i % 5} for i in range(20))
-    LikelyKey(name='machine_id', why='its name says so, and no two of its 20 values are the same', option='--key')
+    LikelyKey(name='machine_id', why='its name suggests it, and no two of its 20 values are the same', option='--key')
     >>> key_among({"when": f"2026-03-{day:02d}"} for day in range(1, 31)).option
     '--time'
     """
@@ -142,9 +142,9 @@ def _why(name: str, column: _Column) -> str:
         if not column.flaws and steps in ({1}, {-1}):
             return f"its {len(values)} values count {'up' if 1 in steps else 'down'} by one"
         if _TIMED.fullmatch(name) and (min(steps) > 0 or max(steps) < 0):
-            return f"its name says so, and its {len(values)} values only {'rise' if min(steps) > 0 else 'fall'}"
+            return f"its name suggests it, and its {len(values)} values only {'rise' if min(steps) > 0 else 'fall'}"
         if _NAMED.fullmatch(name):
-            return f"its name says so, and {some} {len(values)} values are the same"
+            return f"its name suggests it, and {some} {len(values)} values are the same"
     elif all(isinstance(value, str) and not _is_number(value) and not is_dated(value) for value in values):
         return f"it is text, and {some} {len(values)} values are the same"
     return ""

@@ -118,7 +118,7 @@ class LineReader(Iterator[TextLine]):
     Raises
     ------
     ConnectorError
-        If the file cannot be opened. While iterating: if the rest of it cannot be read.
+        If the file cannot be opened. While iterating: if the rest of the file cannot be read.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class LineReader(Iterator[TextLine]):
             if (offset, row) == (self._offset, self._row) and not self._returned:
                 return
             raise ConnectorError(
-                f"{self.name} cannot resume, because its earlier content is gone. Save the input to a file and use that"
+                f"{self.name} cannot resume, because its earlier content is gone. Save the input to a file"
             )
         try:
             self._go_to(offset, _whole(position, "hashed"), position.get("sha256"))

@@ -147,7 +147,7 @@ def is_folder(path: str | os.PathLike[str]) -> bool:
 def open_input(
     path: str | os.PathLike[str], *, follow: bool = False
 ) -> tuple[GrowingFile | None, io.BufferedReader[Any] | None, io.BufferedIOBase]:
-    """Open a file and the stream of its content. Standard input has no file to close.
+    """Open a file and a stream of the content. Standard input has no file to close.
 
     The first item is a :class:`GrowingFile` for a named pipe or a followed file, which may grow.
     """
@@ -244,7 +244,7 @@ def _append(path: str | os.PathLike[str], mode: Literal["ab", "a+b"], private: b
 def _bytes_of(stream: TextIO | None, name: str) -> BinaryIO:
     """Return the byte stream of a standard stream, which a notebook or a service may have replaced."""
     if not hasattr(stream, "buffer"):
-        raise ConnectorError(f"{name} does not exist here, or accepts no bytes. Use a file")
+        raise ConnectorError(f"{name} does not exist here, or has no byte stream. Use a file")
     return cast(TextIO, stream).buffer
 
 
