@@ -182,7 +182,7 @@ def test_nothing_but_plain_lines_when_nobody_watches(work):
         (("fit", "train.csv", "-l", "colour", "-o", "train.csv"), "--output and --input are the same file"),
         (
             ("fit", "train.csv", "-l", "colour", "--features", "a,b", "--unknown", "red", "-o", "x.osr"),
-            "--unknown red is a class of the table; give unknown instances another name",
+            "--unknown red is a class of the table. Give unknown instances another name",
         ),
         (("run", "-m", "model.osr", "-i", "narrow.csv", "-o", "o.jsonl"), "no column 'b'"),
     ],

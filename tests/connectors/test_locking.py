@@ -183,7 +183,7 @@ def test_a_folder_that_takes_no_note(tmp_path: Path) -> None:
                 sink.write({"n": 1})
                 with pytest.raises(ConnectorError, match=rf"is being written by process {os.getpid()} on"):
                     open_sink(folder / "out.jsonl")
-            with pytest.raises(ConnectorError, match=r"cannot write .*model: Permission denied; check that its fold"):
+            with pytest.raises(ConnectorError, match=r"cannot write .*model: Permission denied. Check that its fold"):
                 Lock(folder / "model").take_name()
         assert names(folder) == ["out.jsonl"]
 

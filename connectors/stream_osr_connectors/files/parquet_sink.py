@@ -144,7 +144,7 @@ class ParquetSink(DurableSink):
         Raises
         ------
         ConnectorError
-            If there are fewer parts than in the position, or the content of its last part differs. Nothing is removed
+            If there are fewer parts than in the position, or the content of the last part differs. Nothing is removed
             then.
         """
         parts, rows = self._checked(position)

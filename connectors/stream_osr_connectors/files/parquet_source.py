@@ -82,7 +82,7 @@ class ParquetRows:
         except (OSError, pa.ArrowException) as error:
             self._file.close()
             raise ConnectorError(
-                f"{self.name} is no Parquet file that can be read ({why(error)}). Check that it was written completely"
+                f"{self.name} is no Parquet file that can be read ({why(error)}). Check that it is complete"
             ) from None
         if repeated := sorted({name for name in schema.names if schema.names.count(name) > 1}):
             self.close()
