@@ -76,6 +76,8 @@ def mute(
 ) -> None:  # fmt: skip
     """Mute a subclass: no further events.
 
+    Its instances stay unknown.
+
     Example: stream-osr mute 11 --reason "a lamp" --checkpoint decisions.jsonl.checkpoint
     """
     _ask(context)
@@ -86,7 +88,9 @@ def undo(
     context: typer.Context, stream: Stream = None, checkpoint: Checkpoint = None, config: Config = None,
     reason: Reason = None, by: By = None
 ) -> None:  # fmt: skip
-    """Undo the last change of a stream: a promotion, a mute or a late label.
+    """Undo the last change of a stream.
+
+    A change is a promotion, a mute or a late label.
 
     Example: stream-osr undo --checkpoint decisions.jsonl.checkpoint
     """

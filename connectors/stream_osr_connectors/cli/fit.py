@@ -44,7 +44,7 @@ class FitOptions(options.SharedOptions):
     label: str = option("Label column.", "--label", "-l", default=...)
     output: Path = option("Model file to write.", "--output", "-o", default=...)
     categorical: str | None = option(
-        "Comma-separated columns to treat as categories although they hold numbers. Text always is a category."
+        "Comma-separated numeric columns to treat as categories. Text columns are always categories."
     )
     numeric: str | None = option("Comma-separated columns to treat as numbers, whatever their values look like.")
     missing: str | None = option("Comma-separated markers of a missing value, in addition to NA, ?, ...")

@@ -32,7 +32,9 @@ class ReportOptions:
 
 @takes(ReportOptions)
 def report(given: ReportOptions) -> None:
-    """Write a self-contained page about a model and its decisions (extra: plot).
+    """Write a report page on a model and its decisions (extra: plot).
+
+    The page is one self-contained HTML file.
 
     Example: stream-osr report decisions.jsonl.checkpoint decisions.jsonl events.jsonl -o report.html
     """

@@ -49,7 +49,7 @@ def topics(
         int | None, typer.Option(min=1, help="Largest record of a new input topic, in bytes.")
     ] = None,
 ) -> None:
-    """Check the topics of a Kafka service, and create missing ones.
+    """Check the topics of a Kafka service. --create creates missing ones.
 
     The settings of the service come from the same places as for `stream-osr serve`.
 
@@ -72,7 +72,9 @@ def topics(
 
 @commands.command(context_settings=OF_SERVICE)
 def reconcile(context: typer.Context, config: ConfigOption = None) -> None:
-    """Join emerging subclasses across partitions under global ids (extra: kafka).
+    """Join subclasses across partitions (extra: kafka).
+
+    Emerging subclasses of all partitions of a service that are the same get one global id.
 
     Example: stream-osr reconcile --config service.yaml
     """

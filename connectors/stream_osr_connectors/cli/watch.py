@@ -33,12 +33,14 @@ class WatchOptions:
     port: int = option("Port to listen on. 0 chooses a free port.", min=0, max=65535, default=8700)
     name: list[str] | None = option("Further HOST or HOST:PORT under which browsers may reach the page.")
     allow_commands: bool = option("Let people with a token give commands.", "--allow-commands", default=False)
-    tokens: Path | None = option("File of tokens, one name:token per line (default: STREAM_OSR_TOKENS).")
+    tokens: Path | None = option("File of tokens, one name:token per line (default: the variable STREAM_OSR_TOKENS).")
 
 
 @options.takes(WatchOptions)
 def watch(given: WatchOptions) -> None:
-    """Serve a live page of a stream, on which people name subclasses (extra: live).
+    """Serve a live page of a stream (extra: live).
+
+    It shows a running or finished stream. With --allow-commands people can name emerging subclasses on it.
 
     Example: stream-osr watch decisions.jsonl --input new.csv --key id
     """
