@@ -194,7 +194,7 @@ def test_a_line_of_others_is_left(work: Path, caplog: pytest.LogCaptureFixture) 
     Path(f"{path}.asked.jsonl").write_text("".join(line + "\n" for line in others))
     ask(path, Command("mute", ids))
     assert outcomes(path) == ["done"]
-    assert all(f"line {n} is left" in caplog.text for n in range(1, 1 + len(others)))
+    assert all(f"line {n} is skipped" in caplog.text for n in range(1, 1 + len(others)))
 
 
 def test_a_log_that_was_lost_costs_the_record_and_no_act(work: Path) -> None:
@@ -376,7 +376,7 @@ def test_a_followed_file_is_stopped_and_gone_on_with(work: Path) -> None:
 def test_options_of_the_service_and_of_files_do_not_mix(work: Path) -> None:
     path, _ = resting(work)
     for arguments, message in (
-        (("undo", "--checkpoint", path, "--config", "s.yaml"), "--config is of the Kafka service"),
+        (("undo", "--checkpoint", path, "--config", "s.yaml"), "--config is for the Kafka service"),
         (("undo", "sensors/3", "--checkpoint", path), "a run over files is one stream"),
         (("undo",), "undo needs --checkpoint FILE"),
         (("mute", "eleven", "--checkpoint", path), "is no id of a subclass"),
