@@ -141,9 +141,9 @@ def test_a_run_that_begins_anew_says_what_it_replaces(work: Path) -> None:
     ids = ",".join(map(str, found.subclasses))
     assert call("promote", ids, "green", "--checkpoint", "a.jsonl.checkpoint", cwd=work).returncode == 0
     assert "replaced" not in run(work, *first, "--resume")
-    assert "a.jsonl and its checkpoint (600 records, 1 name given) are replaced; " in run(work, *first)
+    assert "a.jsonl and its checkpoint (600 records, 1 name given) are replaced. " in run(work, *first)
     other = ("-i", "stream.csv", "-o", "b.jsonl", "--checkpoint", "a.jsonl.checkpoint")
-    assert "the checkpoint a.jsonl.checkpoint (600 records) is replaced; " in run(work, *other)
+    assert "the checkpoint a.jsonl.checkpoint (600 records) is replaced. " in run(work, *other)
     (work / "a.jsonl.checkpoint").write_text("no checkpoint")
     assert "replaced" not in run(work, *first)
 
@@ -245,7 +245,7 @@ def test_an_embedding_in_one_column_is_refused_before_it_is_read(work: Path) -> 
     frame = pd.DataFrame({"emb": [[0.5, 1.5]] * 40, "colour": ["red", "blue"] * 20})
     frame.to_parquet(work / "emb.parquet")
     said = failed(work, "fit", "emb.parquet", "-l", "colour", "-o", "emb.osr")
-    assert "'emb' is list<double>: give one column for each number, or a struct column 'features'" in said
+    assert "'emb' is list<double>. Give one column for each number, or a struct column 'features'" in said
     assert not (work / "emb.osr").exists()
 
 
@@ -271,7 +271,7 @@ def test_a_row_of_a_folder_is_set_aside_with_its_file(work: Path) -> None:
 
 def test_nothing_is_written_into_the_folder_that_is_read(work: Path) -> None:
     said = failed(work, *RUN, "-i", "many-csv", "-o", "many-csv/day3.csv")
-    assert "--output many-csv/day3.csv is in the folder that is read" in said
+    assert "--output many-csv/day3.csv is in the input folder" in said
     assert len(list((work / "many-csv").iterdir())) == 3
 
 
