@@ -288,7 +288,7 @@ def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files:
         f"All decisions, events, input tables and the model are in {of}.",
         "What next:",
         "",
-        "# a page of charts, report.html: what is new, and how accurate the decisions are",
+        "# a page of charts, report.html: the new classes, and the accuracy",
         f"{program} report {named['checkpoint']} \\",
         f"    {named['decisions']} {named['events']} \\",
         f"    --truth {named['truth']} --key key --label label -o report.html",
