@@ -94,7 +94,7 @@ def test_a_category_of_a_run_has_to_be_one_of_the_model(work: Path) -> None:
     said = failed(work, *RUN, "-i", "stream.csv", "-o", "b.jsonl", "--categorical", "a")
     assert "--categorical a: this column was a number in training" in said
     said = failed(work, *RUN, "-i", "stream.csv", "-o", "b.jsonl", "--categorical", "nr")
-    assert "it is none of the model's features (a, b, c, port)" in said
+    assert "this is none of the model's features (a, b, c, port)" in said
     assert not (work / "b.jsonl").exists()
 
 
@@ -156,7 +156,7 @@ def test_a_run_that_cannot_go_on_makes_no_files(work: Path, kind: str) -> None:
     before = sorted(path.name for path in work.iterdir())
     said = failed(work, *RUN, *first, "-e", f"e.{kind}", "--resume")
     assert f"e.{kind} is missing. The checkpoint expects it, with " in said
-    assert " of events: give the name that the run was begun with" in said
+    assert " of events. Give the name from the start of the run" in said
     said = failed(work, *RUN, *first, "-e", f"moved.{kind}", "--errors", f"bad.{kind}", "--resume")
     assert "errors was not given when the checkpoint was written and is given here" in said
     assert sorted(path.name for path in work.iterdir()) == before
