@@ -55,13 +55,13 @@ class JsonFields(NamedTuple):
         """
         nested = fields.get("features")
         if isinstance(nested, list):
-            raise DecodeError("'features' is a list; write an object that gives every feature a name")
+            raise DecodeError("'features' is a list. Write an object that gives every feature a name")
         inside = nested if isinstance(nested, dict) else None
         features = self._features_of(fields, inside)
         # 1e999 is a number to JSON and becomes an infinite one
         if math.inf in features.values() or -math.inf in features.values():
             name = next(name for name, value in features.items() if value in (math.inf, -math.inf))
-            raise DecodeError(f"field {name!r} is infinite; leave it out or write null if the value is missing")
+            raise DecodeError(f"field {name!r} is infinite. Leave it out, or write null if the value is missing")
         return Record(
             features=features,
             key=_read(fields, self.key, key_of),

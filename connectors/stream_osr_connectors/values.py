@@ -47,10 +47,10 @@ def number(text: str, comma: reading.Comma = "") -> float | None:
         return reading.number(text, comma)
     except reading.Unreadable as error:
         if str(error).startswith("may be"):
-            raise DecodeError(f"holds {brief(text)}, which {error}; write it without commas") from None
+            raise DecodeError(f"holds {brief(text)}, which {error}. Write it without commas") from None
         raise DecodeError(
-            f"holds {brief(text)}, which is not a finite number, and the column is numeric by its values in training;"
-            " leave it empty if the value is missing, or train with the column as a category or without it"
+            f"holds {brief(text)}, which is not a finite number, and the column is numeric by its values in training."
+            " Leave it empty if the value is missing, or train with the column as a category or without it"
         ) from None
 
 
@@ -86,7 +86,7 @@ def seconds(value: object) -> float | None:
                 return float(value)
     raise DecodeError(
         f"holds {brief(value)}, which is neither seconds since 1970 nor an ISO 8601 timestamp "
-        "such as 2026-01-31T10:00:00Z; write it so"
+        "such as 2026-01-31T10:00:00Z. Write it in one of these forms"
     )
 
 
@@ -156,7 +156,7 @@ def _whole(value: str | float) -> int:
             return int(parsed)
     except ValueError:
         pass
-    raise DecodeError(f"holds {brief(value)}, which is not a whole number; label type 'str' keeps it as text")
+    raise DecodeError(f"holds {brief(value)}, which is not a whole number. Label type 'str' keeps it as text")
 
 
 def plain(value: object) -> object:

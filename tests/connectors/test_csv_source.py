@@ -60,7 +60,7 @@ def test_values_that_are_no_finite_numbers(read: Any, text: str) -> None:
 def test_rows_of_another_length(read: Any, row: str, count: int) -> None:
     records = read(f"a,b\n{row}\n3,4\n")
     assert reasons(records) == {
-        2: f"the row has {count} field{'s' * (count > 1)}, the header 2; check delimiters and quotes"
+        2: f"the row has {count} field{'s' * (count > 1)}, the header 2. Check delimiters and quotes"
     }
     assert features(records) == [{"a": 3.0, "b": 4.0}]
 

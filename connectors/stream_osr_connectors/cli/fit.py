@@ -235,7 +235,7 @@ def _for_training(record: Record | BadRecord, number: int, label: str, found: Su
     try:
         record = found.ready(record)
         if record.label is None:
-            raise DecodeError(f"it has no label; give column {label!r} a value")
+            raise DecodeError(f"it has no label. Give column {label!r} a value")
     except DecodeError as error:
         return BadRecord(record.position, row_of(record, number), raw_of(record), str(error))
     return record._replace(key=None, time=None)

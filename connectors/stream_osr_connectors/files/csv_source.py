@@ -64,9 +64,9 @@ class RowReader(Iterator[list[str]]):
         self._lines.give_back(others)
         reason = f"not CSV: {error}" if isinstance(error, csv.Error) else str(error)
         if str(error).startswith("new-line character"):
-            return DecodeError("it has a carriage return without a line feed; save the file with line feeds")
+            return DecodeError("it has a carriage return without a line feed. Save the file with line feeds")
         if others or str(error) == "unexpected end of data":
-            reason = f"a quoted field begins here and is not closed properly ({reason}); check the quotes"
+            reason = f"a quoted field begins here and is not closed properly ({reason}). Check the quotes"
         return DecodeError(reason)
 
 
@@ -240,7 +240,7 @@ class CsvSource(LineSource):
     def _record(self, row: list[str], position: Position) -> Record:
         if len(row) < self._width or any(cell.strip() for cell in row[self._width :]):
             fields = counted(len(row), "field")
-            raise DecodeError(f"the row has {fields}, the header {self._width}; check delimiters and quotes")
+            raise DecodeError(f"the row has {fields}, the header {self._width}. Check delimiters and quotes")
         if row[0].strip() == self._header[0] and [cell.strip() for cell in row[: self._width]] == self._header:
             raise DecodeError("the row repeats the header: the file was put together from several")
         return Record(

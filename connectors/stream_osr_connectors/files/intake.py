@@ -132,12 +132,12 @@ class Intake:
         known = [*self._records][-len(instances) :] if instances else []
         self._records.clear()
         earlier = instances[: len(instances) - len(known)]
-        before = f"{reason}; it was read by an earlier run"
+        before = f"{reason}. It was read by an earlier run"
         out = [RejectedRecord(0, before, raw_of(Record(each.x or {}, each.key))) for each in earlier]
         out += [RejectedRecord(row, reason, raw_of(record)) for row, record in known]
         labels = [each for each in failed if each.x is None]
         return out + [
-            RejectedRecord(0, f"{reason}; it is a label", raw_of(Record({}, i.key, None, i.label))) for i in labels
+            RejectedRecord(0, f"{reason}. It is a label", raw_of(Record({}, i.key, None, i.label))) for i in labels
         ]
 
 

@@ -171,7 +171,7 @@ class JsonLinesSource(LineSource):
 def _constant(name: str) -> None:
     """Read the constants that Python's JSON accepts and the standard does not."""
     if name != "NaN":
-        raise DecodeError(f"{name} is not a number that can be used; write null if the value is missing")
+        raise DecodeError(f"{name} is not a number that can be used. Write null if the value is missing")
 
 
 _decode: Callable[[str], object] = json.JSONDecoder(parse_constant=_constant).decode

@@ -62,16 +62,16 @@ class TextLine(NamedTuple):
         if self.dropped:
             raise DecodeError(
                 f"the line has {len(self.data) + self.dropped} bytes, more than the {len(self.data)} that "
-                "are allowed; only its beginning is kept"
+                "are allowed. Only its beginning is kept"
             )
         if b"\0" in self.data:
-            raise DecodeError("the line contains NUL bytes; was the file damaged, or is it not UTF-8?")
+            raise DecodeError("the line contains NUL bytes. Was the file damaged, or is it not UTF-8?")
         try:
             return self.data.decode().removeprefix("\ufeff")  # of the second of two files that were put together
         except UnicodeDecodeError as error:
             byte = self.data[error.start]
             raise DecodeError(
-                f"byte {error.start + 1} of the line, 0x{byte:02x}, is not UTF-8; save the file as UTF-8"
+                f"byte {error.start + 1} of the line, 0x{byte:02x}, is not UTF-8. Save the file as UTF-8"
             ) from None
 
     def is_blank(self) -> bool:

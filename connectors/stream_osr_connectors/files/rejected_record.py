@@ -40,18 +40,20 @@ MOST_KINDS, OTHERS = 50, "other reasons"
 _FILE = re.compile(r"\A.{1,255}?\.(?:csv|tsv|jsonl?|ndjson|parquet|pq)(?:\.gz)?: ")
 _FIGURE = re.compile(r"(?<![\w.])[-+]?\d[\w.,:+-]*")
 _VALUE = re.compile(r"\b(is|holds|has) ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?(?:inf|nan))(?: \(\w+\))?")
+_REMEDY = re.compile(r"; |\. (?=[A-Z])")
+"""Beginning of the remedy, the sentence after the problem."""
 
 
 def kind_of(reason: str) -> str:
     """Return the kind of a reason: the reason without the file, values, numbers and the remedy.
 
-    >>> kind_of("feature 'flow' is 'high' (str): expected a finite number (None or NaN if missing); leave it out")
+    >>> kind_of("feature 'flow' is 'high' (str): expected a finite number (None or NaN if missing). Leave it out")
     "feature 'flow' is …: expected a finite number (None or NaN if missing)"
-    >>> kind_of("day2.csv: the row has 3 fields, the header 4; check delimiters and quotes")
+    >>> kind_of("day2.csv: the row has 3 fields, the header 4. Check delimiters and quotes")
     'the row has … fields, the header …'
     """
-    first = _FILE.sub("", reason).partition("; ")[0]
-    return _FIGURE.sub("…", _VALUE.sub(r"\1 …", first))[:200]
+    first = _REMEDY.split(_VALUE.sub(r"\1 …", _FILE.sub("", reason)), maxsplit=1)[0]
+    return _FIGURE.sub("…", first)[:200]
 
 
 def count_kind(reasons: Counter[str], reason: str) -> None:

@@ -93,8 +93,8 @@ class Survey(NamedTuple):
                 except Unreadable as error:
                     raise DecodeError(
                         f"column {name!r} holds {brief(value)}, which {error}, and nearly all other values of the "
-                        "column are numbers; leave it empty, name it by --missing if it stands for a missing value, "
-                        f"or make the column a category by --categorical {name}"
+                        "column are numbers. Leave it empty, name it by --missing if it stands for a missing value, "
+                        f"or make the column a category with --categorical {name}"
                     ) from None
                 features[name] = value if comma else found
         label = None if record.label is None else label_as(spelled_label(record.label), self.label_kind)
