@@ -238,7 +238,7 @@ def test_where_nothing_can_be_locked_that_is_said_once(
             with open_sink(tmp_path / "out.jsonl") as sink, sole_writer(tmp_path / "checkpoint"):
                 sink.write({"n": 1})
     (record,) = caplog.records
-    assert re.search(rf"out.jsonl cannot be locked \({os.strerror(number)}\): see to it", record.getMessage())
+    assert re.search(rf"out.jsonl cannot be locked \({os.strerror(number)}\)\. Make sure", record.getMessage())
     assert (tmp_path / "out.jsonl").read_text() == '{"n":1}\n'
     assert names(tmp_path) == [half.name, "out.jsonl"]
 

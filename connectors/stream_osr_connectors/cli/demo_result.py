@@ -179,7 +179,7 @@ def introduce(
     out.say(
         f"Small pieces of outdoor photographs, of {_number(len(known) + len(new))} kinds (river's ImageSegments).",
         f"  known         {', '.join(known)}: {n_training} pieces to train on",
-        f"  new           {', '.join(new)}: they appear one after another among more of those",
+        f"  new           {', '.join(new)}: they appear one by one in the stream",
         f"  hidden        the labels of the {len(labels)} pieces of the stream, and that some of",
         "                their kinds are new, when these appear, and how many they are",
         "",
