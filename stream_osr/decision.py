@@ -68,7 +68,7 @@ class Decision(NamedTuple):
         sits = "" if self.subclass_id is None else f" in subclass {self.subclass_id}"
         return (
             f"{printable(str(self.label), 60)} ({self.probability:.3f}){sits}, {self.distance:.1f} standard "
-            f"deviations off {printable(str(self.nearest_class), 60)}; key {brief(self.key)}, position {self.seq}"
+            f"deviations off {printable(str(self.nearest_class), 60)}, key {brief(self.key)}, position {self.seq}"
         )
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:

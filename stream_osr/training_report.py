@@ -149,8 +149,8 @@ class TrainingReport:
             wide, interval = high - low > 2.0 * ENOUGH, f" ({low:.3f} to {high:.3f})"
         lines = [
             f"trained on {counted(n, 'instance')} of {counted(len(self.instances), 'class', 'classes')}, "
-            f"{counted(k, 'subclass', 'subclasses')}; "
-            f"{'estimated' if wide else 'promised'} recall of known classes in a stream "
+            f"{counted(k, 'subclass', 'subclasses')}, "
+            f"{'estimated' if wide else 'expected'} recall of known classes in a stream "
             f"{self.known_recall:.3f}{interval}"
         ]
         if wide:
@@ -163,7 +163,7 @@ class TrainingReport:
             )
         if self.references:
             are = "is" if self.references == 1 else "are"
-            lines.append(f"{self.references} of them {are} kept with the model and asked beside the stream")
+            lines.append(f"{self.references} of them {are} kept as reference instances to monitor the known classes")
         else:
             lines.append("no reference instances were kept: nothing guards the known classes")
         if self.small_classes:

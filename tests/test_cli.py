@@ -111,7 +111,7 @@ def test_an_interrupted_run_resumes_to_the_same_output(work, whole, tmp_path):
             break
         stopped += 1
         if process.returncode == 130:
-            assert "--resume goes on" in (tmp_path / "said").read_text()
+            assert "run the same command with --resume to continue" in (tmp_path / "said").read_text()
     else:
         done = call(*command, cwd=work)
         assert done.returncode == 0, done.stderr
@@ -172,7 +172,7 @@ def test_nothing_but_plain_lines_when_nobody_watches(work):
         (("run", "-m", "none.osr", "-i", "stream.csv"), "there is no file none.osr"),
         (("run", "-m", "train.csv", "-i", "stream.csv"), "train.csv is damaged, or not a saved stream-osr model"),
         (("run", "-m", "model.osr", "-i", "stream.csv", "--key", "idd"), "'id'"),
-        (("run", "-m", "model.osr", "-i", "-"), "say its format"),
+        (("run", "-m", "model.osr", "-i", "-"), "Give its format"),
         (("run", "-m", "model.osr", "-i", "stream.csv", "--features", "a,b,c", "-o", "full.jsonl"), "No space left"),
         (("fit", "empty.csv", "-l", "colour", "-o", "x.osr"), "empty.csv"),
         (("fit", "train.csv", "-l", "color", "-o", "x.osr"), "'colour'"),
@@ -182,7 +182,7 @@ def test_nothing_but_plain_lines_when_nobody_watches(work):
         (("fit", "train.csv", "-l", "colour", "-o", "train.csv"), "--output and --input are the same file"),
         (
             ("fit", "train.csv", "-l", "colour", "--features", "a,b", "--unknown", "red", "-o", "x.osr"),
-            "--unknown red is a class of the table; give unknown instances another name",
+            "--unknown red is a class of the table. Give unknown instances another name",
         ),
         (("run", "-m", "model.osr", "-i", "narrow.csv", "-o", "o.jsonl"), "no column 'b'"),
     ],

@@ -147,7 +147,7 @@ def test_one_file_under_two_names_is_refused(work: Path, name: str, option: str)
     (work / "alias.jsonl").hardlink_to(work / name)
     before = files(work)
     arguments = ["-o", "alias.jsonl"] if option == "-o" else ["-o", "out.jsonl", option, "alias.jsonl"]
-    assert "are the same file, alias.jsonl; give each its own" in refused(call(*RUN, *arguments, cwd=work))
+    assert "are the same file, alias.jsonl. Give each its own" in refused(call(*RUN, *arguments, cwd=work))
     assert files(work) == before
 
 
@@ -169,14 +169,14 @@ def test_an_output_that_cannot_be_opened_costs_no_other(work: Path, events: str,
     (work / "out.jsonl").write_text("of an earlier run\n")
     before = files(work)
     said = refused(call(*RUN, "-o", "out.jsonl", "-e", events, cwd=work))
-    assert f"cannot open {events} for writing: {says}; check the path" in said
+    assert f"cannot open {events} for writing: {says}. Check the path" in said
     assert files(work) == before
 
 
 @pytest.mark.parametrize(
     ("checkpoint", "says"),
     [
-        ("missing/c", "cannot write missing/c: No such file or directory; check that its folder exists"),
+        ("missing/c", "cannot write missing/c: No such file or directory. Check that its folder exists"),
         ("folder", "folder is a folder. Give the name of a file in it"),
         ("null", "null is a device or a pipe, which cannot be replaced"),
     ],

@@ -92,15 +92,15 @@ def test_run_changes_what_can_change(work: Path) -> None:
 def test_a_category_of_a_run_has_to_be_one_of_the_model(work: Path) -> None:
     run(work, "-i", "stream.csv", "-o", "a.jsonl", "--categorical", "port")
     said = failed(work, *RUN, "-i", "stream.csv", "-o", "b.jsonl", "--categorical", "a")
-    assert "--categorical a: the model was trained with it as a number" in said
+    assert "--categorical a: this column was a number in training" in said
     said = failed(work, *RUN, "-i", "stream.csv", "-o", "b.jsonl", "--categorical", "nr")
-    assert "it is none of the model's features (a, b, c, port)" in said
+    assert "this is none of the model's features (a, b, c, port)" in said
     assert not (work / "b.jsonl").exists()
 
 
 def test_what_differs_on_resuming_is_refused_or_told(work: Path) -> None:
     first = ("-i", "stream.csv", "-o", "a.csv", "--errors", "e.csv", "--chains", 2)
-    assert "there is no a.csv.checkpoint to go on from: the run begins anew" in run(work, *first, "--resume")
+    assert "a.csv.checkpoint does not exist. The run starts from the beginning" in run(work, *first, "--resume")
     before = {path.name: path.read_bytes() for path in work.iterdir() if path.is_file()}
     for option, value, begun in (
         ("--batch-size", 32, "--batch-size 16"),
@@ -125,24 +125,25 @@ def test_what_differs_on_resuming_is_refused_or_told(work: Path) -> None:
     more = work / "stream.csv"
     more.write_text(more.read_text() + more.read_text().partition("\n")[2])
     said = run(work, *first, "--resume", "--min-probability", 0.9, "--half-life", 300)
-    assert "--min-probability is 0.9 from here on; it was 0" in said
+    assert "--min-probability is 0.9 from here on. It was 0" in said
     assert load_checkpoint(work / "a.csv.checkpoint").model.min_probability == 0.9
     assert "from here on" not in run(work, *first, "--resume", "--min-probability", 0.9)
     said = failed(work, "run", "-m", "model.osr", "-i", "stream.csv", "--key", "id", "--resume")
-    assert "there is none: name it by --checkpoint" in said
+    assert "this run has none. Name it with --checkpoint" in said
 
 
 def test_a_run_that_begins_anew_says_what_it_replaces(work: Path) -> None:
     first = ("-i", "stream.csv", "-o", "a.jsonl", "-e", "e.jsonl")
     assert "replaced" not in run(work, *first)
-    assert "a.jsonl and its checkpoint (600 records) are replaced; --resume would have gone on" in run(work, *first)
+    replaced = "a.jsonl and its checkpoint (600 records) are replaced. Use --resume to continue instead"
+    assert replaced in run(work, *first)
     (found,) = load_checkpoint(work / "a.jsonl.checkpoint").model.new_classes().candidates
     ids = ",".join(map(str, found.subclasses))
     assert call("promote", ids, "green", "--checkpoint", "a.jsonl.checkpoint", cwd=work).returncode == 0
     assert "replaced" not in run(work, *first, "--resume")
-    assert "a.jsonl and its checkpoint (600 records, 1 name given) are replaced; " in run(work, *first)
+    assert "a.jsonl and its checkpoint (600 records, 1 name given) are replaced. " in run(work, *first)
     other = ("-i", "stream.csv", "-o", "b.jsonl", "--checkpoint", "a.jsonl.checkpoint")
-    assert "the checkpoint a.jsonl.checkpoint (600 records) is replaced; " in run(work, *other)
+    assert "the checkpoint a.jsonl.checkpoint (600 records) is replaced. " in run(work, *other)
     (work / "a.jsonl.checkpoint").write_text("no checkpoint")
     assert "replaced" not in run(work, *first)
 
@@ -154,8 +155,8 @@ def test_a_run_that_cannot_go_on_makes_no_files(work: Path, kind: str) -> None:
     (work / f"e.{kind}").rename(work / f"moved.{kind}")
     before = sorted(path.name for path in work.iterdir())
     said = failed(work, *RUN, *first, "-e", f"e.{kind}", "--resume")
-    assert f"e.{kind} is not there; the checkpoint expects it, with " in said
-    assert " of events: give the name that the run was begun with" in said
+    assert f"e.{kind} is missing. The checkpoint expects it, with " in said
+    assert " of events. Give the name from the start of the run" in said
     said = failed(work, *RUN, *first, "-e", f"moved.{kind}", "--errors", f"bad.{kind}", "--resume")
     assert "errors was not given when the checkpoint was written and is given here" in said
     assert sorted(path.name for path in work.iterdir()) == before
@@ -195,11 +196,11 @@ def test_a_table_comes_from_standard_input_as_from_a_file(work: Path) -> None:
 def test_run_and_report_ask_for_the_key_once(work: Path) -> None:
     no_key = [each for each in RUN if each not in ("--key", "id")]
     told = call(*no_key, "-i", "stream.csv", "-o", "a.jsonl", cwd=work).stderr
-    assert told.count("the decisions will have no key; did you mean --key id?") == 1
+    assert told.count("the decisions will have no key. Did you mean --key id?") == 1
     assert "did you mean" not in call(*no_key, "-i", "stream.csv", "-o", "a.jsonl", "--resume", cwd=work).stderr
     files = ("report", "a.jsonl", "--truth", "stream.csv", "-l", "colour", "-o", "r.html")
     told = call(*files, cwd=work).stderr
-    assert "rows of --truth were taken in the order of the decisions; did you mean --key id?" in told
+    assert "rows of --truth were matched with the decisions by their order. Did you mean --key id?" in told
     run(work, "-i", "stream.csv", "-o", "a.jsonl")
     assert "did you mean" not in call(*files, "--key", "id", cwd=work).stderr
     pd.read_csv(work / "stream.csv").to_csv(work / "indexed.csv")  # a column without a name is no obstacle to a run
@@ -244,7 +245,7 @@ def test_an_embedding_in_one_column_is_refused_before_it_is_read(work: Path) -> 
     frame = pd.DataFrame({"emb": [[0.5, 1.5]] * 40, "colour": ["red", "blue"] * 20})
     frame.to_parquet(work / "emb.parquet")
     said = failed(work, "fit", "emb.parquet", "-l", "colour", "-o", "emb.osr")
-    assert "'emb' is list<double>: give one column for each number, or a struct column 'features'" in said
+    assert "'emb' is list<double>. Give one column for each number, or a struct column 'features'" in said
     assert not (work / "emb.osr").exists()
 
 
@@ -270,7 +271,7 @@ def test_a_row_of_a_folder_is_set_aside_with_its_file(work: Path) -> None:
 
 def test_nothing_is_written_into_the_folder_that_is_read(work: Path) -> None:
     said = failed(work, *RUN, "-i", "many-csv", "-o", "many-csv/day3.csv")
-    assert "--output many-csv/day3.csv is in the folder that is read" in said
+    assert "--output many-csv/day3.csv is in the input folder" in said
     assert len(list((work / "many-csv").iterdir())) == 3
 
 

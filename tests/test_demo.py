@@ -136,7 +136,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "taken").touch()
     done = run(*COMMAND, "demo", "-o", "taken", cwd=tmp_path)
     assert done.returncode == 1
-    assert "error: cannot write into taken: File exists; give another --output" in done.stderr
+    assert "error: cannot write into taken: File exists. Give another --output" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["labelled.csv", "stream.csv", "truth.csv", "model.osr", "decisions.jsonl"])
@@ -145,7 +145,7 @@ def test_what_a_person_has_is_not_overwritten(tmp_path, name):
     (tmp_path / name).write_text("a,b,label\n1,2,mine\n")
     done = run(*COMMAND, "demo", "-o", ".", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr == f"error: . holds {name}, which is not the demonstration's; give another --output\n"
+    assert done.stderr == f"error: . holds {name}, which is not the demonstration's. Give another --output\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["notes.txt", name])
     assert (tmp_path / name).read_text() == "a,b,label\n1,2,mine\n"
 

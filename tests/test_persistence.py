@@ -343,7 +343,7 @@ def test_folder_is_refused(tmp_path, model):
 def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "model.osr"
     path.write_bytes(content)
-    refused(path, "is damaged, or not a saved stream-osr model; save it again")
+    refused(path, "is damaged, or not a saved stream-osr model. Save it again")
 
 
 def test_truncated_files_are_refused(tmp_path, saved):

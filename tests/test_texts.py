@@ -42,7 +42,7 @@ DRIFTED = ClassDrifted(
 @pytest.mark.parametrize(
     ("record", "text"),
     [
-        (DECISION, f"{ESCAPED} (0.750), 2.2 standard deviations off {ESCAPED}; key '{ESCAPED}', position 180"),
+        (DECISION, f"{ESCAPED} (0.750), 2.2 standard deviations off {ESCAPED}, key '{ESCAPED}', position 180"),
         (
             EMERGED,
             "SubclassEmerged at 191: subclass_id 11, first_seen 120, last_seen 190, size 21, share 0.125, "
@@ -72,7 +72,7 @@ def candidate(number: int) -> CandidateClass:
 def test_candidates_have_a_line_each() -> None:
     found = NewClasses((candidate(0), CandidateClass((5,), 9, 0.0625, "b", (None,))), 2, 1, 1, 3)
     assert repr(found).splitlines() == [
-        "estimated number of new classes: 2 (1 to 3); candidates: 2",
+        "estimated number of new classes: 2 (1 to 3), candidates: 2",
         f"candidates[0]: S0 and S100: 40 instances, 12.5 % of the stream, nearest known class {ESCAPED}, "
         f"as in '{ESCAPED}', 7",
         "candidates[1]: S5: 9 instances, 6.2 % of the stream, nearest known class b",
@@ -85,7 +85,7 @@ def test_many_candidates_and_subclasses_are_cut_and_none_is_a_line() -> None:
     assert len(lines) == SHOWN + 2
     assert lines[-1] == "and 3 smaller ones"
     assert "S0, S1 and 8 more: " in str(CandidateClass(tuple(range(10)), 9, 0.5, "b", ()))
-    assert repr(NewClasses((), 0, 0)) == "estimated number of new classes: 0; candidates: 0"
+    assert repr(NewClasses((), 0, 0)) == "estimated number of new classes: 0, candidates: 0"
     summary = Summary((), 10, 0.5, 0.5, ((11, 5, True),), 1)
     assert repr(summary) == str(summary)
     assert "S11 50.00" in repr(summary)

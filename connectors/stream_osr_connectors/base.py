@@ -1,9 +1,9 @@
-"""The seam between stream-osr and the outside: what a source yields and what a sink promises.
+"""The interfaces between stream-osr and its inputs and outputs.
 
-A source turns some input into `Record` and `BadRecord`; a sink takes mappings. Both know *positions*:
-small JSON-able mappings that are stored with the model's state in one checkpoint. After a crash the
-input goes on from `Source.seek` and the output is cut back by `Sink.truncate`, so that every record has
-its effect exactly once although neither side alone can promise that.
+A source reads an input as `Record` and `BadRecord`. A sink writes mappings. Both have *positions*: small mappings of
+JSON values that one checkpoint stores together with the state of the model. After a crash the input continues from
+`Source.seek`, and `Sink.truncate` cuts the output back. So every record has its effect exactly once, although
+neither side alone can guarantee that.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 Position: TypeAlias = Mapping[str, object]
-"""Where to go on; only JSON types inside, and only its own connector looks into it."""
+"""A place to continue from. It contains only JSON types, and only its own connector interprets it."""
 
 
 class Record(NamedTuple):
-    """One instance of the stream as a source hands it over.
+    """One instance of the stream.
 
     Parameters
     ----------
     features
-        Value by feature name; ``None`` stands for a missing value. Values are not validated here beyond
-        what the format of the input demands: the recognizer does that.
+        Value by feature name. ``None`` is a missing value. A source checks only what the format of the input
+        requires, because the recognizer validates the values.
     key
-        The entity that the instance belongs to, if the input names one.
+        Entity of the instance, if the input names one.
     time
         Event time in seconds since 1970-01-01 UTC.
     label
         Known class, or ``None`` for an unlabelled instance.
     position
-        Where reading resumes *after* this record; ``None`` only in records made by hand.
+        Where reading resumes *after* this record. ``None`` occurs only in records made by hand.
     found
-        Names of the fields among which features were looked for, to be told if they are not there; ``None``: those of
-        ``features``.
+        Names of the fields that the source searched for features, for messages about a missing one. ``None`` means
+        the names in ``features``.
     raw
-        What it was read from, to be kept if it is set aside: the text of its line, without the final line break, or
-        the fields of its row; ``None``: nothing but the above is known.
+        Text of the line without the final line break, or fields of the row, to save if the record is set aside.
+        ``None`` means that only the values above are known.
     ignored
         Names of fields that are neither features nor key, time or label.
 
@@ -58,20 +58,20 @@ class Record(NamedTuple):
 
 
 class BadRecord(NamedTuple):
-    """A record that could not be decoded, yielded in its place so that nothing is lost silently.
+    """A record that could not be decoded. A source yields it in its place, so that no record is lost silently.
 
     Parameters
     ----------
     position
         Where reading resumes after it.
     row
-        Number of the line it starts on, as an editor counts them (from 1, a header included), or of the
-        record where the input has no lines.
+        Number of the line on which the record starts, as in an editor (from 1, including a header). Number of the
+        record if the input has no lines.
     raw
-        The original text without the final line break. Bytes that are not UTF-8 stand as surrogate
-        escapes: ``raw.encode("utf-8", "surrogateescape")`` gives back what was read.
+        Original text without the final line break. Bytes that are not UTF-8 are surrogate escapes, so
+        ``raw.encode("utf-8", "surrogateescape")`` returns the original bytes.
     reason
-        What is wrong and what to do about it, in plain words.
+        The problem and its remedy, in plain words.
 
     Examples
     --------
@@ -92,18 +92,18 @@ class BadRecord(NamedTuple):
 
 @runtime_checkable
 class Source(Iterator[Record | BadRecord], AbstractContextManager["Source", None], Protocol):
-    """Origin of records: an iterator that can be told where to go on.
+    """Origin of records: an iterator that can continue from a position.
 
-    Leaving a loop over a source and starting another one goes on where the first one stopped.
+    A second loop over a source continues where the first one stopped.
 
-    Delivery: every record of the input is yielded once and in order, as a `Record` or a `BadRecord`, for
-    as long as the source is open. A position stored together with the effects of the records before it,
-    and handed to `seek` of a newly opened source, continues without a gap and without a repetition; a
-    reader that stores positions later than effects sees some records again (at least once).
+    Delivery: an open source yields every record of the input once and in order, as a `Record` or a `BadRecord`. If a
+    position is stored together with the effects of the records before it, `seek` of a new source continues without a
+    gap and without a repetition. A reader that stores positions later than effects sees some records again (at least
+    once).
     """
 
     def seek(self, position: Position | None) -> None:
-        """Go on after the record that carried this position.
+        """Continue after the record that carried this position.
 
         Parameters
         ----------
@@ -113,47 +113,47 @@ class Source(Iterator[Record | BadRecord], AbstractContextManager["Source", None
         Raises
         ------
         ConnectorError
-            If the input cannot resume, is another one, or the position is none of this kind of source.
+            If the input cannot resume or is another one, or the position is not one of this kind of source.
         """
 
     def close(self) -> None:
-        """Let go of the input; a second call does nothing."""
+        """Close the input. A second call does nothing."""
 
 
 @runtime_checkable
 class PatientSource(Source, Protocol):
-    """A source that can do something else while it waits for its input to grow.
+    """A source that can run a callback while it waits for its input to grow.
 
-    A run has acts that are asked meanwhile done then, and outputs shown to whoever follows them.
+    A run uses it to apply commands and to flush outputs for their readers.
     """
 
     @property
     def resumes(self) -> bool:
-        """True if the input can be read again by another run."""
+        """Whether another run can read the input again."""
 
     def while_waiting(self, call: Callable[[], None]) -> bool:
-        """Have something called several times a second while nothing comes.
+        """Set a function to call several times a second while there is no input.
 
-        What it raises ends the waiting, and comes out of the iteration.
+        An exception in it ends the waiting and is raised from the iteration.
 
         Returns
         -------
-        Whether this input can grow: a pipe, or a file that is followed. Else it is never called.
+        Whether this input can grow: a pipe, or a file that is followed. Otherwise the function is never called.
         """
 
 
 @runtime_checkable
 class Sink(AbstractContextManager["Sink", None], Protocol):
-    """Destination of records: they are written, then made durable, then counted on.
+    """Destination of records.
 
-    Delivery: what was written before `flush` returned is durable; what was written after it may or may
-    not survive a crash (at least once for a writer that repeats itself). A writer that stores `position`
-    after a flush in its checkpoint, and starts again with `truncate` to it, leaves every record in the
-    output exactly once. One that can tell beforehand what `truncate` would refuse is a `CheckedSink`, too.
+    Delivery: everything written before `flush` returned is durable. Later records may or may not survive a crash (at
+    least once for a writer that repeats them). To leave every record in the output exactly once, a writer stores
+    `position` in its checkpoint after a flush, and starts again with `truncate` to it. A sink that can check in
+    advance what `truncate` would refuse is also a `CheckedSink`.
     """
 
     def write(self, record: Mapping[str, object]) -> None:
-        """Take one record; it may wait in a buffer until `flush`.
+        """Write one record, which may wait in a buffer until `flush`.
 
         Raises
         ------
@@ -167,55 +167,53 @@ class Sink(AbstractContextManager["Sink", None], Protocol):
         Raises
         ------
         ConnectorError
-            If the destination does not take it; the sink then needs `truncate` before it goes on.
+            If the destination does not accept the data. The sink then needs `truncate` before further writes.
         """
 
     def position(self) -> Position:
-        """Say where the output ended at the last `flush`."""
+        """Return where the output ended at the last `flush`."""
 
     def truncate(self, position: Position | None) -> None:
-        """Forget everything written after a position.
+        """Remove everything written after a position.
 
         Parameters
         ----------
         position
-            What `position` said earlier, in this process or in one before it, or ``None`` for the
-            beginning.
+            Result of an earlier `position`, in this process or an earlier one, or ``None`` for the beginning.
 
         Raises
         ------
         ConnectorError
-            If the destination cannot take back what was written, or is not the one that was written.
+            If the destination cannot be cut back, or is not the one that was written.
         """
 
     def close(self) -> None:
-        """Make durable what was written and let go of the destination; a second call does nothing."""
+        """Make everything written durable and close the destination. A second call does nothing."""
 
 
 @runtime_checkable
 class CheckedSink(Sink, Protocol):
-    """A sink that says whether it can go on from a position before anything is cut.
+    """A sink that can check a position before it is cut.
 
-    A run with several sinks that goes on from a checkpoint (`go_on` in `files.file_run`) asks all of these, and the
-    source, before it cuts the first. Sinks without `check` are cut before the others, so
-    that what they refuse costs no other.
+    A run that resumes from a checkpoint (`go_on` in `files.file_run`) checks the source and all of these sinks before
+    it cuts the first one. It cuts sinks without `check` first, so that if one of them fails, no other sink is cut.
     """
 
     def check(self, position: Position | None) -> None:
-        """Refuse a position that `truncate` would refuse, and change nothing.
+        """Raise what `truncate` would raise for a position, and change nothing.
 
         Raises
         ------
         ConnectorError
-            As `truncate`.
+            As in `truncate`.
         """
 
 
 class BatchCloser:
-    """A `with` statement closes it at its end."""
+    """A base class that closes at the end of a ``with`` statement."""
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Close everything that is open."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""From a JSON object to a record: which fields are features, key, time and label."""
+"""Conversion of a JSON object to a record: features, key, time and label."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class JsonFields(NamedTuple):
-    """Names of the fields that mean something.
+    """Names of the fields with a meaning.
 
     Features are the fields of the nested object ``"features"`` where there is one, otherwise all fields that are not
     the key, the time or the label and hold a number, text, true or false.
@@ -21,12 +21,12 @@ class JsonFields(NamedTuple):
     Parameters
     ----------
     key, time, label
-        Fields that hold the key (text or a whole number), the event time (seconds since 1970 or an ISO 8601
-        timestamp, UTC unless it says otherwise) and the label (text, a whole number, true or false).
+        Names of three fields. The key is text or a whole number. The event time is seconds since 1970 or an ISO 8601
+        timestamp (UTC if it has no offset). The label is text, a whole number, true or false.
     features
-        Names of the features, if not all others.
+        Names of the features (default: all other fields).
     label_type
-        What labels become.
+        Type of the labels.
 
     Examples
     --------
@@ -46,22 +46,22 @@ class JsonFields(NamedTuple):
         position: Position | None = None,
         raw: str | Mapping[str, object] | None = None,
     ) -> Record:
-        """Read one object, which stood in ``raw``.
+        """Convert one object, whose original text is ``raw``.
 
         Raises
         ------
         DecodeError
-            Naming the field that cannot be used.
+            The message names the field that cannot be used.
         """
         nested = fields.get("features")
         if isinstance(nested, list):
-            raise DecodeError("'features' is a list; write an object that gives every feature a name")
+            raise DecodeError("'features' is a list. Write an object that gives every feature a name")
         inside = nested if isinstance(nested, dict) else None
         features = self._features_of(fields, inside)
         # 1e999 is a number to JSON and becomes an infinite one
         if math.inf in features.values() or -math.inf in features.values():
             name = next(name for name, value in features.items() if value in (math.inf, -math.inf))
-            raise DecodeError(f"field {name!r} is infinite; leave it out or write null if the value is missing")
+            raise DecodeError(f"field {name!r} is infinite. Leave it out, or write null if the value is missing")
         return Record(
             features=features,
             key=_read(fields, self.key, key_of),
@@ -95,7 +95,7 @@ class JsonFields(NamedTuple):
 
 
 def _read(fields: Mapping[str, object], name: str | None, convert: Callable[[object], _T]) -> _T | None:
-    """Convert one field; the reason of a failure names it."""
+    """Convert one field. The reason of a failure names the field."""
     if name is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""A source and a sink without files: for tests, notebooks and examples.
+"""A source and a sink without files, for tests, notebooks and examples.
 
-They keep the same contract as every other connector, positions included, so that a test of a resume
-after a crash needs no file.
+They follow the same contract as all other connectors, including positions. So a test of a resume after a crash needs
+no file.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .base import BadRecord, BatchCloser, Position, Record
 class MemorySource(BatchCloser, Iterator[Record | BadRecord]):
     """Records from any iterable.
 
-    Delivery: replayable; every record once and in order. Its positions are ``{"index": number of records
-    before}``, whatever position the given records carry.
+    Delivery: replayable, every record once and in order. Positions are ``{"index": number of records before}``,
+    whatever position the given records carry.
 
     Parameters
     ----------
     records
-        `Record`, `BadRecord`, or a mapping that is taken as the features of a record. They are copied
-        into a list, so the iterable has to end.
+        `Record`, `BadRecord`, or a mapping of features. The source copies them into a list, so the iterable must be
+        finite.
 
     Examples
     --------
@@ -51,29 +51,29 @@ class MemorySource(BatchCloser, Iterator[Record | BadRecord]):
         return record._replace(position={"index": self._index})
 
     def seek(self, position: Position | None) -> None:
-        """Go on after the record that carried this position; ``None`` is the beginning.
+        """Continue after the record that carried this position, or at the beginning for ``None``.
 
         Raises
         ------
         ConnectorError
-            If there are fewer records than the position says.
+            If there are fewer records than the position requires.
         """
         self._index = _index_within(position, len(self._records))
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing, because there is nothing to close."""
 
 
 class MemorySink(BatchCloser):
     """Records into a list.
 
-    Delivery: exactly once for as long as the object lives; nothing outlives the process. Its positions
-    are ``{"index": number of records before}``.
+    Delivery: exactly once while the object lives. The records end with the process. Positions are ``{"index": number
+    of records before}``.
 
     Attributes
     ----------
     records
-        What was written, each record as a dictionary of its own.
+        The records written, each as its own dictionary.
 
     Examples
     --------
@@ -96,47 +96,47 @@ class MemorySink(BatchCloser):
         self.records.append(dict(record))
 
     def flush(self) -> None:
-        """Count what was written as durable."""
+        """Mark everything written so far as durable."""
         self._flushed = len(self.records)
 
     def position(self) -> Position:
-        """Say how many records the last `flush` covered."""
+        """Return the number of records at the last `flush`."""
         return {"index": self._flushed}
 
     def check(self, position: Position | None) -> None:
-        """Refuse a position that `truncate` would refuse.
+        """Raise what `truncate` would raise for a position.
 
         Raises
         ------
         ConnectorError
-            If fewer records were written than the position says.
+            If there are fewer records than the position requires.
         """
         _index_within(position, len(self.records))
 
     def truncate(self, position: Position | None) -> None:
-        """Forget everything written after a position; ``None`` is the beginning.
+        """Remove everything written after a position, or everything for ``None``.
 
         Raises
         ------
         ConnectorError
-            If fewer records were written than the position says.
+            If there are fewer records than the position requires.
         """
         self._flushed = _index_within(position, len(self.records))
         del self.records[self._flushed :]
 
     def close(self) -> None:
-        """Flush; the records stay readable."""
+        """Flush. The records stay readable."""
         self.flush()
 
 
 def _index_within(position: Position | None, size: int) -> int:
-    """Read the index out of a position and check it against the number of records there are."""
+    """Return the index of a position, checked against the number of records."""
     if position is None:
         return 0
     index = position.get("index")
     if type(index) is not int or not 0 <= index <= size:
         raise ConnectorError(
-            f"cannot go to position {dict(position)!r}: there are {size} records in memory; "
-            "give a position that came from the same records"
+            f"cannot go to position {dict(position)!r}: there are {size} records in memory. "
+            "Give a position from the same records"
         )
     return index

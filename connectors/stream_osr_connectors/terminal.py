@@ -1,8 +1,7 @@
-"""The way out: all that commands and services tell a person leaves by here, and no text of others steers a terminal.
+"""Output for people. All text of commands and services passes through here, so no outside text controls a terminal.
 
-What is said goes through a :class:`Terminal`, what is logged through :class:`OneLine`: a message is
-one line. Whatever else reaches a standard stream (usage errors, warnings, other libraries) passes the net of
-:func:`protect_terminal`.
+Messages go through a :class:`Terminal`, and log records through :class:`OneLine`. A message is one line.
+:func:`protect_terminal` escapes everything else on a standard stream (usage errors, warnings, other libraries).
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from stream_osr.printable_text import escaped_lines, printable
 logger = logging.getLogger("stream_osr")
 
 LINES = 50
-"""Of a traceback, from its beginning and from its end."""
+"""Most lines of a traceback, at its beginning and at its end."""
 
 
 class Terminal(Console):
-    r"""A console that takes text for text: no markup is read, and whatever would steer the terminal is escaped.
+    r"""A console without markup. It escapes everything in a text that would control the terminal.
 
     Parameters
     ----------
     stderr
-        Standard error, for everything that is not a result.
+        Write to standard error, for everything that is not a result.
 
     Examples
     --------
@@ -43,17 +42,17 @@ class Terminal(Console):
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True)
 
     def say(self, *lines: str) -> None:
-        """Print text, each line as one."""
+        """Print text, one line for each argument."""
         for line in lines:
             self.print(line)
 
     def render_str(self, text: str, **more: Any) -> Text:
-        """Render a line: whatever text is printed, in a table or by itself, comes here."""
+        """Render a line. All printed text passes through here, in tables as well."""
         return super().render_str(printable(text), **{**more, "markup": False, "emoji": False})
 
 
 class OneLine(logging.Formatter):
-    r"""A message of the log in one line; with ``traces`` its traceback follows, indented.
+    r"""A log record in one line. With ``traces``, its indented traceback follows.
 
     >>> record = logging.makeLogRecord({"msg": "topic %s", "args": ("a" + chr(10) + "b",)})
     >>> OneLine("%(message)s", traces=False).format(record)
@@ -65,11 +64,11 @@ class OneLine(logging.Formatter):
         self._traces = traces
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # as logging has it
-        """Write the message."""
+        """Format the message."""
         return printable(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the line, and perhaps the traceback."""
+        """Format the line, with the traceback if wanted."""
         record.message = record.getMessage()
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
@@ -80,13 +79,13 @@ class OneLine(logging.Formatter):
 
 
 def traceback_lines(error: Any) -> list[str]:
-    """Give the lines of a traceback, the first and the last ones, from what ``sys.exc_info()`` returns."""
+    """Return the first and last lines of a traceback, from the result of ``sys.exc_info()``."""
     lines = [printable(line) for part in traceback.format_exception(*error) for line in part.splitlines()]
     return lines if len(lines) <= 2 * LINES else [*lines[:LINES], "...", *lines[-LINES:]]
 
 
 def protect_terminal() -> None:
-    """Guard this process: nothing that goes to a standard stream as text steers a terminal, and a defect is a line.
+    """Protect the terminal of this process. Text on a standard stream cannot control it, and a defect is one line.
 
     With ``PYTHONDEVMODE=1`` the traceback of a defect follows.
     """
@@ -99,7 +98,7 @@ def protect_terminal() -> None:
 
 
 class _Guarded:
-    """A standard stream whose text is escaped; its bytes (``buffer``) are for whoever writes data."""
+    """A standard stream that escapes text. Use its ``buffer`` to write data."""
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream  # where a Terminal writes, which escapes by itself, and steers
@@ -123,7 +122,7 @@ def _guarded(stream: TextIO) -> TextIO:
 
 
 def _tell(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """Tell of what nobody has caught."""
+    """Report an exception that was not caught."""
     if issubclass(kind, KeyboardInterrupt):
         logger.warning("interrupted")
         return
@@ -131,7 +130,7 @@ def _tell(kind: type[BaseException], error: BaseException | None, trace: Traceba
     entry = (traceback.extract_tb(trace) or [None])[-1]
     where = "" if entry is None else f" at {entry.filename.rpartition('/')[2]}:{entry.lineno} in {entry.name}"
     logger.critical(
-        "a defect: %s%s; please report it (PYTHONDEVMODE=1 shows how it came about)",
+        "a defect: %s%s. Please report it (PYTHONDEVMODE=1 shows the traceback)",
         printable(what, 500),
         where,
         exc_info=None if error is None else (kind, error, trace),

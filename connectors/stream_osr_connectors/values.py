@@ -1,7 +1,7 @@
-"""From the text and the JSON values of a file to features, times, keys and labels, and back again.
+"""Conversion between values of a file (text and JSON) and features, times, keys and labels.
 
-Each function either returns the value or raises `DecodeError` with a reason that follows the name of its
-column in a sentence.
+Each function returns the value or raises `DecodeError`. The reason continues a sentence that begins with the name of
+the column.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from stream_osr import reading
 from stream_osr.printable_text import brief
 
 LabelType: TypeAlias = Literal["auto", "str", "int"]
-"""What labels become: what they look like, always text, or always whole numbers."""
+"""Type of the labels: as they look, always text, or always whole numbers."""
 
 _WHOLE_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
 
 
 class DecodeError(ValueError):
-    """Reason for which a record cannot be decoded, in plain words; becomes the reason of a `BadRecord`."""
+    """Reason in plain words why a record cannot be decoded. It becomes the reason of a `BadRecord`."""
 
 
 def written(value: object) -> str:
-    """Write out a value: in full, or as :func:`~stream_osr.printable_text.brief` does where Python cannot.
+    """Write out a value in full, or as :func:`~stream_osr.printable_text.brief` does where Python cannot.
 
     >>> written({"a": "x" * 50}), written({"a": 10**5000})
     ("{'a': 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'}", 'a dict too large to show')
@@ -38,7 +38,7 @@ def written(value: object) -> str:
 
 
 def number(text: str, comma: reading.Comma = "") -> float | None:
-    """Read a number; ``None`` if it is missing.
+    """Read a number, or ``None`` for a missing value.
 
     >>> number("1e3"), number(" -2.5 "), number("NA"), number("")
     (1000.0, -2.5, None, None)
@@ -47,15 +47,15 @@ def number(text: str, comma: reading.Comma = "") -> float | None:
         return reading.number(text, comma)
     except reading.Unreadable as error:
         if str(error).startswith("may be"):
-            raise DecodeError(f"holds {brief(text)}, which {error}; write it without commas") from None
+            raise DecodeError(f"holds {brief(text)}, which {error}. Write it without commas") from None
         raise DecodeError(
-            f"holds {brief(text)}, which is not a finite number, and the column is numeric by its values in training;"
-            " leave it empty if the value is missing, or train with the column as a category or without it"
+            f"holds {brief(text)}, which is not a finite number, and the column is numeric by its values in training."
+            " Leave it empty if the value is missing, or train with the column as a category or without it"
         ) from None
 
 
 def category(text: str) -> str | None:
-    """Read a value of a category; only an empty field is a missing one, ``NA`` may well be a value.
+    """Read a category. Only an empty field is a missing value, because ``NA`` may be a value.
 
     >>> category("tcp"), category("NA"), category(" ")
     ('tcp', 'NA', None)
@@ -64,9 +64,9 @@ def category(text: str) -> str | None:
 
 
 def seconds(value: object) -> float | None:
-    """Read a time: seconds since 1970, or an ISO 8601 timestamp (without an offset it is UTC).
+    """Read a time: seconds since 1970, or an ISO 8601 timestamp (UTC if it has no offset).
 
-    A text that can be read as a number is one, so ``20240131`` is a count of seconds and no date.
+    A text that can be read as a number is a number, so ``20240131`` is a number of seconds and not a date.
 
     >>> seconds("1.5"), seconds("1970-01-01T01:00:00"), seconds("1970-01-01 01:00+01:00"), seconds(7)
     (1.5, 3600.0, 0.0, 7.0)
@@ -86,12 +86,12 @@ def seconds(value: object) -> float | None:
                 return float(value)
     raise DecodeError(
         f"holds {brief(value)}, which is neither seconds since 1970 nor an ISO 8601 timestamp "
-        "such as 2026-01-31T10:00:00Z; write it so"
+        "such as 2026-01-31T10:00:00Z. Write it in one of these forms"
     )
 
 
 def key_of(value: object) -> str | int | None:
-    """Check a key: text or a whole number, which data frames write as 7.0; ``None`` if there is none.
+    """Check a key: text or a whole number, which data frames write as 7.0. ``None`` means no key.
 
     >>> key_of("a7"), key_of(7), key_of(7.0), key_of(None)
     ('a7', 7, 7, None)
@@ -107,10 +107,10 @@ def key_of(value: object) -> str | int | None:
 
 
 def label_of_text(text: str, kind: LabelType) -> str | int | None:
-    """Read a label from a table; only an empty field means that there is none.
+    """Read a label from a table. Only an empty field means no label.
 
-    ``NA`` or ``None`` may well be the name of a class, and taking it for a missing label would end
-    the training early without a word. So they are labels.
+    ``NA`` and ``None`` are labels, because they may be names of classes. As missing labels they would end the
+    training early without a message.
 
     >>> label_of_text("3", "auto"), label_of_text("3", "str"), label_of_text("3.0", "int")
     (3, '3', 3)
@@ -127,7 +127,7 @@ def label_of_text(text: str, kind: LabelType) -> str | int | None:
 
 
 def label_of_json(value: object, kind: LabelType) -> str | int | bool | None:
-    """Check a label that JSON has given a type already; ``kind`` only says what else to turn it into.
+    """Check a label from JSON, which has a type already. ``kind`` is the type to convert it to.
 
     >>> label_of_json("3", "auto"), label_of_json(3, "str"), label_of_json(3.0, "int"), label_of_json(3.0, "auto")
     ('3', '3', 3, 3)
@@ -156,16 +156,16 @@ def _whole(value: str | float) -> int:
             return int(parsed)
     except ValueError:
         pass
-    raise DecodeError(f"holds {brief(value)}, which is not a whole number; label type 'str' keeps it as text")
+    raise DecodeError(f"holds {brief(value)}, which is not a whole number. Label type 'str' keeps it as text")
 
 
 def plain(value: object) -> object:
-    """Turn a value into what JSON can hold: numpy's scalars and arrays, and ``None`` for NaN and infinity.
+    """Convert a value to JSON types: numpy scalars and arrays to Python values, NaN and infinity to ``None``.
 
     Raises
     ------
     TypeError
-        If there is no such form.
+        If the value has no such form.
 
     >>> import numpy as np
     >>> plain({"p": np.float32(0.5), np.int64(3): (np.bool_(True), float("nan"))})
@@ -183,4 +183,6 @@ def plain(value: object) -> object:
         converted: object = value.tolist()
         if type(converted) is not type(value):  # extended precision converts to itself
             return plain(converted)
-    raise TypeError(f"{brief(value)} is a {type(value).__name__}; text, numbers, lists and mappings can be written")
+    raise TypeError(
+        f"{brief(value)} is a {type(value).__name__}. Only text, numbers, lists and mappings can be written"
+    )

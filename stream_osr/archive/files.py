@@ -301,7 +301,7 @@ def _opened(path: str | PathLike[str]) -> Archive:
             rights = ". The file contains data, and by default only its owner may read it"
             more = rights if isinstance(error, PermissionError) else ""
             raise PersistenceError(f"cannot read {path}: {error.strerror}{more}") from None
-        raise PersistenceError(f"{path} is damaged, or not a saved stream-osr model; save it again") from error
+        raise PersistenceError(f"{path} is damaged, or not a saved stream-osr model. Save it again") from error
     return archive
 
 

@@ -471,7 +471,7 @@ class NewClasses:
     Examples
     --------
     >>> NewClasses((CandidateClass((11, 14), 30, 0.25, "cement", (7, 9)),), number=1, delta=2, low=1, high=2)
-    estimated number of new classes: 1 (1 to 2); candidates: 1
+    estimated number of new classes: 1 (1 to 2), candidates: 1
     candidates[0]: S11 and S14: 30 instances, 25.0 % of the stream, nearest known class cement, as in 7, 9
     """
 
@@ -490,7 +490,7 @@ class NewClasses:
         lines = [f"candidates[{number}]: {candidate}" for number, candidate in enumerate(self.candidates[:SHOWN])]
         if len(self.candidates) > SHOWN:
             lines.append(f"and {len(self.candidates) - SHOWN} smaller ones")
-        head = f"estimated number of new classes: {self.estimate}; candidates: {len(self.candidates)}"
+        head = f"estimated number of new classes: {self.estimate}, candidates: {len(self.candidates)}"
         return "\n".join([head, *lines])
 
 

@@ -172,9 +172,9 @@ class Summary:
         lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
         lines.insert(1, "-" * max(map(len, lines)))
         lines.append(
-            f"{counted(self.stream_size, 'instance')} of the stream decided; "
+            f"{counted(self.stream_size, 'instance')} of the stream decided, "
             f"{counted(len(emerged), 'new subclass', 'new subclasses')} emerged"
-            f" ({candidates} more without support yet); estimated number of new classes: {self.new_classes}"
+            f" ({candidates} more without support yet), estimated number of new classes: {self.new_classes}"
             f" (the paper's Delta: {self.delta})"
         )
         if self.promised_recall is not None:

@@ -150,7 +150,7 @@ def test_text_is_a_number_where_classes_are(tmp_path: Path) -> None:
         (Command("mute", (-1,)), "subclass id is -1"),
         (Command("mute", (True,)), "subclass id is True"),
         (Command("mute", (1,) * 1001), "1001 subclasses at a time"),
-        (Command("mute", (1,), reason="x" * 1001), "reason is .* in fewer words"),
+        (Command("mute", (1,), reason="x" * 1001), "reason is .*Use fewer words"),
         (Command("mute", (1,), by="\ud800"), "by is .* surrogate"),
         (Command("undo", partition=("sensors", 3)), "sensors/3: a run over files is one stream"),
     ],
@@ -194,7 +194,7 @@ def test_a_line_of_others_is_left(work: Path, caplog: pytest.LogCaptureFixture) 
     Path(f"{path}.asked.jsonl").write_text("".join(line + "\n" for line in others))
     ask(path, Command("mute", ids))
     assert outcomes(path) == ["done"]
-    assert all(f"line {n} is left" in caplog.text for n in range(1, 1 + len(others)))
+    assert all(f"line {n} is skipped" in caplog.text for n in range(1, 1 + len(others)))
 
 
 def test_a_log_that_was_lost_costs_the_record_and_no_act(work: Path) -> None:
@@ -342,7 +342,7 @@ def test_a_run_that_waits_for_input_does_it_and_labels_what_comes_next(work: Pat
     assert set(labels[48:]) == {"sky"}, "the batch that was waiting is labelled so"
     assert len(labels) == 96
     said = (work / "err").read_text()
-    assert "asked 1 by ann: promote" in said
+    assert "command 1 by ann: promote" in said
     assert "mute 99: refused: subclass 99 does not exist" in said
     told = command(*COMMAND, "history", "--checkpoint", CHECKPOINT, cwd=work).stdout
     assert "ann: promote" in told
@@ -376,9 +376,9 @@ def test_a_followed_file_is_stopped_and_gone_on_with(work: Path) -> None:
 def test_options_of_the_service_and_of_files_do_not_mix(work: Path) -> None:
     path, _ = resting(work)
     for arguments, message in (
-        (("undo", "--checkpoint", path, "--config", "s.yaml"), "--config is of the Kafka service"),
-        (("undo", "sensors/3", "--checkpoint", path), "files are one stream"),
-        (("undo",), "undo of what?"),
+        (("undo", "--checkpoint", path, "--config", "s.yaml"), "--config is for the Kafka service"),
+        (("undo", "sensors/3", "--checkpoint", path), "a run over files is one stream"),
+        (("undo",), "undo needs --checkpoint FILE"),
         (("mute", "eleven", "--checkpoint", path), "is no id of a subclass"),
     ):
         done = command(*COMMAND, *arguments, cwd=work)

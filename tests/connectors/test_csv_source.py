@@ -53,14 +53,14 @@ def test_values_that_are_no_finite_numbers(read: Any, text: str) -> None:
     assert bad.raw == f"1,{text}"
     assert "column 'b'" in bad.reason
     assert repr(text) in bad.reason
-    assert "leave it empty" in bad.reason
+    assert "Leave it empty" in bad.reason
 
 
 @pytest.mark.parametrize(("row", "count"), [("1", 1), ("1,2,3", 3), ("1,,2", 3), ("   ", 1)])
 def test_rows_of_another_length(read: Any, row: str, count: int) -> None:
     records = read(f"a,b\n{row}\n3,4\n")
     assert reasons(records) == {
-        2: f"the row has {count} field{'s' * (count > 1)}, the header 2; check delimiters and quotes"
+        2: f"the row has {count} field{'s' * (count > 1)}, the header 2. Check delimiters and quotes"
     }
     assert features(records) == [{"a": 3.0, "b": 4.0}]
 
@@ -110,7 +110,7 @@ def test_an_empty_key_is_none(read: Any) -> None:
 
 @pytest.mark.parametrize("content", ["", "\n\n", "\ufeff", " "])
 def test_no_header_and_a_header_alone(read: Any, content: str) -> None:
-    with pytest.raises(ConnectorError, match="is empty; a CSV file begins with a row of column names"):
+    with pytest.raises(ConnectorError, match=r"is empty\. A CSV file begins with a row of column names"):
         read(content)
     assert read(f"a,b{content}") == []
 
@@ -121,14 +121,14 @@ def test_no_header_and_a_header_alone(read: Any, content: str) -> None:
         ("a,b,a,b,c", {}, "'a', 'b' more than once"),
         ("a,,b", {}, "column 2 has no name"),
         ("a,", {"features": ["a", ""]}, "no column ''"),
-        ("a,class", {"features": ["a", "zzz"]}, "no column 'zzz'; its columns are 'a', 'class'$"),
+        ("a,class", {"features": ["a", "zzz"]}, "no column 'zzz'. Its columns are 'a', 'class'$"),
         *(
-            ("a,class", {option: "CLAS"}, "no column 'CLAS'; its columns are 'a', 'class'; did you mean 'class'")
+            ("a,class", {option: "CLAS"}, "no column 'CLAS'. Its columns are 'a', 'class'. Did you mean 'class'")
             for option in ("key", "time", "label")
         ),
         (",".join(f"c{i}" for i in range(1000)), {"label": "y"}, "^.{,500}$"),
-        ("a,y", {"label": "y", "features": ["a", "y"]}, "both as the label and as a feature"),
-        ("a,y", {"label": "y", "features": "ay"}, "give a list of names"),
+        ("a,y", {"label": "y", "features": ["a", "y"]}, "both the label and a feature"),
+        ("a,y", {"label": "y", "features": "ay"}, "Give a list of names"),
         ("a", {"label_type": "float"}, "none of auto, str, int"),
         ("a", {"max_record_bytes": 0}, "at least 1"),
         ("a", {"delimiter": ",,"}, "delimiter ',,' cannot be used"),
@@ -146,7 +146,7 @@ def test_a_column_without_a_name_does_no_harm_where_the_features_are_named(read:
 @pytest.mark.parametrize("other", [";", "\t", "|"])
 def test_the_header_says_what_divides_the_fields(read: Any, other: str) -> None:
     assert features(read(f"a{other}class\n1{other}2\n", label="class")) == [{"a": 1.0}]
-    with pytest.raises(ConnectorError, match="its columns are 'a', 'class'; did you mean 'class'"):
+    with pytest.raises(ConnectorError, match=r"Its columns are 'a', 'class'\. Did you mean 'class'"):
         read(f"a{other}class\n1{other}2\n", label="CLASS")
 
 

@@ -54,7 +54,7 @@ def test_suffixes_that_mean_nothing(tmp_path: Path, name: str) -> None:
         with pytest.raises(ConnectorError, match="format 'xml' is not known"):
             open_it(tmp_path / name, format="xml")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ConnectorError, match="standard input has no suffix; say its format"):
+    with pytest.raises(ConnectorError, match=r"standard input has no suffix\. Give its format"):
         open_source("-")
 
 

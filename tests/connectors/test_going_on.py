@@ -122,7 +122,7 @@ def test_another_file_is_refused_before_anything_is_cut(dead: Run, which: int, c
     with pytest.raises(ConnectorError) as caught:
         go(dead)
     assert str(caught.value).startswith(f"{dead.paths[which]} has ")
-    assert "it is not the file that was being written; put that file back, or start without" in str(caught.value)
+    assert "it is not the file that was being written. Put that file back, or start without" in str(caught.value)
     assert [path.read_bytes() for path in dead.paths] == before
 
 
@@ -156,7 +156,7 @@ def test_a_run_goes_on_and_says_what_it_could_not_check(dead: Run, caplog: pytes
         go(dead)
     assert content(dead.paths) == dead.expected
     assert [
-        re.sub(r": the position to go on from does not say which .*", "", record.getMessage())
+        re.sub(r": the position to resume from does not identify .*", "", record.getMessage())
         for record in caplog.records
     ] == [str(path) for path in dead.paths]
     caplog.clear()

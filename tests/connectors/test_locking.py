@@ -183,7 +183,7 @@ def test_a_folder_that_takes_no_note(tmp_path: Path) -> None:
                 sink.write({"n": 1})
                 with pytest.raises(ConnectorError, match=rf"is being written by process {os.getpid()} on"):
                     open_sink(folder / "out.jsonl")
-            with pytest.raises(ConnectorError, match=r"cannot write .*model: Permission denied; check that its fold"):
+            with pytest.raises(ConnectorError, match=r"cannot write .*model: Permission denied. Check that its fold"):
                 Lock(folder / "model").take_name()
         assert names(folder) == ["out.jsonl"]
 
@@ -238,7 +238,7 @@ def test_where_nothing_can_be_locked_that_is_said_once(
             with open_sink(tmp_path / "out.jsonl") as sink, sole_writer(tmp_path / "checkpoint"):
                 sink.write({"n": 1})
     (record,) = caplog.records
-    assert re.search(rf"out.jsonl cannot be locked \({os.strerror(number)}\): see to it", record.getMessage())
+    assert re.search(rf"out.jsonl cannot be locked \({os.strerror(number)}\)\. Make sure", record.getMessage())
     assert (tmp_path / "out.jsonl").read_text() == '{"n":1}\n'
     assert names(tmp_path) == [half.name, "out.jsonl"]
 

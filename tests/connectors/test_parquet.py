@@ -110,13 +110,13 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reading", "says"),
     [
-        (None, {}, "cannot open .*No such file or directory; check the path"),
+        (None, {}, "cannot open .*No such file or directory. Check the path"),
         (b"a,b\n1,2\n", {}, "is no Parquet file that can be read"),
-        (b"PAR1" + bytes(50), {}, "was it written to its end"),
-        ({"a": [1]}, {"key": "A"}, "has no column 'A'; its columns are 'a'; did you mean 'a'"),
+        (b"PAR1" + bytes(50), {}, "Check that it is complete"),
+        ({"a": [1]}, {"key": "A"}, "has no column 'A'. Its columns are 'a'. Did you mean 'a'"),
         ({"a": [1]}, {"features": ["b"]}, "has no column 'b'"),
-        ({"a": [1]}, {"follow": True}, "cannot be followed: Parquet is readable when it has been written to its end"),
-        ({"a": [1]}, {"label": "a", "features": ["a"]}, "named both as the label and as a feature"),
+        ({"a": [1]}, {"follow": True}, "cannot be followed: Parquet is readable only when it is complete"),
+        ({"a": [1]}, {"label": "a", "features": ["a"]}, "both the label and a feature"),
         ({"a": [[1]], "b": [1]}, {"features": ["a"]}, r"column 'a' is of type list.*numbers, text or booleans"),
     ],
 )
@@ -135,7 +135,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, content: Any, reading: dict[s
     [
         (open_source, "-", "cannot be read from standard input"),
         (open_sink, "-", "cannot go to standard output"),
-        (open_source, "in.parquet.gz", r"compressed inside; leave \.gz away"),
+        (open_source, "in.parquet.gz", r"compressed inside. Remove \.gz"),
     ],
 )
 def test_streams_and_gzip_are_refused(open_it: Any, name: str, says: str) -> None:
@@ -308,7 +308,7 @@ def test_what_is_not_the_sinks_own_is_left_alone(tmp_path: Path) -> None:
         for name, says in (
             ("photos", r"holds 'cat\.jpg', which no run has written"),
             ("in.parquet", "is a file, and Parquet goes to a folder of parts"),
-            ("none/out.parquet", r"cannot open .*check the path"),
+            ("none/out.parquet", r"cannot open .*Check the path"),
             ("out.parquet", "is being written by process"),
             ("link", "is being written by process"),
         ):

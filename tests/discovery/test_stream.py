@@ -90,7 +90,7 @@ def test_summary_agrees_with_a_recount(watched):
     assert {key for key, _, announced in summary.emerging if announced} == emerged
     text = str(summary)
     assert "left" in text
-    assert f"{LENGTH} instances of the stream decided; {len(emerged)} new subclass" in text
+    assert f"{LENGTH} instances of the stream decided, {len(emerged)} new subclass" in text
     assert f"{100 * summary.unknown_share:.2f} %" in text
     found = model.new_classes()
     assert summary.new_classes == (found.number, found.low, found.high)
@@ -103,7 +103,7 @@ def test_summary_of_a_stream_that_has_not_begun():
     summary = model.summary()
     assert (summary.stream_size, summary.known_share, summary.unknown_share) == (0, 0.0, 0.0)
     assert (summary.emerging, summary.delta, str(summary.new_classes)) == ((), 0, "0")
-    assert "0 instances of the stream decided; 0 new subclasses emerged" in str(summary)
+    assert "0 instances of the stream decided, 0 new subclasses emerged" in str(summary)
 
 
 def many_classes(n: int, rng: np.random.Generator) -> Iterator[dict[str, float]]:

@@ -52,7 +52,7 @@ def test_a_second_header_is_set_aside_however_it_is_written(tmp_path: Path, agai
 
 def test_what_stands_after_the_last_column_is_set_aside(tmp_path: Path) -> None:
     found = read(tmp_path / "in.csv", "flow,heat,y,\n1.5,2,idle,\n2.5,3,running,late\n")
-    assert found[1] == "the row has 4 fields, the header 3; check delimiters and quotes"
+    assert found[1] == "the row has 4 fields, the header 3. Check delimiters and quotes"
 
 
 @pytest.mark.parametrize("header", ["#flow,heat,y", "#y,flow,heat"])

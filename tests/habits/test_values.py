@@ -373,7 +373,7 @@ def test_a_wrong_column_of_labels_is_refused(tmp_path: Path, n: int) -> None:
     assert code == 1
     assert said == (
         f"error: --label y: there are {n} classes with 1.0 instances each: are these the classes, or numbers, keys, "
-        "times? Give another column, or --yes to train all the same\n"
+        "times? Give another column, or --yes to train anyway\n"
     )
     assert fit(tmp_path / "in.csv", "--yes")[0] == 0
 

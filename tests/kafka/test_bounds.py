@@ -110,7 +110,7 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
     commands = [parse_record(json.dumps(each).encode()) for each in asked]
     after, outcome = inside.step(partition, PLACE, records(40, 40), commands, inside.Boundary(80, 7), DECODE)
     assert outcome.left == 5
-    assert caplog.text.count("is left") == 5
+    assert caplog.text.count("was not applied") == 5
     assert "Traceback" not in caplog.text
     assert len(after.model.summary().known) == 2
     figures = inside.ServiceStats()

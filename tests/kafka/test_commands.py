@@ -162,7 +162,7 @@ def test_what_cannot_be_meant_is_refused(names: list[str], broker: Broker, tmp_p
 def test_the_record_says_who_asked_for_what_and_why(names: list[str], broker: Broker) -> None:
     topic = names[3]
     run("topics", "--create", "--partitions", 1, *names)
-    assert run("history", *names).output == "nothing was ever asked\n"
+    assert run("history", *names).output == "no commands yet\n"
     run("mute", f"{topic}/0:1", "--reason", "a lamp", "--by", "ann", *names)
     run("promote", f"{topic}/0:2", "sky", "--by", "", *names)
     first, second = run("history", *names).output.splitlines()

@@ -119,8 +119,8 @@ def test_names_mutes_and_undoing(model: inside.ModelFile, caplog: Any) -> None:
     after, outcome = inside.step(partition, PLACE, records(64, 128, 2), commands, inside.Boundary(192, 9), DECODE)
     kinds = [type(e).__name__ for e in outcome.events]
     assert [kind for kind in kinds if kind in asked_for] == asked_for
-    assert caplog.text.count("is left") == 2
-    assert caplog.text.count("has begun anew since") == 1
+    assert caplog.text.count("was not applied") == 2
+    assert caplog.text.count("has started a new run since") == 1
     assert after.model.summary().known[-1].name == "third"
     assert after.history.last == inside.Boundary(192, 9)
 

@@ -183,4 +183,4 @@ def test_decisions_that_are_not_there_yet_are_waited_for_and_it_is_said_once(tmp
     said = tmp_path / "said"
     with watching(tmp_path, decisions="nope.jsonl", said=said.open("w+")):
         pass
-    assert said.read_text().count("nope.jsonl is not there yet: waiting for it\n") == 1
+    assert said.read_text().count("nope.jsonl does not exist yet: waiting for it\n") == 1

@@ -31,12 +31,12 @@ def test_mistakes_are_told_in_a_line(files, tmp_path):
     (tmp_path / "wrong.jsonl").write_text(whole.replace('"seq": 7}', '"seq": "\\u001b[2J"}'))
     for arguments, said in (
         (("decisions.jsonl", "--truth", "truth.jsonl"), "--truth truth.jsonl needs --label"),
-        (("decisions.jsonl", "-o", "decisions.jsonl"), "is one of the files that are read"),
+        (("decisions.jsonl", "-o", "decisions.jsonl"), "is one of the input files"),
         (("decisions.jsonl", "-o", "no/such/folder.html"), "cannot write no/such/folder.html"),
         ((tmp_path / "empty.jsonl",), "there is nothing to report"),
         ((tmp_path / "wrong.jsonl",), "wrong.jsonl, line 8 is no decision (seq is '\\x1b[2J', not a"),
         (("decisions.jsonl", "events.jsonl", "-i", "none.csv"), "none.csv"),
-        (("model.osr", "--truth", "truth.jsonl", "--label", "species"), "--truth is for decisions"),
+        (("model.osr", "--truth", "truth.jsonl", "--label", "species"), "--truth needs decisions"),
     ):
         done = report(files, *arguments)
         assert done.returncode == 1, arguments

@@ -44,7 +44,10 @@ def test_what_events_tell(told):
 def test_promise_and_expectation_are_tiles(run):
     text = squeezed(Page(report_page(run.model)))
     now, promised = run.model.expected_recall, run.model.trained.report.known_recall
-    assert f"{100 * now.recall:.1f} %estimated recall of known classes, without labels, expected {100 * promised:.1f} %" in text
+    assert (
+        f"{100 * now.recall:.1f} %estimated recall of known classes, without labels, expected {100 * promised:.1f} %"
+        in text
+    )
     interval = f"({100 * now.low:.1f} % to {100 * now.high:.1f} %)"
     unknown = f"{100 * now.false_unknown:.1f} % are called unknown"
     said = f"{100 * now.recall:.1f} % {interval}. Of the instances of known classes, {unknown}."

@@ -1,6 +1,6 @@
-"""Entry of the command line: a service that is told to stop while it is being imported exits with 0.
+"""Entry point of the command line. A service that receives a stop signal during its imports exits with 0.
 
-Imports nothing but Python's own, because :mod:`.app` takes a second or two.
+This module imports only the standard library, because :mod:`.app` takes a second or two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import FrameType
 
 
 def is_service(arguments: Sequence[str]) -> bool:
-    """Say whether a command line runs a service; ``run`` is one with ``--config``.
+    """Return whether a command line runs a service. ``run`` is a service if it has ``--config``.
 
     >>> is_service(["run", "--config=service.yaml"]), is_service(["run", "--model", "m"]), is_service(["serve"])
     (True, False, True)
@@ -23,7 +23,7 @@ def is_service(arguments: Sequence[str]) -> bool:
 
 
 def end_on_signal() -> None:
-    """End at once and well on SIGTERM or SIGINT: nothing has begun yet. What begins later hears them itself."""
+    """Exit at once with 0 on SIGTERM or SIGINT, because nothing has begun. Later stages have their own handlers."""
 
     def end(number: int, frame: FrameType | None) -> None:
         os.write(2, b"stopped\n")

@@ -1,4 +1,4 @@
-"""The command line: ``stream-osr demo | fit | run | promote | ... | report | inspect``, and the Kafka service."""
+"""The commands ``stream-osr demo | fit | run | promote | ... | report | inspect`` and those of the Kafka service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stream_osr_connectors.terminal import Terminal, protect_terminal
 
 
 class _Commands(TyperGroup):
-    """``run`` with ``--config`` is the service: what is set there belongs to it, and files have no use for it."""
+    """The group of commands. ``run`` with ``--config`` runs the service, because only a service has such settings."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[:1] == ["run"] and any(arg.partition("=")[0] == "--config" for arg in args):
@@ -26,7 +26,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Open-set recognition for streams: which known class, or unknown, and what the unknown is made of.",
+    help="Recognize known classes in a data stream, and group unknown instances into new subclasses.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -46,11 +46,11 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 _OF_PATHS = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR)
-"""Errors of a path that was given, whatever looks it up first."""
+"""Errors of a path that the user gave."""
 
 
 def main() -> None:
-    """Run the command line; errors are a line, and the exit code tells."""
+    """Run the command line. It prints an error as one line and sets the exit code."""
     protect_terminal()
     try:
         app()
@@ -64,5 +64,5 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _OF_PATHS:
             raise
-        Terminal(stderr=True).say(f"error: {error.filename}: {error.strerror}; check the path")
+        Terminal(stderr=True).say(f"error: {error.filename}: {error.strerror}. Check the path")
         sys.exit(1)

@@ -1,6 +1,6 @@
-"""The commands to a stream: ``stream-osr promote | mute | undo | label``, and ``history``.
+"""Commands to a stream: ``stream-osr promote | mute | undo | label``, and ``history``.
 
-With ``--checkpoint`` it is the stream of a run over files, else that of a Kafka service.
+With ``--checkpoint`` they go to a run over files, otherwise to a Kafka service.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ commands = typer.Typer()
 
 Checkpoint = Annotated[
     Path | None,
-    typer.Option("--checkpoint", help="Of `stream-osr run` over files; without it, Kafka."),
+    typer.Option("--checkpoint", help="Checkpoint of `stream-osr run` over files. Without it: the Kafka service."),
 ]
 Config = Annotated[Path | None, typer.Option("--config", help="Settings of the Kafka service (YAML).")]
 Subclass = Annotated[
     str,
     typer.Argument(
-        help="As events name it: on files ID, or several (11,12); on Kafka TOPIC/PARTITION:ID, or global:ID."
+        help="Id of the subclass. Files: ID, or several (11,12). Kafka: TOPIC/PARTITION:ID, or global:ID."
     ),
 ]
 Key = Annotated[str, typer.Argument(help="Key of the instance.")]
-OwnLabel = Annotated[str, typer.Argument(help="Its class.")]
-Label = Annotated[str, typer.Argument(help="The class that it is, or is part of.")]
+OwnLabel = Annotated[str, typer.Argument(help="True class of the instance.")]
+Label = Annotated[str, typer.Argument(help="Name of the class. It may be a known class.")]
 Whole = Annotated[bool, typer.Option("--int-key", help="The key is a whole number, not text.")]
-Stream = Annotated[str | None, typer.Argument(help="On Kafka: TOPIC/PARTITION.")]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the audit log.")]
-By = Annotated[str | None, typer.Option("--by", help="Who asks, for the audit log; the login name if not given.")]
+Stream = Annotated[str | None, typer.Argument(help="Kafka only: TOPIC/PARTITION.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Reason, for the audit log.")]
+By = Annotated[str | None, typer.Option("--by", help="Your name, for the audit log (default: the login name).")]
 
 
 @commands.command(context_settings=OF_SERVICE)
@@ -50,7 +50,7 @@ def label(
     context: typer.Context, key: Key, label: OwnLabel, checkpoint: Checkpoint = None, config: Config = None,
     whole_key: Whole = False, reason: Reason = None, by: By = None
 ) -> None:  # fmt: skip
-    """Say which class an instance was of; that is learnt with the next micro-batch.
+    """Give the true class of an instance. The model learns it with the next micro-batch.
 
     Example: stream-osr label reading-7 leak --checkpoint decisions.jsonl.checkpoint
     """
@@ -62,7 +62,7 @@ def promote(
     context: typer.Context, subclass: Subclass, label: Label, checkpoint: Checkpoint = None, config: Config = None,
     reason: Reason = None, by: By = None
 ) -> None:  # fmt: skip
-    """Say what an emerging subclass is: from the next micro-batch on it is a known class.
+    """Name an emerging subclass. It is a known class from the next micro-batch on.
 
     Example: stream-osr promote 11 sky --checkpoint decisions.jsonl.checkpoint
     """
@@ -74,7 +74,9 @@ def mute(
     context: typer.Context, subclass: Subclass, checkpoint: Checkpoint = None, config: Config = None,
     reason: Reason = None, by: By = None
 ) -> None:  # fmt: skip
-    """Say that an emerging subclass is of no interest: nothing more is told of it.
+    """Mute a subclass: no further events.
+
+    Its instances stay unknown.
 
     Example: stream-osr mute 11 --reason "a lamp" --checkpoint decisions.jsonl.checkpoint
     """
@@ -86,24 +88,30 @@ def undo(
     context: typer.Context, stream: Stream = None, checkpoint: Checkpoint = None, config: Config = None,
     reason: Reason = None, by: By = None
 ) -> None:  # fmt: skip
-    """Take back what was last asked of a stream: a promotion, a mute or a late label.
+    """Undo the last change of a stream.
+
+    A change is a promotion, a mute or a late label.
 
     Example: stream-osr undo --checkpoint decisions.jsonl.checkpoint
     """
     if checkpoint is not None and stream is not None:
-        raise InvalidParameter(f"undo {brief(stream)} with --checkpoint: files are one stream; leave it out")
+        raise InvalidParameter(
+            f"undo {brief(stream)} with --checkpoint: a run over files is one stream. Leave it out"
+        )
     if checkpoint is None and stream is None:
-        raise InvalidParameter("undo of what? --checkpoint FILE of a run over files, or TOPIC/PARTITION of a service")
+        raise InvalidParameter("undo needs --checkpoint FILE for a run over files, or TOPIC/PARTITION for a service")
     _ask(context)
 
 
 @commands.command(context_settings=OF_SERVICE)
 def history(context: typer.Context, checkpoint: Checkpoint = None, config: Config = None) -> None:
-    """Print all that was ever asked of a stream: who, when, what and why; of files also what came of it.
+    """Show the change history of a stream.
+
+    Each line shows the time, the person, the command and the reason. For a run over files it also shows the result.
 
     Example: stream-osr history --checkpoint decisions.jsonl.checkpoint
     """
-    Terminal().say(*([entry.line() for entry in _entries(context)] or ["nothing was ever asked"]))
+    Terminal().say(*([entry.line() for entry in _entries(context)] or ["no commands yet"]))
 
 
 def _entries(context: typer.Context) -> Iterable[CommandEntry]:
@@ -117,7 +125,7 @@ def _entries(context: typer.Context) -> Iterable[CommandEntry]:
 
 
 def _ask(context: typer.Context) -> None:
-    """Give the command of a command line to its stream."""
+    """Send the command of a command line to its stream."""
     from stream_osr_connectors.commands import Command  # slow to import, and --help does without
 
     given: dict[str, Any] = context.params
@@ -146,16 +154,16 @@ def _ask_service(command: Command, name: str | None, settings: ServiceSettings) 
 
 
 def _checkpoint(context: typer.Context) -> Path | None:
-    """Return the checkpoint that is meant; ``None``: a service is."""
+    """Return the checkpoint that the command is for, or ``None`` if it is for a service."""
     checkpoint, config = context.params["checkpoint"], context.params["config"]
     if checkpoint is not None and (config is not None or context.args):
         other = "--config" if config is not None else context.args[0]
-        raise InvalidParameter(f"{other} is of the Kafka service, --checkpoint of a run over files; leave one out")
+        raise InvalidParameter(f"{other} is for the Kafka service, --checkpoint for a run over files. Leave one out")
     return None if checkpoint is None else Path(checkpoint)
 
 
 def _settings(context: typer.Context) -> ServiceSettings:
-    """Read the settings of the service; no model is needed."""
+    """Read the settings of the service. They need no model."""
     from stream_osr_connectors.kafka.client import quieten
     from stream_osr_connectors.kafka.settings import load_settings
 
@@ -172,11 +180,11 @@ def _login_name() -> str | None:
 
 
 def _ids(text: str | None) -> tuple[int, ...]:
-    """Read ids of subclasses, divided by commas."""
+    """Read ids of subclasses, separated by commas."""
     parts = [] if text is None else [part.strip() for part in text.split(",")]
     for part in parts:
         if not (part.isdecimal() and part.isascii() and len(part) <= MOST_DIGITS):
-            raise InvalidParameter(f"{brief(text)} is no id of a subclass; give one such as 11, or several: 11,12")
+            raise InvalidParameter(f"{brief(text)} is no id of a subclass. Give an id such as 11, or several: 11,12")
     return tuple(int(part) for part in parts)
 
 
@@ -184,4 +192,4 @@ def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InvalidParameter(f"the key {brief(text)} is not a whole number; leave out --int-key") from None
+        raise InvalidParameter(f"the key {brief(text)} is not a whole number. Leave out --int-key") from None

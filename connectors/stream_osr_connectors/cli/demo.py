@@ -1,4 +1,4 @@
-"""The command ``stream-osr demo``: river's ImageSegments, some classes known, the others appearing one by one."""
+"""The command ``stream-osr demo``: a stream of river's ImageSegments in which new classes appear one by one."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ TRAINING_SHARE = 0.6
 
 
 class Segment(NamedTuple):
-    """One instance of the demonstration's stream, with the label that the recognizer is not told."""
+    """One instance of the demonstration's stream, with the label that the recognizer does not see."""
 
     features: dict[str, float]
     label: str
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for what it leaves.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Of the split and of the recognizer.")] = 2,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output folder.")] = Path("demo-output"),
+    seed: Annotated[int, typer.Option(help="Random seed of the data split and of the recognizer.")] = 2,
 ) -> None:
-    """Show the main job on real data: river's ImageSegments, bundled, 2310 instances of 7 classes.
+    """Run a demonstration on real data that ship with river.
 
-    Four classes are known; the other three appear in the stream one after the other. Leaves the tables that it reads
-    (labelled.csv, stream.csv, truth.csv), model.osr, decisions.jsonl with its checkpoint, and events.jsonl.
+    The data (ImageSegments) are 2310 instances of 7 classes. Four classes are known. The other three appear in the
+    stream one after the other. The demonstration saves the tables that it reads (labelled.csv, stream.csv,
+    truth.csv), model.osr, decisions.jsonl with its checkpoint, and events.jsonl.
 
     Example: stream-osr demo --seed 3
     """
@@ -54,11 +55,11 @@ def demo(
 
 
 def split(seed: int, known: Sequence[str] = KNOWN, new: Sequence[str] = NEW) -> tuple[list[Segment], list[Segment]]:
-    """Make the training part and the stream, of these known and these new classes.
+    """Split the data into a training set and a stream.
 
-    60 % of each known class train. The rest of the known classes runs through the whole stream in random order; the
-    new classes switch on one after the other, after a quarter, a half and three quarters of the known instances,
-    and go on at random among them.
+    Of each known class, 60 % of the instances are for training. The others appear in the stream in random order. The
+    new classes begin after a quarter, a half and three quarters of the known instances, and continue at random
+    positions.
     """
     from river.datasets import ImageSegments
 
@@ -81,14 +82,14 @@ def split(seed: int, known: Sequence[str] = KNOWN, new: Sequence[str] = NEW) -> 
 
 
 def make_recognizer(**arguments: Any) -> OpenSetRecognizer:
-    """Make the recognizer of the demonstration: defaults, but for a batch that suits 1518 instances."""
+    """Create the recognizer of the demonstration. Only the batch size differs from the defaults."""
     from stream_osr import OpenSetRecognizer
 
     return OpenSetRecognizer(**{"batch_size": 64, **arguments})
 
 
 def decide(model: OpenSetRecognizer, files: DemoFiles, n_training: int, n_stream: int, out: Terminal) -> None:
-    """Train on the labelled table and decide the stream, in the loop of ``stream-osr run``."""
+    """Train on the labelled table and decide the stream, with the loop of ``stream-osr run``."""
     from stream_osr_connectors.cli import demo_result
     from stream_osr_connectors.cli.stream_summary import progress_bar
     from stream_osr_connectors.files import Record, open_sink, open_source

@@ -1,4 +1,4 @@
-"""The files of the demonstration: what it reads, as a person would have it, and what it leaves."""
+"""The files that the demonstration reads and writes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, NamedTuple, TypeAlias
 from stream_osr.errors import ConnectorError
 
 KEY, LABEL = "key", "label"
-"""Columns of the tables beside the features."""
+"""Columns of the tables that are not features."""
 
 NAMES = (
     *("labelled.csv", "stream.csv", "truth.csv"),
     *("model.osr", "decisions.jsonl", "events.jsonl", "decisions.jsonl.checkpoint"),
 )
-"""Of the files of `DemoFiles`."""
+"""Names of the files of `DemoFiles`."""
 
 Labelled: TypeAlias = tuple[Mapping[str, float], str]
 """Features of an instance, and its label."""
 
 
 class DemoFiles(NamedTuple):
-    """Files that the demonstration leaves in its folder, as ``fit`` and ``run`` would."""
+    """Files that the demonstration leaves in its folder, as ``fit`` and ``run`` do."""
 
     labelled: Path
     stream: Path
@@ -35,22 +35,23 @@ class DemoFiles(NamedTuple):
 
     @classmethod
     def within(cls, folder: Path) -> DemoFiles:
-        """Name them."""
+        """Return the paths of the files in a folder."""
         return cls(*(folder / name for name in NAMES))
 
     def write(self, training: Sequence[Labelled], stream: Sequence[Labelled]) -> None:
-        """Write the tables: labelled instances, the stream without labels, and its labels apart from it.
+        """Write three tables: the labelled instances, the stream without labels, and the labels of the stream.
 
         Raises
         ------
         ConnectorError
-            If that is not possible, or would replace a file of somebody else's; nothing is written then.
+            If a table cannot be written, or would replace a file that no demonstration wrote. In the second case
+            nothing is written.
         """
         names, where = list(training[0][0]), self.labelled.parent
         headings = {self.labelled: [*names, LABEL], self.stream: [KEY, *names], self.truth: [KEY, LABEL]}
         if (other := self._of_others(headings)) is not None:
             raise ConnectorError(
-                f"{where} holds {other.name}, which is not the demonstration's; give another --output"
+                f"{where} holds {other.name}, which is not the demonstration's. Give another --output"
             )
         try:
             where.mkdir(parents=True, exist_ok=True)
@@ -60,17 +61,17 @@ class DemoFiles(NamedTuple):
         except ConnectorError:
             raise
         except OSError as error:
-            raise ConnectorError(f"cannot write into {where}: {error.strerror}; give another --output") from None
+            raise ConnectorError(f"cannot write into {where}: {error.strerror}. Give another --output") from None
 
     def _of_others(self, headings: Mapping[Path, Sequence[str]]) -> Path | None:
-        """Find a file that a demonstration has not left here: it begins with its tables, the labelled one first."""
+        """Return a file that no demonstration has left here. A demonstration writes its tables first."""
         there = [path for path in self if path.exists()]
         begun = self.labelled in there
         return next((path for path in there if not (begun and _begins(path, headings.get(path)))), None)
 
 
 def _begins(path: Path, heading: Sequence[str] | None) -> bool:
-    """Say whether a table has this heading, or nothing at all yet."""
+    """Return whether a table has this heading, or is empty."""
     if heading is None:
         return True
     with path.open("rb") as file:

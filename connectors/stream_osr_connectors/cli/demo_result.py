@@ -1,4 +1,4 @@
-"""Summary of the demonstration: known classes, what came and when it was announced, and how right that was."""
+"""Summary of the demonstration: the stream, the announcements, and their accuracy."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from stream_osr_connectors.terminal import Terminal
 
 WIDTH = 80
-"""Columns that are written, at most."""
+"""Largest width of the output, in columns."""
 MOST_WIDTH = 1000
-"""Columns that a table may have."""
+"""Largest width of a table, in columns."""
 KNOWN_STYLE, NEW_STYLE = "blue", "dark_orange"
 """Blue is known, orange is new, as in the report."""
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 UNKNOWN = "unknown"
 COMMAND = "stream-osr"
 BLOCKS = "·▁▂▃▄▅▆▇█"
-"""From none to all."""
+"""Heights of a bar, from zero to full."""
 PLAIN = ".:-=+*%@#"
-"""The same where the terminal has no such letters."""
+"""Heights of a bar in ASCII."""
 ARROW, PLAIN_ARROW = "▲", "^"
 
 
 class Announced(NamedTuple):
-    """A subclass that was announced: its identity, where, what it is like, and the true class of most examples."""
+    """A subclass that was announced, with its explanation and the most frequent true class of the examples."""
 
     id: int
     seq: int
@@ -55,7 +55,7 @@ class Announced(NamedTuple):
 
 
 class DemoResult(NamedTuple):
-    """Result of the demonstration: what the run has written, held against the truth.
+    """Result of the demonstration: the output of the run compared with the true labels.
 
     Attributes
     ----------
@@ -64,13 +64,13 @@ class DemoResult(NamedTuple):
     known
         The known classes.
     counts
-        How often each true label was called what.
+        Number of decisions for each pair of true label and decided label.
     announced
         The announcements, in order.
     made_of
         True labels of the unknown instances in each subclass.
     report
-        Figures of merit.
+        Accuracy of the decisions.
     """
 
     labels: Sequence[str]
@@ -81,12 +81,12 @@ class DemoResult(NamedTuple):
     report: OpenSetReport
 
     def held_by(self, subclasses: Iterable[int]) -> Counter[str]:
-        """Count the true labels of the unknown instances in some subclasses."""
+        """Count the true labels of the unknown instances in these subclasses."""
         return sum((self.made_of.get(id, Counter()) for id in subclasses), Counter[str]())
 
 
 class Strip(NamedTuple):
-    """A stream of so many instances, laid out in so many columns.
+    """A stream as a line of text with a fixed number of columns.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Strip(NamedTuple):
         return min(seq * self.width // self.length, self.width - 1)
 
     def bars(self, seqs: Iterable[int]) -> str:
-        """Draw which share of each column the instances at these places are."""
+        """Draw the share of these instances in each column."""
         of_kind = self._count(seqs)
         letters = PLAIN if self.plain else BLOCKS
         steps = len(letters) - 1
@@ -131,7 +131,7 @@ class Strip(NamedTuple):
         return "".join(letters[height] for height in heights)
 
     def mark(self, seq: int, words: str) -> str:
-        """Point at an instance, with words beside it: on the left if there alone is room."""
+        """Draw an arrow at an instance, with text on the right or, if it does not fit there, on the left."""
         arrow, at = PLAIN_ARROW if self.plain else ARROW, self.column(seq)
         if at + 2 + len(words) > self.width and len(words) < at:
             return f"{words} ".rjust(at) + arrow
@@ -145,7 +145,7 @@ class Strip(NamedTuple):
 
 
 def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[str]) -> DemoResult:
-    """Hold what a run has written against the true labels."""
+    """Read the output of a run and compare it with the true labels."""
     from stream_osr.evaluation.metrics import OpenSetReport
 
     report, counts = OpenSetReport(list(known), UNKNOWN), Counter[tuple[str, str]]()
@@ -175,30 +175,30 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 def introduce(
     out: Terminal, known: Sequence[str], new: Sequence[str], n_training: int, labels: Sequence[str]
 ) -> None:
-    """Say what is known, what will turn up, and what the program is not told."""
+    """Print the known classes, the new ones, and what the program does not know."""
     out.say(
         f"Small pieces of outdoor photographs, of {_number(len(known) + len(new))} kinds (river's ImageSegments).",
         f"  known         {', '.join(known)}: {n_training} pieces to train on",
-        f"  will turn up  {', '.join(new)}, one after another, among more of those",
-        f"  not told      the labels of the {len(labels)} pieces that come, that anything new is",
-        "                among them, when, and how many kinds",
+        f"  new           {', '.join(new)}: they appear one by one in the stream",
+        f"  hidden        the labels of the {len(labels)} pieces of the stream, and that some of",
+        "                their kinds are new, when these appear, and how many they are",
         "",
     )
 
 
 def trained(out: Terminal, report: TrainingReport) -> None:
-    """Say what training promises."""
+    """Print the summary of training with the expected recall."""
     kinds = sum(report.subclasses.values())
     low, high = report.recall_interval or (report.known_recall, report.known_recall)
     out.say(
-        f"Trained: {len(report.instances)} classes, made of {kinds} subclasses. Of the known pieces that come",
-        f"{100 * report.known_recall:.1f} % should be labelled right ({100 * low:.1f} to {100 * high:.1f}).",
+        f"Trained: {len(report.instances)} classes, {kinds} subclasses. Of the known pieces in the stream,",
+        f"{100 * report.known_recall:.1f} % should be labelled right ({100 * low:.1f} to {100 * high:.1f} %).",
         "",
     )
 
 
 def tell(out: Terminal, found: DemoResult, model: OpenSetRecognizer, new: Sequence[str]) -> None:
-    """Tell what came of it."""
+    """Print the result."""
     _draw(out, found, new)
     out.say("", *(_when(found, label) for label in new), "")
     classes = model.new_classes()
@@ -212,7 +212,7 @@ def tell(out: Terminal, found: DemoResult, model: OpenSetRecognizer, new: Sequen
 
 
 def _draw(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
-    """Draw the stream: a row for the known, and one for each new class with its announcement."""
+    """Draw the stream: one row for the known classes, and one for each new class with its announcement."""
     side = max(map(len, ("known", *new))) + 2
     width = max(min(out.width, WIDTH) - side, 20)
     strip = Strip(len(found.labels), width, plain=out.options.ascii_only)
@@ -246,10 +246,10 @@ def _when(found: DemoResult, label: str) -> str:
 
 
 def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
-    """Tell what each candidate turned out to be."""
+    """Print the candidates with their true classes."""
     from stream_osr.evaluation.composition import in_words
 
-    title = f"What is new: {counted(len(classes.candidates), 'candidate')}, and what each truly holds"
+    title = f"New: {counted(len(classes.candidates), 'candidate')}, with their true classes"
     table = _table(title, "at", "", "size", "truly", "like", "but for", right=(0, 2))
     for candidate in classes.candidates:
         announced = [each for each in found.announced if each.id in candidate.subclasses]
@@ -262,7 +262,7 @@ def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
 
 
 def _decisions(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
-    """Show how often each class was called what."""
+    """Print the confusion matrix."""
     columns = (*found.known, UNKNOWN)
     table = _table("What each was called", "truth", *columns, right=range(1, len(columns) + 1))
     for truth in (*found.known, *new):
@@ -279,27 +279,27 @@ def _decisions(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
 
 
 def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files: DemoFiles) -> None:
-    """Name the files, and three commands that go on with them."""
+    """Print the output folder and three commands to try next."""
     from stream_osr.evaluation.composition import main_class
 
     named = {name: shlex.quote(str(path)) for name, path in files._asdict().items()}
     of, program = files.decisions.parent, shlex.quote(_program())
     out.say(
-        f"All decisions and events, the model and the tables it read are in {of}.",
+        f"All decisions, events, input tables and the model are in {of}.",
         "What next:",
         "",
-        "# a page of pictures, report.html: what is new, and how right it was",
+        "# a page of charts, report.html: the new classes, and the accuracy",
         f"{program} report {named['checkpoint']} \\",
         f"    {named['decisions']} {named['events']} \\",
         f"    --truth {named['truth']} --key key --label label -o report.html",
-        "# the same on a live page; Ctrl-C ends it",
+        "# the same as a live page (Ctrl-C stops it)",
         f"{program} watch {named['decisions']}",
     )
     for candidate in model.new_classes().candidates:
         if (name := main_class(found.held_by(candidate.subclasses))) is not None:
             ids = ",".join(map(str, candidate.subclasses))
             out.say(
-                f"# {candidate.name}: {name}, from now on a known class",
+                f"# {candidate.name}: {name}, a known class from now on",
                 f"{program} promote {ids} {name} \\",
                 f"    --checkpoint {named['checkpoint']}",
             )
@@ -307,7 +307,7 @@ def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files:
 
 
 def _program() -> str:
-    """Name the command as a shell finds it: by its path, if its environment is not active."""
+    """Return the command as a shell can find it: by its path, unless its environment is active."""
     begun = Path(sys.argv[0])
     if begun.name != COMMAND or shutil.which(COMMAND) == str(begun.absolute()):
         return COMMAND
@@ -327,6 +327,6 @@ def _table(title: str, *headings: str, right: Collection[int]) -> Table:
 
 
 def _show(out: Terminal, table: Table) -> None:
-    """Print a table as wide as it is: on a narrow terminal lines go on below, and nothing is cut."""
+    """Print a table at its full width. On a narrow terminal its lines wrap."""
     table.width = Measurement.get(out, out.options.update(max_width=MOST_WIDTH), table).maximum
     out.print(table)

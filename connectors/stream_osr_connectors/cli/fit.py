@@ -36,33 +36,33 @@ _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 
 @dataclass(kw_only=True)
 class FitOptions(options.SharedOptions):
-    """Options of a training."""
+    """Options of ``stream-osr fit``."""
 
     file: str = argument(
-        "Labelled instances (.csv, .jsonl, .parquet), a folder of them, or - (standard input).", default=...
+        "Labelled instances (.csv, .jsonl, .parquet), a folder of such files, or - (standard input).", default=...
     )
-    label: str = option("Column of the label.", "--label", "-l", default=...)
-    output: Path = option("Where the model goes.", "--output", "-o", default=...)
+    label: str = option("Label column.", "--label", "-l", default=...)
+    output: Path = option("Model file to write.", "--output", "-o", default=...)
     categorical: str | None = option(
-        "Comma-separated columns that are categories although they hold numbers; text is one."
+        "Comma-separated numeric columns to treat as categories. Text columns are always categories."
     )
-    numeric: str | None = option("Comma-separated columns that are numbers, whatever some values look like.")
-    missing: str | None = option("Comma-separated values that stand for a missing one, beside NA, ?, ...")
-    label_type: str = option("str or int; auto: whole numbers if all labels are.", default="auto")
-    unknown: str | None = option("Label of unknown instances.")
-    pca: str | None = option("Principal components: their number (30), or their share of the variance (0.99).")
-    batch_size: int = option("Instances of a micro-batch.", default=256)
-    max_wait: float | None = option("Time units after which a batch closes.")
-    chains: int | None = option("Models that are averaged; time grows with it. 4 if not given.")
-    on_missing: str = option("Missing features: impute, error or skip.", default="impute")
+    numeric: str | None = option("Comma-separated columns to treat as numbers, whatever their values look like.")
+    missing: str | None = option("Comma-separated markers of a missing value, in addition to NA, ?, ...")
+    label_type: str = option("Type of the labels: str, int or auto (int if all are whole numbers).", default="auto")
+    unknown: str | None = option("Label for unknown instances.")
+    pca: str | None = option("Principal components: a number (30) or a share of the variance (0.99).")
+    batch_size: int = option("Micro-batch size, in instances.", default=256)
+    max_wait: float | None = option("Time units after which a micro-batch closes.")
+    chains: int | None = option("Chains to average (default: 4). More chains take more time.")
+    on_missing: str = option("Handling of missing values: impute, error or skip.", default="impute")
     absent: str = option(
-        "Features that a JSON object does not name: missing, zero, or auto (training decides).", default="auto"
+        "Handling of features that a JSON object omits: missing, zero, or auto (set in training).", default="auto"
     )
-    seed: int = option("Of everything random.", default=0)
-    yes: bool = option("Train although the labels look like none, or a feature like a key.", "--yes", default=False)
+    seed: int = option("Random seed.", default=0)
+    yes: bool = option("Train even if a column looks unsuitable as label or feature.", "--yes", default=False)
 
     def recognizer(self, declared: Collection[str] = ()) -> OpenSetRecognizer:
-        """Make the recognizer; further categories are those that the table declares."""
+        """Create the recognizer, with the categories that the options name and those that the table declares."""
         from stream_osr import Input, OpenSetRecognizer  # slow to import, and --help does without
 
         unknown, named = self.unknown, options.feature_list(self.categorical) or []
@@ -118,7 +118,7 @@ def fit(given: FitOptions) -> None:
             if isinstance(ready, Record):
                 if ready.label == model.unknown:
                     raise ConnectorError(
-                        f"--unknown {model.unknown} is a class of the table; give unknown instances another name"
+                        f"--unknown {model.unknown} is a class of the table. Give unknown instances another name"
                     )
                 labels[ready.label] += 1
             intake.take(ready)
@@ -127,7 +127,7 @@ def fit(given: FitOptions) -> None:
             raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
         _refuse_lost_classes(file, found, labels, model)
         if not given.yes and (question := doubtful(len(labels), labels.total())):
-            remedy = "Give another column, or --yes to train all the same"
+            remedy = "Give another column, or --yes to train anyway"
             raise ConnectorError(f"--label {given.label}: {question} {remedy}")
         task = bar.add_task("training sweeps", total=Parameters.model_fields["training_sweeps"].default)
         report = model.freeze(progress=lambda done: bar.update(task, completed=done))
@@ -142,9 +142,9 @@ def fit(given: FitOptions) -> None:
 
 
 def _source(stack: ExitStack, given: FitOptions, parameters: Parameters, *, minus_one: bool) -> tuple[Source, Survey]:
-    """Open the labelled instances, and look at all of them to see what the columns are, and that none is a key.
+    """Open the labelled instances. Read them to determine the types of the columns, and refuse a key as a feature.
 
-    What can be read only once (standard input, a pipe) goes to a temporary file first.
+    An input that can be read only once (standard input, a pipe) goes to a temporary file first.
     """
     from stream_osr_connectors.files.survey import survey
 
@@ -170,7 +170,7 @@ def _source(stack: ExitStack, given: FitOptions, parameters: Parameters, *, minu
     there = getattr(source, "feature_columns", None) or list(found.columns)
     for kind, names in (("categorical", categorical), ("numeric", numeric)):
         if there and (strange := sorted({*names} - {*there})):
-            raise ConnectorError(f"--{kind} {strange[0]}: it is none of the features {list(there)}")
+            raise ConnectorError(f"--{kind} {strange[0]}: this is none of the features {list(there)}")
     if not given.yes and features is None:
         said = "standard input" if is_standard(given.file) else given.file
         _refuse_key(file, said, chosen, categorical=[*categorical, *found.indexes, *numeric], **columns)
@@ -178,24 +178,24 @@ def _source(stack: ExitStack, given: FitOptions, parameters: Parameters, *, minu
 
 
 def _kept(stack: ExitStack, file: str, format: str | None) -> str:
-    """Keep what comes through a pipe, which can be read only once, in a file, for as long as it is needed."""
+    """Copy an input that can be read only once, such as a pipe, to a temporary file."""
     name = f"standard-input.{format}" if is_standard(file) else Path(file).name
     path = Path(stack.enter_context(tempfile.TemporaryDirectory()), name)
     try:
         with path.open("wb") as copy, nullcontext() if is_standard(file) else Path(file).open("rb") as pipe:
             shutil.copyfileobj(pipe or sys.stdin.buffer, copy)
     except OSError as error:
-        raise ConnectorError(f"cannot read {file}: {why(error)}; check the path") from None
+        raise ConnectorError(f"cannot read {file}: {why(error)}. Check the path") from None
     return str(path)
 
 
 def _refuse_lost_classes(file: str, found: Survey, labels: Counter[Any], model: OpenSetRecognizer) -> None:
-    """Refuse to train without a class all of whose rows were set aside.
+    """Refuse to train if all rows of a class were set aside.
 
     Raises
     ------
     ConnectorError
-        Naming the class.
+        The message names the class.
     """
     from stream_osr.reading import spelled_label
 
@@ -206,17 +206,17 @@ def _refuse_lost_classes(file: str, found: Survey, labels: Counter[Any], model: 
         more = f", and so were all rows of {len(lost) - 1} more classes" if len(lost) > 1 else ""
         raise ConnectorError(
             f"all {count} rows of class {label!r} of {file} were set aside{more}: the model would not know it. "
-            "The reasons are above; --errors FILE keeps the rows. Correct the table, or leave the class out"
+            "See the reasons above. --errors FILE keeps the rows. Correct the table, or leave the class out"
         )
 
 
 def _refuse_key(file: str, message: str, format: Any, **known: Any) -> None:
-    """Refuse a column that names the instances as a feature: by it, no instance of the stream is like these.
+    """Refuse a key as a feature: with it, no instance of the stream would look like the training instances.
 
     Raises
     ------
     ConnectorError
-        Naming the column.
+        The message names the column.
     """
     found = find_key(file, format, [*known.pop("categorical"), *known.values()])
     if found is not None:
@@ -229,13 +229,13 @@ def _refuse_key(file: str, message: str, format: Any, **known: Any) -> None:
 
 
 def _for_training(record: Record | BadRecord, number: int, label: str, found: Survey) -> Record | BadRecord:
-    """Refuse a record without a label, or with a wrong value; of the others neither key nor time is of use."""
+    """Refuse a record without a label or with an invalid value. Remove key and time, which training does not use."""
     if isinstance(record, BadRecord):
         return found.refused(record)
     try:
         record = found.ready(record)
         if record.label is None:
-            raise DecodeError(f"it has no label; give column {label!r} a value")
+            raise DecodeError(f"it has no label. Give column {label!r} a value")
     except DecodeError as error:
         return BadRecord(record.position, row_of(record, number), raw_of(record), str(error))
     return record._replace(key=None, time=None)

@@ -15,7 +15,7 @@ from stream_osr_connectors.terminal import Terminal
 
 
 def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")]) -> None:
-    """Print the discovery table of a model: its classes, their subclasses, and what has emerged.
+    """Print the classes, subclasses and counters of a model.
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
@@ -27,7 +27,7 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
     trained = recognizer.trained
     out.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
     if trained.unguarded:
-        out.say(f"no guard: {trained.unguarded}")
+        out.say(f"no reference check: {trained.unguarded}")
     else:
         guards = counted(recognizer.menu.references, "reference instance")
         out.say(f"{guards} {'guards' if recognizer.menu.references == 1 else 'guard'} the known classes")

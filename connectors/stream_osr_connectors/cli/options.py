@@ -1,4 +1,4 @@
-"""Options that commands share: how they are declared, read into a dataclass, and checked."""
+"""Options that several commands share: their declaration, their dataclass and their checks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 def option(help: str, *names: str, default: Any = None, **limits: Any) -> Any:
-    """Declare a field of a dataclass as an option; one whose default is ``...`` has to be given."""
+    """Declare a field of a dataclass as an option. The default ``...`` makes it required."""
     return _declared(default, typer.Option(*names, help=help, **limits))
 
 
 def argument(help: str, default: Any = None) -> Any:
-    """Declare a field of a dataclass as an argument; one whose default is ``...`` has to be given."""
+    """Declare a field of a dataclass as an argument. The default ``...`` makes it required."""
     return _declared(default, typer.Argument(help=help))
 
 
@@ -36,30 +36,26 @@ def _declared(default: Any, parameter: object) -> Any:
 class SharedOptions:
     """Options of training and of runs."""
 
-    key: str | None = option("Column that names the instance.")
-    time: str | None = option("Column of the time: seconds or ISO 8601.")
-    features: str | None = option("Comma-separated feature columns; all others if not given.")
-    format: str | None = option("csv, tsv, jsonl or parquet, when the name of the input does not tell.")
-    errors: Path | None = option("Where unusable records go, with row and reason (.jsonl).")
-    decision_delay: int | None = option(
-        "Hold each decision back until so many later instances have come; 0 if not given."
-    )
-    min_probability: float | None = option(
-        "Call unknown what no known class is so probable for, 0 to 1; 0 if not given."
-    )
-    half_life: float | None = option("Instances after which a seat in the stream weighs half; 200 if not given.")
+    key: str | None = option("Key column: the name of each instance.")
+    time: str | None = option("Time column: seconds since 1970 or ISO 8601.")
+    features: str | None = option("Comma-separated feature columns (default: all others).")
+    format: str | None = option("Format if the file name does not show it: csv, tsv, jsonl or parquet.")
+    errors: Path | None = option("File for records that cannot be used, with row and reason (.jsonl).")
+    decision_delay: int | None = option("Delay each decision by N instances (default: 0).")
+    min_probability: float | None = option("Label as unknown below this probability, 0 to 1 (default: 0).")
+    half_life: float | None = option("Instances after which the weight of a stream instance halves (default: 200).")
     csv_safe: bool | None = option(
-        "In tables: an apostrophe before text that a spreadsheet would run as a formula, or text as it is.",
+        "Put an apostrophe before table text that a spreadsheet would run as a formula, or leave it as it is.",
         "--csv-safe/--csv-raw",
     )
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Let a command take its options as one dataclass, whose own fields come before inherited ones in its help.
+    """Make a command take its options as one dataclass. Its own fields come before inherited ones in the help.
 
     >>> @dataclass(kw_only=True)
     ... class Options:
-    ...     seed: int = option("Of everything random.", default=0)
+    ...     seed: int = option("Random seed.", default=0)
     >>> @takes(Options)
     ... def command(options): print(options)
     >>> command(seed=3)
@@ -94,7 +90,7 @@ def feature_list(features: str | None) -> list[str] | None:
 
 
 def components(pca: str | None) -> int | float | None:
-    """Read the number or the share of ``--pca``.
+    """Read ``--pca``: a number of components or a share of the variance.
 
     Raises
     ------
@@ -115,17 +111,17 @@ def components(pca: str | None) -> int | float | None:
 
 
 def given(options: object, *names: str) -> dict[str, Any]:
-    """Return those of some options that were given."""
+    """Return the named options that have a value."""
     return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
 def check_distinct(**paths: str | Path | None) -> None:
-    """Refuse to write over something that is read, or into a folder that is, or to write two things to one file.
+    """Refuse options that would overwrite an input, write into an input folder, or write two outputs to one file.
 
     Raises
     ------
     ConnectorError
-        Naming the two options.
+        The message names the two options.
     """
     seen: dict[object, str] = {}
     for name, path in paths.items():
@@ -134,19 +130,21 @@ def check_distinct(**paths: str | Path | None) -> None:
         places = list(_places(path))
         for place in places:
             if place in seen:
-                raise ConnectorError(f"--{name} and --{seen[place]} are the same file, {path}; give each its own")
+                raise ConnectorError(
+                    f"--{name} and --{seen[place]} are the same file, {path}. Give each its own file"
+                )
         seen |= dict.fromkeys(places, name)
     folder = paths.get("input")
     if folder is not None and is_folder(folder):
         for name, path in paths.items():
             if path is not None and Path(os.path.realpath(path)).parent == Path(os.path.realpath(folder)):
                 raise ConnectorError(
-                    f"--{name} {path} is in the folder that is read, and would be read as well; put it elsewhere"
+                    f"--{name} {path} is in the input folder and would be read as well. Put it elsewhere"
                 )
 
 
 def _places(path: str | Path) -> Iterator[object]:
-    """Tell a file by where its name leads and, if it is there, by what it is under any name."""
+    """Yield the identity of a file: its resolved path and, if it exists, its device and inode."""
     yield os.path.realpath(path)
     with suppress(OSError):
         found = Path(path).stat()

@@ -14,25 +14,27 @@ from stream_osr_connectors.terminal import Terminal
 
 @dataclass(kw_only=True)
 class ReportOptions:
-    """Options of a report."""
+    """Options of ``stream-osr report``."""
 
     files: list[Path] = argument(
-        "A model or checkpoint, decisions, events: one of each or fewer, in any order.", default=...
+        "A model or checkpoint, a decisions file, an events file: at most one of each, in any order.", default=...
     )
-    output: Path = option("Where the page goes.", "--output", "-o", default=Path("report.html"))
-    truth: Path | None = option("File with the true labels (.csv, .jsonl, also .gz; .parquet).")
-    label: str | None = option("Its column of the label.", "--label", "-l")
+    output: Path = option("HTML file to write.", "--output", "-o", default=Path("report.html"))
+    truth: Path | None = option("File with the true labels (.csv, .jsonl, .csv.gz, .jsonl.gz, .parquet).")
+    label: str | None = option("Label column in --truth.", "--label", "-l")
     key: str | None = option(
-        "Column of the key in --truth and --input; without it, rows are in the order of decisions."
+        "Key column in --truth and --input. Without it, rows must be in the order of the decisions."
     )
-    input: Path | None = option("What was decided (.csv, .jsonl, .parquet): values of examples.", "--input", "-i")
-    format: str | None = option("csv, tsv, jsonl or parquet, when a name does not tell.")
-    title: str = option("Heading of the page.", default="What the stream held")
+    input: Path | None = option("Input of the run (.csv, .jsonl, .parquet), to show examples.", "--input", "-i")
+    format: str | None = option("Format if a file name does not show it: csv, tsv, jsonl or parquet.")
+    title: str = option("Title of the page.", default="Stream report")
 
 
 @takes(ReportOptions)
 def report(given: ReportOptions) -> None:
-    """Show a model and what it decided on one self-contained page (extra: plot).
+    """Write a report page on a model and its decisions (extra: plot).
+
+    The page is one self-contained HTML file.
 
     Example: stream-osr report decisions.jsonl.checkpoint decisions.jsonl events.jsonl -o report.html
     """
@@ -42,14 +44,14 @@ def report(given: ReportOptions) -> None:
     output, truth, label, key, input = given.output, given.truth, given.label, given.key, given.input
     format = cast(Any, given.format)
     if truth is not None and label is None:
-        raise ConnectorError(f"--truth {truth} needs --label: the name of its column of labels")
+        raise ConnectorError(f"--truth {truth} needs --label: the name of the label column")
     if output.resolve() in {path.resolve() for path in (*given.files, *([truth] if truth else []))}:
-        raise ConnectorError(f"--output {output} is one of the files that are read; give it another name")
+        raise ConnectorError(f"--output {output} is one of the input files. Give it another name")
     inputs = read_files(given.files)
     if inputs.model is None and inputs.decisions is None and not inputs.events:
         raise ConnectorError("the files are empty: there is nothing to report")
     if truth is not None and inputs.decisions is None:
-        raise ConnectorError("--truth is for decisions; give the file of decisions as well")
+        raise ConnectorError("--truth needs decisions. Give the decisions file as well")
     decisions, truths = inputs.decisions, None
     if truth is not None and label is not None and decisions is not None:
         labels = read_truth(truth, label, key, format)
@@ -60,14 +62,14 @@ def report(given: ReportOptions) -> None:
     try:
         output.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise ConnectorError(f"cannot write {output}: {error.strerror}; check that the folder exists") from None
+        raise ConnectorError(f"cannot write {output}: {error.strerror}. Check that the folder exists") from None
     console = Terminal(stderr=True)
     for note in inputs.notes:
         console.say(note)
     looked_at = [(truth, "--truth"), (input, "--input")] if key is None else []
     for path, name in looked_at:
         if path is not None:
-            without = f"rows of {name} were taken in the order of the decisions"
+            without = f"rows of {name} were matched with the decisions by their order"
             stream_summary.suggest_key(console, path, format, [label], without)
             break
     size = output.stat().st_size / 1e6

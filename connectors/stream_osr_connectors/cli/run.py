@@ -27,31 +27,31 @@ if TYPE_CHECKING:
     from stream_osr_connectors.files.file_run import FileRun, Sinks
 
 SETTABLE = ("min_probability",)
-"""What may change while a stream runs; all else is for its whole length."""
+"""Options that may change when a run resumes. All others apply to the whole run."""
 CHANGES = ("batch_size", "max_wait", "decision_delay", "min_probability", "half_life", "chains")
 """Options that are arguments of the recognizer."""
 
 
 @dataclass(kw_only=True)
 class RunOptions(options.SharedOptions):
-    """Options of a run."""
+    """Options of ``stream-osr run``."""
 
     model: Path = option("Model made by `stream-osr fit`.", "--model", "-m", default=...)
     input: str = option(
         "Instances to decide: a file, a folder of files, or - (standard input).", "--input", "-i", default=...
     )
-    output: str = option("Where decisions go, or -.", "--output", "-o", default="-")
-    events: Path | None = option("Where events go.", "--events", "-e")
-    label: str | None = option("Column of labels, where there are some: evidence.")
-    categorical: str | None = option("Comma-separated columns that have to be categories of the model.")
-    batch_size: int | None = option("Instances of a micro-batch.")
-    max_wait: float | None = option("Time units after which a batch closes.")
-    chains: int | None = option("Run so many of the model's chains: fewer are faster.")
-    checkpoint: Path | None = option("Where the position is saved; OUTPUT.checkpoint if not given.")
+    output: str = option("Decisions file to write, or - (standard output).", "--output", "-o", default="-")
+    events: Path | None = option("Events file to write.", "--events", "-e")
+    label: str | None = option("Label column. The model learns labelled instances and does not decide them.")
+    categorical: str | None = option("Comma-separated columns that must be categories of the model.")
+    batch_size: int | None = option("Micro-batch size, in instances.")
+    max_wait: float | None = option("Time units after which a micro-batch closes.")
+    chains: int | None = option("Number of the model's chains to run. Fewer are faster.")
+    checkpoint: Path | None = option("Checkpoint file (default: OUTPUT.checkpoint).")
     checkpoint_every: int = option("Records between two checkpoints.", min=1, default=10_000)
-    resume: bool = option("Go on from the checkpoint, if there is one.", "--resume", default=False)
+    resume: bool = option("Resume from the checkpoint, if it exists.", "--resume", default=False)
     follow: bool = option(
-        "Wait for more at the end of the input, until Ctrl-C or SIGTERM.", "--follow", default=False
+        "At the end of the input, wait for more, until Ctrl-C or SIGTERM.", "--follow", default=False
     )
 
     def __post_init__(self) -> None:
@@ -60,24 +60,24 @@ class RunOptions(options.SharedOptions):
 
     @property
     def outputs(self) -> tuple[str, Path | None, Path | None]:
-        """Where decisions, events and unusable records go."""
+        """Paths of decisions, events and records that cannot be used."""
         return self.output, self.events, self.errors
 
     def started(self, console: Terminal) -> Checkpoint | None:
-        """Read the checkpoint to go on from; ``None``: the run is a new one."""
+        """Read the checkpoint to resume from. ``None`` means a new run."""
         from stream_osr_connectors.files.checkpoint import load_checkpoint  # slow to import, and --help does without
 
         if not self.resume:
             return None
         if self.checkpoint is None:
-            raise ConnectorError("--resume goes on from a checkpoint, and there is none: name it by --checkpoint")
+            raise ConnectorError("--resume needs a checkpoint, and this run has none. Name it with --checkpoint")
         if self.checkpoint.exists():
             return load_checkpoint(self.checkpoint)
-        console.say(f"there is no {self.checkpoint} to go on from: the run begins anew")
+        console.say(f"{self.checkpoint} does not exist. The run starts from the beginning")
         return None
 
     def reading(self, recognizer: OpenSetRecognizer) -> dict[str, Any]:
-        """Name the columns of the input."""
+        """Return the columns of the input, by their role."""
         names = options.feature_list(self.features)
         if names is None and all(isinstance(name, str) for name in recognizer.trained.names):
             names = [str(name) for name in recognizer.trained.names]
@@ -86,11 +86,12 @@ class RunOptions(options.SharedOptions):
 
 @options.takes(RunOptions)
 def run(given: RunOptions) -> None:
-    """Decide a stream of instances in files, in constant memory, and resume where it was interrupted.
+    """Decide a stream of instances from files.
 
-    What is not given is as the model was trained; with --resume it is as the run was begun.
+    The run needs constant memory, and resumes where it was interrupted. Options that you omit have the values of
+    training. With --resume they have the values of the earlier run.
 
-    With --config FILE it is the Kafka service instead: see `stream-osr serve --help`.
+    With --config FILE this command runs the Kafka service: see `stream-osr serve --help`.
 
     Example: stream-osr run --model model.osr --input new.csv --output decisions.jsonl --events events.jsonl
     """
@@ -118,19 +119,21 @@ def run(given: RunOptions) -> None:
     if checkpoint is not None and not halted():
         console.say(f"next, to look at it: stream-osr inspect {quote(str(checkpoint))}")
     if 0 < totals["read"] == totals["set_aside"]:
-        raise ConnectorError(f"no record of {given.input} could be used; the reasons are above")
+        raise ConnectorError(f"no record of {given.input} could be used. See the reasons above")
     if halted():
-        remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
+        remedy = (
+            "run the same command with --resume to continue" if checkpoint is not None else "there is no checkpoint"
+        )
         if is_piped(given.input):
-            remedy = "what came is decided; standard input cannot be gone back to"
-        console.say(f"interrupted; {remedy}")
+            remedy = "the records so far are decided, and standard input cannot be read again"
+        console.say(f"interrupted: {remedy}")
         raise typer.Exit(130)
 
 
 def _assemble(
     stack: ExitStack, console: Terminal, given: RunOptions, recognizer: OpenSetRecognizer, started: Checkpoint | None
 ) -> FileRun:
-    """Open the input and the outputs, and put the run together."""
+    """Open the input and the outputs, and create the run."""
     from stream_osr_connectors.files.file_run import FileRun, check_outputs
     from stream_osr_connectors.files.survey import read_as_text
 
@@ -164,7 +167,7 @@ def _assemble(
 
 
 def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
-    """Open the outputs; a table with types is told what stands in its columns."""
+    """Open the outputs. A typed table gets the type of each column."""
     from stream_osr.decision import Decision
     from stream_osr_connectors.files.columns import SET_ASIDE, columns_of, columns_of_events
     from stream_osr_connectors.files.file_run import Sinks
@@ -184,13 +187,15 @@ def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
 
 
 def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecognizer) -> None:
-    """Say what came of a run."""
+    """Print the totals of a run."""
     console.say(f"{totals['read']} read, {totals['decided']} decided, {counted(totals['events'], 'event')}")
     if summed := recognizer.counters["events_summed"]:
         were = "was" if summed == 1 else "were"
         console.say(f"{counted(summed, 'more event', 'more events')} {were} summed up (EventsSummed)")
     if cuts := totals.get("cuts"):
-        console.say(f"the input was cut or replaced {counted(cuts, 'time')}, and read from its beginning each time")
+        console.say(
+            f"the input was cut or replaced {counted(cuts, 'time')}, and read again from its beginning each time"
+        )
     if totals["labelled"]:
         console.say(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:
@@ -200,7 +205,7 @@ def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecogniz
 
 
 def _until_signal() -> Callable[[], bool]:
-    """Answer False until SIGINT or SIGTERM has come: the loop then ends between two records."""
+    """Return a function that is true once SIGINT or SIGTERM has arrived. The loop then ends between two records."""
     signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: signals.append(number))
@@ -208,7 +213,7 @@ def _until_signal() -> Callable[[], bool]:
 
 
 def begin(given: RunOptions) -> OpenSetRecognizer:
-    """Make the recognizer of a new run: the model, with what the command line changes.
+    """Create the recognizer of a new run: the model with the changes of the command line.
 
     Raises
     ------
@@ -227,16 +232,16 @@ def begin(given: RunOptions) -> OpenSetRecognizer:
 
 
 def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) -> list[str]:
-    """Let a run go on as it was begun, but for what may change on the way.
+    """Resume a run with its original settings, except those that may change.
 
     Returns
     -------
-    What is different from now on, a line for each.
+    One line for each setting that changes.
 
     Raises
     ------
     ConnectorError
-        If the model is another one, or something is asked that holds for the whole of a run.
+        If the model is another one, or an option that applies to the whole run differs.
     """
     from stream_osr import OpenSetRecognizer
 
@@ -247,7 +252,7 @@ def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) ->
         trained = trained.with_chains(chains)
     if trained.fingerprint != model.trained.fingerprint:
         raise ConnectorError(
-            f"{given.model} is not the model of the checkpoint; give that one, or leave out --resume"
+            f"{given.model} is not the model of the checkpoint. Give that model, or leave out --resume"
         )
     begun = {**model.arguments, "chains": chains}
     other = {name: value for name, value in changes.items() if value != begun[name]}
@@ -262,14 +267,14 @@ def go_on(given: RunOptions, started: Checkpoint, reading: Mapping[str, Any]) ->
         if position is not None and position.get("safe", csv_safe) != csv_safe:
             names = ("--csv-raw", "--csv-safe")
             raise ConnectorError(_as_begun(names[bool(csv_safe)], names[not csv_safe]))
-    changed = [f"{_option(name)} is {value:g} from here on; it was {begun[name]:g}" for name, value in other.items()]
+    changed = [f"{_option(name)} is {value:g} from here on. It was {begun[name]:g}" for name, value in other.items()]
     if "min_probability" in other:
         model.set_min_probability(other["min_probability"])
     return changed
 
 
 def replaced(output: str, checkpoint: Path) -> list[str]:
-    """Say what a run that begins anew takes the place of: one that has a checkpoint, in a line; or nothing."""
+    """Return a line about the earlier run that a new run replaces, if there is one."""
     from stream_osr_connectors.files.checkpoint import load_checkpoint
 
     try:
@@ -282,27 +287,27 @@ def replaced(output: str, checkpoint: Path) -> list[str]:
     named = 0 if stream is None else len(stream.labels) - len(before.model.trained.labels)
     held += f", {counted(named, 'name')} given" if named else ""
     if str(checkpoint) == f"{output}.checkpoint":
-        return [f"{output} and its checkpoint ({held}) are replaced; --resume would have gone on"]
-    return [f"the checkpoint {checkpoint} ({held}) is replaced; --resume would have gone on"]
+        return [f"{output} and its checkpoint ({held}) are replaced. Use --resume to continue instead"]
+    return [f"the checkpoint {checkpoint} ({held}) is replaced. Use --resume to continue instead"]
 
 
 def check_categories(model: OpenSetRecognizer, named: list[str]) -> None:
-    """Refuse categories that the model does not take for such: what a column is, training says.
+    """Refuse columns that are not categories of the model, because training sets the type of a column.
 
     Raises
     ------
     ConnectorError
-        Naming one.
+        The message names one such column.
     """
     trained = model.trained
     for name in named:
         if name not in trained.names:
             listed = ", ".join(map(str, trained.names[:20])) + (", ..." if len(trained.names) > 20 else "")
-            raise ConnectorError(f"--categorical {name}: it is none of the model's features ({listed})")
+            raise ConnectorError(f"--categorical {name}: this is none of the model's features ({listed})")
         if name not in trained.values:
             raise ConnectorError(
-                f"--categorical {name}: the model was trained with it as a number, and what a column is, training "
-                f"says; train with it as a category: stream-osr fit --categorical {name}"
+                f"--categorical {name}: this column was a number in training, which sets the type of a column. "
+                f"Train with it as a category: stream-osr fit --categorical {name}"
             )
 
 
@@ -311,7 +316,7 @@ def _option(name: str) -> str:
 
 
 def _column_text(name: str, value: Any) -> str:
-    """Say what names columns, or that nothing does."""
+    """Write an option that names columns, or its absence."""
     names = ",".join(value) if isinstance(value, list | tuple) else value
     return f"no {_option(name)}" if value is None else f"{_option(name)} {names}"
 

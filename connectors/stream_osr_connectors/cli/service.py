@@ -1,7 +1,7 @@
-"""The commands of the Kafka service: ``stream-osr serve | topics | reconcile``.
+"""Commands of the Kafka service: ``stream-osr serve | topics | reconcile``.
 
-What they do is in :mod:`stream_osr_connectors.kafka.ops.command`, which is imported when one is called: the extra may
-be missing, and the other commands do not wait for it.
+They import :mod:`stream_osr_connectors.kafka.ops.command` when they run, because its extra may be missing and the
+import is slow.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from stream_osr_connectors.terminal import Terminal
 commands = typer.Typer()
 
 OF_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""What a command does not know is a setting of the service."""
+"""Options that a command does not know are settings of the service."""
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings of the service (YAML).")]
 
 
 @commands.command(context_settings=OF_SERVICE, add_help_option=False)
 def serve(context: typer.Context, config: ConfigOption = None) -> None:
-    """Run the Kafka service; --help lists its settings. Needs the extra kafka.
+    """Run the Kafka service (extra: kafka).
 
-    Each setting is a flag, an environment variable (STREAM_OSR_BATCH_SIZE for --batch-size), or a line of the file.
+    --help lists its settings. Each setting is a flag, an environment variable (STREAM_OSR_BATCH_SIZE for
+    --batch-size), or a line of the file.
 
     Example: stream-osr serve --config service.yaml --instance worker-1
     """
@@ -38,18 +39,19 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
 def topics(
     context: typer.Context,
     config: ConfigOption = None,
-    create: Annotated[bool, typer.Option("--create", help="Make those that are missing.")] = False,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Of the input, if it is to be made.")] = None,
+    create: Annotated[bool, typer.Option("--create", help="Create missing topics.")] = False,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Partitions of a new input topic.")] = None,
     replicas: Annotated[
-        int | None, typer.Option("--replication-factor", min=1, help="Of what is made; the brokers' default.")
+        int | None,
+        typer.Option("--replication-factor", min=1, help="Replicas of new topics (default: as the brokers)."),
     ] = None,
     max_message_bytes: Annotated[
-        int | None, typer.Option(min=1, help="Largest record of the input, if it is to be made.")
+        int | None, typer.Option(min=1, help="Largest record of a new input topic, in bytes.")
     ] = None,
 ) -> None:
-    """Show the topics of a Kafka service and what is wrong with them; --create makes those that are missing.
+    """Check the topics of a Kafka service. --create creates missing ones.
 
-    The settings of the service follow, from the same places as for `stream-osr serve`.
+    The settings of the service come from the same places as for `stream-osr serve`.
 
     Example: stream-osr topics --config service.yaml --create --partitions 8
     """
@@ -70,7 +72,9 @@ def topics(
 
 @commands.command(context_settings=OF_SERVICE)
 def reconcile(context: typer.Context, config: ConfigOption = None) -> None:
-    """Join the emerging subclasses of all partitions of a Kafka service under global ids. Needs the extra kafka.
+    """Join subclasses across partitions (extra: kafka).
+
+    Emerging subclasses of all partitions of a service that are the same get one global id.
 
     Example: stream-osr reconcile --config service.yaml
     """

@@ -1,4 +1,4 @@
-"""Messages of commands: their progress, what they set aside, and what a stream amounts to so far."""
+"""Messages of commands: progress, records that were set aside, and a summary of the stream."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from stream_osr_connectors.commands import Command, CommandResult
 
 SHOWN = 12
-"""Candidates, subclasses and reasons that have a place of their own."""
+"""Most candidates, subclasses and reasons to list."""
 COMPLAINTS_SHOWN = 3
 
 
 def progress_bar(console: Terminal, total: bool) -> Progress:
-    """Make a progress bar, silent unless a person is watching."""
+    """Create a progress bar, which is silent unless standard error is a terminal."""
     from rich import progress  # slow to import, and --help does without
     from rich.text import Text
 
     from stream_osr.compiling import being_compiled
 
     class Compiling(progress.ProgressColumn):
-        """The function that is being compiled while the work waits for it."""
+        """A column for the function that is being compiled while the work waits."""
 
         def render(self, task: progress.Task) -> Text:
-            """Say it in a few words."""
+            """Render the column."""
             name = being_compiled()
             return Text(f"compiling {name.strip('_')}" if name else "", style="dim")
 
@@ -56,7 +56,7 @@ def progress_bar(console: Terminal, total: bool) -> Progress:
 
 
 def complainer(console: Terminal) -> Callable[[int, str], None]:
-    """Report the first few unusable records, each in a line."""
+    """Return a function that reports the first unusable records, one per line."""
     numbers = count(1)
 
     def complain(row: int, reason: str) -> None:
@@ -64,35 +64,35 @@ def complainer(console: Terminal) -> Callable[[int, str], None]:
         if number <= COMPLAINTS_SHOWN:
             console.say(f"row {row} set aside: {reason}")
         elif number == COMPLAINTS_SHOWN + 1:
-            console.say("(further rows are set aside without a line each)")
+            console.say("(further rows are set aside without a message)")
 
     return complain
 
 
 def suggest_key(console: Terminal, path: str | Path, format: Any, but: Collection[str | None], without: str) -> None:
-    """Say which column looks like the key that was not given, if one does, and what it is like without."""
+    """Suggest a key column if the user gave none and one looks like a key."""
     from stream_osr_connectors.files.key_check import find_key
 
     found = None
     with suppress(ConnectorError):  # what is wrong with the other columns is not asked
         found = find_key(path, format, but)
     if found is not None and found.option == "--key":
-        console.say(f"{without}; did you mean --key {found.name}? ({found.why})")
+        console.say(f"{without}. Did you mean --key {found.name}? ({found.why})")
 
 
 def came_of(n: int, command: Command, result: CommandResult) -> str:
-    """Say what came of a command, in a line."""
+    """Describe the result of a command in a line."""
     who = "" if command.by is None else f" by {command.by}"
     why = "" if result.why is None else f": {result.why}"
-    return f"asked {n}{who}: {command.describe()}: {result.outcome}{why}"
+    return f"command {n}{who}: {command.describe()}: {result.outcome}{why}"
 
 
 def account(model: OpenSetRecognizer) -> list[str]:
-    """Say how much of a stream was decided how, what is new in it, and how it differs from training."""
+    """Summarize the decisions of a stream, its new classes, and its differences from training."""
     summary, found = model.summary(), model.new_classes()
     size = summary.stream_size
     if not size:
-        return ["nothing was decided yet", *summary.unmet.messages()]
+        return ["no decisions yet", *summary.unmet.messages()]
     unknown = round(summary.unknown_share * size)
     emerged = [f"S{key} {count}" for key, count, announced in summary.emerging if announced]
     listed = ", ".join(emerged[:SHOWN]) + (f" and {len(emerged) - SHOWN} more" if len(emerged) > SHOWN else "")
@@ -108,11 +108,11 @@ def account(model: OpenSetRecognizer) -> list[str]:
 
 
 def _recall(model: OpenSetRecognizer) -> list[str]:
-    """Tell the recall so that nobody takes it for a figure about the whole stream."""
+    """Describe the estimated recall, and state that it applies to known instances only."""
     now = model.expected_recall
     if now is None:
         return []
-    below = "; that is below what training promised" if model.signals.recall_dropped else ""
+    below = ". This is below the expected recall from training" if model.signals.recall_dropped else ""
     return [
         f"of the known instances alone, estimated share labelled right: {now.recall:.3f} ({now.low:.3f} to "
         f"{now.high:.3f}), wrongly called unknown: {now.false_unknown:.3f}{below}"
@@ -120,7 +120,7 @@ def _recall(model: OpenSetRecognizer) -> list[str]:
 
 
 def set_aside(count: int, reasons: Mapping[str, int], where: str) -> list[str]:
-    """Say how many records were set aside, and why.
+    """Describe how many records were set aside, and for which reasons.
 
     >>> set_aside(3, {"it has no label": 2}, "--errors FILE keeps them")
     ['3 set aside; --errors FILE keeps them', '  2: it has no label', '  1: reasons that were not counted']
@@ -136,7 +136,7 @@ def set_aside(count: int, reasons: Mapping[str, int], where: str) -> list[str]:
 
 
 def naming(model: OpenSetRecognizer, checkpoint: Path) -> str | None:
-    """Say which command names the largest candidate; ``None``: there is none."""
+    """Return the command that names the largest candidate, or ``None`` if there is no candidate."""
     candidates = model.new_classes().candidates
     if not candidates:
         return None

@@ -1,4 +1,4 @@
-"""The command ``stream-osr warmup``: what a recognizer does at first, on made-up instances, compiled and kept."""
+"""The command ``stream-osr warmup``: compile the sampler by running a recognizer on generated instances."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ CLASSES, EACH, STREAM = 3, 40, 128
 
 
 def warmup() -> None:
-    """Compile the sampler ahead of time, so that no first instance waits for it: one to two minutes, once.
+    """Compile the sampler ahead of time: one to two minutes, once.
 
-    It is kept where NUMBA_CACHE_DIR says, else beside the installed package, else in the user's cache directory.
+    Without it, the first instances wait for the compilation. The machine code goes to NUMBA_CACHE_DIR if set, else
+    beside the installed package, else in the user's cache directory.
 
     Example: stream-osr warmup
     """
@@ -30,10 +31,10 @@ def warmup() -> None:
 
 
 def warm_up() -> None:
-    """Do all that a recognizer ever does.
+    """Run everything that a recognizer can do.
 
-    Train, decide, predict, miss values, learn late labels, name what has emerged and undo that, save, go on under
-    another model.
+    This includes training, decisions, predictions, missing values, late labels, a promotion, an undo, saving, and a
+    carry-over to another model.
     """
     import numpy as np
 
@@ -62,7 +63,7 @@ def warm_up() -> None:
 
 
 def _rare(model: OpenSetRecognizer) -> None:
-    """Do what happens in few streams: emerging subclasses merge, and come and go between two batches."""
+    """Run what happens in few streams: subclasses that merge, and subclasses that come and go between two batches."""
     import numpy as np
 
     from stream_osr.model.marginal import log_ratios_together, statistics_of
@@ -78,7 +79,7 @@ def _rare(model: OpenSetRecognizer) -> None:
 
 
 def _in_order(centres: np.ndarray, rng: np.random.Generator) -> None:
-    """Train on instances that depend on their neighbours, and decide others, of which one column fails."""
+    """Train on instances that depend on their neighbours, and decide instances with a column that fails."""
     import numpy as np
 
     from stream_osr import ModelOptions, OpenSetRecognizer
@@ -96,7 +97,7 @@ def _in_order(centres: np.ndarray, rng: np.random.Generator) -> None:
 
 
 def _trained(centres: np.ndarray, rng: np.random.Generator, *, flag: bool = False) -> OpenSetRecognizer:
-    """Train a recognizer on all classes but the last, their features numbers, or one of them a flag."""
+    """Train a recognizer on all classes but the last. All features are numbers, or one of them is a flag."""
     from stream_osr import ModelOptions, OpenSetRecognizer
 
     model = OpenSetRecognizer(batch_size=STREAM // 2, model=ModelOptions(training_sweeps=3, window=STREAM))

@@ -15,43 +15,47 @@ from stream_osr_connectors.terminal import Terminal
 
 @dataclass(kw_only=True)
 class WatchOptions:
-    """Options of the live page."""
+    """Options of ``stream-osr watch``."""
 
-    decisions: Path | None = argument("What `stream-osr run --output` writes, or has written (JSON Lines).")
-    config: Path | None = option("Settings of a Kafka service, to follow that.")
-    events: Path | None = option("Its events; events.jsonl beside DECISIONS, if it is there.", "--events", "-e")
-    checkpoint: Path | None = option("Its checkpoint; DECISIONS.checkpoint if not given.")
-    input: Path | None = option("What was decided: examples show its features.", "--input", "-i")
-    key: str | None = option("Column of the input that names the instance.")
-    hide: str | None = option("Comma-separated columns of the input that are no features.")
-    image: str | None = option("Address of the picture of an instance, with {key} where its key goes.")
-    speed: float | None = option("Replay so many decisions a second; all at once if not given.", min=0.1)
-    last: int = option("Of a Kafka service: how many of the latest decisions are read.", min=1, default=1_000_000)
-    host: str = option("Address that the page listens at.", default="127.0.0.1")
-    port: int = option("Its port; 0 takes a free one.", min=0, max=65535, default=8700)
-    name: list[str] | None = option("HOST or HOST:PORT under which browsers reach it, if another.")
+    decisions: Path | None = argument("Decisions file of `stream-osr run` (JSON Lines). The run may still write it.")
+    config: Path | None = option("Settings of a Kafka service (YAML), in place of DECISIONS.")
+    events: Path | None = option(
+        "Events file (default: events.jsonl beside DECISIONS, if it exists).", "--events", "-e"
+    )
+    checkpoint: Path | None = option("Checkpoint of the run (default: DECISIONS.checkpoint).")
+    input: Path | None = option("Input of the run, to show the features of examples.", "--input", "-i")
+    key: str | None = option("Key column of the input.")
+    hide: str | None = option("Comma-separated columns of the input to hide.")
+    image: str | None = option("URL of the picture of an instance, with {key} in place of the key.")
+    speed: float | None = option("Replay speed in decisions a second (default: all at once).", min=0.1)
+    last: int = option("Number of latest decisions to read from a Kafka service.", min=1, default=1_000_000)
+    host: str = option("Address to listen on.", default="127.0.0.1")
+    port: int = option("Port to listen on. 0 chooses a free port.", min=0, max=65535, default=8700)
+    name: list[str] | None = option("Further HOST or HOST:PORT under which browsers may reach the page.")
     allow_commands: bool = option("Let people with a token give commands.", "--allow-commands", default=False)
-    tokens: Path | None = option("File of tokens, name:token on each line; else STREAM_OSR_TOKENS.")
+    tokens: Path | None = option("File of tokens, one name:token per line (default: the variable STREAM_OSR_TOKENS).")
 
 
 @options.takes(WatchOptions)
 def watch(given: WatchOptions) -> None:
-    """Show a running or finished stream on a page that lives, and let people name what has emerged (extra: live).
+    """Serve a live page of a stream (extra: live).
+
+    It shows a running or finished stream. With --allow-commands people can name emerging subclasses on it.
 
     Example: stream-osr watch decisions.jsonl --input new.csv --key id
     """
     if (given.decisions is None) == (given.config is None):
-        raise InvalidParameter("name the decisions of a run, or --config of a Kafka service: one of the two")
+        raise InvalidParameter("give either the decisions file of a run or --config of a Kafka service")
     try:
         from stream_osr_connectors.page.live import page_host
         from stream_osr_connectors.page.live.access import is_local, read_tokens
         from stream_osr_connectors.page.live.examples import Images
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"the page needs {error.name}; pip install 'stream-osr[live]' brings it") from error
+        raise MissingExtra(f"the page needs {error.name}. Install it: pip install 'stream-osr[live]'") from error
     console = Terminal(stderr=True)
     known = read_tokens(given.tokens, os.environ) if given.allow_commands else None
     if given.tokens is not None and not given.allow_commands:
-        raise InvalidParameter("--tokens says who may act, and nobody may: add --allow-commands")
+        raise InvalidParameter("--tokens lists who may give commands. Add --allow-commands")
     images = None if given.image is None else Images(given.image)
     listening = page_host.listen(given.host, given.port)
     try:
@@ -60,16 +64,13 @@ def watch(given: WatchOptions) -> None:
         listening.close()
         raise
     if not is_local(given.host):
-        console.say(
-            f"everybody who reaches {given.host} can look at the page; see docs/live.md on what should stand before "
-            "it"
-        )
+        console.say(f"anyone who can reach {given.host} can view the page. See docs/live.md for how to protect it")
     if given.decisions is not None and not given.decisions.exists():
-        console.say(f"{given.decisions} is not there yet: waiting for it")
-    said = "" if known is not None else "; to look at only (--allow-commands lets people act)"
+        console.say(f"{given.decisions} does not exist yet: waiting for it")
+    said = "" if known is not None else ". It is read-only (--allow-commands allows commands)"
 
     def ready(address: str) -> None:
-        Terminal().say(f"{address} shows {parts[0].name}{said}; Ctrl-C ends it")
+        Terminal().say(f"{address} shows {parts[0].name}{said}. Press Ctrl-C to stop")
 
     page_host.serve(listening, *parts, tokens=known, images=images, names=given.name or (), ready=ready)
 
@@ -94,6 +95,6 @@ def _of_service(given: WatchOptions) -> tuple[Any, Any, Any]:
         from stream_osr_connectors.page.live.service_feed import parts
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"a Kafka service needs {error.name}; pip install 'stream-osr[kafka]' brings it"
+            f"a Kafka service needs {error.name}. Install it: pip install 'stream-osr[kafka]'"
         ) from error
     return parts(given.config, given.last, given.allow_commands)

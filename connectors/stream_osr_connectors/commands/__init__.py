@@ -1,4 +1,4 @@
-"""Commands: what people ask of a stream, by a file beside its checkpoint or by a topic of its service."""
+"""Commands to a stream, sent by a file beside the checkpoint of a run or by a topic of a service."""
 
 from .command import Action, Command, CommandReceipt, CommandResult
 from .command_entry import CommandEntry

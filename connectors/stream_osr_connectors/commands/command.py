@@ -1,4 +1,4 @@
-"""A command to a stream: name, mute, label or undo, in whichever form it comes, checked, described and applied."""
+"""A command to a stream (promote, mute, label or undo): checks, description and application."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ..values import DecodeError, key_of, label_of_json
 logger = logging.getLogger("stream_osr")
 
 Action: TypeAlias = Literal["promote", "mute", "undo", "label"]
-"""Kinds of commands; :class:`Command` says what each does."""
+"""Kinds of commands. :class:`Command` describes them."""
 NAMED_ACTIONS = "Promotions, mutes, late labels and undos"
-"""All kinds, in a sentence."""
+"""All kinds of commands, for messages."""
 Result: TypeAlias = Literal["done", "refused", "left"]
-"""Done, impossible, or asked of an earlier run and no longer of interest."""
+"""Applied, impossible, or meant for an earlier run and therefore skipped."""
 Partition: TypeAlias = tuple[str, int]
-"""A topic and the number of one of its partitions."""
+"""A topic and a partition number."""
 
 MOST_COMMAND_BYTES = 1 << 18
-"""Bytes of a command in JSON: a decision of a class with so long a name never fitted into its topic."""
+"""Largest size of a command in JSON, in bytes. A longer class name would not fit into a topic."""
 MOST_ON_PAGE = 100
-"""Subclasses of one command of the page."""
+"""Most subclasses of one command of the page."""
 
 
 class CommandResult(NamedTuple):
@@ -38,13 +38,13 @@ class CommandResult(NamedTuple):
     Attributes
     ----------
     outcome
-        What came of it.
+        Whether the command was applied.
     after
-        Records that the run had read: whoever does it again after a crash does it there.
+        Number of records that the run had read. After a crash, the command is applied at the same place again.
     why, error
-        The reason, if it was not done, and the name of the error.
+        Reason and name of the error if the command was not applied.
     place
-        Place in the order of what can be taken back (of an undo: of what it took back).
+        Place of the command in the undo order. For an undo: the place of the command that it undoes.
     """
 
     outcome: Result
@@ -55,16 +55,16 @@ class CommandResult(NamedTuple):
 
 
 class CommandReceipt(NamedTuple):
-    """Answer to whoever asks.
+    """Answer to the sender of a command.
 
     Attributes
     ----------
     message
-        A sentence that says what has become of the command.
+        A sentence about the state of the command.
     status
-        ``done``, or ``queued`` for the run or the service that applies it.
+        ``done``, or ``queued`` for the run or the service.
     n
-        Its number in the log, or its offset in the topic.
+        Number in the log, or offset in the topic.
     """
 
     message: str
@@ -78,22 +78,22 @@ class Command(NamedTuple):
     Attributes
     ----------
     action
-        ``promote``: these subclasses are (of) this class. ``mute``: no further events of them. ``label``: the
-        instance with this key is of this class. ``undo``: take the last one of these back.
+        ``promote``: make these subclasses part of this class. ``mute``: stop events of these subclasses. ``label``:
+        give the instance with this key this class. ``undo``: undo the last of these commands.
     subclasses
         Ids of emerging subclasses.
     label
-        The class.
+        Name of the class.
     key
         Key of the instance.
     partition
-        The stream that is meant, of a Kafka service. ``None``: the one of the checkpoint; of a late label: whichever
-        remembers the key.
+        Partition of a Kafka service. ``None`` means the stream of the checkpoint, or for a late label every partition
+        that remembers the key.
     run
-        Run of the partition that the subclasses are of: one that has begun anew uses ids again. ``None``: whichever
-        it is.
+        Run of the partition in which the subclasses emerged, because a new run uses the same ids again.
+        ``None`` means any run.
     reason, by
-        Why, and who asks; for the record, nothing depends on them.
+        Reason and author, for the audit log only.
     """
 
     action: Action
@@ -107,12 +107,12 @@ class Command(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Name of the partition; empty: none is named."""
+        """Name of the partition, or empty text."""
         return "" if self.partition is None else "/".join(map(str, self.partition))
 
     @property
     def names(self) -> list[str]:
-        """Names of the subclasses, as events of the stream and pages have them.
+        """Names of the subclasses, as in events and on pages.
 
         >>> Command("mute", (11, 12)).names, Command("mute", (17,), partition=("sensors", 3)).names
         (['11', '12'], ['sensors/3:17'])
@@ -120,12 +120,12 @@ class Command(NamedTuple):
         return [f"{self.place}:{each}" if self.partition else str(each) for each in self.subclasses]
 
     def checked(self) -> Command:
-        """Check the command, as far as that is possible without the stream.
+        """Check everything that can be checked without the stream.
 
         Raises
         ------
         InvalidParameter, InvalidLabel, InvalidInstance
-            Saying what is wrong.
+            If the command is incomplete, too long or contradictory.
 
         Examples
         --------
@@ -134,24 +134,24 @@ class Command(NamedTuple):
         >>> Command("promote", (11,)).checked()
         Traceback (most recent call last):
             ...
-        stream_osr.errors.InvalidParameter: promote without a label; say of which class it is
+        stream_osr.errors.InvalidParameter: promote without a label. Give the name of a class
         """
         action, label = self.action, self.label
         if action not in get_args(Action):
-            raise InvalidParameter(f"action is {typed(action)}; expected one of {', '.join(get_args(Action))}")
+            raise InvalidParameter(f"action is {typed(action)}. Expected one of {', '.join(get_args(Action))}")
         there = {"subclass": bool(self.subclasses), "label": label is not None, "key": self.key is not None}
         for name, remedy, needed_by in _NEEDED:
             if action in needed_by and not there[name]:
-                raise InvalidParameter(f"{action} without a {name}; {remedy}")
+                raise InvalidParameter(f"{action} without a {name}. {remedy}")
             if action not in needed_by and there[name]:
-                raise InvalidParameter(f"{action} with a {name}; leave it out")
+                raise InvalidParameter(f"{action} with a {name}. Leave it out")
         if len(self.subclasses) > limits.MOST_SUBCLASSES:
             raise InvalidParameter(
-                f"{len(self.subclasses)} subclasses at a time; {limits.MOST_SUBCLASSES} are allowed"
+                f"{len(self.subclasses)} subclasses at a time. At most {limits.MOST_SUBCLASSES} are allowed"
             )
         for each in self.subclasses:
             if type(each) is not int or not 0 <= each <= limits.MOST_WHOLE:
-                raise InvalidParameter(f"subclass id is {typed(each)}; expected whole numbers from 0, such as 7")
+                raise InvalidParameter(f"subclass id is {typed(each)}. Expected whole numbers from 0, such as 7")
         if label is not None:
             label = clean_label(label)
             limits.check_label(label)
@@ -174,27 +174,27 @@ class Command(NamedTuple):
         return f"{self.action} {', '.join(self.names) or self.place}".rstrip() + to
 
     def effect(self) -> str:
-        """Describe what is different once it is done.
+        """Describe the effect of the command.
 
         >>> Command("mute", (11,)).effect()
-        'subclass 11 is muted: still unknown, told of no more'
+        'subclass 11 is muted: still unknown, no further events'
         """
         if self.action == "undo":
-            return "the last promotion, mute or label is taken back"
+            return "the last promotion, mute or label is undone"
         if self.action == "label":
             return f"{self.key} counts as {self.label} from the next micro-batch on"
         those = f"subclass {self.names[0]} is" if len(self.names) == 1 else f"subclasses {', '.join(self.names)} are"
         if self.action == "mute":
-            return f"{those} muted: still unknown, told of no more"
+            return f"{those} muted: still unknown, no further events"
         return f"{those} {self.label} from the next micro-batch on"
 
     def records(self) -> list[dict[str, object]]:
-        """Write the command as records of the topic of commands, one for each subclass.
+        """Write the command as records of the command topic, one for each subclass.
 
         Raises
         ------
         DecodeError
-            If it names no partition where one is needed.
+            If the command needs a partition and names none.
 
         Examples
         --------
@@ -211,14 +211,14 @@ class Command(NamedTuple):
         return [{name: value for name, value in each.items() if value is not None} for each in given]
 
     def apply(self, model: OpenSetRecognizer, *, keys_elsewhere: bool = False) -> CommandResult:
-        """Apply the command to a recognizer; what cannot be done changes nothing.
+        """Apply the command to a recognizer. A command that fails changes nothing.
 
         Parameters
         ----------
         model
-            Of the stream.
+            The recognizer of the stream.
         keys_elsewhere
-            Whether the instance of a late label may be another stream's.
+            Whether the instance of a late label may be in another stream.
         """
         place = model.value.asked - (self.action == "undo")
         try:
@@ -229,7 +229,7 @@ class Command(NamedTuple):
             raise
         except Exception:  # an error of ours: commands are kept, and each start would come to it again
             logger.exception("%s failed", self.action)
-            return CommandResult("refused", why="it failed, by a defect of stream-osr; nothing was changed")
+            return CommandResult("refused", why="it failed because of a defect in stream-osr. Nothing was changed")
         return CommandResult("done", place=place)
 
     def _apply(self, model: OpenSetRecognizer, keys_elsewhere: bool) -> None:
@@ -248,19 +248,19 @@ class Command(NamedTuple):
 
 
 _NEEDED = (
-    ("subclass", "name one, as events and decisions do", ("promote", "mute")),
-    ("label", "say of which class it is", ("promote", "label")),
-    ("key", "say which instance is meant", ("label",)),
+    ("subclass", "Give an id from an event or a decision", ("promote", "mute")),
+    ("label", "Give the name of a class", ("promote", "label")),
+    ("key", "Give the key of an instance", ("label",)),
 )
 
 
 def _words(reason: object, by: object) -> tuple[Any, Any]:
-    """Check the words that are for the record."""
+    """Check reason and author."""
     for name, text, most in (("reason", reason, limits.MOST_REASON_BYTES), ("by", by, limits.MOST_BY_BYTES)):
         if not (text is None or isinstance(text, str)):
-            raise InvalidParameter(f"{name} is {typed(text)}; expected text")
+            raise InvalidParameter(f"{name} is {typed(text)}. Expected text")
         if trouble := limits.trouble_with(text, most):
-            raise InvalidParameter(f"{name} is {typed(text)}: {trouble}; say it in fewer words")
+            raise InvalidParameter(f"{name} is {typed(text)}: {trouble}. Use fewer words")
     return reason, by
 
 
@@ -270,17 +270,17 @@ def _unheard_of(key: object, model: OpenSetRecognizer) -> str:
         f"the last {model.value.parameters.label_horizon}"
     )
     if isinstance(key, str) and key.lstrip("-").isdigit() and model.remembers(int(key)):
-        reason += "; the whole number is a key: say --int-key"
+        reason += ". The whole number is a key: use --int-key"
     return reason
 
 
 def parse_record(value: bytes | None) -> Command:
-    """Read a record of the topic of commands.
+    """Read a record of the command topic.
 
     Raises
     ------
     DecodeError
-        With what is wrong.
+        If the record is not a command.
 
     Examples
     --------
@@ -292,7 +292,7 @@ def parse_record(value: bytes | None) -> Command:
     import orjson  # an extra brings it, which those who read topics have
 
     if value is not None and len(value) > MOST_COMMAND_BYTES:
-        raise DecodeError(f"it has {len(value)} bytes; {MOST_COMMAND_BYTES} are allowed")
+        raise DecodeError(f"it has {len(value)} bytes. At most {MOST_COMMAND_BYTES} are allowed")
     try:
         parsed = orjson.loads(value or b"")
     except orjson.JSONDecodeError:
@@ -322,7 +322,7 @@ def _parse_fields(parsed: Mapping[str, object]) -> Command:
     if parsed.get("mute") is True:
         return Command("mute", (subclass,), partition=partition, run=run)
     if label is None:
-        raise DecodeError('it names a subclass without a label; add one, or "mute": true')
+        raise DecodeError('it names a subclass without a label. Add one, or "mute": true')
     return Command("promote", (subclass,), label, partition=partition, run=run)
 
 
@@ -331,12 +331,12 @@ _WHOLE = re.compile(rf"{_PARTITION.pattern}:(\d{{1,{limits.MOST_DIGITS}}})", re.
 
 
 def parse_name(name: object, *, whole: bool = True) -> tuple[Partition, int]:
-    """Read the name of a partition's subclass, ``topic/partition:id``, or of a partition if it is not the whole.
+    """Read the name of a subclass, ``topic/partition:id``, or of a partition if ``whole`` is false.
 
     Raises
     ------
     DecodeError
-        If it is of another form.
+        If the name has another form.
     """
     found = (_WHOLE if whole else _PARTITION).fullmatch(name) if isinstance(name, str) else None
     if found is None:
@@ -347,12 +347,12 @@ def parse_name(name: object, *, whole: bool = True) -> tuple[Partition, int]:
 
 
 def parse_request(body: object, by: str) -> tuple[list[Command], int | None]:
-    """Read what a page sends: a command for each partition that it names, and the number that an undo is meant for.
+    """Read the request of a page as one command per partition, and the number of the command to undo.
 
     Raises
     ------
     InvalidParameter, InvalidLabel, InvalidInstance
-        If it is no command.
+        If the request is not a command.
 
     Examples
     --------
@@ -364,9 +364,9 @@ def parse_request(body: object, by: str) -> tuple[list[Command], int | None]:
     given, n = body.get("subclass"), body.get("n")
     listed = given if isinstance(given, list) else [] if given is None else [given]
     if len(listed) > MOST_ON_PAGE or not all(isinstance(each, str | int) for each in listed):
-        raise InvalidParameter(f"subclass is {brief(given)}; it is an id of the inbox, or a list of them")
+        raise InvalidParameter(f"subclass is {brief(given)}. It must be an id of the inbox, or a list of ids")
     if not (n is None or type(n) is int):
-        raise InvalidParameter(f"n is {brief(n)}, which it cannot be")
+        raise InvalidParameter(f"n is {brief(n)}. It must be a whole number")
     groups: dict[Partition | None, list[int]] = {}
     for name in map(str, listed):
         try:

@@ -1,4 +1,4 @@
-"""A history of commands: each with its time and its result, and which one an undo takes back."""
+"""The change history: each command with its time, its result, and the undo that reverts it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ State: TypeAlias = Result | Literal["pending", "asked"]
 
 
 class CommandEntry(NamedTuple):
-    """One entry of a history.
+    """One entry of the change history.
 
     Attributes
     ----------
     n, at
         Number of the command (on Kafka its offset), and its time (ISO 8601, UTC).
     command
-        The command; ``None``: a record of the topic that is none.
+        The command. ``None`` means a record of the topic that is not a command.
     outcome
-        ``done``; ``pending``: a run does it, or the next one that goes on; ``refused``: it could not be done;
-        ``left``: the run that it was asked of has ended, and another one has begun anew; ``asked``: the log of the
-        service says what came of it.
+        ``done``. ``pending``: the current or next run applies it. ``refused``: it could not be applied. ``left``: it
+        was for an earlier run, and a new run has started since. ``asked``: the log of the service has the result.
     why
-        Why it was refused or left, or is no command.
+        Reason why it was refused or left, or is not a command.
     after
-        Records that had been read when that was decided.
+        Number of records read before the result.
     place
-        Place in the order of what can be taken back; ``None``: the next one.
+        Place in the undo order. ``None`` means the next place.
     undone_by
-        Number of what took it back.
+        Number of the undo that reverts this command.
     takes_back
-        Of an undo, the number of what it took back; ``None``: a label that came with the stream.
+        For an undo: the number of the command that it reverts. ``None`` means a label in the stream.
     """
 
     n: int
@@ -48,7 +47,7 @@ class CommandEntry(NamedTuple):
     takes_back: int | None = None
 
     def line(self) -> str:
-        """Write the entry in a line.
+        """Write the entry as a line.
 
         >>> command = Command("undo", partition=("sensors", 3), by="ann", reason="a lamp")
         >>> CommandEntry(3, "2026-03-02T09:14:07Z", command, "asked").line()
@@ -72,14 +71,14 @@ class CommandEntry(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Is among what an undo can take back; late labels of a service are of many streams."""
+        """Whether an undo can revert the command. A late label of a service belongs to no single stream."""
         if self.command is None or self.command.action == "undo" or self.outcome not in ("done", "pending", "asked"):
             return False
         return self.command.action != "label" or self.outcome != "asked"
 
 
 def pair_undos(entries: Iterable[CommandEntry]) -> list[CommandEntry]:
-    """Note for each undo what it has taken back, and for that, by which one.
+    """Connect each undo with the command that it reverts.
 
     >>> mute, undo = (Command(action, partition=("in", 3)) for action in ("mute", "undo"))
     >>> entries = pair_undos(CommandEntry(n, "", each, "asked") for n, each in enumerate([mute, undo]))
@@ -103,7 +102,7 @@ def pair_undos(entries: Iterable[CommandEntry]) -> list[CommandEntry]:
 
 
 def last_standing(entries: Sequence[CommandEntry]) -> dict[Partition | None, int]:
-    """Give the number of the command that an undo would take back now, of each stream."""
+    """Return for each stream the number of the command that an undo would revert now."""
     return {
         entry.command.partition: entry.n
         for entry in entries

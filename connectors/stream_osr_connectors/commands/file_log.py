@@ -1,8 +1,8 @@
-"""Commands by file: a log beside a checkpoint that is their queue and their record.
+"""The command log of a run over files, a file beside the checkpoint. It is both queue and record.
 
-A line is a command, with its number and the time; a later one is its result. Lines are only appended, and are on the
-disk before anybody is told so. A last line without an end is of a process that died over it: nobody was told of it,
-nobody reads it, and the next line takes its place.
+Each line is a command or its result, with a number and a time. Lines are only appended. A line is on the disk before
+the caller sees a result. If a process dies while it writes a line, the line has no end. Readers skip it, and the
+next line replaces it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .command_entry import CommandEntry, pair_undos
 logger = logging.getLogger("stream_osr")
 
 LOCK_SECONDS = 30.0
-"""How long somebody else may be writing the log: a command that is done at once loads and saves a model."""
+"""Longest wait for another writer. A command that is applied at once loads and saves a model."""
 
 
 class LogLine(NamedTuple):
-    """A line of the log: a command or its result, with the number of the command and the time (ISO 8601, UTC)."""
+    """A line of the log: a command or a result, with the number of the command and the time (ISO 8601, UTC)."""
 
     n: int
     at: str
@@ -40,19 +40,19 @@ class LogLine(NamedTuple):
 
 
 class CommandLog:
-    """The log beside a checkpoint, read on as it grows.
+    """The log beside a checkpoint, which can be read while it grows.
 
     Parameters
     ----------
     checkpoint
-        The file, by any name; it need not exist.
+        Path of the checkpoint, which need not exist.
 
     Attributes
     ----------
     path
-        Where the log is, or will be.
+        Path of the log, which need not exist.
     last
-        Number of the last command that has been read; 0: of none.
+        Number of the last command read, or 0.
     """
 
     def __init__(self, checkpoint: str | os.PathLike[str]) -> None:
@@ -66,7 +66,7 @@ class CommandLog:
         self._inode: int | None = None
 
     def read(self) -> list[LogLine]:
-        """Read on; a line that is none of ours is left, with a word in the log of the program.
+        """Read the new lines. A line that is not valid is skipped with a warning.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class CommandLog:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise ConnectorError(f"cannot read {self.path}: {error.strerror}; check its rights") from None
+            raise ConnectorError(f"cannot read {self.path}: {error.strerror}. Check its permissions") from None
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
         lines: list[LogLine] = []
@@ -93,7 +93,7 @@ class CommandLog:
             try:
                 lines.append(_parsed(line))
             except (ValueError, TypeError, LookupError, RecursionError, AttributeError, StreamOSRError) as error:
-                logger.warning("%s: line %d is left: %s", self.path, self._row, printable(str(error), 300))
+                logger.warning("%s: line %d is skipped: %s", self.path, self._row, printable(str(error), 300))
                 continue
             if isinstance(lines[-1].content, Command):
                 self.last = max(self.last, lines[-1].n)
@@ -101,12 +101,12 @@ class CommandLog:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Be the only one to write the log; within such a block another one does nothing.
+        """Lock the log for writing. A nested block does nothing.
 
         Raises
         ------
         ConnectorError
-            If it cannot be written, or somebody else has been writing for long.
+            If the log cannot be written, or another process has locked it for long.
         """
         if self._file is not None:
             yield
@@ -115,7 +115,9 @@ class CommandLog:
         try:
             self._file = private(os.fspath(self.path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
         except OSError as error:
-            raise ConnectorError(f"cannot write {self.path}: {error.strerror}; check its folder and rights") from None
+            raise ConnectorError(
+                f"cannot write {self.path}: {error.strerror}. Check folder and permissions"
+            ) from None
         try:
             self._lock(self._file)
             if new:
@@ -126,7 +128,7 @@ class CommandLog:
             self._file = None
 
     def ask(self, command: Command, above: int = 0) -> int:
-        """Append a command, and return its number, which is above all others and above one that is given."""
+        """Append a command. Return its number, which is above all others and above ``above``."""
         with self.exclusive():
             self.read()
             n = max(self.last, above) + 1
@@ -153,21 +155,21 @@ class CommandLog:
                 os.ftruncate(self._file, end)
                 raise
         except OSError as error:
-            raise ConnectorError(f"cannot write {self.path}: {error.strerror}; nothing was asked") from None
+            raise ConnectorError(f"cannot write {self.path}: {error.strerror}. The command is not queued") from None
 
     def _lock(self, file: int) -> None:
         until = time.monotonic() + LOCK_SECONDS
         while not _locked(file):
             if time.monotonic() > until:
                 raise ConnectorError(
-                    f"{self.path} has been held by another process for {LOCK_SECONDS:.0f} s; see what it is about, "
-                    "and try again"
+                    f"another process has locked {self.path} for {LOCK_SECONDS:.0f} s. Check that process, and try "
+                    "again"
                 )
             time.sleep(0.02)
 
 
 def history(checkpoint: str | os.PathLike[str]) -> list[CommandEntry]:
-    """List all commands that a checkpoint was ever given, in order; empty: none.
+    """List all commands to a checkpoint, in order.
 
     Raises
     ------
@@ -190,10 +192,10 @@ def of_file(command: Command) -> Command:
     Raises
     ------
     InvalidParameter, InvalidLabel, InvalidInstance
-        If it is not complete, or too long, or names a partition.
+        If the command is incomplete or too long, or names a partition.
     """
     if command.partition is not None or command.run is not None:
-        raise InvalidParameter(f"{command.place or command.run}: a run over files is one stream; leave it out")
+        raise InvalidParameter(f"{command.place or command.run}: a run over files is one stream. Leave it out")
     return command.checked()
 
 
@@ -212,7 +214,7 @@ def _locked(file: int) -> bool:
 
 
 def _end_of_lines(file: int) -> int:
-    """Find where the last whole line ends."""
+    """Return the end of the last complete line."""
     end = os.fstat(file).st_size
     while end:
         begin = max(0, end - 4096)
@@ -233,7 +235,7 @@ def _parsed(line: bytes) -> LogLine:
     result = CommandResult(**fields)
     texts = all(each is None or isinstance(each, str) for each in (result.why, result.error))
     if not texts or type(result.after) is not int or result.outcome not in get_args(Result):
-        raise ValueError("it is no outcome")
+        raise ValueError("it is not a result")
     return LogLine(n, at, result)
 
 

@@ -1,4 +1,4 @@
-"""A runner of commands: whoever holds a stream applies what is due, in order, each command once."""
+"""A runner of commands: it applies the commands to a stream in order, each one once."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .file_log import CommandLog
 service_logger = logging.getLogger("stream_osr.kafka")
 
 LOOK_SECONDS = 0.25
-"""How often a run looks for new commands."""
+"""Seconds between two reads of the log."""
 
 
 class CommandRunner:
-    """The commands of a checkpoint, for the one who holds it.
+    """Commands to a checkpoint, for the run that uses it.
 
-    How far it has come is the number ``totals["asked"]``, which is saved with the model; it is not there where
-    nothing was ever asked. A result is written to the log before anything of it can be seen, with the number of
-    records that had been read: whoever goes on from an earlier checkpoint applies the command there again, and all
-    that follows is the same.
+    The number of the last command applied is ``totals["asked"]``, which is saved with the model. It is missing if no
+    command was ever applied. The runner writes a result to the log before the result has any effect outside. The line
+    includes the number of records read. A run that resumes from an earlier checkpoint applies the command at the same
+    place again, so all later results are the same.
 
     Parameters
     ----------
     log
-        Beside the checkpoint.
+        Log beside the checkpoint.
     totals
         Counts of the run.
     begins
-        Whether the run is a new one: what was asked of an earlier one is left.
+        Whether the run is new. It then skips commands to an earlier run.
     """
 
     def __init__(self, log: CommandLog, totals: Counter[str], *, begins: bool = False) -> None:
@@ -46,7 +46,7 @@ class CommandRunner:
             self._leave_all()
 
     def due(self) -> bool:
-        """Say whether something is to be done before the next record; looks at the log several times a second."""
+        """Return whether a command is due before the next record. It reads the log several times a second."""
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
@@ -54,16 +54,16 @@ class CommandRunner:
         return bool(self._pending) and self._is_due(self._pending[0][0])
 
     def last_look(self) -> bool:
-        """Say whether anything is left to be done, now that no more records come."""
+        """Return whether commands are left at the end of the stream."""
         self._look()
         return bool(self._pending)
 
     def run(self, model: OpenSetRecognizer, *, all: bool = False) -> list[tuple[int, Command, CommandResult]]:
-        """Apply what is due, in order, or all that waits; what cannot be done changes nothing.
+        """Apply the commands that are due, or all of them, in order. A command that fails changes nothing.
 
         Returns
         -------
-        Commands with their numbers and results.
+        The commands with their numbers and results.
         """
         done = list[tuple[int, Command, CommandResult]]()
         while self._pending and (all or self._is_due(self._pending[0][0])):
@@ -88,7 +88,7 @@ class CommandRunner:
                 self._known[n] = content
 
     def _leave_all(self) -> None:
-        why = "the run that it was asked of has ended, and another one has begun anew"
+        why = "it was for an earlier run that has ended, and a new run has started since"
         for n, _ in self._pending:
             if n not in self._known:
                 self._log.tell(n, CommandResult("left", why=why))
@@ -99,21 +99,21 @@ class CommandRunner:
 
 
 def apply_in_partition(command: Command, model: OpenSetRecognizer, partition: Partition, run: str) -> bool:
-    """Apply a command to the recognizer of one partition of a service; what cannot be done is logged.
+    """Apply a command to the recognizer of one partition of a service. A command that fails is logged.
 
     Returns
     -------
-    False: it is left. True: it is done, or asked of another partition.
+    True if the command was applied or is for another partition, else False.
     """
     if command.partition not in (None, partition):
         return True
     if command.run in (None, run):
         result = command.apply(model, keys_elsewhere=True)
     else:
-        result = CommandResult("left", why="it was asked of an earlier run, and the partition has begun anew since")
+        result = CommandResult("left", why="it was for an earlier run, and the partition has started a new run since")
     if result.outcome != "done":
-        line = "%s/%d: %s was asked for and is left: %s"
+        line = "%s/%d: command %s was not applied: %s"
         service_logger.warning(line, *partition, command.action, result.why)
     elif command.action != "label":  # every partition hears of a label, and one knows the key
-        service_logger.info("%s/%d: %s was asked for and is done", *partition, command.action)
+        service_logger.info("%s/%d: command %s was applied", *partition, command.action)
     return result.outcome == "done"

@@ -1,7 +1,7 @@
-"""Files: streams come from them, and answers go to them.
+"""Sources and sinks for files.
 
-`Source` and `Sink` are the two interfaces; files (CSV and JSON Lines, plain, gzip or standard input and
-output; Parquet with the extra ``parquet``), folders of files and memory are the implementations.
+`Source` and `Sink` are the two interfaces. The implementations read and write CSV and JSON Lines (plain, gzip, or
+standard input and output), Parquet (extra ``parquet``), folders of files, and memory.
 """
 
 from ..base import BadRecord, CheckedSink, Position, Record, Sink, Source

@@ -1,8 +1,8 @@
 """Sinks of bytes: durable files that can be cut back.
 
-Data is only ever appended. A gzip file gets a new member with each flush, so that it, too, can be cut
-wherever a flush ended; any program that reads gzip reads the members as one file. While a file is open here
-nobody else writes it through a sink (`locking`), and a position of one file cuts no other (`identity`).
+Data are only appended. A gzip file gets a new member with each flush, so that it, too, can be cut wherever a flush
+ended. Any program that reads gzip reads the members as one file. A lock keeps other sinks from writing an open file
+(`locking`), and a position of one file cannot cut another one (`identity`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class DurableSink(BatchCloser, ABC):
-    """Base of sinks whose records can be cut back to a position; a failure makes one useless until `truncate`."""
+    """Base of sinks that can be cut back to a position. After a failure a sink is unusable until `truncate`."""
 
     name: str
     _lock: Lock
@@ -42,22 +42,22 @@ class DurableSink(BatchCloser, ABC):
         """Make everything written so far durable."""
 
     def check(self, position: Position | None) -> None:
-        """Refuse a position that `truncate` would refuse, and change nothing.
+        """Raise what `truncate` would raise for a position, and change nothing.
 
         Raises
         ------
         ConnectorError
-            As `truncate`.
+            As in `truncate`.
         """
         self._checked(position)
 
     def close(self) -> None:
-        """Write out what waits, unless a failure was reported, and let go of it; a second call does nothing.
+        """Write out buffered data, unless a failure was reported, and close. A second call does nothing.
 
         Raises
         ------
         ConnectorError
-            If the destination does not take it. A failure that was reported before is not reported again.
+            If the destination does not accept the data. A failure that was reported before is not reported again.
         """
         if self._closed:
             return
@@ -78,19 +78,19 @@ class DurableSink(BatchCloser, ABC):
 
     @abstractmethod
     def _let_go(self) -> None:
-        """Close what is open."""
+        """Close everything that is open."""
 
     def _end(self) -> None:
-        """Write out what waits, for the last time."""
+        """Write out buffered data for the last time."""
         self.flush()
 
     @abstractmethod
     def _checked(self, position: Position | None) -> object:
-        """Return what a position says, if the sink can be cut to it."""
+        """Return the content of a position if the sink can be cut to it."""
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ConnectorError(f"{self.name} is closed; open it again to write")
+            raise ConnectorError(f"{self.name} is closed. Open it again to write")
 
     def _check_usable(self) -> None:
         self._check_open()
@@ -99,23 +99,23 @@ class DurableSink(BatchCloser, ABC):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Remember, if it fails, that the end of what was written is in doubt: only `truncate` ends that."""
+        """Mark the sink as unusable if the block fails, because the end of the output is unknown until `truncate`."""
         try:
             yield
         except OSError as error:
             self._failure = (
-                f"cannot write to {self.name}: {why(error)}; remove the cause (free some space, say) and "
+                f"cannot write to {self.name}: {why(error)}. Remove the cause (free some space, for example) and "
                 "resume from the last position"
             )
             raise ConnectorError(self._failure) from None
 
 
 class ByteSink(DurableSink):
-    """Base of the sinks that write bytes; see `CsvSink` and `JsonLinesSink`.
+    """Base of the sinks that write bytes. See `CsvSink` and `JsonLinesSink`.
 
-    Opening leaves the content of a file that exists as it is, because whether it is to be continued
-    (`truncate`) or replaced (a first `write` or `flush`) is not known yet. That is also why leaving the
-    ``with`` block after an error, or `close` without a `write` or `flush`, does not touch it.
+    Opening keeps the content of an existing file, because `truncate` may continue it. The first `write` or `flush`
+    replaces it. For the same reason, leaving the ``with`` block after an error does not touch the file, nor does
+    `close` without a `write` or `flush`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, private: bool = False) -> None:
@@ -142,12 +142,12 @@ class ByteSink(DurableSink):
             failing.pop_all()
 
     def flush(self) -> None:
-        """Make everything written so far durable: handed over, and for a file also synced to the disk.
+        """Make everything written so far durable. For a file this includes a sync to the disk.
 
         Raises
         ------
         ConnectorError
-            If the file does not take it, for instance because the disk is full.
+            If the file does not accept the data, for instance because the disk is full.
         """
         self._start()
         if self._member is not None:
@@ -165,40 +165,42 @@ class ByteSink(DurableSink):
         self._flushed = self._written
 
     def position(self) -> Position:
-        """Say where the file ended at the last `flush`, and what tells this file from others.
+        """Return where the file ended at the last `flush`, with the identity of the file.
 
-        ``{"offset": bytes before, "hashed": n, "sha256": hash of the first and the last n bytes before}``, compressed
-        bytes for gzip; ``{"offset": 0, "inode": its number}`` at the beginning; a pipe has an offset only.
+        ``{"offset": bytes before, "hashed": n, "sha256": hash of the first and the last n bytes before}``. For gzip
+        these are compressed bytes. At the beginning it is ``{"offset": 0, "inode": its number}``. A pipe has an
+        offset only.
         """
         return {"offset": self._flushed, **self._identity}
 
     def check(self, position: Position | None) -> None:
-        """Refuse a position that `truncate` would refuse, and change nothing.
+        """Raise what `truncate` would raise for a position, and change nothing.
 
-        A position of a file that could not be read carries no identity: what is checked is that the file is long
-        enough and, if it can be read now, that a record ends there; a warning on the logger ``stream_osr`` says so.
+        A position of a file that could not be read has no identity. Then this method checks only that the file is
+        long enough and, if the file is readable now, that a record ends at the position. It logs a warning about
+        that.
 
         Raises
         ------
         ConnectorError
-            As `truncate`.
+            As in `truncate`.
         """
         self._checked(position)
         if position is None:
             return
         identified = self._file.readable() and not position.keys().isdisjoint(("sha256", "inode"))
         if not identified and os.fstat(self._file.fileno()).st_size:
-            line = "%s: the position to go on from does not say which file it is of; "
-            logger.warning(line + "only the size and the end of a record could be checked", self.name)
+            line = "%s: the position to resume from does not identify its file. "
+            logger.warning(line + "Only the size and the end of a record could be checked", self.name)
 
     def truncate(self, position: Position | None) -> None:
-        """Cut off everything written after a position; ``None`` is the beginning.
+        """Cut off everything written after a position, or everything for ``None``.
 
         Raises
         ------
         ConnectorError
-            If the file is shorter than the position says, or another one by what stands before it; if something
-            went to standard output or a pipe already; or if the position is none of a file. Nothing is cut then.
+            If the file is shorter than the position, or its content is different, or the position is not one of a
+            file. Also if data already went to standard output or a pipe. Nothing is cut in these cases.
         """
         offset = self._checked(position)
         if self._regular:
@@ -220,7 +222,7 @@ class ByteSink(DurableSink):
             self._drain()
 
     def _start(self) -> None:
-        """Check that writing is possible, and empty the file before it begins."""
+        """Check that the file is writable, and empty it before the first write."""
         self._check_usable()
         if not self._started:
             if self._regular:
@@ -231,31 +233,29 @@ class ByteSink(DurableSink):
         offset = position.get("offset")
         if type(offset) is not int or offset < 0:
             raise ConnectorError(
-                f"{dict(position)!r} is not a position of {self.name}: 'offset' should be a whole number; "
-                "give what position() returned"
+                f"{dict(position)!r} is not a position of {self.name}: 'offset' should be a whole number. "
+                "Give what position() returned"
             )
         return offset
 
     def _checked(self, position: Position | None) -> int:
-        """Return the offset of a position that the file can be cut to."""
+        """Return the offset of a position to which the file can be cut."""
         offset = 0 if position is None else self._offset_in(position)
         self._check_open()
         if not self._regular:
             if position is None and not self._started:
                 return 0
-            raise ConnectorError(
-                f"{self.name} cannot take back what was written to it; to be able to resume, write to a file"
-            )
+            raise ConnectorError(f"{self.name} cannot be cut back. To be able to resume, write to a file")
         if position is not None:
             try:
                 reason = why_not(self._file, position, offset, compressed=self._gzip)
             except ConnectorError:
                 raise
             except OSError as error:
-                raise ConnectorError(f"cannot read {self.name}: {why(error)}; check the file") from None
+                raise ConnectorError(f"cannot read {self.name}: {why(error)}. Check the file") from None
             if reason is not None:
                 raise ConnectorError(
-                    f"{self.name} {reason}: it is not the file that was being written; put that file back, or start "
+                    f"{self.name} {reason}: it is not the file that was being written. Put that file back, or start "
                     "without a position (without --resume)"
                 )
         return offset

@@ -1,4 +1,4 @@
-"""Checkpoints: one file with everything that a run over files needs to go on as if it had not been interrupted."""
+"""Checkpoints: one file with everything that a run over files needs to continue after an interruption."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ __all__ = ["Checkpoint", "ask", "load_checkpoint", "load_model", "save_checkpoin
 
 
 class Checkpoint(NamedTuple):
-    """Everything that a run needs to go on as if it had not been interrupted.
+    """Everything that a run needs to continue as if it had not been interrupted.
 
     Attributes
     ----------
     model
-        The recognizer, its unfinished micro-batch included.
+        The recognizer, including its unfinished micro-batch.
     source
         Position of the source after the last record that the model has seen.
     sinks
-        Positions of the sinks (in the order of :class:`.file_run.Sinks`), flushed; ``None`` where there is none.
+        Positions of the sinks (in the order of :class:`.file_run.Sinks`) after a flush, or ``None`` for a missing
+        sink.
     totals
-        Records ``read``, ``decided``, ``labelled``, ``set_aside``, and ``events``, so far; ``asked``: number of the
-        last thing that was asked of the stream and is part of it.
+        Counts of records ``read``, ``decided``, ``labelled`` and ``set_aside``, and of ``events``. ``asked`` is the
+        number of the last command that was applied.
     reading
-        How the input is read, in words of whoever runs it (names of columns, say), to be compared when it goes on;
-        ``None``: nobody has said.
+        How the input is read, in terms of the caller (names of columns, for example). A run that resumes compares it.
+        ``None`` means unknown.
     reasons
-        Why records were set aside: how many of each kind (:func:`.rejected_record.kind_of`).
+        Why records were set aside: the count of each kind (:func:`.rejected_record.kind_of`).
     """
 
     model: OpenSetRecognizer
@@ -53,7 +54,7 @@ class Checkpoint(NamedTuple):
 
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, whole or not at all."""
+    """Write a checkpoint completely or not at all."""
     content = {**checkpoint._asdict(), "model": checkpoint.model.as_state()}
     content |= {"totals": dict(checkpoint.totals), "reasons": dict(checkpoint.reasons)}
     write_archive(
@@ -72,7 +73,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     Raises
     ------
     PersistenceError
-        If there is none, or it cannot be used.
+        If the file does not exist or cannot be used.
     """
     content = read_archive(path, "checkpoint")
     check_content(content, _CONTENT, f"the checkpoint {path}")
@@ -94,7 +95,7 @@ def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:
 
 
 def load_model_and_run(path: str | os.PathLike[str]) -> tuple[OpenSetRecognizer, Checkpoint | None]:
-    """Read a saved model, or the model in a checkpoint with what else is there of its run.
+    """Read a saved model, or a checkpoint and the model in it.
 
     Raises
     ------
@@ -111,27 +112,29 @@ def load_model_and_run(path: str | os.PathLike[str]) -> tuple[OpenSetRecognizer,
 
 
 def ask(checkpoint: str | os.PathLike[str], command: Command) -> CommandReceipt:
-    """Give a command to the stream of a checkpoint.
+    """Send a command to the stream of a checkpoint.
 
-    It is written to the log beside the checkpoint, ``CHECKPOINT.asked.jsonl``. If no run holds the checkpoint, it is
-    done there and then, after all that waits since before; else the run does it, within a second and between two
-    records, and labels the next micro-batch so. It is done once, whatever is killed meanwhile.
+    The command is written to the log beside the checkpoint, ``CHECKPOINT.asked.jsonl``. If no run uses the
+    checkpoint, the command is applied at once, after all earlier ones. Otherwise the run applies it between two
+    records within a second, so it affects the next micro-batch. The command is applied once, even if a process is
+    killed.
 
     Parameters
     ----------
     checkpoint
-        Of `stream-osr run`, or a :class:`.file_run.FileRun`.
+        Checkpoint of `stream-osr run` or of a :class:`.file_run.FileRun`.
     command
-        What is asked.
+        The command.
 
     Raises
     ------
     InvalidParameter
-        If it is not complete, or too long. Nothing is written then.
+        If the command is incomplete or too long. Nothing is written then.
     InvalidSubclass, InvalidLabel, InvalidInstance, NothingToUndo
-        If it cannot be done (a run that holds the checkpoint tells of that in the log). The log has it as refused.
+        If the command cannot be applied. The log then has it as refused. If a run uses the checkpoint, only the log
+        has the failure.
     PersistenceError
-        If there is no checkpoint, or it cannot be used.
+        If the checkpoint does not exist or cannot be used.
     ConnectorError
         If the log cannot be written.
 
@@ -141,14 +144,14 @@ def ask(checkpoint: str | os.PathLike[str], command: Command) -> CommandReceipt:
     >>> ask("decisions.jsonl.checkpoint", Command("promote", (11,), "sky", by="ann"))
     Traceback (most recent call last):
         ...
-    stream_osr.errors.PersistenceError: there is no checkpoint decisions.jsonl.checkpoint, and no run holds it; \
-`stream-osr run` makes one beside its output
+    stream_osr.errors.PersistenceError: there is no checkpoint decisions.jsonl.checkpoint, and no run uses it. \
+`stream-osr run` creates one beside its output
     """
     command, log, name = of_file(command), CommandLog(checkpoint), os.fspath(checkpoint)
     there = Path(checkpoint).exists()
     if not there and not _is_held(checkpoint):
         raise PersistenceError(
-            f"there is no checkpoint {name}, and no run holds it; `stream-osr run` makes one beside its output"
+            f"there is no checkpoint {name}, and no run uses it. `stream-osr run` creates one beside its output"
         )
     # the log may have been lost: numbers go on above those that the checkpoint has taken in
     above = load_checkpoint(checkpoint).totals["asked"] if there and not log.path.exists() else 0
@@ -156,11 +159,11 @@ def ask(checkpoint: str | os.PathLike[str], command: Command) -> CommandReceipt:
         n = log.ask(command, above)
         done = settle(checkpoint, log)
     if done is None:
-        said = "queued: a run holds the checkpoint, and does it before its next micro-batch"
+        said = "queued: the run that uses the checkpoint applies it before its next micro-batch"
         return CommandReceipt(said, "queued", n)
     result = next((result for number, _, result in done if number == n), None)
     if result is None:
-        waits = "queued: what was asked before it has to be done first where it was, by `stream-osr run --resume`"
+        waits = "queued: earlier commands come first, and `stream-osr run --resume` applies them at their place"
         return CommandReceipt(waits, "queued", n)
     if result.outcome == "refused":
         raise getattr(errors, result.error or "", ConnectorError)(result.why or "")
@@ -177,16 +180,16 @@ def _is_held(checkpoint: str | os.PathLike[str]) -> bool:
 
 
 def settle(checkpoint: str | os.PathLike[str], log: CommandLog) -> list[tuple[int, Command, CommandResult]] | None:
-    """Apply the commands that a checkpoint was given, and save it.
+    """Apply the queued commands to a checkpoint, and save it.
 
     Returns
     -------
-    What was done; ``None``: a run holds the checkpoint, and does it.
+    The commands that were applied, or ``None`` if a run uses the checkpoint and applies them itself.
 
     Raises
     ------
     PersistenceError
-        If there is no checkpoint, or it cannot be used or written.
+        If the checkpoint does not exist, or cannot be used or written.
     ConnectorError
         If the log cannot be read or written.
     """

@@ -1,4 +1,4 @@
-"""Columns of a table that has types: those of decisions, of events, and of what is set aside."""
+"""Columns of typed tables: decisions, events, and records that were set aside."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..values import plain
 from .json_lines import json_text
 
 Kind: TypeAlias = Literal["text", "whole", "number", "truth", "figures", "json"]
-"""Text, whole numbers, numbers, true or false, a number for each of some names, anything else as its JSON text."""
+"""Text, whole numbers, numbers, booleans, numbers by name, and all other values as JSON text."""
 
 SET_ASIDE: Final[Mapping[str, Kind]] = {"row": "whole", "reason": "text", "raw": "text"}
-"""Of records that were set aside."""
+"""Columns of records that were set aside."""
 
 
 def columns_of(record: type) -> dict[str, Kind]:
-    """Tell the columns of records by the types of their fields.
+    """Return the columns of records, from the types of their fields.
 
-    Labels and keys are text: a class may be named by a person later, and text is what all of them can be.
+    Labels and keys are text, because a person may name a class later, and any name can be text.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def columns_of(record: type) -> dict[str, Kind]:
 
 
 def columns_of_events() -> dict[str, Kind]:
-    """Tell the columns of a table of all events: the fields of every type, empty where an event has none of it.
+    """Return the columns of a table of all events. A field is empty in events that lack it.
 
     >>> columns = columns_of_events()
     >>> list(columns)[:3], columns["subclass_id"], columns["explanation"], columns["label"]
@@ -55,7 +55,7 @@ def columns_of_events() -> dict[str, Kind]:
 
 
 def kind_of(value: object) -> Kind:
-    """Tell the kind of a column by a value; ``None``, of which nothing is known, is text.
+    """Return the kind of a column from a value. For ``None`` it is text.
 
     >>> kind_of(1), kind_of(True), kind_of({"red": 0.5}), kind_of([1, 2])
     ('whole', 'truth', 'figures', 'json')
@@ -68,12 +68,12 @@ def kind_of(value: object) -> Kind:
 
 
 def fitted(value: object, kind: Kind, name: str) -> object:
-    """Turn a value into what its column takes.
+    """Convert a value to the type of a column.
 
     Raises
     ------
     ConnectorError
-        Naming the column, if it cannot be.
+        If the value does not fit. The message names the column.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def fitted(value: object, kind: Kind, name: str) -> object:
     >>> fitted("a7", "whole", "key")
     Traceback (most recent call last):
         ...
-    stream_osr.errors.ConnectorError: column 'key' holds whole numbers, and 'a7' is none; write JSON Lines, where ...
+    stream_osr.errors.ConnectorError: column 'key' holds whole numbers, and 'a7' is none. Write JSON Lines, where ...
     """
     try:
         value = plain(value)
@@ -106,12 +106,12 @@ def fitted(value: object, kind: Kind, name: str) -> object:
             return value
     words = {"whole": "whole numbers", "number": "numbers", "truth": "true or false", "figures": "numbers by name"}
     raise ConnectorError(
-        f"column {name!r} holds {words[kind]}, and {brief(value)} is none; write JSON Lines, where values may differ"
+        f"column {name!r} holds {words[kind]}, and {brief(value)} is none. Write JSON Lines, where values may differ"
     )
 
 
 def _kind(hint: Any) -> Kind:
-    """Tell the kind of column that holds values of a type."""
+    """Return the kind of a column for a type of values."""
     if get_origin(hint) in (Union, UnionType):
         kinds = {_kind(each) for each in get_args(hint) if each is not type(None)}
         return kinds.pop() if len(kinds) == 1 else "text"

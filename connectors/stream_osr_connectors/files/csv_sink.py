@@ -1,4 +1,4 @@
-"""Records to tables: CSV with a header row."""
+"""Sink for CSV files with a header row."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from .json_lines import json_text
 class CsvSink(ByteSink):
     r"""Records as rows of a CSV file under a header row.
 
-    ``None``, NaN and infinite numbers become empty fields; lists and mappings their JSON text. A field
-    that a record lacks stays empty; one that the header lacks is an error, since it would be lost. Text that a
-    spreadsheet would take for a formula gets an apostrophe before it (`csv_rows`); numbers stay numbers.
+    ``None``, NaN and infinite numbers become empty fields. Lists and mappings become their JSON text. A missing field
+    stays empty. A field that is not in the header is an error, because its value would be lost. Text that a
+    spreadsheet would take for a formula gets an apostrophe before it (`csv_rows`). Numbers stay numbers.
 
-    Delivery: what was written is durable after `flush`; together with `truncate` to a stored `position`
-    every record is in the file exactly once. Standard output and pipes take nothing back: at least once.
-    Positions are those of `ByteSink`, with ``"fields"`` (names in the header, or ``None``) and ``"safe"``.
-    While it is open, no other sink opens the same file.
+    Delivery: everything written is durable after `flush`. With `truncate` to a stored `position`, every record is in
+    the file exactly once. Standard output and pipes cannot be cut back: at least once. Positions are those of
+    `ByteSink`, with ``"fields"`` (names in the header, or ``None``) and ``"safe"``. While the sink is open, no other
+    sink opens the same file.
 
     Parameters
     ----------
     path
-        The file, replaced by the first `write` or `flush` unless `truncate` continues it; one that ends
-        in ``.gz`` is compressed; ``-`` is standard output.
+        The file. The first `write` or `flush` replaces its content, unless `truncate` continues it. A name that ends
+        in ``.gz`` means compression. ``-`` is standard output.
     fields
-        Names in the header; if not given, those of the first record.
+        Names in the header (default: those of the first record).
     delimiter
-        The character between fields.
+        Character between fields.
     safe
-        Whether text that begins like a formula is made plain text; ``CsvSource(path, safe=True)`` reads what was
-        there before. ``False`` for what only programs read.
+        Whether to put an apostrophe before text that begins like a formula. ``CsvSource(path, safe=True)`` removes it
+        again. Use ``False`` for tables that only programs read.
     private
-        Whether a file that is made is its owner's alone; one that exists keeps its rights.
+        Whether only the owner can read a new file. An existing file keeps its permissions.
 
     Raises
     ------
     ConnectorError
-        If the file cannot be opened or written, somebody else is writing it, or a record does not fit the header.
+        If the file cannot be opened or written, another process writes it, or a record does not fit the header.
 
     Examples
     --------
@@ -82,13 +82,13 @@ class CsvSink(ByteSink):
         Raises
         ------
         ConnectorError
-            If the file does not take it, or the record has a field that the header lacks; the record is
+            If the file does not accept the record, or the record has a field that the header lacks. The record is
             then not written.
         """
         fields = dict.fromkeys(record) if self._fields is None else self._fields
         if extra := [repr(name) for name in record if name not in fields]:
             raise ConnectorError(
-                f"{self.name}: the header has no {', '.join(extra)}; name all fields when opening, "
+                f"{self.name}: the header has no {', '.join(extra)}. Name all fields when opening, "
                 "or write JSON Lines, where records may differ"
             )
         row = self._row([self._cell(record.get(name)) for name in fields])
@@ -96,12 +96,12 @@ class CsvSink(ByteSink):
         self._fields, self._header_due = fields, False
 
     def flush(self) -> None:
-        """Make everything written so far durable; where the fields were named, so is the header.
+        """Make everything written so far durable, including the header if its fields are known.
 
         Raises
         ------
         ConnectorError
-            If the file does not take it, for instance because the disk is full.
+            If the file does not accept the data, for instance because the disk is full.
         """
         if self._header_due and self._fields is not None:
             self._put(self._header(self._fields))
@@ -109,19 +109,19 @@ class CsvSink(ByteSink):
         super().flush()
 
     def position(self) -> Position:
-        """Say where the file ended at the last `flush`, and what its header is."""
+        """Return where the file ended at the last `flush`, and its header."""
         fields = None if self._fields is None else list(self._fields)
         return {**super().position(), "fields": fields, "safe": self._safe}
 
     def truncate(self, position: Position | None) -> None:
-        """Cut off everything written after a position; ``None`` is the beginning.
+        """Cut off everything written after a position, or everything for ``None``.
 
-        Header and formulas go on as the position says, since that is what stands in the file.
+        The header and the treatment of formulas continue as in the position, because the file has them.
 
         Raises
         ------
         ConnectorError
-            As that of `ByteSink`, and if the position is none of a CSV file.
+            As in `ByteSink`, and if the position is not one of a CSV file.
         """
         super().truncate(position)
         within = position if position is not None and position["offset"] else {}
@@ -135,7 +135,7 @@ class CsvSink(ByteSink):
         if offset and not (isinstance(fields, list) and all(isinstance(name, str) for name in fields)):
             raise ConnectorError(
                 f"{dict(position)!r} is not a position of the CSV file {self.name}: 'fields' should "
-                "be the names in its header; give what position() returned"
+                "be the names in its header. Give what position() returned"
             )
         return offset
 
@@ -157,7 +157,7 @@ class CsvSink(ByteSink):
 
 
 class _Echo:
-    """A file for `csv.writer` that hands each row back."""
+    """A file for `csv.writer` that returns each row."""
 
     def write(self, text: str) -> str:
         return text

@@ -1,7 +1,7 @@
-"""Records from tables: CSV with a header row, with a way on after broken quotes.
+"""Source for CSV files with a header row, which continues after broken quotes.
 
-A cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break may be run by a spreadsheet, and keys and
-rows that were set aside come from anywhere: an apostrophe before it makes it text.
+A spreadsheet may run a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break. Keys and rows that
+were set aside have unknown origin. An apostrophe before such a cell makes it text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..values import DecodeError, category, label_of_text, number, seconds
 from .line_source import LineReader, LineSource, ReadOptions, TextLine, raw_text, what_there_is
 
 _MAX_LINES = 1000
-"""How many lines one row may take: bounds what a stray quote can make the reader do again and again."""
+"""Most lines of one row. This bounds how much the reader repeats after a stray quote."""
 
 _FORMULA = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
@@ -30,11 +30,11 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class RowReader(Iterator[list[str]]):
-    """Iterator over the rows of a table, blank lines left out.
+    """Iterator over the rows of a table without blank lines.
 
-    A row that is not CSV raises `DecodeError`, and reading goes on with the line after the one it began
-    on: a stray quote makes a row take in the lines that follow, and they are not to be lost with it.
-    ``padded``: spaces may stand before a field, also before its quotes.
+    A row that is not CSV raises `DecodeError`, and reading continues with the line after its first line. A stray
+    quote makes a row include the lines after it, which must not be lost. ``padded`` allows spaces before a field,
+    also before its quotes.
     """
 
     def __init__(self, lines: LineReader, delimiter: str, max_bytes: int, *, padded: bool = False) -> None:
@@ -45,7 +45,7 @@ class RowReader(Iterator[list[str]]):
 
     @property
     def taken(self) -> list[TextLine]:
-        """The lines that the last row, or the last error, is about."""
+        """The lines of the last row, or of the last error."""
         return self._row_lines.taken
 
     def __next__(self) -> list[str]:
@@ -64,16 +64,16 @@ class RowReader(Iterator[list[str]]):
         self._lines.give_back(others)
         reason = f"not CSV: {error}" if isinstance(error, csv.Error) else str(error)
         if str(error).startswith("new-line character"):
-            return DecodeError("it has a carriage return without a line feed; save the file with line feeds")
+            return DecodeError("it has a carriage return without a line feed. Save the file with line feeds")
         if others or str(error) == "unexpected end of data":
-            reason = f"a quoted field begins here and is not closed properly ({reason}); check the quotes"
+            reason = f"a quoted field begins here and is not closed properly ({reason}). Check the quotes"
         return DecodeError(reason)
 
 
 class _RowLines(Iterator[str]):
-    """The decoded lines of one row, as `csv.reader` asks for them: several if a field holds line breaks.
+    """The decoded lines of one row, for `csv.reader`. A field with line breaks takes several lines.
 
-    An iterator rather than a generator, because a generator is finished by the first error it raises.
+    This is an iterator and not a generator, because a generator ends with the first error that it raises.
     """
 
     def __init__(self, lines: LineReader, max_bytes: int) -> None:
@@ -94,7 +94,7 @@ class _RowLines(Iterator[str]):
 
 
 def divides(line: str, delimiter: str) -> str:
-    """Say what divides the fields of a header: another character where the one that is expected is not in it.
+    """Return the delimiter of a header. It differs from the expected one if the header lacks that.
 
     >>> divides("a,b;c", ","), divides("a;b;c", ","), divides("a", ","), divides("a,b", chr(9))
     (',', ';', ',', ',')
@@ -104,13 +104,13 @@ def divides(line: str, delimiter: str) -> str:
 
 
 def check_delimiter(delimiter: str) -> None:
-    """Refuse what cannot stand between the fields of a table."""
+    """Refuse a delimiter that cannot be used."""
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
-        raise ConnectorError(f"delimiter {delimiter!r} cannot be used; give one character, such as ',' or a tab")
+        raise ConnectorError(f"delimiter {delimiter!r} cannot be used. Give one character, such as ',' or a tab")
 
 
 def defused(text: str) -> str:
-    """Put an apostrophe before what a spreadsheet would run; a number stays one.
+    """Put an apostrophe before text that a spreadsheet would run. Numbers stay numbers.
 
     >>> defused("=1+1"), defused("-1.5"), defused("-x"), defused("plain"), defused("'=1")
     ("'=1+1", '-1.5', "'-x", 'plain', "''=1")
@@ -119,7 +119,7 @@ def defused(text: str) -> str:
 
 
 def restored(text: str) -> str:
-    """Take away the apostrophe that :func:`defused` has put there, and no other.
+    """Remove the apostrophe that :func:`defused` has added, and no other.
 
     >>> [restored(text) for text in ("'=1+1", "-1.5", "''=1", "'tis")]
     ['=1+1', '-1.5', "'=1", "'tis"]
@@ -130,60 +130,60 @@ def restored(text: str) -> str:
 _T = TypeVar("_T")
 
 _SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
-"""What Excel writes into the first line."""
+"""First line of a file from Excel."""
 
 _DIVIDED = re.compile("[,;\t|]")
 
 _INDEX = "Unnamed: 0"
-"""What pandas calls a first column without a name: it has written the index of a data frame there."""
+"""Name that pandas uses for a first column without a name. Such a column is the index of a data frame."""
 
 
 class CsvSource(LineSource):
     r"""Records from a CSV file with a header row.
 
-    Every column that is not the key, the time or the label is a feature, numeric unless it is named among the
+    Every column except the key, the time and the label is a feature. A feature is numeric unless it is one of the
     categories, whose values are text. An empty field is a missing value (``None``), and so are the usual markers
-    (``NA``, ``?``, ...) in a numeric column. A row that cannot be used, or repeats the header, becomes a `BadRecord`
-    and reading goes on with the next one; blank lines, and comments and Excel's ``sep=;`` before the header, are
-    skipped. Names of columns have no spaces around them, and empty fields after the last column do not count.
+    (``NA``, ``?``, ...) in a numeric column. A row that cannot be used, or repeats the header, becomes a `BadRecord`,
+    and reading continues with the next one. Blank lines, and comments and Excel's ``sep=;`` before the header, are
+    skipped. Names of columns have no spaces around them. Empty fields after the last column do not count.
 
     Delivery: every row once and in order, replayable from a file, not from standard input. Positions are
-    ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
-    counted in the decompressed content; a pipe has no hash.
+    ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``, counted in
+    the decompressed content. A pipe has no hash.
 
     Parameters
     ----------
     path
-        The file, read as UTF-8; one that ends in ``.gz`` is decompressed; ``-`` is standard input.
+        The file, in UTF-8. A name that ends in ``.gz`` means compression. ``-`` is standard input.
     key, time, label
-        Names of the columns that hold the key (text), the event time (seconds since 1970 or an ISO 8601
-        timestamp, UTC unless it says otherwise) and the label; ``None`` if there is no such column.
+        Columns of the key (text), the event time (seconds since 1970 or an ISO 8601 timestamp, UTC if it has no
+        offset) and the label, or ``None`` if there is no such column.
     features
-        Names of the feature columns, if not all others.
+        Feature columns (default: all others).
     categorical
-        Names of those that are categories (`survey` finds them).
+        Features that are categories (`survey` finds them).
     label_type
-        ``"auto"`` turns a label of digits only, with or without a sign, into an int and leaves others
-        text; ``"str"`` leaves all text; ``"int"`` demands whole numbers. Only an empty field is a missing
-        label: ``NA`` is a label like any other.
+        ``"auto"`` converts a label of digits only, with or without a sign, to an int and leaves others text.
+        ``"str"`` leaves all labels text. ``"int"`` requires whole numbers. Only an empty field is a missing label:
+        ``NA`` is a label like any other.
     delimiter
-        The character between fields. If the header is without it, a semicolon, a tab, a vertical bar or a comma that
-        is there.
+        Character between fields. If the header lacks it, the source uses a semicolon, a tab, a vertical bar or a
+        comma that the header has.
     safe
-        Whether the file was written by `CsvSink` with ``safe``: the apostrophes that it put before text that
-        begins like a formula are taken away.
+        Whether `CsvSink` wrote the file with ``safe``. The source then removes the apostrophes that the sink put
+        before text that begins like a formula.
     max_record_bytes
         Longest row that is accepted.
     follow
-        Wait for more at the end of the file: it is being written. Of standard input: it is a pipe, and something
-        else is done while it waits (``while_waiting``).
+        Whether to wait at the end of a file that is still being written. For standard input: whether it is a pipe,
+        and ``while_waiting`` runs a callback during waits.
 
     Raises
     ------
     ConnectorError
-        When opening: the file cannot be read, has no header, repeats a column name, or lacks a named
-        column. While iterating: the file cannot be read on, for instance because its gzip data are cut
-        off; everything before that was delivered.
+        When opening: the file cannot be read, has no header, repeats a column name, or lacks a named column. While
+        iterating: the rest of the file cannot be read, for instance because its gzip data are cut off. All records
+        before that were delivered.
 
     Examples
     --------
@@ -234,13 +234,13 @@ class CsvSource(LineSource):
             return BadRecord(position, lines[0].row, raw_text(lines), str(error))
 
     def _is_header(self, row: list[str]) -> bool:
-        """Tell whether at least half of the names of the columns stand in a row."""
+        """Return whether a row contains at least half of the column names."""
         return 2 * len({cell.strip() for cell in row} & {*self._places}) >= len(self._places)
 
     def _record(self, row: list[str], position: Position) -> Record:
         if len(row) < self._width or any(cell.strip() for cell in row[self._width :]):
             fields = counted(len(row), "field")
-            raise DecodeError(f"the row has {fields}, the header {self._width}; check delimiters and quotes")
+            raise DecodeError(f"the row has {fields}, the header {self._width}. Check delimiters and quotes")
         if row[0].strip() == self._header[0] and [cell.strip() for cell in row[: self._width]] == self._header:
             raise DecodeError("the row repeats the header: the file was put together from several")
         return Record(
@@ -265,7 +265,7 @@ class CsvSource(LineSource):
             return truth
 
     def _read(self, row: list[str], name: str | None, convert: Callable[[str], _T]) -> _T | None:
-        """Convert one field of a row; the reason of a failure names the column."""
+        """Convert one field of a row. The reason of a failure names the column."""
         if name is None:
             return None
         try:
@@ -294,19 +294,19 @@ class CsvSource(LineSource):
             self._rows = RowReader(self._lines, self._delimiter, self._max_bytes, padded=padded)
             return self._plain(next(self._rows))
         except StopIteration:
-            raise ConnectorError(f"{name} is empty; a CSV file begins with a row of column names") from None
+            raise ConnectorError(f"{name} is empty. A CSV file begins with a row of column names") from None
         except DecodeError as error:
             raise ConnectorError(
-                f"{name}: the header cannot be read: {error}; a CSV file begins with column names in UTF-8"
+                f"{name}: the header cannot be read: {error}. A CSV file begins with column names in UTF-8"
             ) from None
 
     def _named(self) -> set[str]:
-        """Name the columns that a caller has named."""
+        """Return the columns that the caller has named."""
         *special, features, _ = self._fields
         return {name for name in (*special, *(features or ())) if name is not None}
 
     def _is_comment(self, text: str) -> bool:
-        """Say whether a line above the header is a comment: it begins with ``#``, and no named column is in it."""
+        """Return whether a line above the header is a comment: it begins with ``#`` and contains no named column."""
         named = self._named()
         return (
             text.startswith("#")
@@ -315,7 +315,7 @@ class CsvSource(LineSource):
         )
 
     def _place_columns(self, row: list[str]) -> None:
-        """Find the place of every column that is used, and refuse names that are doubtful."""
+        """Find the index of every column in use, and refuse ambiguous names."""
         source, header = self._lines.name, [name.strip() for name in row]
         if len(set(header)) < len(set(row)):
             header = row  # spaces alone tell two columns apart
@@ -326,11 +326,11 @@ class CsvSource(LineSource):
             header[0] = _INDEX
         repeated = [repr(name) for name, times in Counter(header).items() if name and times > 1]
         if repeated:
-            raise ConnectorError(f"{source}: the header has {', '.join(repeated)} more than once; rename the columns")
+            raise ConnectorError(f"{source}: the header has {', '.join(repeated)} more than once. Rename the columns")
         if "" in header and features is None:
             raise ConnectorError(
-                f"{source}: column {header.index('') + 1} has no name; "
-                "name it, leave it out of the file, or say which columns are the features"
+                f"{source}: column {header.index('') + 1} has no name. "
+                "Name it, remove it from the file, or name the feature columns"
             )
         self._header = [name.strip() for name in row[: len(header)]]
         self._width, self._places = len(header), {name: place for place, name in enumerate(header) if name}
@@ -340,6 +340,6 @@ class CsvSource(LineSource):
             if name not in self._places and name.strip() in self._places:
                 self._places[name] = self._places.pop(name.strip())
             if name not in self._places:
-                raise ConnectorError(f"{source} has no column {name!r}; {what_there_is(name, list(self._places))}")
+                raise ConnectorError(f"{source} has no column {name!r}. {what_there_is(name, list(self._places))}")
         used = {*named, *self.feature_columns}
         self._ignored = tuple(name for name in self._places if name not in used)

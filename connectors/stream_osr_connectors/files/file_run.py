@@ -27,21 +27,21 @@ __all__ = ["FileRun", "Sinks", "go_on"]
 logger = logging.getLogger("stream_osr")
 
 SHOW_SECONDS = 1.0
-"""How often outputs are flushed where the source waits for more: somebody may follow them as they grow."""
+"""Seconds between two flushes while the source waits, because readers may follow the outputs."""
 
 
 class Sinks(NamedTuple):
-    """Sinks of decisions, events and unusable records.
+    """Sinks of decisions, events and records that cannot be used.
 
     Attributes
     ----------
     decisions
-        Takes :meth:`stream_osr.Decision.as_dict` of every decision.
+        Gets :meth:`stream_osr.Decision.as_dict` of every decision.
     events
-        Takes :meth:`stream_osr.Event.as_dict` of every event; ``None``: they are counted only.
+        Gets :meth:`stream_osr.Event.as_dict` of every event. ``None`` means that the run only counts them.
     errors
-        Takes ``row``, ``reason`` and ``raw`` (the line as it came) of every record that is set aside; ``None``: they
-        are counted only.
+        Gets ``row``, ``reason`` and ``raw`` (the original line) of every record that is set aside. ``None`` means
+        that the run only counts them.
     """
 
     decisions: Sink
@@ -49,19 +49,19 @@ class Sinks(NamedTuple):
     errors: Sink | None = None
 
     def flush(self) -> None:
-        """Make durable what all of them were given."""
+        """Flush all sinks."""
         for sink in self:
             if sink is not None:
                 sink.flush()
 
 
 def check_outputs(checkpoint: Checkpoint, paths: Sequence[str | os.PathLike[str] | None]) -> None:
-    """Look for the outputs of a checkpoint, in the order of `Sinks`, before opening them would make new ones.
+    """Check that the outputs of a checkpoint exist, in the order of `Sinks`, before opening would create them.
 
     Raises
     ------
     ConnectorError
-        If one is not there that has to go on, or is given now and was not then, or the other way round.
+        If an output is missing, or is given in only one of the two runs.
     """
     _check_given(checkpoint, paths)
     for name, path, position in zip(Sinks._fields, paths, checkpoint.sinks, strict=True):
@@ -69,8 +69,8 @@ def check_outputs(checkpoint: Checkpoint, paths: Sequence[str | os.PathLike[str]
         if path is not None and (held.get("offset") or held.get("parts")) and not Path(path).exists():
             size = f"{held['parts']} parts" if "parts" in held else f"{held['offset']} bytes"
             raise ConnectorError(
-                f"{os.fspath(path)} is not there; the checkpoint expects it, with {size} of {name}: give the name "
-                "that the run was begun with, put the file back, or begin anew without --resume"
+                f"{os.fspath(path)} is missing. The checkpoint expects it, with {size} of {name}. Give the name "
+                "from the start of the run, put the file back, or start again without --resume"
             )
 
 
@@ -79,20 +79,20 @@ def _check_given(checkpoint: Checkpoint, given: Sequence[object]) -> None:
         if (each is None) != (position is None):
             was, now = ("not given", "given") if position is None else ("given", "not given")
             raise ConnectorError(
-                f"{name} was {was} when the checkpoint was written and is {now} here; resume as it was"
+                f"{name} was {was} when the checkpoint was written and is {now} here. Use the same options to resume"
             )
 
 
 def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:
-    """Put source and sinks where the checkpoint left them: what was written after it is taken back.
+    """Move source and sinks to the positions in the checkpoint. Later output is removed.
 
-    Nothing is taken back before the source and every sink that can tell (`CheckedSink`) have agreed.
+    Nothing is removed before the source and every sink with a check (`CheckedSink`) have accepted their positions.
 
     Raises
     ------
     ConnectorError
-        If one of them cannot go on from there, is not the one of the checkpoint, or a sink is there now that was not
-        then.
+        If one of them cannot continue there or is not the one of the checkpoint, or if the checkpoint has no such
+        sink.
     """
     _check_given(checkpoint, sinks)
     given = [(sink, position) for sink, position in zip(sinks, checkpoint.sinks, strict=True) if sink is not None]
@@ -108,44 +108,45 @@ def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:
 class FileRun:
     """A run: a recognizer between a source and its sinks, in constant memory.
 
-    Delivery: with a checkpoint, exactly once across crashes and interruptions for sinks that can be truncated (a run
-    goes on by :meth:`go_on`). A record that the source cannot decode, or the recognizer cannot use, or that is unlike
-    those of training (:func:`stream_osr.schema_check.check_features`) is set aside with its reason, and the stream
-    goes on; so are the records of a micro-batch that cannot be closed (:mod:`.intake`). The recognizer counts them
-    (``counters["refused"]``, ``signals.data_quality``).
+    Delivery: with a checkpoint, exactly once across crashes and interruptions for sinks that can be truncated.
+    :meth:`go_on` resumes a run. A record is set aside with its reason if the source cannot decode it, if the
+    recognizer cannot use it, or if it is unlike the training records
+    (:func:`stream_osr.schema_check.check_features`). So are the records of a micro-batch that cannot be closed
+    (:mod:`.intake`). The stream continues. The recognizer counts these records (``counters["refused"]``,
+    ``signals.data_quality``).
 
-    Commands to the checkpoint (:mod:`stream_osr_connectors.commands`) are applied between two records, also while the
-    source waits for more, and the checkpoint is saved at once.
+    The run applies commands to the checkpoint (:mod:`stream_osr_connectors.commands`) between two records, also while
+    the source waits for input, and saves the checkpoint at once.
 
     Parameters
     ----------
     model
         A trained recognizer.
     source
-        Where instances come from; labelled ones are evidence for the classes.
+        Source of instances. The model learns labelled ones.
     sinks
-        Where decisions, events and unusable records go.
+        Sinks of decisions, events and records that cannot be used.
     checkpoint
-        File to write checkpoints to; no other run writes it meanwhile.
+        File for checkpoints, which no other run may use at the same time.
     checkpoint_every
         Records between two checkpoints.
     started
-        Checkpoint that source and sinks stand at; see :meth:`go_on`.
+        Checkpoint whose positions source and sinks have. See :meth:`go_on`.
     reading
-        How the input is read, to be found in the checkpoint.
+        How the input is read, to store in the checkpoint.
     stop
-        Asked before each record.
+        Called before each record. The run ends if it returns true.
     progress
-        Told the number of records read, after each.
+        Called after each record with the number of records read.
     complain
-        Told row and reason of each record that is set aside.
+        Called with row and reason of each record that is set aside.
     tell
-        Told number, command and result of each command.
+        Called with number, command and result of each command.
 
     Attributes
     ----------
     totals
-        Counts of records ``read``, ``decided``, ``labelled``, ``set_aside``, of ``events``, and of ``cuts`` of a
+        Counts of records ``read``, ``decided``, ``labelled`` and ``set_aside``, of ``events``, and of ``cuts`` of a
         followed file.
     reasons
         Counts of the records that are set aside, by the kind of their reason.
@@ -190,27 +191,27 @@ class FileRun:
 
     @classmethod
     def go_on(cls, started: Checkpoint, source: Source, sinks: Sinks, **options: Any) -> FileRun:
-        """Make the run that goes on from a checkpoint; source and sinks are put where it left them (:func:`go_on`).
+        """Create a run that resumes from a checkpoint. It moves source and sinks to their positions (:func:`go_on`).
 
         Raises
         ------
         ConnectorError
-            If one of them cannot go on from there.
+            If one of them cannot continue there.
         """
         go_on(started, source, sinks)
         return cls(started.model, source, sinks, started=started, **options)
 
     def run(self) -> Counter[str]:
-        """Feed the source to the recognizer until it ends or ``stop`` says so; return the counts.
+        """Feed the source to the recognizer until it ends or ``stop`` returns true. Return the counts.
 
         Raises
         ------
         ConnectorError
-            If the source cannot be read on, a sink does not take a record, or another run writes the checkpoint.
+            If the source cannot be read, a sink does not accept a record, or another run uses the checkpoint.
         PersistenceError
-            If the checkpoint cannot be written. One on the way that could not be read again (`RefusedState`) is left
-            out with a line in the log and counted (``checkpoints_refused``): the one before stays. The last one
-            raises.
+            If the checkpoint cannot be written. A checkpoint during the run that could not be read again
+            (`RefusedState`) is skipped, logged and counted (``checkpoints_refused``). The previous one stays. For the
+            last checkpoint this error is raised.
         """
         if self.checkpoint is None:
             self._run()
@@ -243,7 +244,7 @@ class FileRun:
         self.sinks.flush()
 
     def _read(self, *, flushes: bool) -> bool:
-        """Take in record after record; return whether the run was told to stop."""
+        """Read the records. Return whether the run was stopped."""
         for record in self.source:
             self.totals["read"] += 1
             self._position, self._changed = record.position, True
@@ -269,7 +270,7 @@ class FileRun:
             raise _Stopped
 
     def _apply_commands(self, *, last: bool = False) -> None:
-        """Apply the commands that are due, or all of them if no more records come."""
+        """Apply the commands that are due, or all of them at the end of the input."""
         if self._runner is None or not (self._runner.last_look() if last else self._runner.due()):
             return
         done = self._runner.run(self.model, all=last)
@@ -289,7 +290,7 @@ class FileRun:
                 self.sinks.events.write(event.as_dict())
 
     def _save(self) -> None:
-        """Write a checkpoint, if anything has changed since the run began."""
+        """Write a checkpoint if anything has changed since the start of the run."""
         if self.checkpoint is not None and self._changed:
             self._flush()
             places = tuple(None if sink is None else sink.position() for sink in self.sinks)
@@ -297,7 +298,7 @@ class FileRun:
             save_checkpoint(self.checkpoint, now)
 
     def _try_to_save(self) -> None:
-        """Write a checkpoint, or say why one that could not be read again is left out."""
+        """Write a checkpoint, or log why a checkpoint that could not be read again is skipped."""
         try:
             self._save()
         except RefusedState as error:
@@ -306,7 +307,7 @@ class FileRun:
         self._unsaved = 0
 
     def _show(self, *, at_once: bool = False) -> None:
-        """Let others see what was written, once a second."""
+        """Flush the outputs for their readers once a second."""
         now = time.monotonic()
         if (at_once or now >= self._show_at) and self._written() != self._visible:
             self._flush()
@@ -321,4 +322,4 @@ class FileRun:
 
 
 class _Stopped(Exception):
-    """The run was told to stop while its source waited."""
+    """The run was stopped while its source waited."""

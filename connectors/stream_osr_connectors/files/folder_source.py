@@ -1,4 +1,4 @@
-"""Records from all files of a folder, as if they were one."""
+"""Source for the files of a folder, read as one input."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from .identity import identity_at
 
 
 class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
-    r"""Records from the files of a folder in the order of their names, a header in each.
+    r"""Records from the files of a folder in the order of their names, each with a header.
 
-    All have to be of one format, with the same columns; files whose names begin with a dot or an underscore are left
-    out. Which files there are is looked up when it is opened: later ones come with the next run that goes on.
+    All files must have the same format and the same columns. Files whose names begin with a dot or an underscore are
+    ignored. The source lists the files when it is opened. A run that resumes reads later files.
 
-    Delivery: every record once and in order, replayable across the files. A position is that in its file, with
-    ``"file"``, its name, ``"before"``, the hash of the names before it, and ``"read"``, that of what tells those
-    files from others (`identity`).
+    Delivery: every record once and in order, replayable across the files. A position is the position in its file with
+    three more fields. ``"file"`` is the name of the file, ``"before"`` the hash of the names before it, and
+    ``"read"`` the hash of the identities of those files (`identity`).
 
     Parameters
     ----------
     path
         The folder.
     open_one
-        Opens one of its files.
+        Opens one file.
     format_of
-        Says which format a file has.
+        Returns the format of a file.
 
     Attributes
     ----------
     feature_columns
-        Names of the features, where the files are tables.
+        Names of the features, if the files are tables.
     left_out, declared
-        Columns that are no features, and that are categories, by their types, where the files are Parquet.
+        For Parquet: columns whose types cannot be features, and columns whose types are categorical.
 
     Raises
     ------
     ConnectorError
-        When opening: there is no file, their formats or columns differ, or one cannot be opened. While iterating, as
-        the sources of the files.
+        When opening: there is no file, formats or columns differ, or a file cannot be opened. While iterating: as the
+        sources of the files.
 
     Examples
     --------
@@ -88,13 +88,12 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
         return record._replace(position=position)
 
     def seek(self, position: Position | None) -> None:
-        """Go on after the record that carried this position; ``None`` is the beginning.
+        """Continue after the record that carried this position, or at the beginning for ``None``.
 
         Raises
         ------
         ConnectorError
-            If its file is not there, or others come before it now, or one before it has changed, or as the source of
-            the file.
+            If the file is missing, or the files before it have changed or are new. Also as the source of the file.
         """
         if position is None:
             self._go_to(0, [])
@@ -102,36 +101,36 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
         file, before = position.get("file"), position.get("before")
         if not isinstance(file, str) or not isinstance(before, str):
             raise ConnectorError(
-                f"{dict(position)!r} is not a position in a folder: 'file' should be the name of a file; "
-                "give a position as a record of this folder carried it"
+                f"{dict(position)!r} is not a position in a folder: 'file' should be the name of a file. "
+                "Give a position from a record of this folder"
             )
         if file not in self._names:
-            raise ConnectorError(f"{self.name} has no file {file!r}, which was being read; give the whole folder")
+            raise ConnectorError(f"{self.name} has no file {file!r}, which was being read. Give the whole folder")
         at = self._names.index(file)
         if _digest(self._names[:at]) != before:
             raise ConnectorError(
-                f"{self.name}: the files before {file!r} are not those that were read; a file that comes later has "
-                "to have a name that comes later, too"
+                f"{self.name}: the files before {file!r} are not those that were read. The name of a new file must "
+                "come after the names of older files"
             )
         identities = [_identity(path) for path in self._files[:at]]
         if position.get("read") != _digest(identities):
             raise ConnectorError(
                 f"{self.name}: a file before {file!r} is not the one that was read (its size, or its first or last "
-                "bytes, differ); give the files that were read, or start without a position (without --resume)"
+                "bytes, differ). Give the files that were read, or start without a position (without --resume)"
             )
         self._go_to(at, identities)
         self._source.seek({name: value for name, value in position.items() if name not in ("file", "before", "read")})
 
     def close(self) -> None:
-        """Close the file that is open; a second call does nothing."""
+        """Close the open file. A second call does nothing."""
         self._source.close()
 
     def _check_all(self, format_of: Callable[[Path], str]) -> None:
-        """Look at all files, and refuse those that do not belong together."""
+        """Check that all files belong together."""
         if not self._files:
-            raise ConnectorError(f"{self.name} is a folder without files; give one that has some")
+            raise ConnectorError(f"{self.name} is a folder without files. Give a folder with files")
         if inside := [path.name for path in self._files if path.is_dir()]:
-            raise ConnectorError(f"{self.name} holds the folder {inside[0]!r}; give a folder of files only")
+            raise ConnectorError(f"{self.name} holds the folder {inside[0]!r}. Give a folder of files only")
         first: tuple[str, Any] | None = None
         for path in self._files:
             with self._open_one(path) as source:
@@ -141,14 +140,14 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
                 first = found
             elif found[0] != first[0]:
                 raise ConnectorError(
-                    f"{self.name} holds {self._names[0]!r} ({first[0]}) and {path.name!r} ({found[0]}); "
-                    "give a folder of files of one format"
+                    f"{self.name} holds {self._names[0]!r} ({first[0]}) and {path.name!r} ({found[0]}). "
+                    "Give a folder of files of one format"
                 )
             elif found[1] != first[1]:
                 name = min(found[1] ^ first[1])
                 has, lacks = (path.name, self._names[0]) if name in found[1] else (self._names[0], path.name)
                 raise ConnectorError(
-                    f"{self.name}: {has!r} has a column {name!r} and {lacks!r} has none; give files with the same "
+                    f"{self.name}: {has!r} has a column {name!r} and {lacks!r} has none. Give files with the same "
                     "columns, or name the features"
                 )
 
@@ -157,7 +156,7 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
         self._open(at, identities)
 
     def _open(self, at: int, identities: list[str]) -> None:
-        """Open a file, after others that can be told by their identities."""
+        """Open a file, given the identities of the files before it."""
         self._at, self._source, self._identities = at, self._open_one(self._files[at]), identities
         self._before, self._read = _digest(self._names[:at]), _digest(identities)
         self.feature_columns: Sequence[str] = getattr(self._source, "feature_columns", ())
@@ -168,7 +167,7 @@ class FolderSource(BatchCloser, Iterator[Record | BadRecord]):
 
 
 def _identity(path: Path) -> str:
-    """Say what tells a file from others, all of it."""
+    """Return the identity of a whole file."""
     size = path.stat().st_size
     with path.open("rb") as file:
         return f"{size} {identity_at(file, size)['sha256'] if size else ''}"

@@ -1,4 +1,4 @@
-"""Open a source or a sink by the name of its file."""
+"""Sources and sinks, opened by file name."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ def open_source(
     categorical: Collection[str] = (),
     **reading: Unpack[ReadOptions],
 ) -> Source:
-    """Open a file, a folder of files, or standard input, as a source of records.
+    """Open a file, a folder of files, or standard input as a source of records.
 
     Parameters
     ----------
     path
-        The file; ``-`` is standard input, which needs a format. Of a folder all files are read, in the order of their
-        names (`FolderSource`).
+        The file. ``-`` is standard input, which needs a format. For a folder, all its files are read in the order of
+        their names (`FolderSource`).
     format
-        ``"csv"``, ``"tsv"``, ``"jsonl"`` or ``"parquet"``; if not given, it is told by the suffix: ``.csv``,
-        ``.tsv``, ``.jsonl``, ``.ndjson`` or ``.json``, and any of them with ``.gz``; ``.parquet`` or ``.pq``.
+        ``"csv"``, ``"tsv"``, ``"jsonl"`` or ``"parquet"``. The default is the format of the suffix: ``.csv``,
+        ``.tsv``, ``.jsonl``, ``.ndjson`` or ``.json``, each also with ``.gz``, and ``.parquet`` or ``.pq``.
     key, time, label, features, label_type, max_record_bytes, follow
-        As for `CsvSource`, `JsonLinesSource` and `ParquetSource`.
+        As in `CsvSource`, `JsonLinesSource` and `ParquetSource`.
     csv_safe
-        ``safe`` of `CsvSource`: the table was written by `open_sink`, or by `stream-osr`.
+        ``safe`` of `CsvSource`: whether `open_sink` or `stream-osr` wrote the table.
     categorical
-        Columns of a table whose values are categories; in JSON text and booleans are.
+        Columns of a table whose values are categories. In JSON, text and booleans are categories.
 
     Raises
     ------
     ConnectorError
-        If the format cannot be told, and as those say.
+        If the format is unknown, and as in these classes.
     MissingExtra
-        If it is Parquet, and pyarrow is not installed.
+        If the format is Parquet, and pyarrow is not installed.
 
     Examples
     --------
@@ -76,8 +76,8 @@ def open_source(
     if is_folder(path):
         if reading.get("follow"):
             raise ConnectorError(
-                f"{os.fspath(path)} is a folder, and only a file can be followed; a run that goes on (--resume) "
-                "takes the files that came later"
+                f"{os.fspath(path)} is a folder, and only a file can be followed. A run with --resume reads "
+                "files that were added later"
             )
         return FolderSource(
             path,
@@ -101,29 +101,30 @@ def open_sink(
     private: bool = False,
     columns: Mapping[str, Kind] | None = None,
 ) -> Sink:
-    """Open a file, or standard output, as a sink.
+    """Open a file or standard output as a sink.
 
-    What the file held is replaced by the first `write` or `flush`, unless `truncate` says from where it
-    goes on. Until it is closed, no other sink opens the same file, in this program or another.
+    The first `write` or `flush` replaces the content of the file, unless `truncate` sets where it continues. Until
+    the sink is closed, no other sink can open the same file, in this program or another.
 
     Parameters
     ----------
     path
-        The file; ``-`` is standard output.
+        The file. ``-`` is standard output.
     format
-        As for `open_source`; standard output gets JSON Lines if nothing is said.
+        As in `open_source`. The default for standard output is JSON Lines.
     csv_safe
-        ``safe`` of `CsvSink`: text in a table that a spreadsheet would take for a formula is made plain text.
+        ``safe`` of `CsvSink`: whether to put an apostrophe before table text that a spreadsheet would run.
     private
-        Whether a file that is made is its owner's alone, as befits what holds rows; one that exists keeps its rights.
+        Whether only the owner can read a new file. Use it for files with rows. An existing file keeps its
+        permissions.
     columns
-        Names of the columns, and what stands in each: the header of a table (`CsvSink`), the types of Parquet
-        (`ParquetSink`). If not given, those of the first record; JSON Lines needs nothing of the kind.
+        Names and types of the columns: the header of a table (`CsvSink`), or the types of Parquet (`ParquetSink`).
+        The default are those of the first record. JSON Lines does not need them.
 
     Raises
     ------
     ConnectorError
-        If the format cannot be told, the file cannot be opened, or somebody else is writing it.
+        If the format is unknown, the file cannot be opened, or another process writes it.
 
     Examples
     --------
@@ -148,24 +149,24 @@ def open_sink(
 
 
 def _format(path: str | os.PathLike[str], format: Format | None, standard: Format | None) -> Format:
-    """Choose the format; ``standard`` is that of the standard stream, ``None`` if it has to be given."""
+    """Return the format. ``standard`` is that of the standard stream, or ``None`` if the caller must give it."""
     known = get_args(Format)
     if format is not None:
         if format not in known:
-            raise ConnectorError(f"format {format!r} is not known; it is one of {', '.join(known)}")
+            raise ConnectorError(f"format {format!r} is not known. It is one of {', '.join(known)}")
         return format
     if os.fspath(path) == "-":
         if standard is None:
-            raise ConnectorError(f"standard input has no suffix; say its format: one of {', '.join(known)}")
+            raise ConnectorError(f"standard input has no suffix. Give its format: one of {', '.join(known)}")
         return standard
     whole = PurePath(path).name.lower()
     name = whole.removesuffix(".gz")
     found = _BY_SUFFIX.get(PurePath(name).suffix)
     if found == "parquet" and name != whole:
-        raise ConnectorError(f"{os.fspath(path)}: Parquet is compressed inside; leave .gz away, or unpack it")
+        raise ConnectorError(f"{os.fspath(path)}: Parquet is compressed inside. Remove .gz, or unpack the file")
     if found is None:
         raise ConnectorError(
             f"cannot tell the format of {os.fspath(path)} by its suffix (known: {', '.join(_BY_SUFFIX)}, "
-            f"each but Parquet also with .gz); rename the file or say the format: one of {', '.join(known)}"
+            f"each but Parquet also with .gz). Rename the file or give the format: one of {', '.join(known)}"
         )
     return found

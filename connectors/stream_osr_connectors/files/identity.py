@@ -1,4 +1,4 @@
-"""Identity of a file at a position: a hash of what stands before it, so that it never cuts another one."""
+"""Identity of a file at a position: a hash of the content before that position."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from stream_osr.errors import ConnectorError
 from ..base import Position
 
 HASHED = 4096
-"""How much of the beginning, and of what stands right before a position, tells a file from others."""
+"""Bytes at the beginning and right before a position that identify a file."""
 
 GZIP_MEMBER = b"\x1f\x8b"
-"""How a gzip member begins."""
+"""First bytes of a gzip member."""
 
 
 def identity_at(file: BinaryIO, offset: int) -> Position:
-    """Say what tells a file from others by what stands before an offset; nothing if it cannot be read.
+    """Return the identity of a file by its content before an offset, or nothing if the file cannot be read.
 
-    Where nothing stands before, it is the number that the file system gives the file.
+    At offset 0 the identity is the inode number.
     """
     if not file.readable():
         return {}
@@ -31,12 +31,12 @@ def identity_at(file: BinaryIO, offset: int) -> Position:
 
 
 def why_not(file: BinaryIO, position: Position, offset: int, *, compressed: bool) -> str | None:
-    """Say why a position is not of a file; None: by all that can be checked, it is.
+    """Return why a position is not of a file, or ``None`` if everything that can be checked agrees.
 
     Raises
     ------
     ConnectorError
-        If the position is none of a file.
+        If the position is not one of a file.
     OSError
         If the file cannot be read.
     """
@@ -63,7 +63,7 @@ def _digest(file: BinaryIO, offset: int, hashed: int) -> str:
 
 
 def _may_end_at(file: BinaryIO, offset: int, compressed: bool) -> bool:
-    """Say whether a flush may have ended there."""
+    """Return whether a flush may have ended at an offset."""
     if compressed:
         return _read(file, offset, 2) in (b"", GZIP_MEMBER)
     return _read(file, offset - 1, 1) == b"\n"

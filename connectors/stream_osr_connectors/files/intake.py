@@ -1,4 +1,4 @@
-"""Intake of records by a recognizer: what cannot be used, and a micro-batch that cannot be closed, is set aside."""
+"""Intake of records by a recognizer. It sets aside unusable records and micro-batches that cannot be closed."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ from .rejected_record import RejectedRecord, count_kind, raw_of, reason_of, row_
 logger = logging.getLogger("stream_osr")
 
 ATTEMPTS = 3
-"""How often something is tried that closes a micro-batch."""
+"""Most attempts at a call that closes a micro-batch."""
 
 
 class Intake:
-    """Records on their way into a recognizer.
+    """The path of records into a recognizer.
 
-    An error of ours, or want of memory, may keep a micro-batch from being closed. It is tried a few times. Then the
-    batch is closed without its last record; if that fails too, its instances are given up. The stream goes on.
+    A defect or a lack of memory may prevent the end of a micro-batch. The intake tries it a few times. Then it closes
+    the batch without its last record. If that fails too, it gives up the instances of the batch. The stream
+    continues.
 
     Parameters
     ----------
     model
         The recognizer.
     totals
-        Counts records ``read``, ``labelled`` and ``set_aside``.
+        Counts of records ``read``, ``labelled`` and ``set_aside``.
     errors
-        Takes what is set aside.
+        Sink for records that are set aside.
     complain
-        Told row and reason of each record that is set aside.
+        Called with row and reason of each record that is set aside.
     reasons
-        Counts these by the kind of their reason.
+        Counts of these records by the kind of their reason.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Intake:
         self._records: deque[tuple[int, Record]] = deque(maxlen=model.batch_size)
 
     def take(self, record: Record | BadRecord) -> None:
-        """Hand a record, the latest of ``totals["read"]``, to the recognizer, or set it aside."""
+        """Give a record, number ``totals["read"]``, to the recognizer, or set it aside."""
         if isinstance(record, BadRecord):
             self._set_aside(RejectedRecord(record.row, reason_of(record, record.reason), record.raw))
             return
@@ -76,7 +77,7 @@ class Intake:
             self._set_aside(each)
 
     def flush(self) -> None:
-        """Close the micro-batch as it is, and set aside what is given up."""
+        """Close the micro-batch early, and set aside the records that are given up."""
         if (error := self._failure(self._model.flush)) is not None:
             given_up = self._give_up(error)
             self._model.flush()
@@ -92,7 +93,7 @@ class Intake:
             self._errors.write(refused._asdict())
 
     def _learn(self, record: Record, number: int) -> tuple[bool, list[RejectedRecord]]:
-        """Learn a record; return whether it was learnt, and which records were given up, in order, it among them."""
+        """Learn a record. Return whether it was learnt, and the records that were given up, in order."""
         model, row = self._model, row_of(record, number)
         learn = partial(model.learn_one, record.features, record.label, t=record.time, key=record.key)
         skipped, given_up = model.counters["skipped"], list[RejectedRecord]()
@@ -108,7 +109,7 @@ class Intake:
         return True, given_up
 
     def _failure(self, call: Callable[[], object]) -> Exception | None:
-        """Try something that may close a micro-batch, and return the error if it fails every time."""
+        """Make a call that may close a micro-batch. Return the error if every attempt fails."""
         failure: Exception | None = None
         for _ in range(ATTEMPTS):
             try:
@@ -131,12 +132,12 @@ class Intake:
         known = [*self._records][-len(instances) :] if instances else []
         self._records.clear()
         earlier = instances[: len(instances) - len(known)]
-        before = f"{reason}; it was read by an earlier run"
+        before = f"{reason}. It was read by an earlier run"
         out = [RejectedRecord(0, before, raw_of(Record(each.x or {}, each.key))) for each in earlier]
         out += [RejectedRecord(row, reason, raw_of(record)) for row, record in known]
         labels = [each for each in failed if each.x is None]
         return out + [
-            RejectedRecord(0, f"{reason}; it is a label", raw_of(Record({}, i.key, None, i.label))) for i in labels
+            RejectedRecord(0, f"{reason}. It is a label", raw_of(Record({}, i.key, None, i.label))) for i in labels
         ]
 
 
@@ -145,12 +146,12 @@ def _reason(error: Exception) -> str:
 
 
 def label_in(model: OpenSetRecognizer, label: Label | None) -> Any:
-    """Return the label that a trained model has for one of a file: labels are compared as they are spelled."""
+    """Return the label of a model for a label of a file. Labels are compared by their spelling."""
     return label if label is None or model.value.training is not None else as_known(label, model.value.labels)
 
 
 def _check(model: OpenSetRecognizer, record: Record) -> None:
-    """Refuse an instance without the features of the model, as soon as there is one."""
+    """Refuse an instance without the features of the model."""
     try:
         trained = model.trained
     except NotTrained:

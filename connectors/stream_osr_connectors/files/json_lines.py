@@ -1,4 +1,4 @@
-"""Records from and to JSON Lines: one object on each line."""
+"""Source and sink for JSON Lines: one object on each line."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .line_source import LineSource, raw_text, without_break
 
 
 class JsonLinesSink(ByteSink):
-    r"""Records as compact JSON objects, one on each line, their keys in the given order.
+    r"""Records as compact JSON objects, one on each line, with their keys in the given order.
 
-    Floats are written with as many digits as bring back the same float; NaN and infinite ones, which JSON
-    does not have, as ``null``; numpy's scalars and arrays as what they hold. The text is ASCII.
+    Floats have enough digits to be read back unchanged. NaN and infinite numbers, which JSON lacks, become ``null``.
+    Numpy scalars and arrays become their values. The text is ASCII.
 
-    Delivery: what was written is durable after `flush`; together with `truncate` to a stored `position`
-    every record is in the file exactly once. Standard output and pipes take nothing back: at least once.
-    Positions are those of `ByteSink`. While it is open, no other sink opens the same file.
+    Delivery: everything written is durable after `flush`. With `truncate` to a stored `position`, every record is in
+    the file exactly once. Standard output and pipes cannot be cut back: at least once. Positions are those of
+    `ByteSink`. While the sink is open, no other sink opens the same file.
 
     Parameters
     ----------
     path
-        The file, replaced by the first `write` or `flush` unless `truncate` continues it; one that ends
-        in ``.gz`` is compressed; ``-`` is standard output.
+        The file. The first `write` or `flush` replaces its content, unless `truncate` continues it. A name that ends
+        in ``.gz`` means compression. ``-`` is standard output.
     private
-        Whether a file that is made is its owner's alone; one that exists keeps its rights.
+        Whether only the owner can read a new file. An existing file keeps its permissions.
 
     Raises
     ------
     ConnectorError
-        If the file cannot be opened or written, somebody else is writing it, or a value has no form in JSON.
+        If the file cannot be opened or written, another process writes it, or a value has no form in JSON.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class JsonLinesSink(ByteSink):
         Raises
         ------
         ConnectorError
-            If the file does not take it, or a value has no form in JSON; the record is then not written.
+            If the file does not accept the record, or a value has no form in JSON. The record is then not written.
         """
         self._put(f"{json_text(record)}\n".encode())
 
@@ -82,7 +82,7 @@ def json_text(value: object) -> str:
 
 
 def as_text(value: object) -> str:
-    """Write a value as :func:`json_text` does, or as Python does where JSON has no form of it."""
+    """Write a value as :func:`json_text` does, or as Python does if it has no form in JSON."""
     try:
         return json_text(value)
     except ConnectorError:
@@ -90,46 +90,46 @@ def as_text(value: object) -> str:
 
 
 _ARRAY = re.compile(rb"\s*\[\s*(?:\{|$)")
-"""How a file begins that holds one array of objects."""
+"""First bytes of a file with a single array of objects."""
 
 
 class JsonLinesSource(LineSource):
     r"""Records from a JSON Lines file: one object on each line.
 
-    Features are the fields of the nested object ``"features"`` where there is one, otherwise all numeric
-    fields (``true`` and ``false`` included) that are not the key, the time or the label. Values pass as
-    JSON gives them; ``NaN`` is a missing value (``None``). A line that cannot be used becomes a
-    `BadRecord` and reading goes on with the next one; blank lines are skipped.
+    Features are the fields of the nested object ``"features"`` if there is one. Otherwise they are all numeric fields
+    (``true`` and ``false`` included) except the key, the time and the label. Values are passed on as in the JSON
+    text. ``NaN`` is a missing value (``None``). A line that cannot be used becomes a `BadRecord`, and reading
+    continues with the next one. Blank lines are skipped.
 
     Delivery: every line once and in order, replayable from a file, not from standard input. Positions are
-    ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
-    counted in the decompressed content; a pipe has no hash.
+    ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``, counted in
+    the decompressed content. A pipe has no hash.
 
     Parameters
     ----------
     path
-        The file, read as UTF-8; one that ends in ``.gz`` is decompressed; ``-`` is standard input.
+        The file, in UTF-8. A name that ends in ``.gz`` means compression. ``-`` is standard input.
     key, time, label
-        Names of the fields that hold the key (text or a whole number), the event time (seconds since 1970
-        or an ISO 8601 timestamp, UTC unless it says otherwise) and the label (text, a whole number, true
-        or false). A line without the field has no key, time or label.
+        Names of three fields. The key is text or a whole number. The event time is seconds since 1970 or an ISO 8601
+        timestamp (UTC if it has no offset). The label is text, a whole number, true or false. A line without the
+        field has no key, time or label.
     features
-        Names of the features, if not all others; a line without one of them lacks that value, and the
-        values may be of any type.
+        Names of the features (default: all others). A line without one of them lacks that value. The values may have
+        any type.
     label_type
-        ``"auto"`` leaves a label what JSON says it is; ``"str"`` turns it into text, ``"int"`` into a whole
-        number, so that the labels equal those of another file.
+        ``"auto"`` keeps the type of a label in JSON. ``"str"`` converts it to text, ``"int"`` to a whole number, so
+        that the labels equal those of another file.
     max_record_bytes
         Longest line that is accepted.
     follow
-        Wait for more at the end of the file: it is being written. Of standard input: it is a pipe, and something
-        else is done while it waits (``while_waiting``).
+        Whether to wait at the end of a file that is still being written. For standard input: whether it is a pipe,
+        and ``while_waiting`` runs a callback during waits.
 
     Raises
     ------
     ConnectorError
-        If the file cannot be opened, and while iterating if it cannot be read on, for instance because
-        its gzip data are cut off; everything before that was delivered.
+        If the file cannot be opened. While iterating: if the rest of the file cannot be read, for instance because
+        its gzip data are cut off. All records before that were delivered.
 
     Examples
     --------
@@ -153,13 +153,13 @@ class JsonLinesSource(LineSource):
         position = self._lines.position_after(line)
         if line.row == 1 and _ARRAY.match(line.data):
             raise ConnectorError(
-                f"{self._lines.name} holds a JSON array; JSON Lines has one object on each line, without brackets "
-                "around all of them and commas between (`jq -c .[]` writes it so)"
+                f"{self._lines.name} holds a JSON array. JSON Lines has one object on each line, without brackets "
+                "around all of them and commas between (convert it: `jq -c .[]`)"
             )
         if line.row == 1 and line.data.strip() == b"{":
             raise ConnectorError(
-                f"{self._lines.name} holds an object over several lines; JSON Lines has one object on each line "
-                "(`jq -c .` writes it so)"
+                f"{self._lines.name} holds an object over several lines. JSON Lines has one object on each line "
+                "(convert it: `jq -c .`)"
             )
         try:
             text = line.text()
@@ -169,9 +169,9 @@ class JsonLinesSource(LineSource):
 
 
 def _constant(name: str) -> None:
-    """Read the constants that Python's JSON knows and the standard does not."""
+    """Read the constants that Python's JSON accepts and the standard does not."""
     if name != "NaN":
-        raise DecodeError(f"{name} is not a number that can be used; write null if the value is missing")
+        raise DecodeError(f"{name} is not a number that can be used. Write null if the value is missing")
 
 
 _decode: Callable[[str], object] = json.JSONDecoder(parse_constant=_constant).decode

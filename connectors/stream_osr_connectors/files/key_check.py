@@ -1,4 +1,4 @@
-"""Columns that look as if they named the instances: taken for features they would spoil a model."""
+"""Search for columns that look like keys. As features they would spoil a model."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .formats import Format, open_source
 from .open_file import is_folder, may_be_regular
 
 LOOKED_AT = 5000
-"""Records from the beginning of a file that are looked at."""
+"""Number of records to read from the beginning of a file."""
 
 LEAST = 20
-"""Fewer records say nothing of a column whose values all differ."""
+"""Smallest number of records. Fewer are not enough to judge a column of distinct values."""
 
 FLAWS = 0.01
-"""Share of the values that may be missing, or be there before: keys of real tables are not without."""
+"""Largest share of values that may be missing or repeated, because keys of real tables have such values."""
 
 _NAMED = re.compile(
     r"(?i:(?:.*[ _\-.])?(?:id|[pu]id|key|uuid|guid|no|nr|num|number)|index|row|unnamed: 0)|.*[a-z](?:Id|ID|No|Nr|Key)"
 )
-"""How keys are called: ``id``, ``account_number``, ``CustomerId``."""
+"""Names of keys: ``id``, ``account_number``, ``CustomerId``."""
 
 _TIMED = re.compile(r"(?:.*[ _\-.])?(?:t|at|ts|time|date|datetime|timestamp|when)", re.IGNORECASE)
-"""How times are called."""
+"""Names of times."""
 
 
 class LikelyKey(NamedTuple):
@@ -41,11 +41,11 @@ class LikelyKey(NamedTuple):
     Attributes
     ----------
     name
-        Of the column.
+        Name of the column.
     why
-        What speaks for it, in a few words.
+        Evidence in a few words.
     option
-        By which it is probably meant: a moment is no key.
+        The option for the column: ``--key``, or ``--time`` for a moment.
     """
 
     name: str
@@ -56,14 +56,14 @@ class LikelyKey(NamedTuple):
 def find_key(
     path: str | os.PathLike[str], format: Format | None = None, but: Collection[str | None] = ()
 ) -> LikelyKey | None:
-    r"""Look for a key at the beginning of a file, or of the first file of a folder.
+    r"""Search for a key at the beginning of a file, or of the first file of a folder.
 
     Parameters
     ----------
     path, format
-        As for `open_source`; what is no regular file, nor a folder, is not looked at.
+        As in `open_source`. Only regular files and folders are read.
     but
-        Columns that are something else.
+        Columns with another role.
 
     Examples
     --------
@@ -86,18 +86,18 @@ def find_key(
 
 
 def key_among(rows: Iterable[Mapping[str, Any]], but: Collection[str | None] = ()) -> LikelyKey | None:
-    """Look for a key among the columns of some rows.
+    """Search for a key among the columns of some rows.
 
-    A key is a column of which hardly two values are the same, if it is text, or whole numbers that count up or down
-    by one, or whole numbers under a name such as ``id``. Measurements that all differ are none. Whole numbers that
-    only rise, or only fall, under a name such as ``ts`` are times.
+    A key is a column with hardly any repeated value. It is text, or whole numbers that count up or down by one, or
+    whole numbers under a name such as ``id``. Measurements that all differ are not keys. Whole numbers that only
+    rise, or only fall, under a name such as ``ts`` are times.
 
     Examples
     --------
     >>> key_among({"x": i * 0.37, "nr": 100 + i} for i in range(20))
     LikelyKey(name='nr', why='its 20 values count up by one', option='--key')
     >>> key_among({"machine_id": i * i, "x": i % 5} for i in range(20))
-    LikelyKey(name='machine_id', why='its name says so, and no two of its 20 values are the same', option='--key')
+    LikelyKey(name='machine_id', why='its name suggests it, and no two of its 20 values are the same', option='--key')
     >>> key_among({"when": f"2026-03-{day:02d}"} for day in range(1, 31)).option
     '--time'
     """
@@ -117,14 +117,14 @@ def key_among(rows: Iterable[Mapping[str, Any]], but: Collection[str | None] = (
 
 
 class _Column:
-    """The values of a column, as they came, and how many are missing or were there before."""
+    """The values of a column, and the number of missing and repeated ones."""
 
     def __init__(self) -> None:
         self.values: dict[Any, None] = {}
         self.flaws = 0
 
     def take(self, value: Any) -> int:
-        """Take the next value; returns the flaws so far."""
+        """Add the next value. Return the number of flaws so far."""
         self.flaws += value is None or value in self.values
         if value is not None:
             self.values[value] = None
@@ -132,7 +132,7 @@ class _Column:
 
 
 def _why(name: str, column: _Column) -> str:
-    """Say what makes a column of distinct values a key; empty: nothing does."""
+    """Return the evidence that a column of distinct values is a key, or empty text."""
     values = list(column.values)
     some = "no two of its" if not column.flaws else "hardly two of its"
     numbers = [_whole(value) for value in values]
@@ -142,9 +142,9 @@ def _why(name: str, column: _Column) -> str:
         if not column.flaws and steps in ({1}, {-1}):
             return f"its {len(values)} values count {'up' if 1 in steps else 'down'} by one"
         if _TIMED.fullmatch(name) and (min(steps) > 0 or max(steps) < 0):
-            return f"its name says so, and its {len(values)} values only {'rise' if min(steps) > 0 else 'fall'}"
+            return f"its name suggests it, and its {len(values)} values only {'rise' if min(steps) > 0 else 'fall'}"
         if _NAMED.fullmatch(name):
-            return f"its name says so, and {some} {len(values)} values are the same"
+            return f"its name suggests it, and {some} {len(values)} values are the same"
     elif all(isinstance(value, str) and not _is_number(value) and not is_dated(value) for value in values):
         return f"it is text, and {some} {len(values)} values are the same"
     return ""

@@ -1,7 +1,7 @@
-"""Records from lines of text: lines with exact byte positions, and what CSV and JSON Lines have in common.
+"""Base of the sources for lines of text: lines with exact byte positions, and what CSV and JSON Lines share.
 
-Lines are cut from the bytes, not from decoded text, because only then is the position after a line known
-while reading ahead, and because one line that is not UTF-8 must not take its neighbours with it.
+Lines are cut from bytes and not from decoded text. Only then is the position after a line known while reading ahead,
+and a line that is not UTF-8 does not affect its neighbours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .open_file import UNREADABLE, is_standard, open_input, why
 logger = logging.getLogger("stream_osr")
 
 MAX_RECORD_BYTES = 1 << 20
-"""How long one record may be: memory stays bounded whatever the input is."""
+"""Longest record, so that memory is bounded for every input."""
 
 _HEAD = 4096
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -37,16 +37,16 @@ class TextLine(NamedTuple):
     Parameters
     ----------
     row
-        Its number, from 1.
+        Line number, from 1.
     end
-        Byte offset after it.
+        Byte offset after the line.
     data
-        Its bytes with the line break, without a byte order mark; only the first part of a line that is
-        too long.
+        Bytes of the line with the line break, without a byte order mark. Of a line that is too long, only the first
+        part.
     dropped
-        How many bytes of such a line are not in ``data``.
+        Number of bytes of a long line that are not in ``data``.
     cut
-        Whether the file was cut before the line had its end.
+        Whether the file was cut before the end of the line.
     """
 
     row: int
@@ -56,31 +56,31 @@ class TextLine(NamedTuple):
     cut: bool = False
 
     def text(self) -> str:
-        """Decode the line, line break included; raise `DecodeError` if it is no text."""
+        """Decode the line, including the line break. Raise `DecodeError` if it is not text."""
         if self.cut:
             raise DecodeError("the file was cut, or replaced, before this line had been written to its end")
         if self.dropped:
             raise DecodeError(
                 f"the line has {len(self.data) + self.dropped} bytes, more than the {len(self.data)} that "
-                "are allowed; only its beginning is kept"
+                "are allowed. Only its beginning is kept"
             )
         if b"\0" in self.data:
-            raise DecodeError("the line contains NUL bytes; was the file damaged, or is it not UTF-8?")
+            raise DecodeError("the line contains NUL bytes. Was the file damaged, or is it not UTF-8?")
         try:
             return self.data.decode().removeprefix("\ufeff")  # of the second of two files that were put together
         except UnicodeDecodeError as error:
             byte = self.data[error.start]
             raise DecodeError(
-                f"byte {error.start + 1} of the line, 0x{byte:02x}, is not UTF-8; save the file as UTF-8"
+                f"byte {error.start + 1} of the line, 0x{byte:02x}, is not UTF-8. Save the file as UTF-8"
             ) from None
 
     def is_blank(self) -> bool:
-        """Tell whether there is nothing but white space."""
+        """Return whether there is only white space."""
         return not self.dropped and not self.data.strip()
 
 
 def raw_text(lines: Iterable[TextLine]) -> str:
-    r"""Return what lines hold, whatever it is: text, and surrogate escapes for bytes that are none.
+    r"""Return the content of lines as text, with surrogate escapes for bytes that are not UTF-8.
 
     >>> raw_text([TextLine(1, 4, b"ab\xff\n")])
     'ab\udcff'
@@ -90,7 +90,7 @@ def raw_text(lines: Iterable[TextLine]) -> str:
 
 
 def without_break(text: str) -> str:
-    """Take the line break away that ends a text."""
+    """Remove the line break at the end of a text."""
     return text.removesuffix("\n").removesuffix("\r")
 
 
@@ -100,25 +100,25 @@ class LineReader(Iterator[TextLine]):
     Parameters
     ----------
     path
-        Name of the file; one that ends in ``.gz`` is decompressed; ``-`` is standard input.
+        Name of the file. A name that ends in ``.gz`` means compression. ``-`` is standard input.
     max_bytes
-        Longest line that is handed over whole.
+        Longest line that is returned whole.
     follow
-        Whether to wait for more at the end of the file; standard input is read so that something else can be done
-        while it waits.
+        Whether to wait at the end of the file for more. Standard input is then read so that a callback can run during
+        waits.
 
     Attributes
     ----------
     resumes
-        Whether what was read can be read again: a pipe cannot go back.
+        Whether the input can be read again. A pipe cannot.
     cuts
-        How often a followed file was cut, or replaced, and reading began anew. Rows and positions are those of the
-        present file.
+        Number of times that a followed file was cut or replaced and reading started again. Rows and positions are
+        those of the present file.
 
     Raises
     ------
     ConnectorError
-        If the file cannot be opened, and while iterating if it cannot be read on.
+        If the file cannot be opened. While iterating: if the rest of the file cannot be read.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class LineReader(Iterator[TextLine]):
         except UNREADABLE as error:
             raise ConnectorError(
                 f"{self.name}: reading stopped at byte {self._offset}, line {self._row}: {why(error)}. "
-                "What stands before that was delivered; repair the file and resume from the last position"
+                "Earlier records were delivered. Repair the file and resume from the last position"
             ) from None
         cut = self._growing is not None and self._growing.cut
         if cut and not data:
@@ -170,11 +170,11 @@ class LineReader(Iterator[TextLine]):
         return TextLine(self._row, self._offset, data, dropped, cut and not data.endswith(b"\n"))
 
     def _begin_anew(self) -> None:
-        """Go to the beginning of a followed file that was cut, or of the one that has its name now."""
+        """Go to the beginning of a followed file that was cut, or of the file that has its name now."""
         assert self._growing is not None
         logger.warning(
-            "%s was cut or replaced after line %d (byte %d), and is read from its beginning. What had been written "
-            "behind that and was not read yet is lost",
+            "%s was cut or replaced after line %d (byte %d), and is read from its beginning. Lines that were written "
+            "after that and not yet read are lost",
             self.name,
             self._row,
             self._offset,
@@ -185,37 +185,37 @@ class LineReader(Iterator[TextLine]):
         self.cuts += 1
 
     def while_waiting(self, call: Callable[[], None]) -> bool:
-        """Have something called while nothing comes; say whether that can be."""
+        """Set a function to call while there is no input. Return whether the input can wait."""
         if self._growing is None or not self._growing.grows:
             return False
         self._growing.while_waiting(call)
         return True
 
     def give_back(self, lines: Sequence[TextLine]) -> None:
-        """Take back the lines that were read last, to hand them out again."""
+        """Return the last lines to the reader, to be read again."""
         self._returned.extendleft(reversed(lines))
 
     def position_after(self, line: TextLine | None) -> Position:
-        """Return the position after a line, or that of the beginning."""
+        """Return the position after a line, or of the beginning."""
         row, offset = (line.row, line.end) if line else (0, 0)
         return {"offset": offset, "row": row, **self._identity}
 
     def seek(self, position: Position) -> None:
         """Go to a position of the same input.
 
-        A plain file jumps there; a gzip file is decompressed again up to there.
+        In a plain file this is a jump. A gzip file is decompressed again up to the position.
 
         Raises
         ------
         ConnectorError
-            If this is a pipe, another file, or the position is none of a file.
+            If this is a pipe or another file, or the position is not one of a file.
         """
         offset, row = _whole(position, "offset"), _whole(position, "row")
         if not self.resumes:
             if (offset, row) == (self._offset, self._row) and not self._returned:
                 return
             raise ConnectorError(
-                f"{self.name} cannot resume: what was read from it is gone; save the input to a file and use that"
+                f"{self.name} cannot resume, because its earlier content is gone. Save the input to a file"
             )
         try:
             self._go_to(offset, _whole(position, "hashed"), position.get("sha256"))
@@ -227,7 +227,7 @@ class LineReader(Iterator[TextLine]):
         self._returned.clear()
 
     def close(self) -> None:
-        """Close the file; standard input stays open."""
+        """Close the file. Standard input stays open."""
         if self._file is not None:
             self._stream.close()
             self._file.close()
@@ -235,8 +235,8 @@ class LineReader(Iterator[TextLine]):
     def _go_to(self, offset: int, hashed: int, digest: object) -> None:
         if self._digest(hashed) != (hashed, digest):
             raise ConnectorError(
-                f"{self.name}: this is not the file that was being read (its first {hashed} bytes differ); "
-                "give the file that the position belongs to, or start without a position"
+                f"{self.name}: this is not the file that was being read (its first {hashed} bytes differ). "
+                "Give the file of the position, or start without a position"
             )
         try:
             # reading the byte before the place shows that the file reaches that far
@@ -245,11 +245,11 @@ class LineReader(Iterator[TextLine]):
                 raise EOFError(f"the file ends before byte {offset}")
         except UNREADABLE as error:
             raise ConnectorError(
-                f"{self.name}: cannot go to byte {offset}: {why(error)}; give the whole file that was being read"
+                f"{self.name}: cannot go to byte {offset}: {why(error)}. Give the whole file that was being read"
             ) from None
 
     def _skip_line(self) -> int:
-        """Read to the end of the line without keeping it; return the number of bytes."""
+        """Skip to the end of the line. Return the number of bytes."""
         dropped = 0
         while part := self._stream.readline(1 << 16):
             dropped += len(part)
@@ -258,7 +258,7 @@ class LineReader(Iterator[TextLine]):
         return dropped
 
     def _digest(self, size: int) -> tuple[int, str]:
-        """Hash the first ``size`` bytes, or what there is of them; return the number of bytes, too."""
+        """Hash the first ``size`` bytes, or all if there are fewer. Return their number as well."""
         head = bytearray()
         try:
             self._stream.seek(0)
@@ -268,7 +268,7 @@ class LineReader(Iterator[TextLine]):
         except UNREADABLE as error:
             # where at least something can be read, the lines before the damage are still to be delivered
             if not head:
-                raise ConnectorError(f"cannot read {self.name}: {why(error)}; check the file") from None
+                raise ConnectorError(f"cannot read {self.name}: {why(error)}. Check the file") from None
             self._stream.seek(0)
         return len(head), hashlib.sha256(head).hexdigest()
 
@@ -277,14 +277,14 @@ def _whole(position: Position, field: str) -> int:
     value = position.get(field)
     if type(value) is not int or value < 0:
         raise ConnectorError(
-            f"{dict(position)!r} is not a position in a file: {field!r} should be a whole number; "
-            "give a position as a record of this file carried it"
+            f"{dict(position)!r} is not a position in a file: {field!r} should be a whole number. "
+            "Give a position from a record of this file"
         )
     return value
 
 
 class FieldNames(TypedDict, total=False):
-    """Fields of a record by their meaning, whatever the format; see `CsvSource` and `JsonLinesSource`."""
+    """Names of the fields of a record, for all formats. See `CsvSource` and `JsonLinesSource`."""
 
     key: str | None
     time: str | None
@@ -301,42 +301,41 @@ class ReadOptions(FieldNames, total=False):
 
 
 def checked_fields(**named: Unpack[FieldNames]) -> JsonFields:
-    """Check which fields are to mean what.
+    """Check the names of the fields.
 
     Raises
     ------
     ConnectorError
-        If that cannot be.
+        If the names contradict each other or a value is invalid.
     """
     fields = JsonFields(**named)
     _, _, label, features, label_type = fields
     if label_type not in get_args(LabelType):
         raise ConnectorError(f"label type {label_type!r} is none of {', '.join(get_args(LabelType))}")
     if isinstance(features, str):  # list("abc") would pass for three names
-        raise ConnectorError(f"features is the text {features!r}; give a list of names")
+        raise ConnectorError(f"features is the text {features!r}. Give a list of names")
     if label is not None and features is not None and label in features:
         raise ConnectorError(
-            f"{label!r} is named both as the label and as a feature, which would give the answer away; "
-            "leave it out of the features"
+            f"{label!r} is both the label and a feature, which would reveal the answer. Remove it from the features"
         )
     return fields if features is None else fields._replace(features=list(features))
 
 
 def what_there_is(name: str, columns: Sequence[str]) -> str:
-    """List the columns of a table that lacks one, with the one that was probably meant."""
+    """List the columns of a table that lacks one, and suggest the most similar name."""
     listed = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
     spellings = {column.casefold(): column for column in columns}
     near = get_close_matches(name.casefold(), spellings, n=1)
-    return f"its columns are {listed}" + (f"; did you mean {spellings[near[0]]!r}?" if near else "")
+    return f"Its columns are {listed}" + (f". Did you mean {spellings[near[0]]!r}?" if near else "")
 
 
 class LineSource(BatchCloser, Iterator[Record | BadRecord]):
-    """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`.
+    """Base of the sources for lines. See `CsvSource` and `JsonLinesSource`.
 
     Attributes
     ----------
     resumes
-        Whether the input can be read again: not of standard input or a pipe.
+        Whether the input can be read again. Standard input and pipes cannot.
     """
 
     def __init__(
@@ -349,7 +348,7 @@ class LineSource(BatchCloser, Iterator[Record | BadRecord]):
     ) -> None:
         self._fields = checked_fields(**named)
         if max_record_bytes < 1:
-            raise ConnectorError(f"max_record_bytes is {max_record_bytes}; it has to be at least 1")
+            raise ConnectorError(f"max_record_bytes is {max_record_bytes}. It must be at least 1")
         self._max_bytes = max_record_bytes
         self._lines = LineReader(path, max_record_bytes, follow=follow)
         self._first: TextLine | None = None  # the line after which the records begin
@@ -357,30 +356,31 @@ class LineSource(BatchCloser, Iterator[Record | BadRecord]):
 
     @property
     def cuts(self) -> int:
-        """Number of times that a followed file was cut or replaced, and reading began anew."""
+        """Number of times that a followed file was cut or replaced and reading started again."""
         return self._lines.cuts
 
     def while_waiting(self, call: Callable[[], None]) -> bool:
-        """Have something called several times a second while nothing comes, and say whether that can be.
+        """Set a function to call several times a second while there is no input. Return whether the input can wait.
 
-        It can with a pipe that has a name, and with ``follow``. What is raised ends the waiting, and the source.
+        The input can wait if it is a named pipe, or with ``follow``. An exception of the function ends the waiting,
+        and the source.
         """
         return self._lines.while_waiting(call)
 
     def seek(self, position: Position | None) -> None:
-        """Go on after the record that carried this position; ``None`` is the beginning.
+        """Continue after the record that carried this position, or at the beginning for ``None``.
 
-        A plain file jumps there. A gzip file has to be decompressed again up to there, which takes as
-        long as reading it did.
+        In a plain file this is a jump. A gzip file is decompressed again up to the position, which takes as long as
+        reading it did.
 
         Raises
         ------
         ConnectorError
-            If this is standard input or a pipe, which cannot resume; if it is not the file that the
-            position belongs to, or a shorter one; or if the position is none of a file.
+            If this is standard input or a pipe, which cannot resume. Also if the file is not the one of the position
+            or is shorter, or if the position is not one of a file.
         """
         self._lines.seek(self._lines.position_after(self._first) if position is None else position)
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file. A second call does nothing."""
         self._lines.close()

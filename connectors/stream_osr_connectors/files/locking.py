@@ -1,8 +1,8 @@
-"""One writer a file: a lock that ends with its process, and a note beside the file that says whose it is.
+"""One writer per file: a lock that ends with its process, and a note beside the file that names the process.
 
-Two locks of the system (`flock`), because neither is enough. That on the note ``.NAME.lock`` holds for files that are
-replaced whole, and tells who has it; that on the file itself holds under all its names, hard links included. Nobody
-has to remove anything after a crash: the note stays, unlocked, and the next writer takes it over.
+There are two system locks (`flock`), because neither is enough. The lock on the note ``.NAME.lock`` protects files
+that are replaced whole, and shows the owner. The lock on the file itself applies to all its names, including hard
+links. A crash needs no cleanup: the note stays, unlocked, and the next writer takes it over.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from .open_file import why
 logger = logging.getLogger("stream_osr")
 
 MOST_BYTES = 400
-"""How much a note says."""
+"""Most bytes of a note."""
 
 _without: set[str] = set()  # folders that cannot lock, of which it has been said
 
 
 class Lock:
-    """The right to write a file; see :func:`sole_writer` for files that are replaced.
+    """The right to write a file. For files that are replaced, see :func:`sole_writer`.
 
-    Where a file system cannot lock (some network drives), that is said in a line, and everything goes on without.
+    If the file system cannot lock (some network drives), a warning is logged, and writing continues without a lock.
 
     Parameters
     ----------
     path
-        The file; it need not exist. Links and relative paths are followed to where they lead.
+        The file, which need not exist. Links and relative paths are resolved.
 
     Attributes
     ----------
@@ -70,17 +70,17 @@ class Lock:
         self.certain = True
 
     def take_name(self, *, needed: bool = True) -> None:
-        """Take the name of the file, and write the note.
+        """Lock the name of the file, and write the note.
 
         Parameters
         ----------
         needed
-            Whether a folder that does not take a note is an error.
+            Whether it is an error if the folder cannot contain a note.
 
         Raises
         ------
         ConnectorError
-            If somebody else has it, or there can be no note and it is needed.
+            If another process has the lock, or a note is needed and cannot be written.
         """
         while not self._noted:
             try:
@@ -89,7 +89,7 @@ class Lock:
                 if not needed:
                     return
                 raise ConnectorError(
-                    f"cannot write {self._name}: {why(error)}; check that its folder exists and can be written"
+                    f"cannot write {self._name}: {why(error)}. Check that its folder exists and is writable"
                 ) from None
             self._take(descriptor, _holder_by_note)
             self._noted = _is_at(descriptor, self._note)  # else its writer has removed it between our two steps
@@ -100,18 +100,18 @@ class Lock:
             os.pwrite(self._descriptors[-1], _ourselves().encode(errors="surrogateescape")[:MOST_BYTES], 0)
 
     def take_file(self, descriptor: int) -> None:
-        """Take the file itself, by whatever name it was opened.
+        """Lock the file itself, whatever its name.
 
         Raises
         ------
         ConnectorError
-            If somebody else has it.
+            If another process has the lock.
         """
         how = "under another name " if self._noted else ""
         self._take(os.dup(descriptor), lambda file: _holder_by_system(file, how))
 
     def release(self) -> None:
-        """Let go of all of it, and remove the note; a second call does nothing."""
+        """Release all locks, and remove the note. A second call does nothing."""
         with suppress(OSError):
             if self._noted and _is_at(self._descriptors[0], self._note):
                 self._note.unlink()
@@ -136,7 +136,7 @@ class Lock:
             self.certain, folder = False, str(self._note.parent)
             if folder not in _without:
                 _without.add(folder)
-                line = "%s cannot be locked (%s): see to it that nothing else writes files of this folder"
+                line = "%s cannot be locked (%s). Make sure that nothing else writes files of this folder"
                 logger.warning(line, self._name, why(error))
         except BaseException:
             os.close(descriptor)
@@ -146,14 +146,14 @@ class Lock:
 
 @contextmanager
 def sole_writer(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Be the only one to replace a file, and remove what one before was writing when it died.
+    """Lock a file that is to be replaced, and remove unfinished files of a writer that died.
 
     Raises
     ------
     InUse
-        If somebody else is.
+        If another process has the lock.
     ConnectorError
-        If it can be replaced by nobody.
+        If the file cannot be replaced.
     """
     if (reason := why_irreplaceable(path)) is not None:
         raise ConnectorError(f"{os.fspath(path)} {reason}")
@@ -167,7 +167,7 @@ def sole_writer(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _open_note(path: Path) -> int:
-    """Open a note to write it, or, where it is somebody else's, to lock it at least."""
+    """Open a note for writing, or only for locking if another user owns it."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
@@ -197,7 +197,7 @@ def _holder_by_note(descriptor: int) -> str:
 
 
 def _holder_by_system(descriptor: int, how: str = "") -> str:
-    """Ask the system which process has locked a file: Linux tells."""
+    """Ask the system which process has locked a file, which works on Linux."""
     found = os.fstat(descriptor)
     place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     with suppress(OSError, ValueError):
@@ -210,5 +210,5 @@ def _holder_by_system(descriptor: int, how: str = "") -> str:
 
 
 def _line(data: bytes) -> str:
-    """Make one line of what anybody may have written."""
+    """Return untrusted data as one line of text."""
     return "".join(each if each.isprintable() else " " for each in data.decode(errors="replace")).strip()

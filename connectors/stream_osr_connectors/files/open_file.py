@@ -17,9 +17,9 @@ from stream_osr import atomic
 from stream_osr.errors import ConnectorError
 
 WAIT_SECONDS = 0.2
-"""How long nothing else is done."""
+"""Longest wait without a callback."""
 TAIL_BYTES = 256
-"""How much of what was read last has to be in a followed file still."""
+"""Number of last bytes read that a followed file must still contain."""
 
 
 class GrowingFile(io.FileIO):
@@ -28,17 +28,17 @@ class GrowingFile(io.FileIO):
     Parameters
     ----------
     file
-        Its name, or its number, which stays open.
+        Path or file descriptor. A descriptor stays open.
     follow
-        Whether the end of a regular file is no end: more will be written.
+        Whether to wait at the end of a regular file, because it is still being written.
 
     Attributes
     ----------
     grows
-        Whether it may wait: a pipe, or a file that is followed.
+        Whether the file may wait: a pipe, or a file that is followed.
     cut
-        Whether what had been read of a followed file is not there any more: the file was cut (``copytruncate`` of
-        logrotate), or another one has its name. Reading ends there; :meth:`begin_anew` goes on.
+        Whether a followed file lost content that was already read. It was cut (``copytruncate`` of logrotate), or
+        another file has its name. Reading ends there, and :meth:`begin_anew` continues.
     """
 
     def __init__(self, file: str | os.PathLike[str] | int, *, follow: bool) -> None:
@@ -52,14 +52,14 @@ class GrowingFile(io.FileIO):
         self._call: Callable[[], None] | None = None
 
     def while_waiting(self, call: Callable[[], None]) -> None:
-        """Have something called several times a second while nothing comes; what it raises ends the waiting.
+        """Set a function to call several times a second while there is no input. Its exceptions end the waiting.
 
-        Before that, the end of a file is its end.
+        Without a function, the end of a file is its end.
         """
         self._call = call
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read what there is, once there is something."""
+        """Read what is available, and wait until there is something."""
         if self._call is None or not self.grows:
             return self._read(buffer)
         if not self._regular:
@@ -85,7 +85,7 @@ class GrowingFile(io.FileIO):
         return count
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a place."""
+        """Go to an offset."""
         self._tail = b""
         return super().seek(offset, whence)
 
@@ -99,14 +99,14 @@ class GrowingFile(io.FileIO):
         self.seek(0)
 
     def _is_cut(self) -> bool:
-        """Look whether the file ends before what was read, or the last of that is something else now."""
+        """Return whether the file is shorter than the content read, or its last part has changed."""
         read = self.tell()
         if os.fstat(self.fileno()).st_size < read:
             return True
         return bool(self._tail) and os.pread(self.fileno(), len(self._tail), read - len(self._tail)) != self._tail
 
     def _is_replaced(self) -> bool:
-        """Look whether the name leads to another file, and that has content."""
+        """Return whether the name belongs to another file with content."""
         if self._place is None:
             return False
         try:
@@ -126,30 +126,30 @@ def _await_input(descriptor: int, call: Callable[[], None]) -> None:
 
 
 UNREADABLE = (OSError, EOFError, zlib.error)
-"""What reading raises: the system, gzip data that are cut off, gzip data that are damaged."""
+"""Errors of reading: from the system, from gzip data that are cut off, and from damaged gzip data."""
 
 
 def is_standard(path: str | os.PathLike[str]) -> bool:
-    """Tell whether the path means standard input or output."""
+    """Return whether the path means standard input or output."""
     return os.fspath(path) == "-"
 
 
 def is_gzip(path: str | os.PathLike[str]) -> bool:
-    """Tell whether the path names a gzip file."""
+    """Return whether the path names a gzip file."""
     return os.fspath(path).lower().endswith(".gz")
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path names a folder; one that cannot be looked up names none."""
+    """Return whether a path names a folder that can be read."""
     return not is_standard(path) and os.path.isdir(path)  # noqa: PTH112  # that of Path raises for long names
 
 
 def open_input(
     path: str | os.PathLike[str], *, follow: bool = False
 ) -> tuple[GrowingFile | None, io.BufferedReader[Any] | None, io.BufferedIOBase]:
-    """Open the file, and the stream of what it contains; standard input has no file of ours to close.
+    """Open a file and a stream of the content. Standard input has no file to close.
 
-    A pipe by its name, and whatever is followed, is a file that may grow, which comes first.
+    The first item is a :class:`GrowingFile` for a named pipe or a followed file, which may grow.
     """
     if is_standard(path):
         stream = _bytes_of(sys.stdin, "standard input")
@@ -158,11 +158,13 @@ def open_input(
         growing = GrowingFile(stream.fileno(), follow=True)
         return growing, None, io.BufferedReader(growing)
     if follow and is_gzip(path) and may_be_regular(path):
-        raise ConnectorError(f"{os.fspath(path)} cannot be followed: it is compressed; give what is written into it")
+        raise ConnectorError(
+            f"{os.fspath(path)} cannot be followed: it is compressed. Follow its uncompressed source"
+        )
     try:
         growing = GrowingFile(path, follow=follow)
     except OSError as error:
-        raise ConnectorError(f"cannot open {os.fspath(path)}: {why(error)}; check the path") from None
+        raise ConnectorError(f"cannot open {os.fspath(path)}: {why(error)}. Check the path") from None
     file = io.BufferedReader(growing)
     if not follow and may_be_regular(path):
         _check_beginning(path, file)
@@ -170,33 +172,33 @@ def open_input(
 
 
 _BEGINNINGS = {
-    b"PK\x03\x04": "is a zip archive, or a spreadsheet (.xlsx); save it as CSV",
-    b"PAR1": "is a Parquet file; give it a name that ends in .parquet, or say --format parquet",
-    b"\xff\xfe": "is text in UTF-16; save it as UTF-8",
-    b"\xfe\xff": "is text in UTF-16; save it as UTF-8",
+    b"PK\x03\x04": "is a zip archive, or a spreadsheet (.xlsx). Save it as CSV",
+    b"PAR1": "is a Parquet file. Give it a name that ends in .parquet, or use --format parquet",
+    b"\xff\xfe": "is text in UTF-16. Save it as UTF-8",
+    b"\xfe\xff": "is text in UTF-16. Save it as UTF-8",
 }
-"""What files that are no text begin with, and what to do about them."""
+"""First bytes of files that are not text, and the remedy."""
 
 
 def _check_beginning(path: str | os.PathLike[str], file: io.BufferedReader[Any]) -> None:
-    """Refuse a file that is no text, by its first bytes.
+    """Refuse a file that is not text, by its first bytes.
 
     Raises
     ------
     ConnectorError
-        Naming what it is.
+        The message names the kind of file.
     """
     begins = file.peek(4)[:4]
     problem = next((problem for first, problem in _BEGINNINGS.items() if begins.startswith(first)), "")
     if begins.startswith(b"\x1f\x8b") and not is_gzip(path):
-        problem = "is compressed by gzip; give it a name that ends in .gz"
+        problem = "is compressed by gzip. Give it a name that ends in .gz"
     if problem:
         file.close()
         raise ConnectorError(f"{os.fspath(path)} {problem}")
 
 
 def is_piped(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path means standard input that comes through a pipe or from a terminal, and may wait."""
+    """Return whether a path means standard input from a pipe or a terminal, which may wait."""
     try:
         return is_standard(path) and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
     except (AttributeError, OSError, ValueError):  # a notebook has another one
@@ -204,9 +206,9 @@ def is_piped(path: str | os.PathLike[str]) -> bool:
 
 
 def open_output(path: str | os.PathLike[str], *, private: bool = False) -> BinaryIO:
-    """Open the file for appending, and for reading where that is possible, or return standard output.
+    """Open a file for appending, and for reading if possible, or return standard output.
 
-    A file that is made is its owner's alone if it is to be private, and has the usual rights otherwise.
+    With ``private`` only the owner can read a new file. Otherwise it has the usual permissions.
     """
     if is_standard(path):
         stream = _bytes_of(sys.stdout, "standard output")
@@ -220,11 +222,11 @@ def open_output(path: str | os.PathLike[str], *, private: bool = False) -> Binar
         except PermissionError:
             return _append(path, "ab", private)
     except OSError as error:
-        raise ConnectorError(f"cannot open {os.fspath(path)} for writing: {why(error)}; check the path") from None
+        raise ConnectorError(f"cannot open {os.fspath(path)} for writing: {why(error)}. Check the path") from None
 
 
 def may_be_regular(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path names a regular file, or nothing yet: no device, pipe, folder or standard stream."""
+    """Return whether a path names a regular file or nothing yet, and no device, pipe, folder or standard stream."""
     if is_standard(path):
         return False
     try:
@@ -240,14 +242,14 @@ def _append(path: str | os.PathLike[str], mode: Literal["ab", "a+b"], private: b
 
 
 def _bytes_of(stream: TextIO | None, name: str) -> BinaryIO:
-    """Return the bytes below a standard stream, which a notebook or a service may have replaced."""
+    """Return the byte stream of a standard stream, which a notebook or a service may have replaced."""
     if not hasattr(stream, "buffer"):
-        raise ConnectorError(f"{name} does not exist here, or carries no bytes; use a file")
+        raise ConnectorError(f"{name} does not exist here, or has no byte stream. Use a file")
     return cast(TextIO, stream).buffer
 
 
 def why(error: BaseException) -> str:
-    """Say the reason without the number that the operating system gives it."""
+    """Return the reason of an error without the number of the operating system."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error)

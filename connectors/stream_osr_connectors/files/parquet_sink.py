@@ -1,4 +1,4 @@
-"""Records to Parquet (extra: parquet): a folder of parts, because a Parquet file cannot be appended to."""
+"""Sink for Parquet (extra: parquet): a folder of parts, because a Parquet file cannot be appended to."""
 
 from __future__ import annotations
 
@@ -21,36 +21,37 @@ from .open_file import is_standard, why
 from .parquet_source import arrow
 
 ROWS_OF_A_GROUP: Final = 8192
-"""Rows that wait in memory: a row group of a part."""
+"""Rows in memory, which become a row group of a part."""
 
 _PART = re.compile(r"part-([0-9]{8})\.parquet")
 
 
 class ParquetSink(DurableSink):
-    """Records as rows of a folder of Parquet files, ``part-00000000.parquet`` and so on: one for each `flush`.
+    """Records as rows of a folder of Parquet files, ``part-00000000.parquet`` and so on, one for each `flush`.
 
-    Whatever reads Parquet reads such a folder as one table. Columns have types, and are the same in all parts; a
-    field that a record lacks is empty.
+    Any program that reads Parquet reads such a folder as one table. Columns have types, and all parts have the same
+    columns. A missing field is empty.
 
-    Delivery: a part appears whole, under its name, when `flush` returns, and is never written again; together with
-    `truncate` to a stored `position` every record is in the folder exactly once. Positions are ``{"parts": number of
-    parts, "rows": rows in them, "columns": their kinds, "offset": size of the last part, "hashed": n, "sha256": hash
-    of its first and last n bytes}``. While it is open, no other sink opens the same folder.
+    Delivery: when `flush` returns, a part appears whole under its name. It is never written again. With `truncate` to
+    a stored `position`, every record is in the folder exactly once. Positions are ``{"parts": number of parts,
+    "rows": rows in them, "columns": their kinds, "offset": size of the last part, "hashed": n, "sha256": hash of its
+    first and last n bytes}``. While the sink is open, no other sink opens the same folder.
 
     Parameters
     ----------
     path
-        The folder, made if it is not there. Its parts are replaced by the first `write` or `flush`, unless `truncate`
-        continues them.
+        The folder, which the sink creates if it does not exist. The first `write` or `flush` replaces its parts,
+        unless `truncate` continues them.
     columns
-        What stands in each column; if not given, it is told by the first record.
+        Types of the columns (default: from the first record).
     private
-        Whether a folder that is made, and the parts, are their owner's alone.
+        Whether only the owner can read a new folder and the parts.
 
     Raises
     ------
     ConnectorError
-        If the folder cannot be written or holds something else, somebody else writes it, or a record does not fit.
+        If the folder cannot be written or contains something else, another process writes it, or a record does not
+        fit.
     MissingExtra
         If pyarrow is not installed.
 
@@ -74,7 +75,9 @@ class ParquetSink(DurableSink):
         arrow()
         self.name = os.fspath(path)
         if is_standard(path):
-            raise ConnectorError("Parquet cannot go to standard output: it is a folder of files; name one")
+            raise ConnectorError(
+                "Parquet cannot go to standard output, because it is a folder of files. Name a folder"
+            )
         self._private = private
         self._given = self._columns = None if columns is None else dict(columns)
         self._rows: list[Mapping[str, object]] = []
@@ -95,19 +98,19 @@ class ParquetSink(DurableSink):
             failing.pop_all()
 
     def write(self, record: Mapping[str, object]) -> None:
-        """Take one record; it waits for its row group, or for `flush`.
+        """Write one record, which waits in memory for its row group or for `flush`.
 
         Raises
         ------
         ConnectorError
-            If the folder does not take it, or the record does not fit the columns; it is then not written.
+            If the folder does not accept the record, or the record does not fit the columns. It is then not written.
         """
         self._check_usable()
         if self._columns is None:
             self._columns = {name: kind_of(value) for name, value in record.items()}
         if extra := [repr(name) for name in record if name not in self._columns]:
             raise ConnectorError(
-                f"{self.name}: there is no column {', '.join(extra)}; name all columns when opening, "
+                f"{self.name}: there is no column {', '.join(extra)}. Name all columns when opening, "
                 "or write JSON Lines, where records may differ"
             )
         row = {name: fitted(record.get(name), kind, name) for name, kind in self._columns.items()}
@@ -117,12 +120,12 @@ class ParquetSink(DurableSink):
             self._put()
 
     def flush(self) -> None:
-        """Make everything written so far durable, as a part of its own; nothing new is no part.
+        """Make everything written so far durable, as a new part. Without new records there is no new part.
 
         Raises
         ------
         ConnectorError
-            If the folder does not take it, for instance because the disk is full.
+            If the folder does not accept the data, for instance because the disk is full.
         """
         self._check_usable()
         self._start()
@@ -132,16 +135,16 @@ class ParquetSink(DurableSink):
         self._finish()
 
     def position(self) -> Position:
-        """Say which parts there were at the last `flush`, and what tells the last of them from others."""
+        """Return the parts at the last `flush`, with the identity of the last one."""
         return {"parts": self._parts, "rows": self._flushed, "columns": self._columns, **self._identity()}
 
     def truncate(self, position: Position | None) -> None:
-        """Remove all parts after a position; ``None`` is the beginning. Columns go on as the position says.
+        """Remove all parts after a position, or all parts for ``None``. The position also sets the columns.
 
         Raises
         ------
         ConnectorError
-            If there are fewer parts than the position says, or another one by what stands in it. Nothing is removed
+            If there are fewer parts than in the position, or the content of the last part differs. Nothing is removed
             then.
         """
         parts, rows = self._checked(position)
@@ -151,7 +154,7 @@ class ParquetSink(DurableSink):
         self._flushed = self._written = rows
 
     def _end(self) -> None:
-        """Flush; if nothing was ever written, and the columns are known, a part without rows says which they are."""
+        """Flush. If nothing was ever written and the columns are known, write them in a part without rows."""
         self.flush()
         if not self._parts and self._columns:
             self._put()
@@ -162,14 +165,14 @@ class ParquetSink(DurableSink):
             self._open.abandon()
 
     def _there(self) -> list[int]:
-        """Return the numbers of the parts that are there; refuse a folder of something else."""
+        """Return the numbers of the existing parts. Refuse a folder with other files."""
         numbers = []
         for path in self._folder.iterdir():
             part = _PART.fullmatch(path.name)
             if part is None and not path.name.startswith("."):
                 raise ConnectorError(
-                    f"{self.name} holds {path.name!r}, which no run has written; Parquet goes to a folder of its "
-                    "own: give another name"
+                    f"{self.name} holds {path.name!r}, which no run has written. Parquet needs a folder for itself. "
+                    "Give another name"
                 )
             if part is not None:
                 numbers.append(int(part[1]))
@@ -182,15 +185,15 @@ class ParquetSink(DurableSink):
         return self._last if self._parts else {"offset": 0, "inode": self._folder.stat().st_ino}
 
     def _checked(self, position: Position | None) -> tuple[int, int]:
-        """Return parts and rows of a position that the folder can be cut to."""
+        """Return parts and rows of a position to which the folder can be cut."""
         if position is None:
             return 0, 0
         counts = [position.get(name) for name in ("parts", "rows", "offset")]
         parts, rows, offset = (each if type(each) is int and each >= 0 else -1 for each in counts)
         if min(parts, rows, offset) < 0 or (parts and not isinstance(position.get("columns"), Mapping)):
             raise ConnectorError(
-                f"{dict(position)!r} is not a position of the Parquet folder {self.name}; "
-                "give what position() returned"
+                f"{dict(position)!r} is not a position of the Parquet folder {self.name}. "
+                "Give what position() returned"
             )
         there = self._there()
         reason = None
@@ -205,17 +208,17 @@ class ParquetSink(DurableSink):
                 reason = reason and f"has another part {self._path_of(parts - 1).name}: it {reason}"
         if reason is not None:
             raise ConnectorError(
-                f"{self.name} {reason}: it is not what was being written; give that, or begin anew without a position"
+                f"{self.name} {reason}: it is not what was being written. Give that, or start without a position"
             )
         return parts, rows
 
     def _start(self) -> None:
-        """Remove what an earlier run has left, before the first row."""
+        """Remove the output of an earlier run before the first row."""
         if not self._started:
             self._drop(0)
 
     def _drop(self, parts: int) -> None:
-        """Remove all parts from a number on, the last one first, and what was never finished."""
+        """Remove unfinished files, and all parts from a number on, the last one first."""
         self._rows.clear()
         with self._writing():
             self._let_go()
@@ -231,7 +234,7 @@ class ParquetSink(DurableSink):
             self._last = self._last_position()
 
     def _put(self) -> None:
-        """Write the rows that wait as a row group."""
+        """Write the buffered rows as a row group."""
         pa = arrow()
         schema = pa.schema([(name, _types(pa)[kind]()) for name, kind in (self._columns or {}).items()])
         with self._writing():
@@ -244,7 +247,7 @@ class ParquetSink(DurableSink):
         self._rows.clear()
 
     def _finish(self) -> None:
-        """Let the open part appear under its name."""
+        """Give the open part its name."""
         assert self._open is not None
         with self._writing():
             self._open.finish()
@@ -262,7 +265,7 @@ class ParquetSink(DurableSink):
 
 
 class _Part:
-    """A part that is being written: it has its name when it is whole and on the disk."""
+    """A part that is being written. It gets its name when it is complete and on the disk."""
 
     def __init__(self, path: Path, schema: Any, private: bool) -> None:
         self._path = path
@@ -289,7 +292,7 @@ class _Part:
 
 
 def _types(pa: Any) -> Mapping[Kind, Callable[[], Any]]:
-    """Arrow types of the kinds of columns."""
+    """Return the Arrow type for each kind of column."""
     return {
         "text": pa.string,
         "whole": pa.int64,
@@ -301,7 +304,7 @@ def _types(pa: Any) -> Mapping[Kind, Callable[[], Any]]:
 
 
 def _folder(path: str | os.PathLike[str], private: bool) -> Path:
-    """Make the folder, if it is not there."""
+    """Create the folder if it does not exist."""
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise ConnectorError(
@@ -310,5 +313,5 @@ def _folder(path: str | os.PathLike[str], private: bool) -> Path:
     try:
         folder.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
     except OSError as error:
-        raise ConnectorError(f"cannot open {folder} for writing: {why(error)}; check the path") from None
+        raise ConnectorError(f"cannot open {folder} for writing: {why(error)}. Check the path") from None
     return Path(os.path.realpath(folder))

@@ -1,4 +1,4 @@
-"""Records from Parquet files, their rows as Python has them, batch by batch (extra: parquet)."""
+"""Source for Parquet files, which reads batches of rows as Python values (extra: parquet)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .line_source import ReadOptions, checked_fields, what_there_is
 from .open_file import is_standard, why
 
 AT_ONCE = 1024
-"""Rows that are in memory at once."""
+"""Rows in memory at once."""
 
 _BUFFER = 1 << 16
-"""Bytes that are read ahead in each column."""
+"""Bytes to read ahead in each column."""
 
 
 def arrow() -> Any:
-    """Import pyarrow, with what reads and writes Parquet.
+    """Import pyarrow and its modules for Parquet.
 
     Raises
     ------
@@ -35,12 +35,12 @@ def arrow() -> Any:
         import pyarrow.compute
         import pyarrow.parquet
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"Parquet needs {error.name}; pip install 'stream-osr[parquet]' brings it") from None
+        raise MissingExtra(f"Parquet needs {error.name}. Install it: pip install 'stream-osr[parquet]'") from None
     return pyarrow
 
 
 class ParquetRows:
-    """The rows of one Parquet file, from wherever one wants them, in constant memory.
+    """The rows of one Parquet file, from any row on, in constant memory.
 
     Parameters
     ----------
@@ -50,52 +50,54 @@ class ParquetRows:
     Attributes
     ----------
     name
-        Of the file.
+        Name of the file.
     types
-        Arrow type of each column, by its name.
+        Arrow type of each column by name.
     index
-        Columns that are the index of a data frame, as pandas says in the file.
+        Columns of the index of a data frame, from the metadata of pandas.
     count
-        Rows that there are.
+        Number of rows.
 
     Raises
     ------
     ConnectorError
-        If it cannot be opened, or is none.
+        If the file cannot be opened or is not Parquet.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         pa = arrow()
         self.name = os.fspath(path)
         if is_standard(path):
-            raise ConnectorError("Parquet cannot be read from standard input, its end comes first; give a file")
+            raise ConnectorError(
+                "Parquet cannot be read from standard input, because its end comes first. Give a file"
+            )
         try:
             with Path(path).open("rb"):  # says what is wrong as it does of other files
                 self._file = pa.OSFile(self.name)
         except (OSError, pa.ArrowException) as error:
-            raise ConnectorError(f"cannot open {self.name}: {why(error)}; check the path") from None
+            raise ConnectorError(f"cannot open {self.name}: {why(error)}. Check the path") from None
         try:
             self._parquet = pa.parquet.ParquetFile(self._file, buffer_size=_BUFFER, pre_buffer=False)
             schema = self._parquet.schema_arrow
         except (OSError, pa.ArrowException) as error:
             self._file.close()
             raise ConnectorError(
-                f"{self.name} is no Parquet file that can be read ({why(error)}); was it written to its end?"
+                f"{self.name} is no Parquet file that can be read ({why(error)}). Check that it is complete"
             ) from None
         if repeated := sorted({name for name in schema.names if schema.names.count(name) > 1}):
             self.close()
-            raise ConnectorError(f"{self.name} has column {repeated[0]!r} more than once; rename the columns")
+            raise ConnectorError(f"{self.name} has column {repeated[0]!r} more than once. Rename the columns")
         self.types: dict[str, Any] = {field.name: field.type for field in schema}
         self.index = _index_of(schema.pandas_metadata)
         self.count: int = self._parquet.metadata.num_rows
 
     def rows(self, columns: Sequence[str], start: int = 0) -> Iterator[dict[str, Any]]:
-        """Read rows from one on, numbered from 0: numbers, text, booleans; of a time its seconds since 1970.
+        """Read rows from a number on, counted from 0. Values are numbers, text, booleans, or seconds since 1970.
 
         Raises
         ------
         ConnectorError
-            If the file cannot be read on; everything before that was delivered.
+            If the rest of the file cannot be read. All records before that were delivered.
         """
         pa, number, groups = arrow(), start, self._parquet.metadata.num_row_groups
         group = 0
@@ -116,23 +118,23 @@ class ParquetRows:
                     yield dict(zip(wanted, row, strict=True))
         except (OSError, pa.ArrowException) as error:
             raise ConnectorError(
-                f"{self.name}: reading stopped at row {number}: {why(error)}. What stands before that was delivered; "
-                "repair the file and resume from the last position"
+                f"{self.name}: reading stopped at row {number}: {why(error)}. Earlier records were delivered. "
+                "Repair the file and resume from the last position"
             ) from None
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file. A second call does nothing."""
         self._file.close()
 
 
 def _index_of(pandas: Any) -> frozenset[str]:
-    """Name the columns that are the index, by what pandas has written beside a table."""
+    """Return the index columns, from the metadata that pandas writes with a table."""
     columns = pandas.get("index_columns") if isinstance(pandas, dict) else None
     return frozenset(name for name in columns if isinstance(name, str)) if isinstance(columns, list) else frozenset()
 
 
 def is_feature(kind: Any) -> bool:
-    """Say whether values of an Arrow type are numbers, text or booleans."""
+    """Return whether values of an Arrow type are numbers, text or booleans."""
     types = arrow().types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
@@ -141,7 +143,7 @@ def is_feature(kind: Any) -> bool:
 
 
 def type_in_words(kind: Any) -> str:
-    """Say what an Arrow type is, without its units and names.
+    """Return the name of an Arrow type, without units and names.
 
     >>> pa = arrow()
     >>> type_in_words(pa.list_(pa.float64())), type_in_words(pa.timestamp("us")), type_in_words(pa.binary())
@@ -154,7 +156,7 @@ def type_in_words(kind: Any) -> str:
 
 
 def _plain(pa: Any, column: Any) -> list[Any]:
-    """Turn a column into plain values."""
+    """Convert a column to plain values."""
     kind, types = column.type, pa.types
     if types.is_date(kind):
         column = column.cast(pa.timestamp("ms"))
@@ -171,13 +173,13 @@ def _plain(pa: Any, column: Any) -> list[Any]:
 
 
 class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
-    """Records from the rows of a Parquet file, which says itself what is a number and what is text.
+    """Records from the rows of a Parquet file, whose column types separate numbers from text.
 
-    Every column of numbers, text or booleans that is not the key, the time or the label is a feature; text and
-    booleans are categories. Columns of other types (lists, times, bytes) are none: ``left_out`` names them, with
-    their types. An empty value is a missing one, and so is NaN. A column ``"features"`` of named fields holds the
-    features, as in JSON Lines. The index of a data frame is no feature, if the file says that it is one. Columns of a
-    categorical type are named by ``declared``: their values are categories whatever they look like.
+    Every column of numbers, text or booleans except the key, the time and the label is a feature. Text and booleans
+    are categories. Columns of other types (lists, times, bytes) are not features: ``left_out`` has their names and
+    types. An empty value is a missing value, and so is NaN. A column ``"features"`` of named fields contains the
+    features, as in JSON Lines. The index of a data frame is not a feature if the file marks it as the index.
+    ``declared`` has the columns of a categorical type: their values are categories whatever they look like.
 
     Delivery: every row once and in order, replayable. Positions are ``{"row": rows before, "size": bytes of the file,
     "hashed": n, "sha256": hash of its first and its last n bytes}``. Row groups before a position are not read.
@@ -187,18 +189,18 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
     path
         The file.
     key, time, label, features, label_type
-        As for `JsonLinesSource`; a time may be a timestamp, too (UTC unless it says otherwise).
+        As in `JsonLinesSource`. A time may also be a timestamp (UTC if it has no time zone).
     max_record_bytes
-        Of no effect: a row is as long as its file says.
+        No effect, because a row has the length in the file.
     follow
-        Has to be ``False``: a Parquet file is there when it has been written to its end.
+        Must be ``False``, because a Parquet file is readable only when it is complete.
 
     Raises
     ------
     ConnectorError
-        When opening: the file cannot be read, is no Parquet file, lacks a named column, or has columns of
-        which none can be a feature. While iterating: it cannot
-        be read on; everything before that was delivered.
+        When opening: the file cannot be read, is no Parquet file, lacks a named column, or has only columns that
+        cannot be features. While iterating: the rest of the file cannot be read. All records before that were
+        delivered.
     MissingExtra
         If pyarrow is not installed.
 
@@ -219,8 +221,8 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
         self._fields = checked_fields(**fields)  # type: ignore[arg-type]  # the others are left out
         if reading.get("follow"):
             raise ConnectorError(
-                f"{os.fspath(path)} cannot be followed: Parquet is readable when it has been written to its end; "
-                "follow CSV or JSON Lines"
+                f"{os.fspath(path)} cannot be followed: Parquet is readable only when it is complete. "
+                "Follow CSV or JSON Lines"
             )
         self._parquet = ParquetRows(path)
         self.name = self._parquet.name
@@ -238,7 +240,7 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
 
     @property
     def whole_keys(self) -> bool:
-        """True if all keys are whole numbers."""
+        """Whether all keys are whole numbers."""
         kind = self._parquet.types.get(self._fields.key or "")
         return kind is not None and bool(arrow().types.is_integer(kind))
 
@@ -253,33 +255,33 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
             return BadRecord(position, self._row, as_text(row), str(error))
 
     def seek(self, position: Position | None) -> None:
-        """Go on after the record that carried this position; ``None`` is the beginning.
+        """Continue after the record that carried this position, or at the beginning for ``None``.
 
         Raises
         ------
         ConnectorError
-            If it is not the file that the position belongs to, or the position is none of a Parquet file.
+            If it is not the file of the position, or the position is not one of a Parquet file.
         """
         row = 0 if position is None else position.get("row")
         if type(row) is not int or row < 0 or (position is not None and "size" not in position):
             raise ConnectorError(
-                f"{position!r} is not a position in a Parquet file: 'row' and 'size' should be whole numbers; "
-                "give a position as a record of this file carried it"
+                f"{position!r} is not a position in a Parquet file: 'row' and 'size' should be whole numbers. "
+                "Give a position from a record of this file"
             )
         its = None if position is None else {name: value for name, value in position.items() if name != "row"}
         if row > self._parquet.count or its not in (None, self._identity):
             raise ConnectorError(
                 f"{self.name}: this is not the file that was being read (its size, or its first or last bytes, "
-                "differ); give the file that the position belongs to, or start without a position"
+                "differ). Give the file of the position, or start without a position"
             )
         self._row, self._rows = row, self._parquet.rows(self._columns, row)
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file. A second call does nothing."""
         self._parquet.close()
 
     def _place_columns(self) -> list[str]:
-        """Find the columns that are read, and refuse names that are doubtful."""
+        """Find the columns to read, and refuse ambiguous names."""
         types, fields = self._parquet.types, self._fields
         named = [name for name in (fields.key, fields.time, fields.label) if name is not None]
         nested = types.get("features")
@@ -302,18 +304,18 @@ class ParquetSource(BatchCloser, Iterator[Record | BadRecord]):
             if self.left_out and not self.feature_columns:
                 its = ", ".join(f"{name!r} is {kind}" for name, kind in self.left_out.items())
                 raise ConnectorError(
-                    f"{self.name} has no feature, which is numbers, text or booleans: {its}: give one column for "
-                    "each number, or a struct column 'features' of them"
+                    f"{self.name} has no feature, which is numbers, text or booleans: {its}. Give one column for "
+                    "each number, or a struct column 'features'"
                 )
         for name, among in (*((name, types) for name in named), *((name, there) for name in self.feature_columns)):
             if name not in among:
-                raise ConnectorError(f"{self.name} has no column {name!r}; {what_there_is(name, list(among))}")
+                raise ConnectorError(f"{self.name} has no column {name!r}. {what_there_is(name, list(among))}")
         used = {*named, *self.feature_columns}
         self._ignored = tuple(name for name in there if name not in used)
         for name in self.feature_columns:
             if not is_feature(there[name]):
                 raise ConnectorError(
-                    f"{self.name}: column {name!r} is of type {there[name]}; a feature is numbers, text or booleans"
+                    f"{self.name}: column {name!r} is of type {there[name]}. A feature is numbers, text or booleans"
                 )
         is_categorical = arrow().types.is_dictionary
         self.declared = frozenset(name for name in self.feature_columns if is_categorical(there[name]))

@@ -1,4 +1,4 @@
-"""A survey of the columns of a training part: looked at as a whole, before the first record is learnt."""
+"""A survey of the columns of training data, before the first record is learnt."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ from .folder_source import FolderSource
 UNITS = "it is a row of units, or another second header: it has text in each numeric column"
 
 MOST_INDEX = 100_000
-"""Values of a column that may be an index by its name are looked at up to here."""
+"""Most values to check of a column that may be an index by its name."""
 
 
 class Survey(NamedTuple):
-    """The survey of a training part.
+    """The survey of training data.
 
     Attributes
     ----------
     columns
-        How the values of each feature look.
+        Kinds of values of each feature.
     numeric
         Features that are numbers.
     mixed
-        Features that hold text and numbers or booleans.
+        Features with text and numbers, or with text and booleans.
     indexes
         Features that are the index of a data frame.
     labels
-        Labels, as they are spelled, with their counts.
+        Labels by their spelling, with their counts.
     label_kind
-        What all labels are.
+        Type of all labels.
     units
-        Position of the first record, if it is a row of units.
+        Position of the first record if it is a row of units.
     missing
-        What a person has named as missing.
+        Markers of missing values that the user named.
     """
 
     columns: Mapping[str, Tally]
@@ -67,16 +67,16 @@ class Survey(NamedTuple):
     missing: frozenset[str]
 
     def refused(self, record: BadRecord) -> BadRecord:
-        """Return a record that could not be read, with the reason if it is the row of units."""
+        """Return a record that could not be read. If it is the row of units, that is the reason."""
         return record._replace(reason=UNITS) if self.units is not None and record.position == self.units else record
 
     def ready(self, record: Record) -> Record:
-        """Return a record of the same file as a model takes it: its label, and numbers where a column is numeric.
+        """Convert a record of the file for the model: its label, and numbers in numeric columns.
 
         Raises
         ------
         DecodeError
-            Naming the column whose value is no number.
+            If a value is not a number. The message names the column.
         """
         if self.units is not None and record.position == self.units:
             raise DecodeError(UNITS)
@@ -93,8 +93,8 @@ class Survey(NamedTuple):
                 except Unreadable as error:
                     raise DecodeError(
                         f"column {name!r} holds {brief(value)}, which {error}, and nearly all other values of the "
-                        "column are numbers; leave it empty, name it by --missing if it stands for a missing value, "
-                        f"or make the column a category by --categorical {name}"
+                        "column are numbers. Leave it empty, name it by --missing if it stands for a missing value, "
+                        f"or make the column a category with --categorical {name}"
                     ) from None
                 features[name] = value if comma else found
         label = None if record.label is None else label_as(spelled_label(record.label), self.label_kind)
@@ -110,20 +110,20 @@ def survey(
     label_type: LabelType = "auto",
     minus_one: bool = False,
 ) -> Survey:
-    r"""Look at all records of a source that can be read again, and go back to its beginning.
+    r"""Read all records of a source, and return to its beginning.
 
-    A table then has its numeric columns read as numbers, and the others as text.
+    The source then reads numeric columns of a table as numbers, and the others as text.
 
     Parameters
     ----------
     source
-        Opened with the label type "str".
+        A source that can be read again, opened with the label type "str".
     numeric, categorical
-        Features that are numbers, or categories, as a person says.
+        Features that the user named as numbers or as categories.
     missing
-        What a person has named as missing, as values are spelled.
+        Markers of missing values that the user named, by their spelling.
     label_type
-        What labels become; "auto": what all of them look like.
+        Type of the labels. "auto" means the type that all of them have.
     minus_one
         Whether -1 may be the name of a class.
 
@@ -198,7 +198,7 @@ def _count(
 
 
 def _is_units(features: Mapping[str, object], numeric: Collection[str]) -> bool:
-    """Say whether all numeric columns have text: one of two or more, so that a wrong value is none."""
+    """Return whether all numeric columns have text. With a single one it may be a wrong value."""
     there = [features.get(name) for name in numeric]
     texts = [value for value in there if value is not None and value != ""]
     if len(texts) < 2 or not all(isinstance(value, str) for value in texts):
@@ -225,7 +225,7 @@ def _follow_index(features: Mapping[str, object], indexes: dict[str, list[float]
 
 
 def read_as_text(trained: TrainedModel) -> list[Any]:
-    """Name the features whose values a model reads as text: categories, and numbers with commas or markers."""
+    """Return the features that a model reads as text: categories, and numbers with commas or markers."""
     if trained.missing:
         return list(trained.names)
     commas = [name for name, comma in zip(trained.names, trained.commas, strict=False) if comma]
