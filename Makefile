@@ -83,7 +83,7 @@ faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long
 mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in benchmarks/results (hours)
 	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)
 
-check: $(VENV)/.dev site  ## formatting, lint, types, and the links of the site
+check: $(VENV)/.dev site prose  ## formatting, lint, types, language, and the links of the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

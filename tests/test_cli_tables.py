@@ -170,7 +170,7 @@ def test_a_run_that_cannot_go_on_makes_no_files(work: Path, kind: str) -> None:
 def test_fit_refuses_a_feature_that_names_the_instances(work: Path, name: str) -> None:
     asked = ("fit", name, "-l", "colour", "-o", "new.osr")
     said = failed(work, *asked)
-    assert f"column 'id' of {name} looks like no feature (it is text, and no two of its 200 values" in said
+    assert f"column 'id' of {name} looks like no feature (it is text, and no two of the 200 values" in said
     assert "did you mean --key id?" in said
     said = failed(work, *asked, "--key", "id")
     assert "column 'nr'" in said

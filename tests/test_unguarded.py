@@ -69,4 +69,7 @@ def test_a_model_with_references_says_nothing(tmp_path, caplog):
     trained: TrainedModel = OpenSetRecognizer.load(tmp_path / "model.osr").trained
     assert trained.unguarded == ""
     assert not warnings(caplog)
-    assert str(trained.report).splitlines()[1] == "80 of them are kept as reference instances to monitor the known classes"
+    assert (
+        str(trained.report).splitlines()[1]
+        == "80 of them are kept as reference instances to monitor the known classes"
+    )

@@ -204,8 +204,8 @@ def tell(out: Terminal, found: DemoResult, model: OpenSetRecognizer, new: Sequen
     classes = model.new_classes()
     _candidates(out, found, classes)
     out.say(
-        f"estimated number of new classes: {classes.estimate} (the paper's Delta: {classes.delta}); "
-        f"truly {_number(len(new))}",
+        f"estimated number of new classes: {classes.estimate} (the paper's Delta: {classes.delta}), "
+        f"true number: {len(new)}",
         "",
     )
     _decisions(out, found, new)
@@ -216,7 +216,7 @@ def _draw(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     side = max(map(len, ("known", *new))) + 2
     width = max(min(out.width, WIDTH) - side, 20)
     strip = Strip(len(found.labels), width, plain=out.options.ascii_only)
-    out.print(Text(f"The stream, {len(found.labels)} pieces from left to right: how much of it was what", "bold"))
+    out.print(Text(f"The stream, {len(found.labels)} pieces from left to right: share of each class", "bold"))
     known = (seq for seq, label in enumerate(found.labels) if label in found.known)
     out.print(_row("known", strip.bars(known), side, KNOWN_STYLE))
     for label in new:
@@ -241,7 +241,7 @@ def _when(found: DemoResult, label: str) -> str:
     came, first = _places(found, label), _first(found, label)
     when = "never announced"
     if first is not None:
-        when = f"announced at {first.seq}, when {bisect(came, first.seq)} of it had come"
+        when = f"announced at {first.seq}, after {counted(bisect(came, first.seq), 'instance')}"
     return f"{label}: first instance at {came[0]}, {when}"
 
 

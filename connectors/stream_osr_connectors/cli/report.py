@@ -73,4 +73,4 @@ def report(given: ReportOptions) -> None:
             stream_summary.suggest_key(console, path, format, [label], without)
             break
     size = output.stat().st_size / 1e6
-    console.say(f"report written to {output} ({size:.1f} MB); open it in a browser")
+    console.say(f"report written to {output} ({size:.1f} MB). Open it in a browser")

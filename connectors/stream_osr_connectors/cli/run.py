@@ -323,6 +323,6 @@ def _column_text(name: str, value: Any) -> str:
 
 def _as_begun(given: str, begun: str) -> str:
     return (
-        f"{given} with --resume: the run was begun with {begun}, and that holds for the whole of it; "
-        "resume as it was, or begin anew without --resume"
+        f"{given} with --resume: the run was begun with {begun}, and --resume continues with the same. "
+        "Omit the option, or omit --resume to start again"
     )

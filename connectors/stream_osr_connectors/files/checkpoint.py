@@ -167,7 +167,7 @@ def ask(checkpoint: str | os.PathLike[str], command: Command) -> CommandReceipt:
         return CommandReceipt(waits, "queued", n)
     if result.outcome == "refused":
         raise getattr(errors, result.error or "", ConnectorError)(result.why or "")
-    taken_back = "" if command.action == "undo" else f"; `stream-osr undo --checkpoint {name}` takes it back"
+    taken_back = "" if command.action == "undo" else f". `stream-osr undo --checkpoint {name}` reverts it"
     return CommandReceipt(f"done: {command.effect()}{taken_back}", "done", n)
 
 

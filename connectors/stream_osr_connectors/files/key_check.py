@@ -73,7 +73,7 @@ def find_key(
     ...     path = Path(folder, "in.csv")
     ...     _ = path.write_text("name,x\n" + "".join(f"n{i},{i % 7}\n" for i in range(30)))
     ...     find_key(path), find_key(path, but=["name"])
-    (LikelyKey(name='name', why='it is text, and no two of its 30 values are the same', option='--key'), None)
+    (LikelyKey(name='name', why='it is text, and no two of the 30 values are the same', option='--key'), None)
     """
     if not (may_be_regular(path) or is_folder(path)):
         return None
@@ -97,7 +97,7 @@ def key_among(rows: Iterable[Mapping[str, Any]], but: Collection[str | None] = (
     >>> key_among({"x": i * 0.37, "nr": 100 + i} for i in range(20))
     LikelyKey(name='nr', why='its 20 values count up by one', option='--key')
     >>> key_among({"machine_id": i * i, "x": i % 5} for i in range(20))
-    LikelyKey(name='machine_id', why='its name suggests it, and no two of its 20 values are the same', option='--key')
+    LikelyKey(name='machine_id', why='its name suggests it, and no two of the 20 values are the same', option='--key')
     >>> key_among({"when": f"2026-03-{day:02d}"} for day in range(1, 31)).option
     '--time'
     """
@@ -134,7 +134,7 @@ class _Column:
 def _why(name: str, column: _Column) -> str:
     """Return the evidence that a column of distinct values is a key, or empty text."""
     values = list(column.values)
-    some = "no two of its" if not column.flaws else "hardly two of its"
+    some = "no two of the" if not column.flaws else "hardly two of the"
     numbers = [_whole(value) for value in values]
     whole = [number for number in numbers if number is not None]
     if len(whole) == len(values):

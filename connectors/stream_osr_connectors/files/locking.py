@@ -130,7 +130,7 @@ class Lock:
                 holder = holder_by(descriptor)
                 os.close(descriptor)
                 raise InUse(
-                    f"{self._name} is being written {holder}; wait until it has ended or stop it "
+                    f"{self._name} is being written {holder}. Wait until it has ended, or stop it "
                     "(in one program: close what has it open), or give another name"
                 ) from None
             self.certain, folder = False, str(self._note.parent)
