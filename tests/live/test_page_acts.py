@@ -175,7 +175,10 @@ def test_where_nobody_may_act_nothing_can_be_pressed(browser):
     with telling(told) as address, shown(browser, address) as (page, _):
         assert page.inner_text("#who") == "Read-only"
         assert page.locator("article button:visible").all_inner_texts()[-1].startswith("Instances")
-        assert page.locator("button:visible", has_text="Name it").count() == 0
+        name = page.locator("button", has_text="Name it")
+        assert name.is_disabled()
+        assert "sign in" in str(name.get_attribute("title"))
+        assert name.evaluate("button => getComputedStyle(button).backgroundColor") == "rgba(0, 0, 0, 0)"
         press(page, "n")
         page.locator("#said", has_text="Read-only: ").wait_for()
         assert told.asked == []

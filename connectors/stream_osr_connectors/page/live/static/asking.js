@@ -9,6 +9,7 @@ let allowed = false,
   whenGiven = null;
 const listeners = [];
 
+export const READ_ONLY = "Read-only: start stream-osr watch with --allow-commands, then sign in with a token.";
 export const mayAct = () => allowed;
 export const knownAs = () =>
   sessionStorage.getItem(KEPT) === null ? null : (sessionStorage.getItem(KNOWN_AS) ?? "");

@@ -6,6 +6,7 @@ import { named } from "./names.js";
 import { examples } from "./examples.js";
 import { spark } from "./sparks.js";
 import { openForm } from "./forms.js";
+import { READ_ONLY } from "./asking.js";
 import { idsOf, waits } from "./state.js";
 
 const STANDINGS = { dormant: "dormant", recurred: "recurred" };
@@ -114,7 +115,10 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
     );
   }
   const may = deeds.mayAct();
-  for (const part of [parts.name, parts.mute]) show(part, may && !card.settled);
+  show(parts.name, !card.settled);
+  parts.name.disabled = !may;
+  parts.name.title = may ? "" : READ_ONLY;
+  show(parts.mute, may && !card.settled);
   show(parts.is, may && !card.settled && deeds.labels().length > 0);
   show(parts.undo, may && undo);
   // The focused button may have disappeared because of another person's change.

@@ -41,7 +41,7 @@ function side(some, features, openInstance) {
   const head = make(
     "tr",
     {},
-    make("td"),
+    make("th", { scope: "row", textContent: "key" }),
     ...some.map((one) => make("th", { scope: "col" }, opener(one, openInstance))),
   );
   const rows = features.map((name) =>

@@ -2,7 +2,7 @@
 
 import { find, keep, make, say, show } from "./dom.js";
 import { count, moment, percent, plural, printable } from "./words.js";
-import { knownAs, mayAct } from "./asking.js";
+import { knownAs, mayAct, READ_ONLY } from "./asking.js";
 import { waiting } from "./state.js";
 
 let stale = null,
@@ -120,5 +120,5 @@ export function drawWho() {
           ? "Sign out"
           : `${printable(name, 40)}: sign out`,
   );
-  node.title = mayAct() ? "" : "Read-only: stream-osr watch was started without --allow-commands";
+  node.title = mayAct() ? "" : READ_ONLY;
 }

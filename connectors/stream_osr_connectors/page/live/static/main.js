@@ -1,6 +1,6 @@
 // The page: passes the server's state to the parts, and the person's actions to the server.
 
-import { allow, ask, knownAs, leave, mayAct, onWho, prompting, typed } from "./asking.js";
+import { allow, ask, knownAs, leave, mayAct, onWho, prompting, READ_ONLY, typed } from "./asking.js";
 import { find, say, show } from "./dom.js";
 import { drawHeader, drawLink, drawWho } from "./header.js";
 import { drawHistory, history } from "./history.js";
@@ -107,7 +107,7 @@ function take(told) {
 
 const open = (dialog) => () => find(dialog).showModal();
 const act = (kind) => () =>
-  mayAct() ? openCurrent(kind) : said("Read-only: stream-osr watch was started without --allow-commands.");
+  mayAct() ? openCurrent(kind) : said(READ_ONLY);
 
 dialogs();
 prompting();
