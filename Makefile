@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json benchmarks/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus systemd demo warmup collect chains cases test test-long faults mutations check golden golden-compare accuracy speed package lowest newest image-check wheel format clean site prose site-serve
+.PHONY: help install browser faketime prometheus systemd demo warmup collect chains cases test test-long faults mutations check golden golden-compare accuracy speed pictures package lowest newest image-check wheel format clean site prose site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -122,6 +122,9 @@ speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.m
 	$(BIN)/python -m benchmarks.before $(BEFORE) --write
 	$(BIN)/python -m benchmarks.peers --write
 	$(BIN)/python -m benchmarks.growth --figure docs/results/figures/growth.png --write
+
+pictures: site   ## take pictures of the report, the live page and the home page into OUT=folder (needs `make browser`)
+	$(BIN)/python -m tools.pictures $(OUT)
 
 package: warmup   ## build what is published (sdist, wheel) into dist, and try it in a new environment
 	$(BIN)/python -m tools.package
