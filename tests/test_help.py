@@ -64,3 +64,14 @@ assert not hasattr(stream_osr, "OpenSetRecogniser")
 """
     done = started("-c", program)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("predict", "run"), ("inspct", "inspect"), ("train", "fit")])
+def test_a_wrong_command_is_answered_with_the_right_one(typed: str, meant: str) -> None:
+    done = started("-m", "stream_osr_connectors", typed)
+    assert done.returncode == 2
+    assert f"Did you mean '{meant}'?" in done.stderr
+
+
+def test_completion_of_the_shell_can_be_installed() -> None:
+    assert "--install-completion" in started("-m", "stream_osr_connectors", "--help").stdout

@@ -15,12 +15,25 @@ from stream_osr_connectors.cli import commands, demo, fit, inspect, report, run,
 from stream_osr_connectors.terminal import Terminal, protect_terminal
 
 
+_SYNONYMS = {
+    **dict.fromkeys(("predict", "decide", "classify", "score"), "run"),
+    **dict.fromkeys(("train", "learn"), "fit"),
+    **dict.fromkeys(("show", "info", "summary"), "inspect"),
+    **dict.fromkeys(("dashboard", "live", "monitor"), "watch"),
+    **dict.fromkeys(("start", "service"), "serve"),
+    **{"name": "promote", "plot": "report", "revert": "undo", "log": "history", "compile": "warmup"},
+}
+"""Names of commands in other programs. typer itself suggests a command for a mistyped name."""
+
+
 class _Commands(TyperGroup):
     """The group of commands. ``run`` with ``--config`` runs the service, because only a service has such settings."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[:1] == ["run"] and any(arg.partition("=")[0] == "--config" for arg in args):
             args = ["serve", *args[1:]]
+        elif args and args[0] in _SYNONYMS:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{_SYNONYMS[args[0]]}'?")
         return super().resolve_command(ctx, args)
 
 
@@ -28,7 +41,6 @@ app = typer.Typer(
     cls=_Commands,
     help="Recognize known classes in a data stream, and group unknown instances into new subclasses.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
