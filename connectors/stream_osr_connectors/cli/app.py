@@ -14,7 +14,6 @@ from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.cli import commands, demo, fit, inspect, report, run, service, warmup, watch
 from stream_osr_connectors.terminal import Terminal, protect_terminal
 
-
 _SYNONYMS = {
     **dict.fromkeys(("predict", "decide", "classify", "score"), "run"),
     **dict.fromkeys(("train", "learn"), "fit"),
