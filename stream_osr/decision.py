@@ -47,7 +47,7 @@ class Decision(NamedTuple):
     --------
     >>> told = {"grass": 0.01, "unknown": 0.99}
     >>> print(Decision("a7", None, "unknown", "unknown", 0.99, 0.99, told, 11, "grass", 24.1, 0.0, 3, 219))
-    unknown (0.990) in subclass 11, 24.1 standard deviations off grass; key 'a7', position 219
+    unknown (0.990) in subclass 11, 24.1 standard deviations off grass, key 'a7', position 219
     """
 
     key: Any
