@@ -94,7 +94,7 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path, make: Ca
         assert ("under another name" in said) == hard
         # the system knows the process of a lock, and not since when
         assert hard or re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*: ", said)
-        assert "wait until it has ended or stop it (in one program: close what has it open)" in said
+        assert "Wait until it has ended, or stop it (in one program: close what has it open)" in said
         assert "\n" not in said
         assert path.read_bytes() == before
     with open_sink(name):

@@ -130,5 +130,5 @@ def test_a_process_that_cannot_be_started_is_tried_again(
     said = [record.getMessage() for record in caplog.records]
     for name in ("osr-0", "osr-1"):
         (line,) = [each for each in said if each.startswith(f"{name} cannot be started")]
-        assert "Too many open files; started again in 1 s" in line
+        assert "Too many open files, started again in 1 s" in line
         assert f"{name} stopped" in said

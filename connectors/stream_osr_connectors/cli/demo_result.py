@@ -204,8 +204,7 @@ def tell(out: Terminal, found: DemoResult, model: OpenSetRecognizer, new: Sequen
     classes = model.new_classes()
     _candidates(out, found, classes)
     out.say(
-        f"estimated number of new classes: {classes.estimate} (the paper's Delta: {classes.delta}), "
-        f"true number: {len(new)}",
+        f"estimated number of new classes: {classes.estimate} (the paper's Delta: {classes.delta}), true: {len(new)}",
         "",
     )
     _decisions(out, found, new)
