@@ -200,7 +200,7 @@ class ModelOptions(Group):
     >>> model.learn_one({"a": 1.0})
     Traceback (most recent call last):
         ...
-    stream_osr.errors.NotTrained: an unlabelled instance came before freeze(), and freezing='manual'; call freeze() \
+    stream_osr.errors.NotTrained: an unlabelled instance came before freeze(), and freezing='manual'. Call freeze() \
 first
     >>> ModelOptions(epsilon=1.0)
     Traceback (most recent call last):

@@ -373,7 +373,7 @@ def test_models_that_do_not_fit_together(earlier: OpenSetRecognizer) -> None:
     earlier.flush()
     other = OpenSetRecognizer(**grouped(**SETTINGS))
     learn_all(other, [({"a": x["a"], "c": x["b"]}, y) for x, y in training_part()]).freeze()
-    with pytest.raises(InvalidParameter, match="earlier model has 'b' and the new one has 'c'. Train on the same"):
+    with pytest.raises(InvalidParameter, match=r"earlier model has 'b' and the new one has 'c'\. Train on the same"):
         other.carry_over(earlier)
     cut = play(fitted(0, pca_components=1), n=64)
     cut.flush()
