@@ -20,7 +20,7 @@ announcement is no evidence: a class that moved away is announced within a few i
 **Unknown rate.** A cumulative-sum test on a Bernoulli detects jumps of the share that is called unknown.
 
 Emerging subclasses are announced when they have a shape. A jump of the unknown rate is a separate fact. It also
-covers noise, a failing sensor, many small classes at once, and muted subclasses.
+covers noise, a failing sensor, many small classes at once, and subclasses of no interest.
 """
 
 from __future__ import annotations

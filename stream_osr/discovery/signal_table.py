@@ -90,7 +90,7 @@ EVENT_TABLE = {kind.name: kind for kind in _KINDS}
 """Event kinds by name."""
 
 QUIET = EVENT_TABLE["SubclassMuted"].status or ""
-"""Status of a muted subclass."""
+"""Status of a subclass of no interest."""
 
 OTHER_KIND = EventKind("")
 """Kind of an event from a later release."""

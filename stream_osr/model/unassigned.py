@@ -245,7 +245,7 @@ def find_group(unassigned: UnassignedRows, arrived: Array, around: Alternatives,
     around
         Alternatives to a class.
     announced
-        Announced or muted subclasses (`Lifecycle.noticed`).
+        Subclasses that people know about (`Lifecycle.noticed`).
 
     Returns
     -------

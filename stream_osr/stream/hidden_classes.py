@@ -89,7 +89,7 @@ def find_core(update: LifecycleUpdate, noise: NoiseModel, least: float) -> Lifec
 def _settled(chain: Chain, noise: NoiseModel) -> np.ndarray:
     """Identities of the subclasses whose instances are assigned: announced, dormant, or part of a known class.
 
-    A subclass that noise has widened since its announcement does not count. A muted one does not count either,
+    A subclass that noise has widened since its announcement does not count. One of no interest does not count either,
     because it may hide others.
     """
     state, life = chain.state, chain.life

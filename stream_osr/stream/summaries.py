@@ -43,7 +43,7 @@ class SubclassSums(NamedTuple):
 
 
 def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
-    """Return the statistics of the emerged subclasses, including dormant and muted ones.
+    """Return the statistics of the emerged subclasses, including dormant ones.
 
     They come from the first chain, whose subclasses are reported, by identity in ascending order.
     """
