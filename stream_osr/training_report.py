@@ -165,10 +165,7 @@ class TrainingReport:
             ("numbers with one value, another is a new one", self.one_valued_features),
             ("skewed, and taken to a power or by a logarithm", self.bent_features),
             ("constant in training", self.constant_features),
-            (
-                "zero in an instance that does not name them (absent='missing' if they are missing there)",
-                self.absent_zero,
-            ),
+            ("zero in an instance that does not name them (absent='missing' makes them missing)", self.absent_zero),
         )
         lines: tuple[tuple[object, str], ...] = (
             (small, f"fewer instances than dimensions: {listed(small)}. More instances, or a PCA, would help"),

@@ -97,10 +97,8 @@ def test_a_known_class_is_a_line_and_its_subclasses_are_shown_on_request() -> No
     known = (DiscoveryRow(EVIL, 40, many), DiscoveryRow("b", 1, ((20, 1.0),)))
     summary = Summary(known, 10, 0.5, 0.5, ((21, 5, True),), 1)
     lines = str(summary).splitlines()
-    assert lines[2:4] == [
-        f"{ESCAPED}         40          20  S0 5.00",
-        "b                        1           1  S20 100.00",
-    ]
+    assert lines[2] == f"{ESCAPED}         40          20  S0 5.00"
+    assert lines[3].split() == ["b", "1", "1", "S20", "100.00"]
     assert lines[2:] == [line.partition("  S1 ")[0] for line in summary.text(subclasses=True).splitlines()[2:]]
     assert all(f"S{key} 5.00" in summary.text(subclasses=True) for key in range(20))
 
