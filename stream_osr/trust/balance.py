@@ -172,7 +172,8 @@ def class_shares(votes: Array, confusion: Array, trained: Array, begin: Array) -
     array([0.74, 0.26])
     """
     n_classes = len(trained)
-    shares, mixed, per_class = np.maximum(begin, 1e-9), confusion + 1e-9, np.ascontiguousarray(confusion.T) + 1e-9
+    shares: Array = np.maximum(begin, 1e-9)
+    mixed, per_class = confusion + 1e-9, np.ascontiguousarray(confusion.T) + 1e-9
     ratio, counts = np.empty(n_classes), np.empty(n_classes)
     for _ in range(ROUNDS):
         ratio[:] = 0.0
