@@ -78,10 +78,15 @@ def counted(
         Decay factor of the counts so far.
     """
     (n_classes, count, levels), first = counts.taken.shape, len(group)
-    total, taken = np.zeros(n_classes), np.zeros((n_classes, levels, count))
+    total, taken = np.zeros(n_classes), np.zeros((first, count))
+    place, n_places = np.full((n_classes, levels), -1), 0  # rows of `taken`, for classes and levels with a reference
     for i in range(first):
-        total[group[i]] += weight[i]
-        here = taken[group[i], level[i]]
+        j, at = group[i], level[i]
+        if place[j, at] < 0:
+            place[j, at] = n_places
+            n_places += 1
+        total[j] += weight[i]
+        here = taken[place[j, at]]
         for c in range(count):
             here[c] += weight[i] * cell_counts[i, c]
     came = np.zeros((levels, count))
@@ -92,8 +97,11 @@ def counted(
     for j in range(n_classes):
         for c in range(count):
             all_asked[j, c] += total[j]
-            for at in range(levels):
-                all_taken[j, c, at] += taken[j, at, c]
+        for at in range(levels):
+            if place[j, at] >= 0:
+                here = taken[place[j, at]]
+                for c in range(count):
+                    all_taken[j, c, at] += here[c]
     return ReferenceCounts(
         fade * counts.stream + came.T, fade * counts.seen + n, all_taken, all_asked, fade * counts.votes
     )
@@ -266,16 +274,17 @@ class _CellCounts(NamedTuple):
 
 @kernel
 def _weigh(
-    seen: Array, taken: Array, n_references: Array, distinct: Array, spread: Array, classes: Array
+    counts: ReferenceCounts, distinct: Array, spread: Array, classes: Array, begin: int
 ) -> tuple[Array, Array]:
-    """Return the effective references in each cell, and what each represents, both (C, L).
+    """Return the effective references in each cell from ``begin`` on, and what each represents, both (C, L).
 
     One reference represents this number of instances if the whole stream is known.
     """
+    seen, taken, n_references = counts.seen, counts.taken, counts.total
     n_classes, count, levels = taken.shape
     base, total, square = np.zeros((count, levels)), np.zeros((count, levels)), np.zeros((count, levels))
     for j in range(n_classes):
-        for c in range(count):
+        for c in range(begin, count):
             if n_references[j, c] > 0.0 and distinct[j] > 0.0:
                 used = min(n_references[j, c], distinct[j])  # asking the same reference again tells nothing new
                 w, share = classes[j] * seen[c] / used, used / n_references[j, c]
@@ -284,7 +293,7 @@ def _weigh(
                     base[c, level] += classes[j] * each
                     total[c, level] += worth
                     square[c, level] += each * worth
-    for c in range(count):
+    for c in range(begin, count):
         for level in range(levels):
             rest = UNSEEN * base[c, level]
             stands = max((square[c, level] + rest * base[c, level]) / max(total[c, level] + rest, 1e-12), 1e-9)
@@ -403,9 +412,10 @@ def cell_shares(
         Known share of each emerging subclass when it had support, shape (K,). Negative: it had none so far.
     """
     n_classes, count = counts.total.shape
-    effective, stands = _weigh(counts.seen, counts.taken, counts.total, distinct, spread, classes)
+    anew = np.isnan(kappa)  # the known classes count for this estimate alone
+    effective, stands = _weigh(counts, distinct, spread, classes, 0 if anew else n_classes)
     cell_counts = _CellCounts(counts.stream, counts.seen, effective, stands, n_classes, before)
-    if np.isnan(kappa):
+    if anew:
         kappa = _estimate_kappa(cell_counts)
     owner = np.empty((n_classes, count - n_classes))
     for c in range(n_classes, count):
