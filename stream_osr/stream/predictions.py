@@ -67,6 +67,10 @@ class PredictiveCache:
         self._closely = self._max_false_unknown is not None or any(shares is not None for shares in self._shares)
         self._shifted = len(stream.chains) == 1 and not self._closely  # by the sampler itself
         odds = stream.odds.shift if self._shifted else 0.0
+        self._log_seats = [log_seats_of(chain.state.franchise) for chain in stream.chains]
+        self._levels = [
+            model_of(self._references, at) for at in range(len(stream.chains)) if self._references is not None
+        ]
         self._views = [view(c.known, c.frozen, c.state, trained.whitening, odds) for c in stream.chains]
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
@@ -111,9 +115,9 @@ class PredictiveCache:
         if not self._closely:
             return mean_of([look(values, each) for each in views]), None
         looked, densities = [], []
-        for chain, own in zip(self._chains, views, strict=True):
+        for chain, seats, own in zip(self._chains, self._log_seats, views, strict=True):
             responsibilities, log_weight = look_closely(values, own, len(chain.state.ids))
-            density = whole = log_weight - log_seats_of(chain.state.franchise)[: len(chain.known.size)]
+            density = whole = log_weight - seats[: len(chain.known.size)]
             if middle is not None:
                 whole = log_class_densities(chain.known, chain.frozen, homogeneous(middle))[0] - excess
             densities.append(whole)
@@ -133,11 +137,11 @@ class PredictiveCache:
         shares, n_classes, chain = self._shares[number], log_density.shape[1], self._chains[number]
         if shares is None or self._references is None or chain.check is None:
             return np.column_stack([responsibilities[:, :n_classes], responsibilities[:, n_classes:].sum(axis=1)])
-        odds, level = None, model_of(self._references, number).levels_of(log_density)
+        odds, level = None, self._levels[number].levels_of(log_density)
         if chain.check.dependent:
             typical, _ = typicality_of(self._references)
             level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
-            seats, at = log_seats_of(chain.state.franchise), np.arange(len(responsibilities))
+            seats, at = self._log_seats[number], np.arange(len(responsibilities))
             near = responsibilities[:, :n_classes].argmax(axis=1)
             log_share = np.log(np.maximum(responsibilities, 1e-300))
             log_new = log_share[:, -1] - log_share[at, near] - seats[-1] + seats[near] + without_gaps[at, near]
