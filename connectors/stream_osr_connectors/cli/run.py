@@ -40,7 +40,9 @@ class RunOptions(options.SharedOptions):
     input: str = option(
         "Instances to decide: a file, a folder of files, or - (standard input).", "--input", "-i", default=...
     )
-    output: str = option("Decisions file to write, or - (standard output).", "--output", "-o", default="-")
+    output: str = option(
+        "Decisions file to write, or - (standard output, as JSON Lines).", "--output", "-o", default="-"
+    )
     events: Path | None = option("Events file to write.", "--events", "-e")
     label: str | None = option("Label column. The model learns labelled instances and does not decide them.")
     categorical: str | None = option("Comma-separated columns that must be categories of the model.")
@@ -114,6 +116,9 @@ def run(given: RunOptions) -> None:
         files.stop, files.progress = halted, lambda read: bar.update(task, completed=read)
         totals = files.run()
     _tell(console, totals, recognizer)
+    written = zip(("decisions", "events", "unusable records"), given.outputs, strict=True)
+    named = [f"{name} to {path}" for name, path in written if path is not None and str(path) != "-"]
+    console.say(*([f"written: {', '.join(named)}"] if named else []))
     where = f"kept in {given.errors}" if given.errors is not None else "--errors FILE keeps them"
     console.say(*stream_summary.set_aside(totals["set_aside"], files.reasons, where))
     if checkpoint is not None and not halted():
