@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,7 +154,7 @@ def _assemble(
     )
     if started is not None:
         check_outputs(started, given.outputs)
-    sinks = _open_sinks(stack, source, given)
+    sinks = _open_sinks(stack, source, given, recognizer.trained.labels)
     rest: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": given.checkpoint_every, "reading": reading}
     rest |= {
         "complain": stream_summary.complainer(console),
@@ -171,7 +171,7 @@ def _assemble(
     return FileRun(recognizer, source, sinks, **rest)
 
 
-def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
+def _open_sinks(stack: ExitStack, source: Source, given: RunOptions, classes: Sequence[object]) -> Sinks:
     """Open the outputs. A typed table gets the type of each column."""
     from stream_osr.decision import Decision
     from stream_osr_connectors.files.columns import SET_ASIDE, columns_of, columns_of_events
@@ -184,7 +184,13 @@ def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
         None
         if path is None
         else stack.enter_context(
-            open_sink(path, csv_safe=given.csv_safe is not False, private=path is given.errors, columns=columns)
+            open_sink(
+                path,
+                csv_safe=given.csv_safe is not False,
+                private=path is given.errors,
+                columns=columns,
+                classes=classes,
+            )
         )
         for path, columns in zip(given.outputs, (decided, columns_of_events(), SET_ASIDE), strict=True)
     ]
