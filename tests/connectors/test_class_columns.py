@@ -41,7 +41,9 @@ def test_odd_names_of_classes_are_read_back(tmp_path: Path) -> None:
     p = {**dict.fromkeys(ODD, 0.0625), "new": 0.375}
     (row,) = written(tmp_path / "d.csv", [decision("new", 0, p)], ODD)
     assert row["probabilities"] == {name: str(share) for name, share in p.items()}
-    with CsvSource(tmp_path / "d.csv", key="key", label="label", categorical=["first_label", "nearest_class"]) as source:
+    with CsvSource(
+        tmp_path / "d.csv", key="key", label="label", categorical=["first_label", "nearest_class"]
+    ) as source:
         record = next(source)
     assert isinstance(record, Record)
     assert record.features["p_unknown"] == 0.375

@@ -22,7 +22,7 @@ class CsvSink(ByteSink):
     ``None``, NaN and infinite numbers become empty fields. Lists and mappings become their JSON text. A missing field
     stays empty. A field that is not in the header is an error, because its value would be lost. Text that a
     spreadsheet would take for a formula gets an apostrophe before it (`csv_rows`). Numbers stay numbers. A decision
-    has a column ``p_CLASS`` for each class of the header in place of its ``probabilities``.
+    has a column ``p_CLASS`` for each class of the header in place of ``probabilities``.
 
     Delivery: everything written is durable after `flush`. With `truncate` to a stored `position`, every record is in
     the file exactly once. Standard output and pipes cannot be cut back: at least once. Positions are those of
