@@ -16,7 +16,8 @@ class GroupedCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. A usage error names all missing options and arguments."""
         given = self.make_parser(ctx).parse_args(args=list(args))[0]
-        needed = () if ctx.resilient_parsing or given.get("help") else self.params
+        helps = self.get_help_option(ctx)
+        needed = () if ctx.resilient_parsing or (helps and helps.name in given) else self.params
         missing = [
             f"{each.param_type_name} {' / '.join(map(repr, each.opts))}"
             for each in needed

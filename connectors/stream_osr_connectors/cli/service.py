@@ -117,9 +117,10 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
 
     Example: stream-osr serve --config service.yaml --instance worker-1
     """
+    settings = settings_of(context)  # a wrong setting is reported before the slow import
     from stream_osr_connectors.kafka.ops.command import serve as serve_kafka
 
-    serve_kafka(settings_of(context))
+    serve_kafka(settings)
 
 
 @commands.command(cls=ServiceCommand)
@@ -167,6 +168,7 @@ def reconcile(context: typer.Context, config: ConfigOption = None) -> None:
 
     Example: stream-osr reconcile --config service.yaml
     """
+    settings = settings_of(context)
     from stream_osr_connectors.kafka.ops.command import reconcile as join
 
-    join(settings_of(context))
+    join(settings)
