@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -36,6 +37,8 @@ REPEATS = 3
 SEED = 0
 PLAIN = 4000
 """Instances of the plain step."""
+TOGETHER = 4
+"""Processes that start together on an empty cache."""
 
 
 class Setting(NamedTuple):
@@ -157,6 +160,11 @@ def measure_beginnings(_: int | None, repeats: int) -> str:
             tree.folder.mkdir()
             add(f"`{name}`, empty cache", [tree.python(*command)[1:]])
             add(f"`{name}`, filled cache", [tree.python(*command)[1:] for _ in range(repeats)])
+        tree = Tree(ROOT, Path(folder, "together"))
+        tree.folder.mkdir()
+        with ThreadPoolExecutor(TOGETHER) as pool:  # the children of the last one to end are those of all
+            ran = list(pool.map(lambda _: tree.python(*WARMUP)[1:], range(TOGETHER)))
+        add(f"{TOGETHER} of `stream-osr warmup` together, empty cache", [max(ran)])
         model = Path(folder, "speed.osr")
         add("training, LETTER, defaults, one thread", list(training(model, repeats))[1:])
         runs = [tree.python("-c", START, str(model))[1:] for _ in range(repeats + 1)]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from stream_osr.features import FeatureRow, Features
 from stream_osr.kinds import Name
@@ -107,5 +107,5 @@ def _depends(there: np.ndarray, group: np.ndarray, sizes: np.ndarray) -> bool:
     spread = np.maximum(share * (1.0 - share), 1e-12)
     by_class = np.array([there[group == j].mean(axis=0) for j in used])
     statistic = (sizes[used, None] * (by_class - share) ** 2).sum(axis=0) / spread
-    least = float(chi2.sf(statistic.max(), len(used) - 1))
-    return bool(least * there.shape[1] < SURE)
+    least = float(chdtrc(len(used) - 1, statistic.max()))
+    return len(used) > 1 and least * there.shape[1] < SURE

@@ -1,11 +1,17 @@
-"""Notice that kernels are being compiled, which takes minutes and could look like a hang."""
+"""Notice that kernels are being compiled, which takes minutes and could look like a hang.
+
+Processes that start together on an empty cache compile each kernel once (:func:`one_process`).
+"""
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import time
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, ClassVar
 
 from numba.core import event
 
@@ -16,6 +22,12 @@ EVERY_TIME = (
     "compiling the sampler: one or two minutes in every process, since the cache folder is not writable "
     "(set NUMBA_CACHE_DIR to a writable folder)"
 )
+WAITING = "another process compiles the sampler: this process waits for it, one or two minutes at most"
+
+LONGEST_WAIT = 600.0
+"""Seconds after which a process compiles a kernel itself, although another one still has the lock."""
+PAUSE = 0.02
+"""Seconds between two attempts to take the lock."""
 
 
 class _Notice(event.Listener):
@@ -25,6 +37,7 @@ class _Notice(event.Listener):
     """
 
     reported = False
+    waited = False
     latest = 0.0
     under_way: ClassVar[list[str]] = []
 
@@ -71,6 +84,48 @@ def give_notice(why_not: Callable[[], str | None]) -> None:
     event.register("numba:compile", _Notice(why_not))  # type: ignore[no-untyped-call]  # numba leaves it untyped
 
 
+@contextmanager
+def one_process(path: Path, name: str) -> Iterator[None]:
+    """Let one process at a time compile a kernel into the cache. The others wait, and then find its machine code.
+
+    The lock belongs to the process, so the system releases it when the process ends, however it ends. Without a
+    writable folder or a file system with locks, each process compiles for itself.
+
+    Parameters
+    ----------
+    path
+        The file to lock, which is created if needed.
+    name
+        Name of the kernel, for the progress display (:func:`being_compiled`).
+    """
+    with ExitStack() as opened:
+        with suppress(OSError):
+            file = opened.enter_context(path.open("ab"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                _wait_for(file, name)
+        yield
+
+
+def _wait_for(file: IO[bytes], name: str) -> None:
+    """Wait until another process has compiled a kernel or has ended."""
+    if not _Notice.waited:
+        _Notice.waited = True
+        logger.warning(WAITING)
+    until = time.monotonic() + LONGEST_WAIT
+    _Notice.under_way.append(name)
+    try:
+        while (now := time.monotonic()) < until:
+            _Notice.latest = now
+            time.sleep(PAUSE)
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+    finally:
+        _Notice.under_way.pop()
+
+
 def last_compiled() -> float:
-    """Moment (`time.monotonic`) when compilation last began or ended in this process. 0: never."""
+    """Moment (`time.monotonic`) when this process last compiled, or waited for another that does. 0: never."""
     return _Notice.latest

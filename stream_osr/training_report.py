@@ -18,6 +18,8 @@ from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOSTLY = 0.5
 """Share of missing numeric values above which the training report mentions zeros."""
+MOST_CLASSES = 12
+"""Number of classes that the text of the training report lists."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,85 @@ class TrainingReport:
     missing_share: dict[Name, float] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return "\n".join([*self._expectation(), *self._preparation(), *self._classes(), *self._understood()])
+
+    def _expectation(self) -> list[str]:
+        """Return the lines on the expected recall, and on the references that monitor it."""
+        low, high = self.recall_interval or (self.known_recall, self.known_recall)
+        wide = high - low > 2.0 * ENOUGH
+        interval = f" ({low:.3f} to {high:.3f})" if self.recall_interval else ""
+        lines = [
+            f"trained on {counted(sum(self.instances.values()), 'instance')} of "
+            f"{counted(len(self.instances), 'class', 'classes')}, {'estimated' if wide else 'expected'} recall of "
+            f"known classes in a stream {self.known_recall:.3f}{interval}"
+        ]
+        if wide:
+            enough = instances_that_would_do(self.known_recall)
+            lines.append(f"too few instances for a promise: some {enough} would do")
+        if self.correlation is not None:
+            lines.append(
+                f"neighbouring instances depend on each other (mean correlation {self.correlation:.2f}): the recall "
+                f"is that in blocks of arrival, and among neighbours {self.recall_among_neighbours or 0.0:.3f}"
+            )
+        if not self.references:
+            return [*lines, "no reference instances were kept: nothing guards the known classes"]
+        are = "is" if self.references == 1 else "are"
+        return [*lines, f"{self.references} of them {are} kept as reference instances to monitor the known classes"]
+
+    def _preparation(self) -> list[str]:
+        """Return the lines on the features, and on instances that look wrong."""
+        small = [f"{label!r} ({self.instances[label]})" for label in self.small_classes]
+        kept, whole = self.told_apart or (1.0, 1.0)
+        one_hot = [f"{own[0]} and {len(own) - 1} more" for own in self.one_hot_features]
+        lists: tuple[tuple[str, Sequence[Name]], ...] = (
+            ("repeat another feature, and are left out", self.repeated_features),
+            ("rise or fall with the order of arrival, and are left out", self.clock_features),
+            ("nearly always the same, and added up in one coordinate", self.usual_features),
+            ("numbers with two values, taken for categories", self.two_valued_features),
+            ("one-hot numbers, taken for a category together", one_hot),
+            ("numbers with one value, another is a new one", self.one_valued_features),
+            ("skewed, and taken to a power or by a logarithm", self.bent_features),
+            ("constant in training", self.constant_features),
+            ("zero in an instance that does not name them (absent='missing' makes them missing)", self.absent_zero),
+        )
+        lines: tuple[tuple[object, str], ...] = (
+            (small, f"fewer instances than dimensions: {listed(small)}. More instances, or a PCA, would help"),
+            (
+                self.told_apart,
+                f"directions kept: {self.dimensions}. Known classes, left out in turn, are separated from the others "
+                f"with an area under the ROC curve of {kept:.3f} ({whole:.3f} with all directions)",
+            ),
+            *((names, f"{what}: {listed(map(repr, names))}") for what, names in lists),
+            (self.missing_values, f"missing values imputed from the other values: {self.missing_values}"),
+            (
+                self.missing_numeric > MOSTLY,
+                f"{self.missing_numeric:.0%} of the numeric values are missing. If instances leave out zeros, "
+                "train with absent='zero'",
+            ),
+            (
+                self.mislabelled,
+                f"{counted(self.mislabelled, 'instance')} look{'s' * (self.mislabelled == 1)} mislabelled: "
+                "another class describes them",
+            ),
+            (self.variance_left_out > 0.10, f"the PCA leaves out {self.variance_left_out:.1%} of the variance"),
+        )
+        return [line for applies, line in lines if applies]
+
+    def _classes(self) -> list[str]:
+        """Return a line for each of the largest classes."""
+        largest = sorted(self.instances, key=lambda label: -self.instances[label])
+        lines = [
+            f"class {label!r}: {counted(self.instances[label], 'instance')}, "
+            f"{counted(self.subclasses.get(label, 0), 'subclass', 'subclasses')}"
+            for label in largest[:MOST_CLASSES]
+        ]
+        rest = len(largest) - MOST_CLASSES
+        return [*lines, f"and {counted(rest, 'smaller class', 'smaller classes')}"] if rest > 0 else lines
+
     def _understood(self) -> list[str]:
         """Return the lines on how the training data was read."""
-        if not self.numeric_features and not self.categories:
-            return []  # nobody has said how it was read
-        classes = sorted(self.instances.items(), key=lambda item: -item[1])
-        lines = [f"classes: {listed(f'{label!r} {count}' for label, count in classes)}"]
+        lines = []
         if self.numeric_features:
             lines.append(f"numeric features: {listed(map(repr, self.numeric_features))}")
         if self.categories:
@@ -140,73 +215,6 @@ class TrainingReport:
             shares = sorted(self.missing_share.items(), key=lambda item: -item[1])
             lines.append(f"missing values: {listed(f'{name!r} {share:.1%}' for name, share in shares)}")
         return lines + list(self.remarks)
-
-    def __str__(self) -> str:
-        n, k = sum(self.instances.values()), sum(self.subclasses.values())
-        wide, interval = False, ""
-        if self.recall_interval is not None:
-            low, high = self.recall_interval
-            wide, interval = high - low > 2.0 * ENOUGH, f" ({low:.3f} to {high:.3f})"
-        lines = [
-            f"trained on {counted(n, 'instance')} of {counted(len(self.instances), 'class', 'classes')}, "
-            f"{counted(k, 'subclass', 'subclasses')}, "
-            f"{'estimated' if wide else 'expected'} recall of known classes in a stream "
-            f"{self.known_recall:.3f}{interval}"
-        ]
-        if wide:
-            enough = instances_that_would_do(self.known_recall)
-            lines.append(f"too few instances for a promise: some {enough} would do")
-        if self.correlation is not None:
-            lines.append(
-                f"neighbouring instances depend on each other (mean correlation {self.correlation:.2f}): the recall "
-                f"is that in blocks of arrival, and among neighbours {self.recall_among_neighbours or 0.0:.3f}"
-            )
-        if self.references:
-            are = "is" if self.references == 1 else "are"
-            lines.append(f"{self.references} of them {are} kept as reference instances to monitor the known classes")
-        else:
-            lines.append("no reference instances were kept: nothing guards the known classes")
-        if self.small_classes:
-            names = listed(f"{label!r} ({self.instances[label]})" for label in self.small_classes)
-            lines.append(f"fewer instances than dimensions: {names}. More instances, or a PCA, would help")
-        if self.told_apart is not None:
-            kept, whole = self.told_apart
-            are = "is" if self.dimensions == 1 else "are"
-            lines.append(
-                f"{counted(self.dimensions, 'direction')} {are} kept: known classes, left out in turn, are separated "
-                f"from the others with an area under the ROC curve of {kept:.3f} ({whole:.3f} with all directions)"
-            )
-        one_hot = [f"{own[0]} and {len(own) - 1} more" for own in self.one_hot_features]
-        listed_features: tuple[tuple[str, Sequence[Name]], ...] = (
-            ("repeat another feature, and are left out", self.repeated_features),
-            ("rise or fall with the order of arrival, and are left out", self.clock_features),
-            ("nearly always the same, and added up in one coordinate", self.usual_features),
-            ("numbers with two values, taken for categories", self.two_valued_features),
-            ("one-hot numbers, taken for a category together", one_hot),
-            ("numbers with one value, another is a new one", self.one_valued_features),
-            ("skewed, and taken to a power or by a logarithm", self.bent_features),
-            ("constant in training", self.constant_features),
-        )
-        lines += [f"{what}: {listed(map(repr, names))}" for what, names in listed_features if names]
-        if self.missing_values:
-            were = "was" if self.missing_values == 1 else "were"
-            lines.append(f"{counted(self.missing_values, 'missing value')} {were} imputed from the other values")
-        if self.absent_zero:
-            names = listed(map(repr, self.absent_zero))
-            lines.append(
-                f"zero in an instance that does not name them (absent='missing' if they are missing there): {names}"
-            )
-        if self.missing_numeric > MOSTLY:
-            lines.append(
-                f"{self.missing_numeric:.0%} of the numeric values are missing. If instances leave out zeros, "
-                "train with absent='zero'"
-            )
-        if self.mislabelled:
-            look = "looks" if self.mislabelled == 1 else "look"
-            lines.append(f"{counted(self.mislabelled, 'instance')} {look} mislabelled: another class describes them")
-        if self.variance_left_out > 0.10:
-            lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
-        return "\n".join([*lines, *self._understood()])
 
 
 def understood(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import stream_osr
-from tests.doors.library import EVERY_TIME, ONCE
+from tests.doors.library import EVERY_TIME, ONCE, WAITING
 from tools.wheel import FOR_ANY, put
 
 ONE_KERNEL = """
@@ -65,12 +65,12 @@ def without_privilege() -> list[str]:
     return ["setpriv", f"--bounding-set={NO_OVERRIDE}", f"--inh-caps={NO_OVERRIDE}"]
 
 
-def run(package: Path, *prefix: str, program: str = ONE_KERNEL, **environment: object) -> tuple[str, str]:
-    """What a process with the copied package prints, and what it says on standard error."""
+def start(package: Path, *prefix: str, program: str = ONE_KERNEL, **environment: object) -> subprocess.Popen[str]:
+    """Start a process with the copied package."""
     rest = [path for path in sys.path if path and not Path(path, "stream_osr").exists()]
-    done = subprocess.run(
+    return subprocess.Popen(
         [*prefix, sys.executable, "-W", "error", "-c", program],
-        capture_output=True, text=True, cwd="/", timeout=120,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/",
         env={
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join([str(package.parent), *rest]),
@@ -78,8 +78,18 @@ def run(package: Path, *prefix: str, program: str = ONE_KERNEL, **environment: o
             **{name: str(value) for name, value in environment.items()},
         },
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip(), done.stderr
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return standard output and standard error of a process that must succeed."""
+    printed, messages = process.communicate(timeout=120)
+    assert process.returncode == 0, messages
+    return printed.strip(), messages
+
+
+def run(package: Path, *prefix: str, program: str = ONE_KERNEL, **environment: object) -> tuple[str, str]:
+    """Run a process with the copied package, and return what it prints."""
+    return finish(start(package, *prefix, program=program, **environment))
 
 
 def kept_in(folder: Path) -> list[Path]:
@@ -95,6 +105,29 @@ def test_compiling_is_announced_once_and_not_again_on_the_same_machine(package):
     place, said = run(package)
     assert said == ""
     assert kept_in(package) == kept
+
+
+def test_processes_that_start_together_compile_once_and_one_takes_over_from_a_dead_one(package):
+    run(package)
+    (lock,) = package.rglob("*.lock")
+    for path in lock.parent.glob("*.nb?"):
+        path.unlink()
+    holder = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, 2); print('locked', flush=True); input()"
+    count = f"{ONE_KERNEL}\nprint(sum(exp_each.stats.cache_misses.values()))"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as dead:
+        assert dead.stdout is not None
+        dead.stdout.readline()
+        waiting = [start(package, program=count) for _ in range(3)]
+        for process in waiting:
+            assert process.stderr is not None
+            assert process.stderr.readline() == WAITING + "\n"
+        assert not kept_in(package)
+        dead.kill()
+    ended = [finish(process) for process in waiting]
+    assert sorted(printed.splitlines()[-1] for printed, _ in ended) == ["0", "0", "1"]
+    assert sorted(messages for _, messages in ended) == ["", "", ONCE + "\n"]
 
 
 def test_moment_of_compiling_is_known_and_reading_from_the_cache_is_none(package):

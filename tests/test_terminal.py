@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -20,7 +21,8 @@ from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer
 from tests.doors.archive import write_archive
-from tests.doors.connectors import OneLine
+from tests.doors.cli import Phases
+from tests.doors.connectors import OneLine, Terminal
 from tests.doors.kafka import JsonLines
 from tests.test_cli import call
 from tests.test_showing import ANY, harmless
@@ -235,3 +237,19 @@ def lines(text: str) -> list[str]:
         harmless(line)
     assert not re.search(r"\x1b|\r", text)
     return found
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_phase_is_a_bar_with_the_elapsed_time_on_a_terminal_and_else_a_line(terminal: bool) -> None:
+    console = Terminal(stderr=True)
+    console.file, console._force_terminal, console.is_interactive = io.StringIO(), terminal, terminal
+    with Phases(console, lines=True) as phases:
+        phases.begin("training", 25)
+        logging.getLogger("stream_osr").warning("message \x1b]0;owned")
+        phases.begin("deciding")
+    text = console.file.getvalue()
+    if terminal:
+        assert re.search(r"training.* 0/25.*\d:\d\d:\d\d", text)
+        assert "message \\x1b]0;owned\n" in text
+    else:
+        assert text == "0 s: training\n0 s: deciding\n"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from stream_osr import CandidateClass, ClassDrifted, Decision, NewClasses, SubclassEmerged, Summary
-from tests.doors.discovery import SHOWN, Explanation, Moment, Movement
+from stream_osr import CandidateClass, ClassDrifted, Decision, NewClasses, SubclassEmerged, Summary, TrainingReport
+from stream_osr.config import Label
+from tests.doors.discovery import SHOWN, DiscoveryRow, Explanation, Moment, Movement
 
 EVIL = "red\x1b[2J\u202e"
 ESCAPED = r"red\x1b[2J\u202e"
@@ -89,3 +90,24 @@ def test_many_candidates_and_subclasses_are_cut_and_none_is_a_line() -> None:
     summary = Summary((), 10, 0.5, 0.5, ((11, 5, True),), 1)
     assert repr(summary) == str(summary)
     assert "S11 50.00" in repr(summary)
+
+
+def test_a_known_class_is_a_line_and_its_subclasses_are_shown_on_request() -> None:
+    many = tuple((key, 0.05) for key in range(20))
+    known = (DiscoveryRow(EVIL, 40, many), DiscoveryRow("b", 1, ((20, 1.0),)))
+    summary = Summary(known, 10, 0.5, 0.5, ((21, 5, True),), 1)
+    lines = str(summary).splitlines()
+    assert lines[2] == f"{ESCAPED}         40          20  S0 5.00"
+    assert lines[3].split() == ["b", "1", "1", "S20", "100.00"]
+    assert lines[2:] == [line.partition("  S1 ")[0] for line in summary.text(subclasses=True).splitlines()[2:]]
+    assert all(f"S{key} 5.00" in summary.text(subclasses=True) for key in range(20))
+
+
+def test_the_training_report_has_a_line_for_each_of_the_largest_classes() -> None:
+    sizes: dict[Label, int] = {f"k{n}": n for n in range(1, 15)}
+    lines = str(TrainingReport(sizes, dict.fromkeys(sizes, 2), 0.9)).splitlines()
+    assert lines[0] == "trained on 105 instances of 14 classes, expected recall of known classes in a stream 0.900"
+    assert [line for line in lines if line.startswith("class ")] == [
+        f"class 'k{n}': {n} instances, 2 subclasses" for n in range(14, 2, -1)
+    ]
+    assert lines[-1] == "and 2 smaller classes"

@@ -49,6 +49,9 @@ def test_inspect_says_it_in_a_line(bare, tmp_path):
     assert recall.endswith("not monitored because the model has no reference instances")
     lines = CliRunner().invoke(app, ["inspect", str(tmp_path / "model.osr")]).stdout.splitlines()
     assert "80 reference instances guard the known classes" in lines
+    told = CliRunner().invoke(app, ["inspect", str(tmp_path / "model.osr"), "--subclasses"]).stdout
+    assert "share of each subclass in its group" in told
+    assert "share of each subclass in its group" not in "".join(lines)
     (recall,) = [line for line in lines if line.startswith("recall of the known classes: promised ")]
     assert recall.endswith("nothing decided yet")
 

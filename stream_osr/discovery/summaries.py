@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from stream_osr.trust.recall import ExpectedRecall
 
 MOST_IGNORED = 20
 """Number of ignored columns whose names are stored."""
+MOST_SHARES = 12
+"""Number of emerging subclasses that the text of a summary lists."""
 
 
 class SchemaMismatch(NamedTuple):
@@ -119,7 +122,7 @@ class DiscoveryRow:
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """Summary of the known classes and the stream. As text it is the discovery table.
+    """Summary of the known classes and the stream. As text it is the discovery table (`text`).
 
     Attributes
     ----------
@@ -158,16 +161,25 @@ class Summary:
     guarded: bool = True
     unmet: SchemaMismatch = ALL_MET
 
-    def __str__(self) -> str:
-        rows = [("group", "instances", "subclasses", "share of each subclass in its group, %")]
+    def text(self, *, subclasses: bool = False) -> str:
+        """Return the discovery table as text, with one line for each known class.
+
+        Parameters
+        ----------
+        subclasses
+            List all subclasses with their shares, instead of the largest of each known class.
+        """
+        known, new = (sys.maxsize, sys.maxsize) if subclasses else (1, MOST_SHARES)
+        shown = "each subclass in its" if subclasses else "the largest subclasses in the"
+        rows = [("group", "instances", "subclasses", f"share of {shown} group, %")]
         for group in self.known:
             name = printable(str(group.name), 60)
-            rows.append((name, str(group.size), str(len(group.subclasses)), _shares(group.subclasses)))
+            rows.append((name, str(group.size), str(len(group.subclasses)), _shares(group.subclasses[:known], known)))
         emerged = [(key, size) for key, size, announced in self.emerging if announced]
         candidates = len(self.emerging) - len(emerged)
         rows.append(("stream, known", _percent(self.known_share), "", ""))
         shares = [(key, size / max(self.stream_size, 1)) for key, size in emerged]
-        rows.append(("stream, new", _percent(self.unknown_share), str(len(emerged)), _shares(shares)))
+        rows.append(("stream, new", _percent(self.unknown_share), str(len(emerged)), _shares(shares, new)))
         widths = [max(len(row[c]) for row in rows) for c in range(3)]
         lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
         lines.insert(1, "-" * max(map(len, lines)))
@@ -181,7 +193,7 @@ class Summary:
             lines.append(f"recall of the known classes: promised {self.promised_recall:.3f}, {self._recall_now()}")
         return "\n".join([*lines, *self.unmet.messages()])
 
-    __repr__ = __str__
+    __str__ = __repr__ = text
 
     def _recall_now(self) -> str:
         if not self.guarded:
@@ -193,7 +205,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
-def _shares(subclasses: Sequence[tuple[int, float]], most: int = 12) -> str:
+def _shares(subclasses: Sequence[tuple[int, float]], most: int) -> str:
     shown = "  ".join(f"S{key} {100 * share:.2f}" for key, share in subclasses[:most])
     return shown + (f"  and {len(subclasses) - most} more" if len(subclasses) > most else "")
 

@@ -27,9 +27,12 @@ import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
+
+from stream_osr.compiling import one_process
 
 ROOT = Path(__file__).parents[2]
 _IMPORT = re.compile(r"^\s*from (stream_osr[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
@@ -234,6 +237,8 @@ class _Beside:
 class Kernel(CPUDispatcher):
     """A compiled function. Other kernels that call it inline its intermediate code."""
 
+    _cache: Any
+
     @cached_property
     def within(self) -> Any:
         """The function that other kernels call."""
@@ -242,6 +247,15 @@ class Kernel(CPUDispatcher):
     @property
     def _numba_type_(self) -> Any:
         return self.within._numba_type_
+
+    def compile(self, sig: Any) -> Any:
+        """Load or compile the machine code for a signature. One process at a time compiles a kernel."""
+        index = self.stats.cache_path and self._cache._cache_file._index_path
+        if not index:  # without a cache no process can use the machine code of another
+            return super().compile(sig)
+        # two threads do not wait for the lock of their own process: numba compiles in one thread at a time
+        with global_compiler_lock, one_process(Path(index).with_suffix(".lock"), self.py_func.__name__):
+            return super().compile(sig)
 
 
 def compiled(function: Callable[..., object], options: dict[str, Any]) -> Any:

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.stats import rankdata
 
 from stream_osr.model.jit import Array
 from stream_osr.model.prior import NO_COLUMN
@@ -272,6 +271,8 @@ def is_clock(X: Array, group: Array, order: Array) -> Array:
     >>> is_clock(np.column_stack([100.0 + order, order % 7]), order % 2, order)
     array([ True, False])
     """
+    from scipy.stats import rankdata  # slow to import, and needed in training alone
+
     out = np.full(X.shape[1], len(X) >= LEAST_TIMED)
     values, counts = np.unique(group, return_counts=True)
     parts = [group == j for j in values[counts >= LEAST_TIMED]]

@@ -155,7 +155,7 @@ def go_on(model: OpenSetRecognizer, rows: Sequence[Row]) -> dict[str, Any]:
             break
     out["after"] = told(model)
     out["predicted"] = [list(model.predict_proba_one({"a": a, "b": b}).values()) for a, b in CENTRES.values()]
-    out["summary"] = str(model.summary())
+    out["summary"] = model.summary().text(subclasses=True)
     return out
 
 

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.documents.reading import ROOT
+from tests.report.browser import browser
+
+__all__ = ["browser"]
 
 NOWHERE = "http://127.0.0.1:9"
 """A proxy that is not there: whatever asks for something over the network fails."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import griffe
 import pytest
+from playwright.sync_api import Browser
 
 import stream_osr
 from stream_osr import Event
@@ -19,6 +20,7 @@ from tests.doors.evaluation import evaluation
 from tests.doors.files import checkpoint, file_run, files
 from tests.doors.kafka import kafka
 from tests.doors.page import TERMS, WORDS
+from tests.report.browser import contrasts, faint_texts, luminance, opened_page
 from tools.site import hooks
 from tools.site.docstrings import Docstrings
 
@@ -95,6 +97,24 @@ def test_every_method_of_the_recognizer_is_in_the_reference(site: Path) -> None:
     assert {name for name in wanted if f"stream_osr.OpenSetRecognizer.{name}" not in there} == set()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 380])
+def test_the_home_page_is_legible_and_begins_with_a_picture(
+    site: Path, browser: Browser, scheme: str, width: int
+) -> None:
+    home = (site / "index.html").as_uri()
+    with opened_page(browser, home, "main h1", scheme=scheme, width=width) as (page, _, _):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        ground = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert ground < 0.05 if scheme == "dark" else ground > 0.9
+        assert {"Python", "Files", "Kafka", "Installation"} <= set(contrasts(page))
+        assert not faint_texts(page)
+        assert page.locator(".hero img").evaluate("image => image.naturalWidth") > 0
+        shown = [".hero img", *([".doors li >> nth=2"] if width == 1280 else [])]
+        boxes = [page.locator(selector).bounding_box() for selector in shown]
+        assert all(box and box["y"] + box["height"] <= 900 for box in boxes)
+
+
 def test_every_page_has_a_title_of_its_own(site: Path) -> None:
     pages = [path.read_text() for path in site.rglob("index.html")]
     titles = [re.search(r"<title>(.*?)</title>", page, re.DOTALL) for page in pages]
@@ -115,7 +135,8 @@ def test_every_word_is_in_the_glossary(site: Path) -> None:
     page = (site / "glossary" / "index.html").read_text()
     text = re.sub(r"<[^>]+>", "", page)
     assert all(word in text and meaning in text for word, meaning in words.items())
-    assert "<!-- glossary -->" not in page
+    assert "glossary -->" not in page
+    assert "In a checkout" not in page
     assert {word.lower().replace(" ", "-") for word in words} <= anchors(site / "glossary" / "index.html")
 
 

@@ -16,4 +16,4 @@ from stream_osr.discovery.reconcile import LinkChanges as ReconcileChanges
 from stream_osr.discovery.reconcile import Local, LocalSummary, ReconciledSubclasses, reconcile, restore
 from stream_osr.discovery.reservoir import LEAST_ROOM, Reservoir, exchange, keep, objects, offer, priority, without
 from stream_osr.discovery.signal_table import COUNTED, EVENT_TABLE
-from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, SchemaMismatch, Signals
+from stream_osr.discovery.summaries import ALL_MET, MOST_IGNORED, DiscoveryRow, SchemaMismatch, Signals

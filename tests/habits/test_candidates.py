@@ -48,9 +48,9 @@ def test_the_text_of_new_classes_and_inspect_list_them(work: Path, found: NewCla
 
 def test_the_demonstration_lists_them(work: Path, found: NewClasses) -> None:
     said = (work / "said").read_text(encoding="utf-8")
-    table = said.partition("New: ")[2].partition("estimated number")[0]
-    assert table.startswith(f"{len(found.candidates)} candidates")
-    names = re.findall(r"^ *\d* +(S\d+(?: and S\d+|, S\d+ and \d+ more)?) ", table, re.MULTILINE)
+    table = said.partition("\n\n")[2].partition("Estimated number")[0]
+    assert f"{len(found.candidates)} groups of similar unknown instances" in table
+    names = re.findall(r"^ (S\d+(?: and S\d+|, S\d+ and \d+ more)?) ", table, re.MULTILINE)
     assert names == [each.name for each in found.candidates]
 
 

@@ -76,8 +76,63 @@ def covering(boxes: list[list[float]]) -> bool:
     return any(a[0] < b[2] - 1 and b[0] < a[2] - 1 and a[1] < b[3] - 1 and b[1] < a[3] - 1 for a, b in pairs)
 
 
+TEXTS = """() => {
+  const seen = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    const own = node.parentElement, style = getComputedStyle(own), box = own.getBoundingClientRect();
+    if (!node.textContent.trim() || style.visibility === 'hidden' || box.width === 0) continue;
+    if (own.closest('.aside, .skip, title, :disabled, noscript, script, style')) continue;
+    let strength = 1;
+    const under = [];
+    for (let at = own; at; at = at.parentElement) {
+      const its = getComputedStyle(at);
+      strength *= Number(its.opacity);
+      under.unshift(its.backgroundColor);
+    }
+    if (!strength) continue;
+    const size = parseFloat(style.fontSize), bold = Number(style.fontWeight) >= 700;
+    const large = size >= 24 || (bold && size >= 18.66);
+    const drawn = own.closest('svg') !== null;
+    seen.push([node.textContent.trim().slice(0, 40), drawn ? style.fill : style.color, under, strength, large]);
+  }
+  return seen;
+}"""
+"""Each text that is seen: what it says, its colour, what is under it, how much of it shows, if it is large."""
+
+
+def contrasts(page: Page) -> dict[str, float]:
+    """By text, how far it stands out from what is under it (WCAG 2)."""
+    return {text: ratio for text, ratio, _ in _contrasts(page)}
+
+
+def faint_texts(page: Page) -> dict[str, float]:
+    """Texts that stand out less than WCAG 2 asks for at level AA: 4.5 to 1, or 3 to 1 if they are large."""
+    return {text: ratio for text, ratio, large in _contrasts(page) if ratio < (3.0 if large else 4.5)}
+
+
+def _contrasts(page: Page) -> Iterator[tuple[str, float, bool]]:
+    for text, colour, grounds, strength, large in page.evaluate(TEXTS):
+        ground = [255.0] * 3
+        for under in grounds:
+            ground = _over(under, ground)
+        dark, light = sorted((_luminance(_over(colour, ground, strength)), _luminance(ground)))
+        yield text, (light + 0.05) / (dark + 0.05), large
+
+
+def _over(colour: str, ground: list[float], strength: float = 1.0) -> list[float]:
+    """A colour as CSS writes it, over another."""
+    assert colour.startswith("rgb"), colour
+    *parts, alpha = [*map(float, re.findall(r"[\d.]+", colour)), 1.0][:4]
+    return [alpha * strength * own + (1 - alpha * strength) * its for own, its in zip(parts, ground, strict=True)]
+
+
 def luminance(colour: str) -> float:
     """Brightness of a colour as CSS writes it (WCAG 2)."""
-    parts = [int(c) / 255 for c in re.findall(r"\d+", colour)[:3]]
+    return _luminance([float(c) for c in re.findall(r"\d+", colour)[:3]])
+
+
+def _luminance(parts: list[float]) -> float:
+    parts = [c / 255 for c in parts]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -14,7 +14,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.page.report import report_page
 from tests.blobs import around
 from tests.doors.page import naming
-from tests.report.browser import Opened, covering, luminance, opened_page
+from tests.report.browser import Opened, contrasts, covering, faint_texts, luminance, opened_page
 from tests.report.conftest import as_written
 
 WIDE, NARROW = 1280, 380
@@ -142,13 +142,8 @@ def test_letters_and_marks_stand_out_from_the_page(opened):
         return str(opened.page.locator(selector).first.evaluate(f"mark => getComputedStyle(mark)['{name}']"))
 
     card = style("section", "backgroundColor")
-    text = [
-        style(selector, "color")
-        for selector in ("h1", ".note", ".tile span", ".new > .name", "th", "nav a", ".lead .term", ".none")
-    ]
-    drawn = [".role-axis-label text", ".role-axis-title text", ".names_marks text"]
-    for colour in [*text, *(style(f"svg {selector}", "fill") for selector in drawn)]:
-        assert contrast(colour, card) >= 4.5, (colour, card)  # WCAG 2 for text
+    assert len(contrasts(opened.page)) > 100
+    assert not faint_texts(opened.page)
     known, new = (style(f".key i.{kind}:not(.line)", "backgroundColor") for kind in ("known", "new"))
     assert min(contrast(known, card), contrast(new, card)) >= 3.0  # ... and for marks
     assert known != new

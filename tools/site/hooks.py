@@ -31,6 +31,8 @@ FROM_ROOT = {
 LINK = re.compile(r"(?P<text>\[[^\[\]\s]+\.md\]|\])\((?P<path>[^()\s#:?]+)(?P<anchor>#[^()\s]*)?\)")
 """Where a Markdown link leads, if it is to a file; and its text, if that is the name of a page."""
 FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,}).*?^(?P=indent)(?P=mark)[ ]*$", re.MULTILINE | re.DOTALL)
+GLOSSARY = re.compile(r"<!-- glossary -->.*<!-- end of glossary -->", re.DOTALL)
+"""The text that stands for the words of the glossary in a checkout."""
 SESSION = re.compile(r"^```python$(?=\n>>> )", re.MULTILINE)
 
 
@@ -44,7 +46,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Make the text of a page that of the site."""
     assert page.file.abs_src_path is not None
-    markdown = markdown.replace("<!-- glossary -->", glossary())
+    markdown = GLOSSARY.sub(lambda _: glossary(), markdown)
     source, titles = Path(page.file.abs_src_path), dict(titled(config.nav or []))
     markdown = relink(markdown, source, page.file.src_uri, str(config.repo_url), titles)
     return SESSION.sub("```pycon", markdown)

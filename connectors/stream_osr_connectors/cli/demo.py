@@ -13,7 +13,6 @@ from stream_osr_connectors.cli.demo_files import KEY, LABEL, DemoFiles
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer
-    from stream_osr_connectors.terminal import Terminal
 
 KNOWN = ("brickface", "cement", "foliage", "window")
 NEW = ("sky", "grass", "path")
@@ -48,7 +47,8 @@ def demo(
     labels = [segment.label for segment in stream]
     demo_result.introduce(out, KNOWN, NEW, len(training), labels)
     model = make_recognizer(seed=seed)
-    decide(model, files, len(training), len(stream), out)
+    decide(model, files, len(training), len(stream))
+    demo_result.trained(out, model.trained.report)
     found = demo_result.read(files.decisions, files.events, labels, KNOWN)
     demo_result.tell(out, found, model, NEW)
     demo_result.what_next(out, found, model, files)
@@ -88,31 +88,27 @@ def make_recognizer(**arguments: Any) -> OpenSetRecognizer:
     return OpenSetRecognizer(**{"batch_size": 64, **arguments})
 
 
-def decide(model: OpenSetRecognizer, files: DemoFiles, n_training: int, n_stream: int, out: Terminal) -> None:
+def decide(model: OpenSetRecognizer, files: DemoFiles, n_training: int, n_stream: int) -> None:
     """Train on the labelled table and decide the stream, with the loop of ``stream-osr run``."""
-    from stream_osr_connectors.cli import demo_result
-    from stream_osr_connectors.cli.stream_summary import progress_bar
+    from stream_osr_connectors.cli.stream_summary import Phases
     from stream_osr_connectors.files import Record, open_sink, open_source
     from stream_osr_connectors.files.file_run import FileRun, Sinks
     from stream_osr_connectors.terminal import Terminal
 
-    with progress_bar(Terminal(stderr=True), total=True) as bar:
-        task = bar.add_task("training", total=n_training)
+    with Phases(Terminal(stderr=True), lines=True) as phases:
+        show = phases.begin(f"training on {n_training} instances", model.value.parameters.training_sweeps)
         with open_source(files.labelled, label=LABEL) as source:
             for record in source:
                 if isinstance(record, Record):
                     model.learn_one(record.features, record.label)
-                bar.advance(task)
-        report = model.freeze()
-        bar.remove_task(task)
-        demo_result.trained(out, report)
-        task = bar.add_task("streaming", total=n_stream)
+        model.freeze(progress=show)
+        show = phases.begin(f"deciding {n_stream} instances", n_stream)
         with (
             open_source(files.stream, key=KEY) as source,
             open_sink(files.decisions) as decisions,
             open_sink(files.events) as events,
         ):
             run = FileRun(model, source, Sinks(decisions, events), files.checkpoint)
-            run.progress = lambda read: bar.update(task, completed=read)
+            run.progress = show
             run.run()
     model.save(files.model)

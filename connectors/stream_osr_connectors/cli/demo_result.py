@@ -33,7 +33,6 @@ MOST_WIDTH = 1000
 """Largest width of a table, in columns."""
 KNOWN_STYLE, NEW_STYLE = "blue", "dark_orange"
 """Blue is known, orange is new, as in the report."""
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 UNKNOWN = "unknown"
 COMMAND = "stream-osr"
 BLOCKS = "·▁▂▃▄▅▆▇█"
@@ -44,13 +43,11 @@ ARROW, PLAIN_ARROW = "▲", "^"
 
 
 class Announced(NamedTuple):
-    """A subclass that was announced, with its explanation and the most frequent true class of the examples."""
+    """A subclass that was announced, with its largest difference and the most frequent true class of the examples."""
 
     id: int
     seq: int
-    nearest: str
-    feature: str
-    shift: float
+    differs: str
     truth: str
 
 
@@ -161,10 +158,9 @@ def read(decisions: Path, events: Path, labels: Sequence[str], known: Sequence[s
 
 
 def _announced(event: dict[str, Any], labels: Sequence[str]) -> Announced:
-    why = event["explanation"]
-    feature, shift = max(why["shift"].items(), key=lambda item: abs(item[1]))
+    feature, shift = max(event["explanation"]["shift"].items(), key=lambda item: abs(item[1]))
     truth = Counter(labels[int(key)] for key in event["exemplars"]).most_common(1)[0][0]
-    return Announced(event["subclass_id"], event["seq"], why["nearest_class"], feature, shift, truth)
+    return Announced(event["subclass_id"], event["seq"], f"{feature} {shift:+.0f} sd", truth)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -175,24 +171,25 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 def introduce(
     out: Terminal, known: Sequence[str], new: Sequence[str], n_training: int, labels: Sequence[str]
 ) -> None:
-    """Print the known classes, the new ones, and what the program does not know."""
+    """Print the known classes, the new ones, and the stream."""
     out.say(
-        f"Small pieces of outdoor photographs, of {_number(len(known) + len(new))} kinds (river's ImageSegments).",
-        f"  known         {', '.join(known)}: {n_training} pieces to train on",
-        f"  new           {', '.join(new)}: they appear one by one in the stream",
-        f"  hidden        the labels of the {len(labels)} pieces of the stream, and that some of",
-        "                their kinds are new, when these appear, and how many they are",
+        "The instances are small pieces of outdoor photographs (river's ImageSegments).",
+        f"  known classes  {', '.join(known)}",
+        f"                 The model trains on {n_training} labelled instances of them.",
+        f"  new classes    {', '.join(new)}",
+        "                 The training data contain none of them.",
+        f"  stream         {len(labels)} instances without labels",
+        "                 The new classes begin one after the other.",
         "",
     )
 
 
 def trained(out: Terminal, report: TrainingReport) -> None:
-    """Print the summary of training with the expected recall."""
-    kinds = sum(report.subclasses.values())
+    """Print the expected recall."""
     low, high = report.recall_interval or (report.known_recall, report.known_recall)
     out.say(
-        f"Trained: {len(report.instances)} classes, {kinds} subclasses. Of the known pieces in the stream,",
-        f"{100 * report.known_recall:.1f} % should be labelled right ({100 * low:.1f} to {100 * high:.1f} %).",
+        f"After training, the model expects to label {100 * report.known_recall:.1f} % of the known",
+        f"instances in the stream correctly (95 % interval: {100 * low:.1f} to {100 * high:.1f} %).",
         "",
     )
 
@@ -203,10 +200,7 @@ def tell(out: Terminal, found: DemoResult, model: OpenSetRecognizer, new: Sequen
     out.say("", *(_when(found, label) for label in new), "")
     classes = model.new_classes()
     _candidates(out, found, classes)
-    out.say(
-        f"estimated number of new classes: {classes.estimate} (the paper's Delta: {classes.delta}), true: {len(new)}",
-        "",
-    )
+    out.say(f"Estimated number of new classes: {classes.estimate}, true number: {len(new)}", "")
     _decisions(out, found, new)
 
 
@@ -215,13 +209,15 @@ def _draw(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     side = max(map(len, ("known", *new))) + 2
     width = max(min(out.width, WIDTH) - side, 20)
     strip = Strip(len(found.labels), width, plain=out.options.ascii_only)
-    out.print(Text(f"The stream, {len(found.labels)} pieces from left to right: share of each class", "bold"))
+    arrow = PLAIN_ARROW if strip.plain else ARROW
+    out.print(Text(f"The stream from left to right: {len(found.labels)} instances", "bold"))
+    out.say(f"A taller bar means a larger share. At {arrow} the model announces a new group.")
     known = (seq for seq, label in enumerate(found.labels) if label in found.known)
     out.print(_row("known", strip.bars(known), side, KNOWN_STYLE))
     for label in new:
         out.print(_row(label, strip.bars(_places(found, label)), side, NEW_STYLE))
         if (first := _first(found, label)) is not None:
-            out.print(" " * side + strip.mark(first.seq, f"announced as S{first.id}"))
+            out.print(" " * side + strip.mark(first.seq, f"group S{first.id}"))
 
 
 def _row(name: str, bars: str, side: int, style: str) -> Text:
@@ -240,39 +236,41 @@ def _when(found: DemoResult, label: str) -> str:
     came, first = _places(found, label), _first(found, label)
     when = "never announced"
     if first is not None:
-        when = f"announced at {first.seq}, after {counted(bisect(came, first.seq), 'instance')}"
-    return f"{label}: first instance at {came[0]}, {when}"
+        when = f"announced at {first.seq}, after {counted(bisect(came, first.seq), f'{label} instance')}"
+    return f"{label}: begins at instance {came[0]}, {when}"
 
 
 def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
     """Print the candidates with their true classes."""
     from stream_osr.evaluation.composition import in_words
 
-    title = f"New: {counted(len(classes.candidates), 'candidate')}, with their true classes"
-    table = _table(title, "at", "", "size", "truly", "like", "but for", right=(0, 2))
+    title = f"{counted(len(classes.candidates), 'group')} of similar unknown instances"
+    table = _table(title, "group", "size", "true class", "nearest class", "largest difference", right=(1,))
     for candidate in classes.candidates:
-        announced = [each for each in found.announced if each.id in candidate.subclasses]
-        at, differs = (
-            (str(announced[0].seq), f"{announced[0].feature} {announced[0].shift:+.0f} sd") if announced else ("", "")
-        )
-        size, truly = str(candidate.size), in_words(found.held_by(candidate.subclasses), most=1)
-        table.add_row(at, candidate.name, size, truly, str(candidate.nearest_class), differs)
+        truly = in_words(found.held_by(candidate.subclasses), most=1)
+        differs = next((each.differs for each in found.announced if each.id in candidate.subclasses), "")
+        table.add_row(candidate.name, str(candidate.size), truly, str(candidate.nearest_class), differs)
     _show(out, table)
+    out.say(
+        "A class can form several groups. Differences are from the nearest class, in",
+        "standard deviations (sd).",
+        "",
+    )
 
 
 def _decisions(out: Terminal, found: DemoResult, new: Sequence[str]) -> None:
     """Print the confusion matrix."""
     columns = (*found.known, UNKNOWN)
-    table = _table("What each was called", "truth", *columns, right=range(1, len(columns) + 1))
+    title = "Number of instances by true class (rows) and label (columns)"
+    table = _table(title, "true class", *columns, right=range(1, len(columns) + 1))
     for truth in (*found.known, *new):
         name = f"{truth} (new)" if truth in new else truth
         table.add_row(name, *(str(found.counts[truth, label] or ".") for label in columns))
     _show(out, table)
     report = found.report
     out.say(
-        f"micro-F over the known classes  {report.micro_f:.3f}",
-        f"recall of the unknown           {report.unknown_recall:.3f}",
-        f"known instances labelled right  {report.known_accuracy:.3f}",
+        f"known instances with the right label  {100 * report.known_accuracy:.1f} %",
+        f"new instances labelled unknown        {100 * report.unknown_recall:.1f} %",
         "",
     )
 
@@ -284,21 +282,21 @@ def what_next(out: Terminal, found: DemoResult, model: OpenSetRecognizer, files:
     named = {name: shlex.quote(str(path)) for name, path in files._asdict().items()}
     of, program = files.decisions.parent, shlex.quote(_program())
     out.say(
-        f"All decisions, events, input tables and the model are in {of}.",
-        "What next:",
+        f"Folder of the decisions, the events, the tables and the model: {of}",
+        "Commands to try next:",
         "",
-        "# a page of charts, report.html: the new classes, and the accuracy",
+        "# write charts of the new classes and of the accuracy to report.html",
         f"{program} report {named['checkpoint']} \\",
         f"    {named['decisions']} {named['events']} \\",
         f"    --truth {named['truth']} --key key --label label -o report.html",
-        "# the same as a live page (Ctrl-C stops it)",
+        "# show the stream on a live page (Ctrl-C ends it)",
         f"{program} watch {named['decisions']}",
     )
     for candidate in model.new_classes().candidates:
         if (name := main_class(found.held_by(candidate.subclasses))) is not None:
             ids = ",".join(map(str, candidate.subclasses))
             out.say(
-                f"# {candidate.name}: {name}, a known class from now on",
+                f"# name {candidate.name}: {name} becomes a known class",
                 f"{program} promote {ids} {name} \\",
                 f"    --checkpoint {named['checkpoint']}",
             )
@@ -311,10 +309,6 @@ def _program() -> str:
     if begun.name != COMMAND or shutil.which(COMMAND) == str(begun.absolute()):
         return COMMAND
     return os.path.relpath(begun)
-
-
-def _number(n: int) -> str:
-    return NUMBERS[n] if n < len(NUMBERS) else str(n)
 
 
 def _table(title: str, *headings: str, right: Collection[int]) -> Table:

@@ -91,8 +91,7 @@ def fit(given: FitOptions) -> None:
 
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
-    from stream_osr.config import Parameters  # slow to import, and --help does without
-    from stream_osr.labels import doubtful
+    from stream_osr.labels import doubtful  # slow to import, and --help does without
     from stream_osr_connectors.files.intake import Intake
 
     console, file, reasons = Terminal(stderr=True), given.file, Counter[str]()
@@ -111,12 +110,12 @@ def fit(given: FitOptions) -> None:
         if given.errors is not None:
             opened = open_sink(given.errors, csv_safe=given.csv_safe is not False, private=True, columns=SET_ASIDE)
             dead = stack.enter_context(opened)
-        bar = stack.enter_context(stream_summary.progress_bar(console, total=False))
+        phases = stack.enter_context(stream_summary.Phases(console))
         intake = Intake(model, counts, dead, stream_summary.complainer(console), reasons)
-        task = bar.add_task("reading", total=None)
+        show = phases.begin("reading")
         for record in source:
             counts["read"] += 1
-            bar.advance(task)
+            show(counts["read"])
             ready = _for_training(record, counts["read"], given.label, found)
             if isinstance(ready, Record):
                 if ready.label == model.unknown:
@@ -125,15 +124,13 @@ def fit(given: FitOptions) -> None:
                     )
                 labels[ready.label] += 1
             intake.take(ready)
-        bar.remove_task(task)
         if not counts["labelled"]:
             raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
         _refuse_lost_classes(file, found, labels, model)
         if not given.yes and (question := doubtful(len(labels), labels.total())):
             remedy = "Give another column, or --yes to train anyway"
             raise ConnectorError(f"--label {given.label}: {question} {remedy}")
-        task = bar.add_task("training sweeps", total=Parameters.model_fields["training_sweeps"].default)
-        report = model.freeze(progress=lambda done: bar.update(task, completed=done))
+        report = model.freeze(progress=phases.begin("training", model.value.parameters.training_sweeps))
         model.save(output)
     console.say(*str(report).split("\n"))
     if counts["set_aside"]:

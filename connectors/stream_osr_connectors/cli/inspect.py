@@ -14,7 +14,10 @@ from stream_osr_connectors.cli import stream_summary
 from stream_osr_connectors.terminal import Terminal
 
 
-def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")]) -> None:
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")],
+    subclasses: Annotated[bool, typer.Option("--subclasses", help="List all subclasses with their shares.")] = False,
+) -> None:
     """Print the classes, subclasses and counters of a model.
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
@@ -23,7 +26,7 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
     from stream_osr_connectors.files.checkpoint import load_model_and_run
 
     (recognizer, run), out = load_model_and_run(model), Terminal()
-    out.say(*str(replace(recognizer.summary(), unmet=ALL_MET)).split("\n"))
+    out.say(*replace(recognizer.summary(), unmet=ALL_MET).text(subclasses=subclasses).split("\n"))
     trained = recognizer.trained
     out.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
     if trained.unguarded:

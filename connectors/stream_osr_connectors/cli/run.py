@@ -111,9 +111,7 @@ def run(given: RunOptions) -> None:
         if given.key is None and started is None:
             known = [given.time, given.label, *map(str, recognizer.trained.names)]
             stream_summary.suggest_key(console, given.input, given.format, known, "the decisions will have no key")
-        bar = stack.enter_context(stream_summary.progress_bar(console, total=False))
-        task = bar.add_task("deciding", total=None)
-        files.stop, files.progress = halted, lambda read: bar.update(task, completed=read)
+        files.stop, files.progress = halted, stack.enter_context(stream_summary.Phases(console)).begin("deciding")
         totals = files.run()
     _tell(console, totals, recognizer)
     written = zip(("decisions", "events", "unusable records"), given.outputs, strict=True)

@@ -2,57 +2,102 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import counted, printable
-from stream_osr_connectors.terminal import Terminal
+from stream_osr_connectors.terminal import OneLine, Terminal
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from stream_osr import OpenSetRecognizer
     from stream_osr_connectors.commands import Command, CommandResult
 
 SHOWN = 12
 """Most candidates, subclasses and reasons to list."""
 COMPLAINTS_SHOWN = 3
+COMPILATION_SHOWN = 1.0
+"""Seconds for which a bar shows that a kernel was compiled, since the next one often follows."""
+
+logger = logging.getLogger("stream_osr")
 
 
-def progress_bar(console: Terminal, total: bool) -> Progress:
-    """Create a progress bar, which is silent unless standard error is a terminal."""
-    from rich import progress  # slow to import, and --help does without
-    from rich.text import Text
+class Phases(logging.Handler):
+    """Progress of a command on standard error, phase by phase.
 
-    from stream_osr.compiling import being_compiled
+    A terminal shows a bar with the elapsed time. Messages of the logger ``stream_osr`` appear above the bar.
 
-    class Compiling(progress.ProgressColumn):
-        """A column for the function that is being compiled while the work waits."""
+    Parameters
+    ----------
+    console
+        Standard error.
+    lines
+        If standard error is no terminal, print one line for each phase.
+    """
 
-        def render(self, task: progress.Task) -> Text:
-            """Render the column."""
-            name = being_compiled()
-            return Text(f"compiling {name.strip('_')}" if name else "", style="dim")
+    def __init__(self, console: Terminal, *, lines: bool = False) -> None:
+        from rich import progress  # slow to import, and --help does without
+        from rich.text import Text
 
-    columns: list[Any] = [progress.SpinnerColumn(), progress.TextColumn("{task.description}")]
-    if total:
-        columns += [progress.BarColumn(), progress.MofNCompleteColumn()]
-    else:
-        columns += [progress.TextColumn("{task.completed} records")]
-    return progress.Progress(
-        *(*columns, progress.TimeElapsedColumn(), Compiling()),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-        redirect_stdout=False,  # it would read what others write for its colours
-        redirect_stderr=False,
-    )
+        from stream_osr.compiling import being_compiled, last_compiled
+
+        class Description(progress.ProgressColumn):
+            """The name of the phase, or the compilation for which it waits."""
+
+            def render(self, task: progress.Task) -> Text:
+                """Render the column."""
+                compiles = being_compiled() or time.monotonic() - last_compiled() < COMPILATION_SHOWN
+                return Text("compiling the sampler (once)" if compiles and last_compiled() else task.description)
+
+        class Count(progress.MofNCompleteColumn):
+            """The number of records or steps, with the total if it is known."""
+
+            def render(self, task: progress.Task) -> Text:
+                """Render the column."""
+                records = Text(f"{int(task.completed)} records" if task.completed else "")
+                return super().render(task) if task.total else records
+
+        super().__init__()
+        self.setFormatter(OneLine("%(message)s", traces=False))
+        self._console, self._lines, self._began = console, lines and not console.is_terminal, time.monotonic()
+        self._bar = progress.Progress(
+            *(progress.SpinnerColumn(), Description(), progress.BarColumn(), Count(), progress.TimeElapsedColumn()),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+            redirect_stdout=False,  # it would read what others write for its colours
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            logger.addHandler(self)
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+        logger.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message above the bar."""
+        self._console.say(self.format(record))
+
+    def begin(self, name: str, total: int | None = None) -> Callable[[int], None]:
+        """Begin a phase. Return a function that shows its progress."""
+        for task in self._bar.task_ids:
+            self._bar.remove_task(task)
+        if self._lines:
+            self._console.say(f"{time.monotonic() - self._began:.0f} s: {name}")
+        task = self._bar.add_task(name, total=total)
+        return lambda done: self._bar.update(task, completed=done)
 
 
 def complainer(console: Terminal) -> Callable[[int, str], None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from stream_osr_connectors.cli.stream_summary import Phases
 from stream_osr_connectors.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ def warmup() -> None:
     Example: stream-osr warmup
     """
     console, begin = Terminal(stderr=True), time.perf_counter()
-    warm_up()
+    with Phases(console) as phases:
+        phases.begin("preparing")
+        warm_up()
     console.say(f"ready after {time.perf_counter() - begin:.0f} s")
 
 

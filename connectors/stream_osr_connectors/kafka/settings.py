@@ -217,11 +217,11 @@ class ServiceSettings(BaseSettings):
     snapshots: Annotated[int, Field(ge=2)] = 3
     """Number of snapshots stored for each partition."""
     on_lost_state: Literal["fail", "cold"] = "fail"
-    """Action if no snapshot leads to the committed offset: suspend the partition, or start with an empty state."""
+    """Action if no snapshot can restore the state: suspend the partition (fail), or start empty (cold)."""
     on_gap: Literal["carry", "fail", "cold"] = "carry"
-    """Action if unread records were deleted: keep the emerging subclasses, suspend the partition, or start empty."""
+    """Action if unread records were deleted: keep the subclasses (carry), suspend (fail), or start empty (cold)."""
     on_model_change: Literal["refuse", "carry", "cold"] = "refuse"
-    """Action for another model: refuse to start, keep the emerging subclasses, or start with an empty state."""
+    """Action for another model: refuse to start (refuse), keep the subclasses (carry), or start empty (cold)."""
 
     transaction_deadline: Seconds = 15.0
     """Seconds after which the service abandons a transaction and replaces its producer."""
