@@ -158,11 +158,12 @@ def test_standard_input_to_standard_output(work):
 def test_nothing_but_plain_lines_when_nobody_watches(work):
     done = call(*RUN, "-o", "quiet.jsonl", cwd=work)
     assert "\x1b" not in done.stderr
-    first, *_, signals, following = done.stderr.splitlines()
+    first, *_, signals, outputs, following = done.stderr.splitlines()
     assert re.fullmatch(r"600 read, 600 decided, \d+ events", first)
     assert re.fullmatch(
         r"signals: novelty [1-9]\d*, drift 0, outliers \d+, data quality 0, recall drops 0, rate jumps \d+", signals
     )
+    assert outputs == "written: decisions to quiet.jsonl"
     assert following == "next, to look at it: stream-osr inspect quiet.jsonl.checkpoint"
 
 
@@ -199,6 +200,19 @@ def test_errors_are_a_line_or_two_and_a_non_zero_exit(work, arguments, says):
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_a_model_goes_to_the_usual_file_unless_there_is_one(work, tmp_path):
+    command = ("fit", work / "train.csv", "--label", "colour", "--features", "a,b", "--chains", 1)
+    done = call(*command, cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "model saved to model.osr")
+    before = (tmp_path / "model.osr").read_bytes()
+    done = call(*command, "--seed", 9, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: model.osr exists. Give --output model.osr to replace it")
+    assert (tmp_path / "model.osr").read_bytes() == before
+    assert call(*command, "--seed", 9, "-o", "model.osr", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "model.osr").read_bytes() != before
 
 
 def test_warmup_compiles_and_says_so():

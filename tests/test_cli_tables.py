@@ -341,3 +341,23 @@ def read_table(path: Path) -> pd.DataFrame:
     if path.suffix == ".jsonl":
         return pd.read_json(path, lines=True)
     return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",")
+
+
+def test_a_csv_of_decisions_keeps_its_columns_over_a_promotion_and_a_resumed_run(work: Path) -> None:
+    """A class that is named in the middle has no column; the rest is what the same run writes as JSON Lines."""
+    rows = (work / "stream.csv").read_text().splitlines(keepends=True)
+    for suffix in ("csv", "jsonl"):
+        (work / "part.csv").write_text("".join(rows[:500]))
+        run(work, "-i", "part.csv", "-o", f"a.{suffix}")
+        (found,) = load_checkpoint(work / f"a.{suffix}.checkpoint").model.new_classes().candidates
+        ids = ",".join(map(str, found.subclasses))
+        assert call("promote", ids, "sky", "--checkpoint", f"a.{suffix}.checkpoint", cwd=work).returncode == 0
+        (work / "part.csv").write_text("".join(rows))
+        assert f"written: decisions to a.{suffix}" in run(work, "-i", "part.csv", "-o", f"a.{suffix}", "--resume")
+    told, decided = pd.read_csv(work / "a.csv"), lines_of(work / "a.jsonl")
+    assert [*told.columns[:2], *told.columns[5:8]] == ["key", "t", "p_unknown", "p_red", "p_blue"]
+    for column, name in (("p_blue", "blue"), ("p_red", "red"), ("p_unknown", "unknown")):
+        assert told[column].tolist() == [d["probabilities"][name] for d in decided]
+    for column in ("key", "label", "probability"):
+        assert told[column].tolist() == [d[column] for d in decided]
+    assert "sky" in set(told["label"][500:])

@@ -8,14 +8,19 @@ import sys
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from tests.doors.cli import app
+from tests.doors.kafka import SUBJECTS
 from tests.doors.library import __version__
 
 SLOW = {"numba", "scipy", "river", "numpy", "pandas", "pyarrow", "altair", "kafka", "starlette"}
 """What only those commands import that need it, when they run."""
 
-COMMANDS = ("demo", "fit", "run", "report", "watch", "inspect", "warmup")
-ALL = (*COMMANDS, "promote", "mute", "label", "undo", "history", "topics", "reconcile")
+COMMANDS = (
+    *("warmup", "demo", "fit", "run", "report", "watch", "inspect", "label", "promote", "mute", "undo", "history"),
+    *("serve", "topics", "reconcile"),
+)
 
 WATCHED = """
 import json, sys
@@ -45,7 +50,7 @@ def test_help_imports_nothing_slow(arguments: tuple[str, ...]) -> None:
 def test_every_command_is_looked_at() -> None:
     listed = started("-m", "stream_osr_connectors", "--help").stdout
     commands = [line.split()[0] for line in listed.partition("Commands:")[2].splitlines() if line[2:3].strip()]
-    assert sorted(commands) == sorted([*ALL, "serve"]), "the help of `serve` is that of its settings"
+    assert commands == [*COMMANDS]
 
 
 def test_names_of_the_package_are_there_when_they_are_asked_for() -> None:
@@ -75,3 +80,52 @@ def test_a_wrong_command_is_answered_with_the_right_one(typed: str, meant: str) 
 
 def test_completion_of_the_shell_can_be_installed() -> None:
     assert "--install-completion" in started("-m", "stream_osr_connectors", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["run"], "Missing option '--model' / '-m', option '--input' / '-i'."),
+        (["fit"], "Missing argument 'file', option '--label' / '-l'."),
+        (["promote", "--by", "me"], "Missing argument 'subclass', argument 'label'."),
+        (["topics", "--partition", "3"], "No such option: --partition (Possible options: "),
+        (["serve", "--batchsize", "3"], "No such option: --batchsize (Possible options: --batch-size)"),
+        (["promote", "1", "a", "--checkpiont", "c"], "No such option: --checkpiont (Possible options: --checkpoint)"),
+        (["serve", "--batch-size", "few"], "Invalid value for '--batch-size': Input should be a valid integer"),
+        (["run", "--batch-size", "few", "-m", "m", "-i", "i"], "Invalid value for '--batch-size': Input should be a"),
+        (["serve", "--batch-size"], "Option '--batch-size' requires an argument."),
+        (["run", "--batch-size"], "Option '--batch-size' requires an argument."),
+    ],
+)
+def test_all_commands_report_wrong_options_in_the_same_words(typed: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, typed)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Error: {told}" in result.stderr
+
+
+def test_the_help_of_the_service_has_the_form_of_the_others_and_a_section_for_each_subject() -> None:
+    told = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "80"}).stdout
+    headings = [line.removesuffix(":") for line in told.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings == ["Options", *SUBJECTS.values()]
+    assert "  --batch-size <int>              Records in a micro-batch." in told
+    assert max(map(len, told.splitlines())) <= 80
+    assert "--batch-size" not in CliRunner().invoke(app, ["topics", "--help"]).stdout
+
+
+def test_settings_are_completed_in_every_command_of_the_service() -> None:
+    environment = {
+        "_STREAM_OSR_COMPLETE": "complete_bash",
+        "COMP_WORDS": "stream-osr topics --brok",
+        "COMP_CWORD": "2",
+    }
+    done = CliRunner().invoke(app, prog_name="stream-osr", env=environment)
+    assert done.stdout.split() == ["--brokers"]
+
+
+def test_a_command_to_a_run_over_files_needs_no_service() -> None:
+    code = (
+        "import importlib.util as u; find = u.find_spec\nu.find_spec = lambda n, *a: n != 'orjson' and find(n, *a)\n"
+    )
+    done = started("-c", f"{code}{WATCHED}", "undo", "--checkpoint", "none.checkpoint")
+    assert "none.checkpoint" in done.stderr
+    assert "orjson" not in done.stderr

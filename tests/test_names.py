@@ -25,13 +25,11 @@ REPLACED_MODULES = set(_REPLACED_MODULES.split())
 """Words that are no names of modules."""
 OF_THE_FIELD = {
     ("stream_osr.model.", "guests"),  # of the restaurants of the franchise
-    ("stream_osr_connectors.kafka.settings", "flags"),  # of a command line
     ("stream_osr_connectors.kafka.setting_names", "flags"),
     ("stream_osr_connectors.cli.", "flags"),
     ("stream_osr_connectors.commands.", "flags"),
     ("stream_osr_connectors.commands.", "standing"),  # a key of JSON on the wire of the page
     ("stream_osr_connectors.page.live.", "standing"),
-    ("stream_osr_connectors.kafka.ops.command", "flags"),
     ("stream_osr.archive.records", "past"),  # a name in archives
     ("stream_osr.config", "broad"),  # a name of the first argument list
 }

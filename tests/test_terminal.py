@@ -171,7 +171,7 @@ def test_all_that_a_service_tells_is_json(tmp_path: Path, fault: str) -> None:
         "import logging\nfrom stream_osr_connectors.kafka.ops.logs import begin_logging\n"
         "from stream_osr_connectors.kafka.settings import load_settings\n"
         "given = dict(brokers='b', input='i', group='g', instance='w', state='s', log_format='json')\n"
-        "begin_logging(load_settings(None, [], model='m', **given))\n"
+        "begin_logging(load_settings(model='m', **given))\n"
     )
     done = python(begin + fault)
     (told,) = lines(done.stderr)

@@ -10,7 +10,6 @@ from typing import Any
 
 import typer
 
-from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -51,19 +50,21 @@ def targets() -> dict[str, str]:
 
 @cache
 def options() -> dict[str, set[str]]:
-    """Options of each command of ``stream-osr``; those that take settings of the service have these, too."""
+    """Options of each command of ``stream-osr``."""
     group: Any = typer.main.get_command(app)
-    settings = {"--" + name.replace("_", "-") for name in ServiceSettings.model_fields}
     found = {"": {"--help", *_options(group)}}
     for name, command in group.commands.items():
         found[name] = {"--help", *_options(command)}
-        if command.context_settings.get("ignore_unknown_options"):
-            found[name] |= settings
     return found
 
 
 def _options(command: Any) -> set[str]:
-    return {option for each in command.params for option in (*each.opts, *each.secondary_opts) if option[0] == "-"}
+    return {
+        option
+        for each in command.get_params(typer.Context(command))
+        for option in (*each.opts, *each.secondary_opts)
+        if option[0] == "-"
+    }
 
 
 def _of_the_command_line(words: list[str]) -> str | None:

@@ -10,6 +10,7 @@ from stream_osr_connectors import files
 from stream_osr_connectors.base import Source
 from stream_osr_connectors.files import checkpoint, file_run, locking, open_file
 from stream_osr_connectors.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from stream_osr_connectors.files.class_columns import class_column, class_of
 from stream_osr_connectors.files.columns import columns_of, columns_of_events
 from stream_osr_connectors.files.file_run import FileRun, Sinks, go_on
 from stream_osr_connectors.files.intake import ATTEMPTS

@@ -36,7 +36,7 @@ from stream_osr_connectors.kafka.run.recovery import LaterModelError, Owned, Rec
 from stream_osr_connectors.kafka.run.snapshots import *
 from stream_osr_connectors.kafka.run.topics import TopicLimits, _found, takes_of
 from stream_osr_connectors.kafka.run.transactions import InDoubtError, Rivalry, Transactions, UnpublishableError
-from stream_osr_connectors.kafka.settings import unknown_variables
+from stream_osr_connectors.kafka.settings import SUBJECTS, unknown_variables
 from stream_osr_connectors.kafka.stats import *
 from stream_osr_connectors.kafka.wire.boundaries import *
 from stream_osr_connectors.kafka.wire.decoding import JsonDecoder, Plain, make_decoder

@@ -1,6 +1,7 @@
 """Names inside `stream_osr_connectors.page` that tests reach for: they import them from here, and nowhere else."""
 
 from stream_osr_connectors.page.glossary import TERMS, WORDS
+from stream_osr_connectors.page.input_records import read_records
 from stream_osr_connectors.page.live import page_host
 from stream_osr_connectors.page.live.access import KnownHosts, Tokens
 from stream_osr_connectors.page.live.checkpoint_view import CheckpointView

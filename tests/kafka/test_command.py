@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka import ServiceSettings, load_settings
 from tests.blobs import fitted
 from tests.doors.cli import app
 from tests.doors.kafka import NO_BROKER, NO_TOPIC, serve
@@ -91,7 +91,7 @@ def test_without_the_extra_its_name_is_told() -> None:
 
 def test_a_service_that_cannot_begin_leaves_no_watchdog_behind(tmp_path: Path) -> None:
     with pytest.raises(PersistenceError):
-        serve(None, ["--brokers", "127.0.0.1:1", "--model", str(tmp_path / "none.osr"), "--input", "in"])
+        serve(load_settings(brokers="127.0.0.1:1", model=tmp_path / "none.osr", input="in"))
     ends = time.monotonic() + 10
     while any(thread.name == "watchdog" for thread in threading.enumerate()) and time.monotonic() < ends:
         time.sleep(0.05)

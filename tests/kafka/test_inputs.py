@@ -93,13 +93,13 @@ def test_several_inputs_in_settings(tmp_path: Path) -> None:
     assert load_settings(file).inputs == ("a", "b")
     assert load_settings(file).events == "h.events"
     with pytest.raises(InvalidParameter, match="input and input are the same topic, a"):
-        load_settings(None, model="m", brokers="b:1", input="a,a")
+        load_settings(model="m", brokers="b:1", input="a,a")
 
 
 @pytest.mark.parametrize("given", [{"start": "tomorrow"}, {"stop": "latest"}, {"stop": "2026-13-01"}])
 def test_times_that_are_none(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter, match=r"(start|stop) is .*, expected .* or a time such as"):
-        load_settings(None, model="m", brokers="b:1", input="a", **given)
+        load_settings(model="m", brokers="b:1", input="a", **given)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -146,7 +146,7 @@ def test_clients_that_leave_are_no_errors(
     """Neither raw text nor a line for each in the JSON log, whatever they do before they go."""
     kept = logging.getLogger().handlers[:]
     given = {"brokers": "b", "input": "i", "group": "g", "instance": "w", "state": tmp_path, "log_format": "json"}
-    begin_logging(load_settings(None, [], model=tmp_path, **given))
+    begin_logging(load_settings(model=tmp_path, **given))
     try:
         with opened({"osr-0": live()}) as monitor:
             for number in range(60):

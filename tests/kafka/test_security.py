@@ -75,7 +75,7 @@ def test_a_certificate_that_is_missing_or_wrong_is_one_line(broker: Broker, tmp_
     stranger = trustme.CA().issue_cert("osr@localhost")
     stranger.private_key_and_cert_chain_pem.write_to_path(tmp_path / "stranger.pem")
     other = {"tls_certificate": str(tmp_path / "stranger.pem"), "tls_key": None, "tls_key_password": None}
-    settings = load_settings(certified(broker, tmp_path, **other).config(), [])
+    settings = load_settings(certified(broker, tmp_path, **other).config())
     assert asked in str(explained(settings, client_error(KafkaTimeoutError()))), "what the client tells of it"
 
 

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 import stream_osr
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.cli import commands, demo, fit, inspect, report, run, service, warmup, watch
+from stream_osr_connectors.cli.grouped_command import GroupedCommand
 from stream_osr_connectors.terminal import Terminal, protect_terminal
 
 _SYNONYMS = {
@@ -40,11 +41,12 @@ app = typer.Typer(
     cls=_Commands,
     help="Recognize known classes in a data stream, and group unknown instances into new subclasses.",
     no_args_is_help=True,
+    context_settings={"max_content_width": 120},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 for command in (warmup.warmup, demo.demo, fit.fit, run.run, report.report, watch.watch, inspect.inspect):
-    app.command()(command)
+    app.command(cls=GroupedCommand)(command)
 app.add_typer(commands.commands)
 app.add_typer(service.commands)
 

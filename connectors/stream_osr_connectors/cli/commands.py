@@ -15,7 +15,7 @@ import typer
 from stream_osr.errors import InvalidParameter
 from stream_osr.limits import MOST_DIGITS
 from stream_osr.printable_text import brief
-from stream_osr_connectors.cli.service import OF_SERVICE
+from stream_osr_connectors.cli.service import ServiceCommand, settings_of
 from stream_osr_connectors.terminal import Terminal
 from stream_osr_connectors.values import DecodeError, label_of_text
 
@@ -45,7 +45,7 @@ Reason = Annotated[str | None, typer.Option("--reason", help="Reason, for the au
 By = Annotated[str | None, typer.Option("--by", help="Your name, for the audit log (default: the login name).")]
 
 
-@commands.command(context_settings=OF_SERVICE)
+@commands.command(cls=ServiceCommand)
 def label(
     context: typer.Context, key: Key, label: OwnLabel, checkpoint: Checkpoint = None, config: Config = None,
     whole_key: Whole = False, reason: Reason = None, by: By = None
@@ -57,7 +57,7 @@ def label(
     _ask(context)
 
 
-@commands.command(context_settings=OF_SERVICE)
+@commands.command(cls=ServiceCommand)
 def promote(
     context: typer.Context, subclass: Subclass, label: Label, checkpoint: Checkpoint = None, config: Config = None,
     reason: Reason = None, by: By = None
@@ -69,7 +69,7 @@ def promote(
     _ask(context)
 
 
-@commands.command(context_settings=OF_SERVICE)
+@commands.command(cls=ServiceCommand)
 def mute(
     context: typer.Context, subclass: Subclass, checkpoint: Checkpoint = None, config: Config = None,
     reason: Reason = None, by: By = None
@@ -83,7 +83,7 @@ def mute(
     _ask(context)
 
 
-@commands.command(context_settings=OF_SERVICE)
+@commands.command(cls=ServiceCommand)
 def undo(
     context: typer.Context, stream: Stream = None, checkpoint: Checkpoint = None, config: Config = None,
     reason: Reason = None, by: By = None
@@ -103,7 +103,7 @@ def undo(
     _ask(context)
 
 
-@commands.command(context_settings=OF_SERVICE)
+@commands.command(cls=ServiceCommand)
 def history(context: typer.Context, checkpoint: Checkpoint = None, config: Config = None) -> None:
     """Show the change history of a stream.
 
@@ -156,8 +156,8 @@ def _ask_service(command: Command, name: str | None, settings: ServiceSettings) 
 def _checkpoint(context: typer.Context) -> Path | None:
     """Return the checkpoint that the command is for, or ``None`` if it is for a service."""
     checkpoint, config = context.params["checkpoint"], context.params["config"]
-    if checkpoint is not None and (config is not None or context.args):
-        other = "--config" if config is not None else context.args[0]
+    if checkpoint is not None and (config is not None or context.obj):
+        other = "--config" if config is not None else f"--{next(iter(context.obj)).replace('_', '-')}"
         raise InvalidParameter(f"{other} is for the Kafka service, --checkpoint for a run over files. Leave one out")
     return None if checkpoint is None else Path(checkpoint)
 
@@ -165,11 +165,9 @@ def _checkpoint(context: typer.Context) -> Path | None:
 def _settings(context: typer.Context) -> ServiceSettings:
     """Read the settings of the service. They need no model."""
     from stream_osr_connectors.kafka.client import quieten
-    from stream_osr_connectors.kafka.settings import load_settings
 
     quieten()
-    config = context.params["config"]
-    return load_settings(None if config is None else Path(config), context.args, model=Path())
+    return settings_of(context, model=Path())
 
 
 def _login_name() -> str | None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 
+DEFAULT_OUTPUT = Path("model.osr")
+
 
 @dataclass(kw_only=True)
 class FitOptions(options.SharedOptions):
@@ -42,7 +44,7 @@ class FitOptions(options.SharedOptions):
         "Labelled instances (.csv, .jsonl, .parquet), a folder of such files, or - (standard input).", default=...
     )
     label: str = option("Label column.", "--label", "-l", default=...)
-    output: Path = option("Model file to write.", "--output", "-o", default=...)
+    output: Path | None = option("Model file to write (default: model.osr, unless it exists).", "--output", "-o")
     categorical: str | None = option(
         "Comma-separated numeric columns to treat as categories. Text columns are always categories."
     )
@@ -93,11 +95,12 @@ def fit(given: FitOptions) -> None:
     from stream_osr_connectors.files.intake import Intake
 
     console, file, reasons = Terminal(stderr=True), given.file, Counter[str]()
-    options.check_distinct(input=file, output=given.output, errors=given.errors)
+    output = _default_output() if given.output is None else given.output
+    options.check_distinct(input=file, output=output, errors=given.errors)
     model = given.recognizer()
     counts, labels = Counter[str](), Counter[Any]()
     with ExitStack() as stack:
-        stack.enter_context(sole_writer(given.output))
+        stack.enter_context(sole_writer(output))
         source, found = _source(stack, given, model.value.parameters, minus_one=model.unknown is not None)
         if declared := [*getattr(source, "declared", ())]:
             model = given.recognizer(declared)
@@ -128,14 +131,29 @@ def fit(given: FitOptions) -> None:
             remedy = "Give another column, or --yes to train anyway"
             raise ConnectorError(f"--label {given.label}: {question} {remedy}")
         report = model.freeze(progress=phases.begin("training", model.value.parameters.training_sweeps))
-        model.save(given.output)
+        model.save(output)
     console.say(*str(report).split("\n"))
     if counts["set_aside"]:
         where = f"kept in {given.errors}" if given.errors is not None else "--errors FILE keeps them"
         console.say(f"{counts['set_aside']} set aside; {where}")
     used = [str(name) for name in model.trained.names]
     shown = ", ".join(used[:12]) + (f" and {len(used) - 12} more" if len(used) > 12 else "")
-    console.say(f"features: {shown}", f"model saved to {given.output}")
+    console.say(f"features: {shown}", f"model saved to {output}")
+
+
+def _default_output() -> Path:
+    """Return the model file to write without ``--output``.
+
+    Raises
+    ------
+    ConnectorError
+        If the file exists.
+    """
+    if DEFAULT_OUTPUT.exists():
+        raise ConnectorError(
+            f"{DEFAULT_OUTPUT} exists. Give --output {DEFAULT_OUTPUT} to replace it, or --output with another name"
+        )
+    return DEFAULT_OUTPUT
 
 
 def _source(stack: ExitStack, given: FitOptions, parameters: Parameters, *, minus_one: bool) -> tuple[Source, Survey]:

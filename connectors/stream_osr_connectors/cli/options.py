@@ -11,11 +11,25 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.files.open_file import is_folder
 
 T = TypeVar("T")
+
+_SUBJECTS = {
+    "Input and output": "config model input truth output events errors checkpoint checkpoint_every resume follow "
+    "format csv_safe title",
+    "Columns and values": "label key time features categorical numeric missing on_missing absent label_type hide "
+    "image",
+    "Training": "pca seed yes",
+    "Decisions": "unknown batch_size max_wait decision_delay min_probability half_life chains speed last",
+    "Web server": "host port name allow_commands tokens",
+}
+"""Options of each subject in the help."""
+
+_SUBJECT_OF = {name: subject for subject, names in _SUBJECTS.items() for name in names.split()}
 
 
 def option(help: str, *names: str, default: Any = None, **limits: Any) -> Any:
@@ -40,7 +54,7 @@ class SharedOptions:
     time: str | None = option("Time column: seconds since 1970 or ISO 8601.")
     features: str | None = option("Comma-separated feature columns (default: all others).")
     format: str | None = option("Format if the file name does not show it: csv, tsv, jsonl or parquet.")
-    errors: Path | None = option("File for records that cannot be used, with row and reason (.jsonl).")
+    errors: Path | None = option("File to write for records that cannot be used, with row and reason.")
     decision_delay: int | None = option("Delay each decision by N instances (default: 0).")
     min_probability: float | None = option("Label as unknown below this probability, 0 to 1 (default: 0).")
     half_life: float | None = option("Instances after which the weight of a stream instance halves (default: 200).")
@@ -67,6 +81,9 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
             command(kind(**given))
 
         hints = get_type_hints(kind)
+        for each in fields(kind):  # type: ignore[arg-type]
+            if isinstance(given := each.metadata["parameter"], OptionInfo):
+                given.rich_help_panel = _SUBJECT_OF.get(each.name)
         parameters = [
             Parameter(
                 each.name,

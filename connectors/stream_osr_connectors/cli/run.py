@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,9 @@ class RunOptions(options.SharedOptions):
     input: str = option(
         "Instances to decide: a file, a folder of files, or - (standard input).", "--input", "-i", default=...
     )
-    output: str = option("Decisions file to write, or - (standard output).", "--output", "-o", default="-")
+    output: str = option(
+        "Decisions file to write, or - (standard output, as JSON Lines).", "--output", "-o", default="-"
+    )
     events: Path | None = option("Events file to write.", "--events", "-e")
     label: str | None = option("Label column. The model learns labelled instances and does not decide them.")
     categorical: str | None = option("Comma-separated columns that must be categories of the model.")
@@ -112,6 +114,9 @@ def run(given: RunOptions) -> None:
         files.stop, files.progress = halted, stack.enter_context(stream_summary.Phases(console)).begin("deciding")
         totals = files.run()
     _tell(console, totals, recognizer)
+    written = zip(("decisions", "events", "unusable records"), given.outputs, strict=True)
+    named = [f"{name} to {path}" for name, path in written if path is not None and str(path) != "-"]
+    console.say(*([f"written: {', '.join(named)}"] if named else []))
     where = f"kept in {given.errors}" if given.errors is not None else "--errors FILE keeps them"
     console.say(*stream_summary.set_aside(totals["set_aside"], files.reasons, where))
     if checkpoint is not None and not halted():
@@ -147,7 +152,7 @@ def _assemble(
     )
     if started is not None:
         check_outputs(started, given.outputs)
-    sinks = _open_sinks(stack, source, given)
+    sinks = _open_sinks(stack, source, given, recognizer.trained.labels)
     rest: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": given.checkpoint_every, "reading": reading}
     rest |= {
         "complain": stream_summary.complainer(console),
@@ -164,7 +169,7 @@ def _assemble(
     return FileRun(recognizer, source, sinks, **rest)
 
 
-def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
+def _open_sinks(stack: ExitStack, source: Source, given: RunOptions, classes: Sequence[object]) -> Sinks:
     """Open the outputs. A typed table gets the type of each column."""
     from stream_osr.decision import Decision
     from stream_osr_connectors.files.columns import SET_ASIDE, columns_of, columns_of_events
@@ -177,7 +182,13 @@ def _open_sinks(stack: ExitStack, source: Source, given: RunOptions) -> Sinks:
         None
         if path is None
         else stack.enter_context(
-            open_sink(path, csv_safe=given.csv_safe is not False, private=path is given.errors, columns=columns)
+            open_sink(
+                path,
+                csv_safe=given.csv_safe is not False,
+                private=path is given.errors,
+                columns=columns,
+                classes=classes,
+            )
         )
         for path, columns in zip(given.outputs, (decided, columns_of_events(), SET_ASIDE), strict=True)
     ]

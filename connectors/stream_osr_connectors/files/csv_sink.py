@@ -11,6 +11,7 @@ from stream_osr.errors import ConnectorError
 
 from ..base import Position
 from .byte_sink import ByteSink
+from .class_columns import spread
 from .csv_source import check_delimiter, defused
 from .json_lines import json_text
 
@@ -20,7 +21,8 @@ class CsvSink(ByteSink):
 
     ``None``, NaN and infinite numbers become empty fields. Lists and mappings become their JSON text. A missing field
     stays empty. A field that is not in the header is an error, because its value would be lost. Text that a
-    spreadsheet would take for a formula gets an apostrophe before it (`csv_rows`). Numbers stay numbers.
+    spreadsheet would take for a formula gets an apostrophe before it (`csv_rows`). Numbers stay numbers. A decision
+    has a column ``p_CLASS`` for each class of the header in place of ``probabilities``.
 
     Delivery: everything written is durable after `flush`. With `truncate` to a stored `position`, every record is in
     the file exactly once. Standard output and pipes cannot be cut back: at least once. Positions are those of
@@ -85,6 +87,7 @@ class CsvSink(ByteSink):
             If the file does not accept the record, or the record has a field that the header lacks. The record is
             then not written.
         """
+        record = spread(record, self._fields)
         fields = dict.fromkeys(record) if self._fields is None else self._fields
         if extra := [repr(name) for name in record if name not in fields]:
             raise ConnectorError(

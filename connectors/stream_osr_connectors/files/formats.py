@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import Literal, TypeAlias, Unpack, get_args
 
 from stream_osr.errors import ConnectorError
 
 from ..base import Sink, Source
+from .class_columns import header
 from .columns import Kind
 from .csv_sink import CsvSink
 from .csv_source import CsvSource
@@ -100,6 +101,7 @@ def open_sink(
     csv_safe: bool = True,
     private: bool = False,
     columns: Mapping[str, Kind] | None = None,
+    classes: Iterable[object] | None = None,
 ) -> Sink:
     """Open a file or standard output as a sink.
 
@@ -120,6 +122,8 @@ def open_sink(
     columns
         Names and types of the columns: the header of a table (`CsvSink`), or the types of Parquet (`ParquetSink`).
         The default are those of the first record. JSON Lines does not need them.
+    classes
+        Known classes. In the header of a table each has a column ``p_CLASS`` in place of ``probabilities``.
 
     Raises
     ------
@@ -144,7 +148,7 @@ def open_sink(
         return JsonLinesSink(path, private=private)
     if chosen == "parquet":
         return ParquetSink(path, columns=columns, private=private)
-    fields = None if columns is None else list(columns)
+    fields = None if columns is None else list(columns) if classes is None else header(columns, classes)
     return CsvSink(path, fields=fields, delimiter="\t" if chosen == "tsv" else ",", safe=csv_safe, private=private)
 
 

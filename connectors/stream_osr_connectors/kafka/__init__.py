@@ -7,7 +7,9 @@ a partition loads the newest snapshot and replays the micro-batches up to the co
 micro-batches have the same boundaries as before, because these are committed with the offset.
 """
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from stream_osr.errors import MissingExtra
 
@@ -19,10 +21,25 @@ if _missing:
         f"the Kafka service needs {', '.join(_missing)}, which is not installed: run pip install 'stream-osr[kafka]'"
     )
 
-# E402: these import the extra, so missing packages must be reported before
-from .run.service import Service  # noqa: E402
-from .settings import ServiceSettings, load_settings  # noqa: E402
-from .sink import KafkaSink  # noqa: E402
-from .source import KafkaSource  # noqa: E402
+if TYPE_CHECKING:
+    from .run.service import Service
+    from .settings import ServiceSettings, load_settings
+    from .sink import KafkaSink
+    from .source import KafkaSource
 
 __all__ = ["KafkaSink", "KafkaSource", "Service", "ServiceSettings", "load_settings"]
+
+_MODULES = {
+    "KafkaSink": "sink",
+    "KafkaSource": "source",
+    "Service": "run.service",
+    "ServiceSettings": "settings",
+    "load_settings": "settings",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use, so that the help of a command does not load the sampler."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import BaseSettings, SettingsConfigDict, YamlConfigSettingsSource
 from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from stream_osr.errors import ConnectorError, InvalidParameter
@@ -29,30 +29,20 @@ _HELP = "`stream-osr serve --help` lists them"
 
 
 def explained(error: ValidationError, known: Collection[str]) -> InvalidParameter:
-    """Return an error for the first wrong setting, with its name, the expected value and its possible sources."""
-    first = error.errors(include_input=False)[0]
+    """Return an error for all missing settings, or for the first wrong one, with the possible sources."""
+    errors = error.errors(include_input=False)
+    if missing := [".".join(map(str, each["loc"])) for each in errors if each["type"] == "missing"]:
+        named = f"setting {missing[0]}: it is" if len(missing) == 1 else f"settings {', '.join(missing)}: they are"
+        return InvalidParameter(
+            f"{named} missing. Set {'it' if len(missing) == 1 else 'each'} in the file, as an option "
+            f"({', '.join(map(flag, missing))}), or as a variable ({', '.join(map(_variable, missing))})"
+        )
+    first = errors[0]
     name = ".".join(map(str, first["loc"]))
     message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "missing":
-        message = f"it is missing. Set it in the file, as {_flag(name)}, or as {_variable(name)}"
-    elif first["type"] == "extra_forbidden":
+    if first["type"] == "extra_forbidden":
         message = f"there is no such setting: {_meant(name, known, str)}"
     return InvalidParameter(f"setting {name}: {message}" if name else message)
-
-
-def check_flags(flags: Sequence[str], known: Collection[str]) -> None:
-    """Reject flags that are not settings.
-
-    Raises
-    ------
-    InvalidParameter
-        Naming the first.
-    """
-    flags_known = {_flag(name) for name in known} | {"--help"}
-    for flag in flags:
-        name = flag.partition("=")[0]
-        if name.startswith("--") and name not in flags_known:
-            raise InvalidParameter(f"there is no flag {name}: {_meant(name.removeprefix('--'), known, _flag)}")
 
 
 def check_file(config: Path) -> None:
@@ -107,13 +97,30 @@ def _meant(name: str, known: Collection[str], write: Callable[[str], str]) -> st
     return f"did you mean {write(close[0])}?" if close else _HELP
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
+    """Return the option of a setting.
+
+    >>> flag("batch_size")
+    '--batch-size'
+    """
     return "--" + name.replace("_", "-")
 
 
 def _variable(name: str) -> str:
     return PREFIX + name.upper()
 
+
+SUBJECTS = {
+    "model": "Model and topics",
+    "group": "Group and workers",
+    "decoder": "Records",
+    "batch_size": "Micro-batches and decisions",
+    "state": "State and recovery",
+    "transaction_deadline": "Timeouts",
+    "metrics_port": "Metrics and logs",
+    "security_protocol": "Security",
+}
+"""Subject of the settings from each of these on, in the order of the table."""
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -134,7 +141,6 @@ class ServiceSettings(BaseSettings):
         extra="forbid",
         frozen=True,
         protected_namespaces=(),
-        cli_kebab_case=True,
         use_attribute_docstrings=True,
     )
 
@@ -186,6 +192,8 @@ class ServiceSettings(BaseSettings):
     """Type of labels: auto, str or int."""
     max_instance_bytes: AtLeastOne = 1_000_000
     """Maximum size of a value. Longer values become dead letters."""
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    """Compression of published messages."""
 
     batch_size: AtLeastOne | None = None
     """Records in a micro-batch. Default: as in the model."""
@@ -235,8 +243,6 @@ class ServiceSettings(BaseSettings):
     """Lines of text, or one JSON object on each line."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum severity of log lines."""
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
-    """Compression of published messages."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Protocol of the connection to the brokers."""
@@ -373,44 +379,33 @@ def milliseconds(text: str) -> int:
     return round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
 
 
-def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given: Any) -> ServiceSettings:
+def load_settings(config: Path | None = None, **given: Any) -> ServiceSettings:
     """Read the settings.
 
     Parameters
     ----------
     config
         YAML file with the fields of :class:`ServiceSettings`.
-    flags
-        Command-line arguments, such as ``["--batch-size", "64"]``.
     given
-        Values that override all other sources.
+        Values that override the environment and the file, such as the options of a command line.
 
     Raises
     ------
     InvalidParameter
         With the setting, the expected value and its possible sources. The message contains no secrets.
     """
-    if config is not None and "--help" not in flags:
+    if config is not None:
         check_file(config)
-    check_flags(flags, ServiceSettings.model_fields)
 
     class Sources(ServiceSettings):
         @classmethod
         def settings_customise_sources(
             cls, settings_cls: type[BaseSettings], *_: Source, **usual: Source
         ) -> tuple[Source, ...]:
-            command: CliSettingsSource[Any] = CliSettingsSource(
-                settings_cls,
-                cli_parse_args=list(flags),
-                cli_prog_name="stream-osr serve",
-                cli_hide_none_type=True,
-                cli_avoid_json=True,
-            )
             file = YamlConfigSettingsSource(settings_cls, yaml_file=config)
-            return usual["init_settings"], command, usual["env_settings"], file
+            return usual["init_settings"], usual["env_settings"], file
 
     Sources.__name__ = ServiceSettings.__name__
-    Sources.__doc__ = "Run the Kafka service, which decides each instance of a topic exactly once."
     try:
         return Sources(**given)
     except ValidationError as error:

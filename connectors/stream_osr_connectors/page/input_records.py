@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import brief, printable
+from stream_osr_connectors.files.class_columns import ClassColumns
 from stream_osr_connectors.files.csv_source import RowReader
 from stream_osr_connectors.files.line_source import LineReader, TextLine
 from stream_osr_connectors.files.open_file import is_gzip
@@ -228,14 +229,14 @@ def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[ReadRecor
             return
         place = f"{lines.name}, line {rows.taken[0].row}"
         if header is None:
-            header = row
+            header, classes = row, ClassColumns(row)
         elif not rows.taken[-1].data.endswith(b"\n"):
             notes.append(f"{place} is not whole{_STOPPED}")
         elif len(row) != len(header):
             raise ConnectorError(f"{place} has {len(row)} fields, the header {len(header)}. Give what a run wrote")
         else:
-            texts = zip(header, row, strict=True)
-            yield ReadRecord(_of_its_type({name: _cell(name, text, place) for name, text in texts}), place)
+            cells = {name: _cell(name, text, place) for name, text in zip(header, row, strict=True)}
+            yield ReadRecord(_of_its_type(classes.gather(cells)), place)
 
 
 def _of_its_type(record: dict[str, Any]) -> dict[str, Any]:

@@ -243,7 +243,7 @@ class ServiceThread:
     """A service in a thread of this process, and how it ended."""
 
     def __init__(self, stream: Stream, **makers: Any) -> None:
-        self.service = Service(load_settings(stream.config(), ["--instance", "w"]), **makers)
+        self.service = Service(load_settings(stream.config(), instance="w"), **makers)
         self.error: BaseException | None = None
         self._told = threading.Event()
         self.thread = threading.Thread(target=self._work)

@@ -9,11 +9,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from ..run.models import CurrentModel, ModelFile
 from ..run.service import Reconciler, Service
 from ..run.snapshots import open_folder
 from ..run.topics import TopicCheck, WantedTopics, look_after
-from ..settings import ServiceSettings, load_settings, unknown_variables
+from ..settings import ServiceSettings, unknown_variables
 from ..stats import ServiceStats
 from .logs import begin_logging
 from .metrics import Overview
@@ -79,20 +78,19 @@ class ProcessSignals(NamedTuple):
         return reported
 
 
-def serve(config: Path | None, flags: Sequence[str]) -> None:
+def serve(settings: ServiceSettings) -> None:
     """Run the service until SIGTERM or SIGINT.
 
     Raises
     ------
     StreamOSRError
-        If a setting is wrong, or the service cannot start or continue without a person. With a JSON log, the last two
-        errors are log lines, and the process ends.
+        If the service cannot start or continue without a person. With a JSON log, the error is a log line, and the
+        process ends.
     """
-    settings = load_settings(config, flags)
     _begin(settings, _work_watched if settings.workers == 1 else _work_together)
 
 
-def reconcile(config: Path | None, flags: Sequence[str]) -> None:
+def reconcile(settings: ServiceSettings) -> None:
     """Link the subclasses of all partitions until SIGTERM or SIGINT, with the same supervision as a worker.
 
     Raises
@@ -100,13 +98,13 @@ def reconcile(config: Path | None, flags: Sequence[str]) -> None:
     StreamOSRError
         As :func:`serve`.
     """
-    _begin(load_settings(config, flags), partial(_work_watched, make=Reconciler))
+    _begin(settings, partial(_work_watched, make=Reconciler))
 
 
-def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[TopicCheck]:
+def topics(settings: ServiceSettings, wanted: dict[str, Any] | None) -> list[TopicCheck]:
     """Check or create the topics of a service (see :class:`.topics.WantedTopics`)."""
     quieten()
-    return look_after(load_settings(config, flags, model=Path()), None if wanted is None else WantedTopics(**wanted))
+    return look_after(settings, None if wanted is None else WantedTopics(**wanted))
 
 
 def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, ProcessSignals], None]) -> None:

@@ -317,7 +317,7 @@ def parts(config: Path | None, last: int, allowed: bool) -> tuple[ServiceFeed, M
         If a setting is wrong, or the topics cannot be read.
     """
     quieten()
-    settings = load_settings(config, [], model=Path())
+    settings = load_settings(config, model=Path())
     feed = ServiceFeed(settings, last)
     view: ModelView = ModelView() if settings.metrics_port is None else MetricsView(settings)
     return feed, view, ServiceActs(settings, allowed=allowed)
