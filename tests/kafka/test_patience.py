@@ -13,14 +13,13 @@ from tests.doors.kafka import (
     CALM_SECONDS,
     FEW_LINES,
     LONGEST_SILENCE,
-    TAKEN,
     Backoff,
     ErrorKind,
     Rivalry,
     Seldom,
     ServiceStats,
     Strikes,
-    TakenError,
+    exits,
     log,
 )
 
@@ -127,9 +126,9 @@ def test_fenced_twice_in_a_short_time_is_another_process(monkeypatch: pytest.Mon
     clock.now += Strikes.SECONDS + 1
     strikes.strike()
     clock.now += 1
-    with pytest.raises(TakenError, match="another worker of group g has the name w") as caught:
+    with pytest.raises(exits.TakenError, match="another worker of group g has the name w") as caught:
         strikes.strike()
-    assert caught.value.exit_code == TAKEN
+    assert caught.value.exit_code == exits.TAKEN
     assert figures.counts["transactions_fenced", None] == 3
 
 
@@ -152,7 +151,7 @@ class Fight:
             side = turn % 2
             try:
                 self.sides[side].judge(ErrorKind.FENCED, 0.1)
-            except TakenError as error:
+            except exits.TakenError as error:
                 self.said, self.code = str(error), error.exit_code
                 return 1 - side
             for _ in range(commits):
@@ -169,7 +168,7 @@ def test_of_two_producers_the_younger_ends(age: float, seconds: float, monkeypat
     fight = Fight(clock, age, 0.0)
     assert fight.winner(seconds, commits=3) == 0
     assert "another producer uses the transactional id g-:w" in fight.said
-    assert fight.code == TAKEN
+    assert fight.code == exits.TAKEN
 
 
 @pytest.mark.parametrize("ages", [(0.0, 0.0), (2.0, 1.0), (1e6, 1e5), (100.0, 90.0)])
