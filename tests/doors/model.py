@@ -20,6 +20,7 @@ from stream_osr.model import (
     lifecycle_moves,
     missing,
     responsibilities,
+    student_t,
     subspace,
     training,
     whitening,
@@ -76,7 +77,7 @@ from stream_osr.model.nearest import means_and_scales, typical_rows
 from stream_osr.model.prior import Prior, homogeneous, make_prior, same_prior, width_of
 from stream_osr.model.responsibilities import look, nearby, query_rows, responsibilities_of, terms_of, view
 from stream_osr.model.step import BatchResult, Settings, open_stream, step
-from stream_osr.model.student_t import CONJUGATE, Location, StudentTerms, fit_location, log_new_densities, student_t
+from stream_osr.model.student_t import CONJUGATE, Location, StudentTerms, fit_location, log_new_densities
 from stream_osr.model.subspace import MOST, follow, is_clock, is_constant, make_plan
 from stream_osr.model.subspace import RIDGE as SUBSPACE_RIDGE
 from stream_osr.model.training import Training, seat_by_groups, summarize, tempered, train
