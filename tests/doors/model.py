@@ -28,7 +28,6 @@ from stream_osr.model import (
 )
 from stream_osr.model import step as step_module
 from stream_osr.model.dishes import Dishes, add, empty_dishes, log_predictives, log_prior_predictives, refill
-from stream_osr.model.edit import restated
 from stream_osr.model.franchise import (
     ANYONE,
     CLOSED,
@@ -101,7 +100,6 @@ from stream_osr.model.unassigned import (
 )
 from stream_osr.model.whitening import Whitening, find_open, fit_mixed, fit_whitening, unwhiten, whiten
 from stream_osr.model.yeo_johnson import NO_YEO_JOHNSON, YeoJohnson, bend, bent, find_yeo_johnson, slopes, unbend
-from stream_osr_connectors.cli.demo_result import UNKNOWN
 
 
 def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:

@@ -15,7 +15,6 @@ from stream_osr.trust.references import (
     References,
     call_known,
     choose_references,
-    least_references,
     mislabelled,
     plausible,
 )

@@ -29,7 +29,7 @@ HISTORIES = Path(__file__).with_name("alerts.yaml")
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
     figures = inside.ServiceStats(progress=0.0, model="m", fingerprint="f")
-    recall = inside.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    recall = inside.stats.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
     found = inside.stats.ModelMetrics(
         Signals(),
         StageCounts(1, 0, 0, 0, 0),

@@ -234,7 +234,7 @@ def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> 
         dict.fromkeys(inside.class_names(tuple(range(1000))).values(), inside.stats.ClassMetrics(RECALL, 0.5)),
     )
     figures.partitions[PLACE].found = FOUND._replace(classes=classes)
-    figures.partitions[PLACE].recall = inside.PartitionRecall(RECALL, 0.96)
+    figures.partitions[PLACE].recall = inside.stats.PartitionRecall(RECALL, 0.96)
     for kind in EVENT_TABLE:
         figures.add(f"{inside.stats.OF_TYPE}{kind}", PLACE)
         figures.add(f"{inside.stats.SUMMED}{kind}", PLACE)

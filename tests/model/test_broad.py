@@ -16,7 +16,9 @@ from tests.oracles import broad as oracle
 def counts(members):
     """What each instance of a class counts in its scatter."""
     n, d = members.shape
-    return inside.bounded_scatter(members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1))[2]
+    return inside.whitening.bounded_scatter(
+        members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1)
+    )[2]
 
 
 def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, heavy=False):

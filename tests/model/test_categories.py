@@ -84,7 +84,7 @@ def test_the_commonest_values_are_the_nearest():
     dishes = fill(TWO, [np.array([[1.0, 6.0]] * 9 + [[2.0, 5.0]])])
     np.testing.assert_array_equal(inside.typical_rows(dishes, TWO), [[1.0, 6.0]])
     rows = inside.homogeneous(np.array([[1.0, 6.0], [2.0, 6.0], [2.0, 5.0], [0.0, 4.0]]))
-    near, one, both, nowhere = inside.mahalanobis_each(dishes, np.zeros(4, np.int64), rows, TWO)
+    near, one, both, nowhere = inside.dishes.mahalanobis_each(dishes, np.zeros(4, np.int64), rows, TWO)
     assert near == nowhere == 0.0
     assert 0.0 < one < both
 

@@ -77,7 +77,7 @@ def test_who_is_in_company_is_told_from_densities() -> None:
         of_class = np.flatnonzero(group == j)[::4]
         for i in of_class:
             others = of_class[of_class != i]
-            dishes = inside.dishes_with(x[others], np.arange(len(others)), len(others), prior)
+            dishes = inside.dishes.dishes_with(x[others], np.arange(len(others)), len(others), prior)
             better += inside.log_predictives(x[[i]], dishes, prior).max() > new[i]
             asked += 1
     share = inside.student_t.share_among_neighbours(x, group, prior, location)
