@@ -24,7 +24,10 @@ from stream_osr_connectors.values import DecodeError
 from ..commands.command import Command, CommandReceipt, Partition, parse_name, parse_record
 from ..commands.command_entry import CommandEntry
 from .backoff import Backoff
-from .client import ClientError, PlainProducer, TopicFollower, read_all, start_explained
+from .client.consumers import TopicFollower, read_all
+from .client.errors import start_explained
+from .client.interface import ClientError
+from .client.producer import PlainProducer
 from .log import Seldom, logger
 from .settings import ServiceSettings
 from .stats import ServiceStats

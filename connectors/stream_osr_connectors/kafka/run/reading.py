@@ -16,7 +16,9 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 
 from ..backoff import CLOSE_SECONDS, Backoff, close
-from ..client import ClientError, ErrorKind, GroupConsumer, remedy_of
+from ..client.consumers import GroupConsumer
+from ..client.errors import remedy_of
+from ..client.interface import ClientError, ErrorKind
 from ..exits import TakenError
 from ..log import Seldom, logger
 from ..places import Place

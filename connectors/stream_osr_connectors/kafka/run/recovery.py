@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
-from ..client import Committed, Offset
+from ..client.interface import Committed, Offset
 from ..exits import StartAgainError
 from ..log import Seldom, logger
 from ..places import Place

@@ -15,14 +15,9 @@ from dataclasses import dataclass, field
 from stream_osr.errors import ConnectorError
 
 from ..backoff import CLOSE_SECONDS, Backoff, Running
-from ..client import (
-    ClientError,
-    ErrorKind,
-    TransactionalProducer,
-    quieten,
-    start_explained,
-    transactional_id,
-)
+from ..client.errors import quieten, start_explained
+from ..client.interface import ClientError, ErrorKind
+from ..client.producer import TransactionalProducer, transactional_id
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..log import Seldom, logger
 from ..places import Place

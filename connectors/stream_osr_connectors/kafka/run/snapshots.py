@@ -24,7 +24,7 @@ from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_
 from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
 
-from ..client import Committed
+from ..client.interface import Committed
 from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings

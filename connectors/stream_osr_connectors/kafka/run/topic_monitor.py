@@ -16,16 +16,9 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from ..client import (
-    ClientError,
-    Committed,
-    ErrorKind,
-    OpenTransaction,
-    Topic,
-    TopicAdmin,
-    causes,
-    too_few_replicas,
-)
+from ..client.admin import TopicAdmin
+from ..client.errors import causes, too_few_replicas
+from ..client.interface import ClientError, Committed, ErrorKind, OpenTransaction, Topic
 from ..exits import NoRightError, NoTopicError
 from ..log import Seldom, logger
 from ..places import Place
