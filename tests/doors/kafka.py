@@ -40,7 +40,7 @@ from stream_osr_connectors.kafka.run.publishing import (
     count_decisions,
     count_events,
 )
-from stream_osr_connectors.kafka.run.reading import Strikes
+from stream_osr_connectors.kafka.run.reading import FENCED_AGAIN_SECONDS, Reader
 from stream_osr_connectors.kafka.run.recovery import LaterModelError, Owned, Recovery
 from stream_osr_connectors.kafka.run.snapshots import Incarnations, Snapshots, name_of
 from stream_osr_connectors.kafka.run.topics import TopicLimits, _found, takes_of

@@ -11,14 +11,15 @@ import pytest
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.kafka import (
     CALM_SECONDS,
+    FENCED_AGAIN_SECONDS,
     FEW_LINES,
     LONGEST_SILENCE,
     Backoff,
     ErrorKind,
+    Reader,
     Rivalry,
     Seldom,
     ServiceStats,
-    Strikes,
     exits,
     log,
 )
@@ -83,11 +84,11 @@ def test_what_ends_and_comes_again_is_said_at_once_a_few_times(
     with caplog.at_level(logging.INFO):
         for incident in range(FEW_LINES):
             assert seldom.say("ready", f"not ready {incident}")
-            assert seldom.forget("ready"), "so its end is worth a line"
+            seldom.forget("ready", "ready")
             clock.now += 0.5
         assert not seldom.say("ready", "once more")
-        assert not seldom.forget("ready")
-    assert caplog.messages == [f"not ready {incident}" for incident in range(FEW_LINES)]
+        seldom.forget("ready", "ready")
+    assert caplog.messages == [line for incident in range(FEW_LINES) for line in (f"not ready {incident}", "ready")]
 
 
 def test_what_comes_again_after_a_calm_is_new(
@@ -121,13 +122,13 @@ def test_a_calm_of_an_hour_ends_the_longest_silence(
 def test_fenced_twice_in_a_short_time_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ServiceSettings(model="m", brokers="b:1", input="in", group="g", instance="w")
     clock, figures = Clock(monkeypatch), ServiceStats()
-    strikes = Strikes(settings, figures)
-    strikes.strike()
-    clock.now += Strikes.SECONDS + 1
-    strikes.strike()
+    reader = Reader(settings, ["in"], 1, figures)
+    reader._note_fencing()
+    clock.now += FENCED_AGAIN_SECONDS + 1
+    reader._note_fencing()
     clock.now += 1
     with pytest.raises(exits.TakenError, match="another worker of group g has the name w") as caught:
-        strikes.strike()
+        reader._note_fencing()
     assert caught.value.exit_code == exits.TAKEN
     assert figures.counts["transactions_fenced", None] == 3
 

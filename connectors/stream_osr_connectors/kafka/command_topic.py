@@ -145,8 +145,7 @@ class CommandTopic:
             self.close()
         else:
             self._backoff.succeed()
-            if self._seldom.forget("labels"):
-                logger.info("the topic of labels, %s, is read again", self._topic)
+            self._seldom.forget("labels", f"the topic of labels, {self._topic}, is read again")
 
     def commands(self, begin: int, end: int) -> Sequence[Command]:
         """Return the commands from one place up to another.

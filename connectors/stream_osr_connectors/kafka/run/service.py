@@ -432,8 +432,7 @@ class Loop:
         self._backoff.succeed()
         if self._trouble:
             self._trouble = ""
-            if self._seldom.forget("failed"):
-                logger.info("transactions are committed again")
+            self._seldom.forget("failed", "transactions are committed again")
         self._job.done(group, at)
 
     def _clear_up(self, group: TransactionContent) -> bool:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.archive import check_content, read_archive, write_archive
+from stream_osr.archive.checks import check_content
+from stream_osr.archive.files import read_archive, write_archive
 from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_of, whole
 from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
