@@ -46,7 +46,7 @@ _FREE = {
         dict.buffer dict.decisions dict.events dict.evidence dict.index dict.sinks dict.source
     """,
     LEARNT: """
-        Arrival.fitted Arrival.gain Arrival.group Arrival.independent Arrival.residual Called.doubt Columns.beyond
+        Arrival.fitted Arrival.gain Arrival.group Arrival.independent Arrival.residual Called.doubt
         Pairs.correlation Pairs.number Pairs.products Process.axes Process.noise Process.slow Process.step
         References.effective References.gain References.weight Residuals.mean Tracked.mean Tracked.variance
         Books.asked Books.seen Books.stream Books.taken Books.votes Called.asked Called.right Chain.guard
@@ -59,7 +59,7 @@ _FREE = {
     WHERE: """
         Arrived.row Background.covariance Background.mean Evidence.row Flags.high Flags.low Known.broad
         Location.factor Location.freedom Location.mean Location.values Promotion.shift References.rows Space.center
-        Statistics.matrix Usual.high
+        Statistics.matrix
     """,
     WHICH: """
         Arrival.departed Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses Past.subclass
