@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka.client import GroupConsumer
+from stream_osr_connectors.kafka.client.consumers import GroupConsumer
 
 CLIENT: dict[type, tuple[str, ...]] = {
     GroupConsumer: ("poll", "position", "where", "committed", "begin", "hold", "let_go_on")

@@ -16,7 +16,8 @@ import numpy as np
 from river.base import MiniBatchClassifier
 from river.utils.dataframe import into_frame, to_native_frame, to_native_series
 
-from stream_osr.archive import check_recognizer, read_archive, write_archive
+from stream_osr.archive.checks import check_recognizer
+from stream_osr.archive.files import read_archive, write_archive
 from stream_osr.atomic import remove_unfinished
 from stream_osr.config import Arguments, Label, archived, documented, grouped, parameters, plain, refusing, regrouped
 from stream_osr.decision import Decision, FailedDecision

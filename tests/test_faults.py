@@ -11,32 +11,24 @@ import pandas as pd
 import pytest
 
 from stream_osr import ColumnFailed, Decision, Event, OpenSetRecognizer, RowsRepeated, SubclassEmerged
-from tests.doors.discovery import (
-    WINDOW,
-    ColumnStates,
-    UsualColumns,
-    follow_columns,
-    start_columns,
-    usual_columns,
-    usual_copies,
-)
+from tests.doors.discovery import data_quality
 
 NAMES = tuple(f"x{at}" for at in range(6))
 TRAINING, BATCH = 400, 32
 
 
-def usual(X: np.ndarray, group: np.ndarray | None = None) -> UsualColumns:
+def usual(X: np.ndarray, group: np.ndarray | None = None) -> data_quality.UsualColumns:
     group = np.zeros(len(X), np.int64) if group is None else group
-    return usual_columns(X, group, np.ones(X.shape[1], bool))
+    return data_quality.usual_columns(X, group, np.ones(X.shape[1], bool))
 
 
 def followed(
-    of: UsualColumns, X: np.ndarray, size: int = BATCH
-) -> tuple[ColumnStates, np.ndarray, list[tuple[int, str, int]]]:
+    of: data_quality.UsualColumns, X: np.ndarray, size: int = BATCH
+) -> tuple[data_quality.ColumnStates, np.ndarray, list[tuple[int, str, int]]]:
     """Follow rows in batches: the columns then, what was hidden, and column, kind and beginning of each fault."""
-    columns, hidden, faults = start_columns(X.shape[1]), list[np.ndarray](), list[tuple[int, str, int]]()
+    columns, hidden, faults = data_quality.start_columns(X.shape[1]), list[np.ndarray](), list[tuple[int, str, int]]()
     for at in range(0, len(X), size):
-        columns, missing, begun = follow_columns(of, columns, X[at : at + size], at)
+        columns, missing, begun = data_quality.follow_columns(of, columns, X[at : at + size], at)
         hidden.append(missing)
         faults += [(fault.column, fault.kind, fault.since) for fault in begun]
     return columns, np.vstack(hidden), faults
@@ -191,11 +183,11 @@ def test_rows_that_repeat_wholly_and_single_ones_far_off_are_no_fault_of_columns
 
 def test_in_a_table_whose_rows_repeat_all_count(rng: np.random.Generator) -> None:
     group = rng.integers(2, size=TRAINING)
-    assert usual_copies(rng.normal(size=(TRAINING, 4)), group)[1:] == (4, 13)
-    assert usual_copies(rng.integers(2, size=(TRAINING, 2)).astype(float), group)[1:] == (0, 0)
+    assert data_quality.usual_copies(rng.normal(size=(TRAINING, 4)), group)[1:] == (4, 13)
+    assert data_quality.usual_copies(rng.integers(2, size=(TRAINING, 2)).astype(float), group)[1:] == (0, 0)
     ordered = rng.normal(size=(TRAINING, 4))
     ordered[100:120] = ordered[100]
-    assert usual_copies(ordered, group).once == 41
+    assert data_quality.usual_copies(ordered, group).once == 41
 
 
 # The recognizer: three classes of six features.
@@ -355,5 +347,5 @@ def test_the_window_is_bounded(trained: Any) -> None:
     X, _ = problem(1, 640)
     X[::2] = X[0]
     stream = streamed(trained, X)[0].as_state()["stream"]
-    assert len(stream.faults.rows) == WINDOW
+    assert len(stream.faults.rows) == data_quality.WINDOW
     assert len(stream.faults.copies) == 1

@@ -12,17 +12,7 @@ from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged
 from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
 from tests.doors.library import grouped
 from tests.doors.model import densities, homogeneous, log_densities, means_and_scales, moved
-from tests.doors.stream import (
-    PACE,
-    SHIFT_HALF_LIFE,
-    STEP,
-    ClassDistances,
-    ClassShift,
-    _weigh,
-    class_shifts,
-    measure_ways,
-    without_class,
-)
+from tests.doors.stream import ClassShift, _weigh, class_shift, class_shifts
 
 CENTRES = {"left": np.array([0.0, 0.0]), "right": np.array([10.0, 0.0])}
 Where = Callable[[str, float], np.ndarray]
@@ -144,7 +134,7 @@ def test_ways_of_the_class_s_own_instances_cancel():
     rows = means[0] + rng.normal(size=(4000, 2))
     j = int(chain.known.seated[:, 0].argmax())
     near = np.eye(2)[np.full(4000, j)]
-    ways = measure_ways(chain.known, chain.frozen, rows + np.array([0.5, 0.0]), near)
+    ways = class_shift.measure_ways(chain.known, chain.frozen, rows + np.array([0.5, 0.0]), near)
     np.testing.assert_allclose(ways.sums[j] / ways.weight[j], [0.5, 0.0], atol=0.1)
     assert ways.weight[1 - j] == 0
     assert not ways.sums[1 - j].any()
@@ -156,7 +146,9 @@ def weigh(off: Sequence[float], batches: int, per_batch: float = 10.0) -> tuple[
     place, steps = np.zeros(2), []
     for _ in range(batches):
         way = per_batch * (np.array(off) - place)
-        following, move = _weigh(following, ClassDistances(np.array([per_batch]), way[None], np.ones((1, 2))))
+        following, move = _weigh(
+            following, class_shift.ClassDistances(np.array([per_batch]), way[None], np.ones((1, 2)))
+        )
         place = place + move[0]
         steps.append(float(np.linalg.norm(move)))
     return following, place, steps
@@ -165,10 +157,12 @@ def weigh(off: Sequence[float], batches: int, per_batch: float = 10.0) -> tuple[
 def test_a_class_goes_where_its_instances_are_and_not_faster_than_its_pace():
     off = (3.0, 4.0)
     following, place, steps = weigh(off, 400)
-    np.testing.assert_allclose(place, off, atol=2 * STEP)
-    assert (np.cumsum(steps) <= PACE * 10 * np.arange(1, 401) + 1e-9).all()
-    assert following.weight[0] == pytest.approx(SHIFT_HALF_LIFE / np.log(2), rel=0.1), "what has faded counts no more"
-    assert not any(weigh((0.5 * STEP, 0.0), 200)[2]), "a class that is hardly off stays"
+    np.testing.assert_allclose(place, off, atol=2 * class_shift.STEP)
+    assert (np.cumsum(steps) <= class_shift.PACE * 10 * np.arange(1, 401) + 1e-9).all()
+    assert following.weight[0] == pytest.approx(class_shift.SHIFT_HALF_LIFE / np.log(2), rel=0.1), (
+        "what has faded counts no more"
+    )
+    assert not any(weigh((0.5 * class_shift.STEP, 0.0), 200)[2]), "a class that is hardly off stays"
 
 
 # In the recognizer
@@ -211,8 +205,8 @@ def test_a_class_that_was_promoted_follows_too_and_labels_can_be_taken_back():
 
 def test_a_class_that_is_closed_is_forgotten():
     following = ClassShift(np.eye(3), np.arange(3.0), np.eye(3), np.arange(3.0))
-    np.testing.assert_array_equal(without_class(following, 1).weight, [0, 2])
-    assert without_class(following, 3) is following
+    np.testing.assert_array_equal(class_shift.without_class(following, 1).weight, [0, 2])
+    assert class_shift.without_class(following, 3) is following
 
 
 def test_a_model_that_was_trained_anew_begins_anew():

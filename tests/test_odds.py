@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doors.trust import FADES_SLOWER, PRIOR_SHIFT, SHIFTS, PriorOdds, learn_odds, shift_odds, start_odds
+from tests.doors.trust import PriorOdds, learn_odds, prior_odds, shift_odds, start_odds
 
 HALF_LIFE = 200.0
 
@@ -25,13 +25,17 @@ def learnt(batches: list[tuple[np.ndarray, np.ndarray]], half_life: float = HALF
 
 def test_starts_at_the_prior_or_at_nothing_and_few_instances_move_it_little():
     odds = start_odds(True)
-    assert odds.shift == PRIOR_SHIFT
+    assert odds.shift == prior_odds.PRIOR_SHIFT
     assert start_odds(False).shift == 0.0
     untouched = called_known(3)
     assert shift_odds(start_odds(False), untouched) is untouched
-    assert learn_odds(odds, np.zeros((0, 3)), np.zeros(0), HALF_LIFE).shift == PRIOR_SHIFT
+    assert learn_odds(odds, np.zeros((0, 3)), np.zeros(0), HALF_LIFE).shift == prior_odds.PRIOR_SHIFT
     before = odds.excess.copy()
-    assert PRIOR_SHIFT < learn_odds(odds, called_known(4), np.zeros(4), HALF_LIFE).shift < PRIOR_SHIFT + 0.1
+    assert (
+        prior_odds.PRIOR_SHIFT
+        < learn_odds(odds, called_known(4), np.zeros(4), HALF_LIFE).shift
+        < prior_odds.PRIOR_SHIFT + 0.1
+    )
     np.testing.assert_array_equal(odds.excess, before)
 
 
@@ -56,9 +60,9 @@ def test_accepted_instances_of_low_rank_raise_it():
     n = 4000
     shifts = [learnt([(called_known(n), np.linspace(0, highest, n))]).shift for highest in (1.0, 0.9, 0.3)]
     assert shifts[0] < 0.1
-    assert shifts[1] == shifts[2] > 0.95 * SHIFTS[-1]
+    assert shifts[1] == shifts[2] > 0.95 * prior_odds.SHIFTS[-1]
     odds = learnt([(np.array([[0.5, 0.5, 0.0]] * n), np.zeros(n))])
-    assert odds.shift <= SHIFTS[-1]
+    assert odds.shift <= prior_odds.SHIFTS[-1]
 
 
 def test_takes_the_smallest_shift_that_is_enough():
@@ -67,20 +71,20 @@ def test_takes_the_smallest_shift_that_is_enough():
     rank = np.repeat([1.0, 0.0], [70, 100])
     odds = learnt([(probabilities, rank)] * 60, half_life=1e9)
     # enough: 100 * 4 / (4 + e^s) <= 70, e^s >= 12 / 7
-    enough = SHIFTS[np.exp(SHIFTS) * 7 > 12][0]
-    assert 0 < enough < SHIFTS[-1]
-    assert odds.shift == pytest.approx((odds.seen * enough + 64 * PRIOR_SHIFT) / (odds.seen + 64))
+    enough = prior_odds.SHIFTS[np.exp(prior_odds.SHIFTS) * 7 > 12][0]
+    assert 0 < enough < prior_odds.SHIFTS[-1]
+    assert odds.shift == pytest.approx((odds.seen * enough + 64 * prior_odds.PRIOR_SHIFT) / (odds.seen + 64))
     assert odds.shift == pytest.approx(enough, abs=0.01)
 
 
 def test_what_was_learnt_fades():
     low, uniform = np.zeros(1000), np.linspace(0.01, 1, 1000)
     odds = learnt([(called_known(1000), low)])
-    assert odds.shift > 0.9 * SHIFTS[-1]
+    assert odds.shift > 0.9 * prior_odds.SHIFTS[-1]
     for _ in range(100):  # 100 000 instances: 25 half-lives of the sums
         odds = learn_odds(odds, called_known(1000), uniform, HALF_LIFE)
     assert odds.shift < 0.1
-    assert odds.seen < 1000 / (1 - 0.5 ** (1000 / (FADES_SLOWER * HALF_LIFE)))
+    assert odds.seen < 1000 / (1 - 0.5 ** (1000 / (prior_odds.FADES_SLOWER * HALF_LIFE)))
 
 
 def test_fading_does_not_depend_on_the_size_of_the_batches():
@@ -105,7 +109,7 @@ def test_shift_is_within_its_bounds_and_probabilities_stay_probabilities(rows, s
     odds = start_odds(True)
     for _ in range(n):
         odds = learn_odds(odds, probabilities, rng.random(len(rows)), HALF_LIFE)
-        assert 0 <= odds.shift <= SHIFTS[-1]
+        assert 0 <= odds.shift <= prior_odds.SHIFTS[-1]
     shifted = shift_odds(odds, probabilities)
     np.testing.assert_allclose(shifted.sum(axis=1), 1, atol=1e-12)
     assert (shifted[:, -1] >= probabilities[:, -1] - 1e-12).all()  # unknown never loses

@@ -180,3 +180,12 @@ def test_doubt_fades_with_the_instances_that_follow() -> None:
     half = round(law.REMEMBERED)
     np.testing.assert_allclose(law.doubt(called, half, 0, 0).doubt, [half, 50.0, 0.0])
     np.testing.assert_array_equal(called.doubt, [0.0, 100.0, 0.0])
+
+
+def test_recall_without_a_mistake_is_not_above_one() -> None:
+    rng, every = np.random.default_rng(0), np.full(7, 30.0)
+    for _ in range(200):
+        called = law.no_results(7)._replace(right=every, total=every, unknown=0.0 * every, shares=rng.dirichlet(every))
+        now = law.expect(called, every)
+        assert now is not None
+        assert now.recall <= 1.0

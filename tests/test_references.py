@@ -12,7 +12,6 @@ from stream_osr import OpenSetRecognizer
 from tests.doors.library import InvalidParameter, Parameters, grouped
 from tests.doors.model import (
     N_RANKS,
-    RIDGE,
     Training,
     Whitening,
     fit_whitening,
@@ -23,6 +22,7 @@ from tests.doors.model import (
     summarize,
     train,
     whiten,
+    whitening,
 )
 from tests.doors.trust import references as law
 from tests.oracles import balance as oracle
@@ -78,7 +78,7 @@ def test_unseen_densities_are_those_of_a_model_of_the_other_folds(d: int) -> Non
     whole = np.linalg.slogdet(space.forward)[1]  # densities are stated in the model's own coordinates
     for number in (0, 3, 9):
         held = fold == number
-        expected = oracle.unseen(X, group, dish, held, base, 3.0, RIDGE) - whole
+        expected = oracle.unseen(X, group, dish, held, base, 3.0, whitening.RIDGE) - whole
         np.testing.assert_allclose(found[held], expected, rtol=1e-6, atol=1e-6)
 
 

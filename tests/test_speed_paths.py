@@ -16,7 +16,7 @@ import pytest
 from stream_osr import OpenSetRecognizer, TrainedModel
 from tests.blobs import ended, fitted, play, stream_part
 from tests.doors.library import Features, each, frame_matrix, grouped
-from tests.doors.model import HORIZON, log_class_densities, query_rows, responsibilities_of, whiten
+from tests.doors.model import log_class_densities, query_rows, responsibilities_of, whiten, whitening
 from tests.doors.stream import PredictiveCache
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
@@ -87,8 +87,8 @@ def test_a_glance_is_the_immediate_visit(trained, chains, far):
     values = np.random.default_rng(0).normal(scale=far, size=(12, 2))
     glance = PredictiveCache(trained, model.value.stream, model.value.parameters)
     rows = whiten(trained.whitening, values)
-    if far > HORIZON:
-        assert np.abs(rows).max() <= HORIZON
+    if far > whitening.HORIZON:
+        assert np.abs(rows).max() <= whitening.HORIZON
     np.testing.assert_allclose(glance.probabilities(values), visit(glance, rows), rtol=1e-7, atol=1e-9)
 
 

@@ -7,21 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from tests.doors.trust import (
-    DEMANDED,
-    FROZEN,
-    LEVELS,
-    TEMPERED,
-    USUAL,
-    References,
-    known_by_typicality,
-    levels_within,
-    odds_of_new,
-    typical_of,
-    with_odds,
-)
+from tests.doors.trust import References, levels
 
-TAIL = np.array([0.002, *LEVELS, 1.0])
+TAIL = np.array([0.002, *levels.LEVELS, 1.0])
 """Share of known instances up to each level, the lowest below all of 500 references."""
 
 
@@ -42,7 +30,7 @@ def slow_level(values: list[float], weight: list[float], value: float) -> int:
         middles.append((passed + 0.5 * weight[at]) / sum(weight))
         passed += weight[at]
     level = int(value > min(values))
-    for share in LEVELS.tolist():
+    for share in levels.LEVELS.tolist():
         above = next((k for k, middle in enumerate(middles) if middle >= share), len(order) - 1)
         below = max(above - 1, 0)
         low, high = values[order[below]], values[order[above]]
@@ -55,7 +43,7 @@ def slow_level(values: list[float], weight: list[float], value: float) -> int:
 def test_the_level_is_the_higher_of_those_by_the_frozen_density_and_by_that_in_order(with_gain):
     of, rng = references(gain=with_gain), np.random.default_rng(1)
     log_density, gain = 1.5 * rng.normal(size=(600, 2)), rng.normal(size=600) * with_gain
-    found = levels_within(log_density, gain, typical_of(of).bounds)
+    found = levels.levels_within(log_density, gain, levels.typical_of(of).bounds)
     own = np.mean(of.log_density, axis=0)
     for i in range(600):
         near = int(log_density[i].argmax())
@@ -64,31 +52,31 @@ def test_the_level_is_the_higher_of_those_by_the_frozen_density_and_by_that_in_o
         frozen = slow_level(own[theirs, near].tolist(), weight, float(log_density[i, near] - gain[i]))
         given = slow_level((own[theirs, near] + of.gains[theirs]).tolist(), weight, float(log_density[i, near]))
         assert found[i] == max(frozen, given), i
-    assert set(found.tolist()) == set(range(len(LEVELS) + 2))
+    assert set(found.tolist()) == set(range(len(levels.LEVELS) + 2))
 
 
 def test_references_of_a_class_have_the_levels_that_their_shares_say():
     of = references(gain=False)._replace(weight=None)
-    typical, own = typical_of(of), np.mean(of.log_density, axis=0)
+    typical, own = levels.typical_of(of), np.mean(of.log_density, axis=0)
     for j in range(2):
         alone = np.full((300, 2), -99.0)
         alone[:, j] = own[:, j]
-        level = levels_within(alone[of.group == j], np.zeros((of.group == j).sum()), typical.bounds)
-        reached = [(level <= at).mean() for at in range(1, len(LEVELS) + 1)]
-        np.testing.assert_allclose(reached, LEVELS, atol=1.5 / (of.group == j).sum())
+        level = levels.levels_within(alone[of.group == j], np.zeros((of.group == j).sum()), typical.bounds)
+        reached = [(level <= at).mean() for at in range(1, len(levels.LEVELS) + 1)]
+        np.testing.assert_allclose(reached, levels.LEVELS, atol=1.5 / (of.group == j).sum())
         assert (level == 0).sum() == 1
 
 
 def test_a_class_without_references_has_no_typical_instances():
     of = references()
     nobody = of._replace(group=np.zeros(300, int))
-    level = levels_within(np.array([[0.0, 50.0], [50.0, 0.0]]), np.zeros(2), typical_of(nobody).bounds)
-    assert level.tolist() == [0, len(LEVELS) + 1]
+    level = levels.levels_within(np.array([[0.0, 50.0], [50.0, 0.0]]), np.zeros(2), levels.typical_of(nobody).bounds)
+    assert level.tolist() == [0, len(levels.LEVELS) + 1]
 
 
 def test_few_references_cannot_show_a_rare_tail():
-    np.testing.assert_allclose(typical_of(references()).tail, [1 / 151, *LEVELS, 1.0])
-    np.testing.assert_allclose(typical_of(references(effective=9.0)).tail, [0.1, 0.1, 0.1, 0.2, 0.5, 1.0])
+    np.testing.assert_allclose(levels.typical_of(references()).tail, [1 / 151, *levels.LEVELS, 1.0])
+    np.testing.assert_allclose(levels.typical_of(references(effective=9.0)).tail, [0.1, 0.1, 0.1, 0.2, 0.5, 1.0])
 
 
 def cells(count: float, shares: np.ndarray) -> np.ndarray:
@@ -101,15 +89,15 @@ HEAVY = np.array([0.3, 0.5, 0.6, 0.7, 0.85, 1.0])
 
 
 def test_a_cell_of_typical_instances_is_known():
-    np.testing.assert_allclose(known_by_typicality(cells(1000.0, TAIL), TAIL, 1.0), 1.0, atol=0.01)
+    np.testing.assert_allclose(levels.known_by_typicality(cells(1000.0, TAIL), TAIL, 1.0), 1.0, atol=0.01)
     denser = np.array([0.0, 0.0, 0.0, 0.05, 0.3, 1.0])
-    np.testing.assert_allclose(known_by_typicality(cells(1000.0, denser), TAIL, 1.0), 1.0, atol=0.01)
+    np.testing.assert_allclose(levels.known_by_typicality(cells(1000.0, denser), TAIL, 1.0), 1.0, atol=0.01)
 
 
 def test_a_cell_with_a_heavy_tail_is_new_and_its_typical_instances_are_not():
-    known = known_by_typicality(cells(1000.0, HEAVY), TAIL, 1.0)[0]
+    known = levels.known_by_typicality(cells(1000.0, HEAVY), TAIL, 1.0)[0]
     for level, share in enumerate(TAIL[:-1]):
-        expected = share * (1000.0 + USUAL) / (1000.0 * HEAVY[level] + USUAL * share)
+        expected = share * (1000.0 + levels.USUAL) / (1000.0 * HEAVY[level] + levels.USUAL * share)
         assert known[level] == pytest.approx(expected, rel=1e-6)
     assert known[0] < 0.01
     assert known[-1] == pytest.approx(1.0)
@@ -117,21 +105,23 @@ def test_a_cell_with_a_heavy_tail_is_new_and_its_typical_instances_are_not():
 
 
 def test_few_instances_are_no_evidence():
-    assert known_by_typicality(np.zeros((1, 6)), TAIL, 1.0).min() > 0.9
-    one, two = (known_by_typicality(cells(n, np.ones(6)), TAIL, 1.0)[0, 0] for n in (1.0, 2.0))
-    many = known_by_typicality(cells(50.0, np.ones(6)), TAIL, 1.0)[0, 0]
+    assert levels.known_by_typicality(np.zeros((1, 6)), TAIL, 1.0).min() > 0.9
+    one, two = (levels.known_by_typicality(cells(n, np.ones(6)), TAIL, 1.0)[0, 0] for n in (1.0, 2.0))
+    many = levels.known_by_typicality(cells(50.0, np.ones(6)), TAIL, 1.0)[0, 0]
     assert one > two > many
     assert many < 0.05
     faint = np.concatenate([TAIL[:1], TAIL[1:-1] + 0.02, TAIL[-1:]])
-    assert known_by_typicality(cells(100.0, faint), TAIL, 1.0).min() > 0.9, "a tail within the noise of its count"
+    assert levels.known_by_typicality(cells(100.0, faint), TAIL, 1.0).min() > 0.9, (
+        "a tail within the noise of its count"
+    )
 
 
 def test_evidence_counts_in_independent_instances():
     heavy = cells(1000.0, np.array([0.01, 0.05, 0.12, 0.3, 0.6, 1.0]))
     np.testing.assert_allclose(
-        known_by_typicality(heavy, TAIL, 0.1), known_by_typicality(0.1 * heavy, TAIL, 1.0), rtol=1e-12
+        levels.known_by_typicality(heavy, TAIL, 0.1), levels.known_by_typicality(0.1 * heavy, TAIL, 1.0), rtol=1e-12
     )
-    sure, unsure = (known_by_typicality(heavy, TAIL, share)[0, 1] for share in (1.0, 0.02))
+    sure, unsure = (levels.known_by_typicality(heavy, TAIL, share)[0, 1] for share in (1.0, 0.02))
     assert sure < 0.3
     assert unsure > 0.9
 
@@ -140,21 +130,26 @@ def test_odds_that_a_cell_holds_a_new_class_grow_with_the_likelihood_ratio():
     """At the level where the evidence is as large as is demanded, a new class is as probable as not."""
     tail, share = np.array([0.01, 1.0]), 0.5
     ratio = share * math.log(share / 0.01) + (1.0 - share) * math.log((1.0 - share) / 0.99)
-    count = DEMANDED / ratio
-    found = known_by_typicality(np.array([[share * count, (1.0 - share) * count]]), tail, 1.0)[0, 0]
-    alone = 0.01 * (count + USUAL) / (share * count + USUAL * 0.01)
+    count = levels.DEMANDED / ratio
+    found = levels.known_by_typicality(np.array([[share * count, (1.0 - share) * count]]), tail, 1.0)[0, 0]
+    alone = 0.01 * (count + levels.USUAL) / (share * count + levels.USUAL * 0.01)
     assert found == pytest.approx(0.5 + 0.5 * alone)
 
 
 def test_frozen_classes_add_odds_within_bounds():
     log_density = np.array([[0.0, -1.0], [-3.0, -50.0], [-50.0, -60.0]])
     seats = np.log([2.0, 1.0, 0.5])
-    found = odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats, False)
+    found = levels.odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats, False)
     exact = 0.5 * math.exp(-1.5) / (2.0 + math.exp(-1.0))
-    assert exact < 1.0 / FROZEN
-    np.testing.assert_allclose(found, [1.0 / FROZEN, 1.0 / FROZEN, FROZEN])
-    wide = odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats, True)
-    np.testing.assert_allclose(wide, [exact, 1.0 / TEMPERED, TEMPERED])
-    between = odds_of_new(log_density[:1], np.ones(1), seats, False)
+    assert exact < 1.0 / levels.FROZEN
+    np.testing.assert_allclose(found, [1.0 / levels.FROZEN, 1.0 / levels.FROZEN, levels.FROZEN])
+    wide = levels.odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats, True)
+    np.testing.assert_allclose(wide, [exact, 1.0 / levels.TEMPERED, levels.TEMPERED])
+    between = levels.odds_of_new(log_density[:1], np.ones(1), seats, False)
     np.testing.assert_allclose(between, 0.5 * math.e / (2.0 + math.exp(-1.0)), rtol=1e-12)
-    assert [with_odds(0.5, 1.0), with_odds(0.5, 3.0), with_odds(1.0, 9.0), with_odds(0.0, 9.0)] == [0.5, 0.25, 1, 0]
+    assert [
+        levels.with_odds(0.5, 1.0),
+        levels.with_odds(0.5, 3.0),
+        levels.with_odds(1.0, 9.0),
+        levels.with_odds(0.0, 9.0),
+    ] == [0.5, 0.25, 1, 0]

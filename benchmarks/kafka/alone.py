@@ -26,7 +26,11 @@ from benchmarks.discovery.million import resident
 from benchmarks.kafka.ground import ASKED, MODELS, fill, test_part
 from benchmarks.processor import Meter, Split
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
+from stream_osr_connectors.kafka.client.consumers import GroupConsumer
+from stream_osr_connectors.kafka.client.errors import quieten
+from stream_osr_connectors.kafka.client.interface import Offset
+from stream_osr_connectors.kafka.client.producer import TransactionalProducer
+from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.run.service import Service
 from stream_osr_connectors.kafka.run.streams import READ_AHEAD
 from stream_osr_connectors.kafka.run.transactions import Transactions

@@ -36,7 +36,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.kafka.ground import DEFAULTS, make_topics, send, values
-from stream_osr_connectors.kafka.client import ClientError, TopicAdmin
+from stream_osr_connectors.kafka.client.admin import TopicAdmin
+from stream_osr_connectors.kafka.client.interface import ClientError
 from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.scraping import samples_of

@@ -225,7 +225,7 @@ def _expect(
             error += shares[j] ** 2 * guess * (1.0 - guess) / used
     if whole == 0.0:
         return False, 0.0, 0.0, 0.0
-    return True, recall / whole, math.sqrt(error / whole**2 + WIDEST**2), none / whole
+    return True, min(recall / whole, 1.0), math.sqrt(error / whole**2 + WIDEST**2), none / whole
 
 
 def has_dropped(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.archive import save_trained
+from stream_osr.archive.files import save_trained
 from stream_osr_connectors.files import MemorySink
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.archives.golden import machine

@@ -37,8 +37,8 @@ WHICH = "which of several was meant, or when; nothing else says it"
 _FREE = {
     SETTING: """
         dict.batch_size dict.beta dict.chains dict.epsilon dict.follow_drift dict.half_life dict.max_false_unknown
-        dict.max_wait dict.nu dict.pca_variance dict.references dict.scale dict.seed dict.sweeps dict.training_sweeps
-        dict.window
+        dict.max_wait dict.nu dict.pca_variance dict.references dict.scale dict.seed dict.sweeps
+        dict.training_sweeps dict.window
     """,
     TOLD: """
         Arrived.key Arrived.t Decision.first_label Decision.key Decision.nearest_class Evidence.key Evidence.label
@@ -46,26 +46,26 @@ _FREE = {
         dict.buffer dict.decisions dict.events dict.evidence dict.index dict.sinks dict.source
     """,
     LEARNT: """
-        Arrival.fitted Arrival.gain Arrival.group Arrival.independent Arrival.residual Called.doubt Pairs.correlation
-        Pairs.number Pairs.products Process.axes Process.noise Process.slow Process.step References.effective
-        References.gain Residuals.mean Tracked.mean Tracked.variance
+        Arrival.fitted Arrival.gain Arrival.group Arrival.independent Arrival.residual Called.doubt
+        Pairs.correlation Pairs.number Pairs.products Process.axes Process.noise Process.slow Process.step
+        References.effective References.gain References.weight Residuals.mean Tracked.mean Tracked.variance
         Books.asked Books.seen Books.stream Books.taken Books.votes Called.asked Called.right Chain.guard
         Drift.detectors Following.saved Following.shift Following.sums Following.weight Franchise.alpha
         Franchise.gamma Franchise.table_founder Guard.estimated_at Guard.known Known.alpha Known.gamma Known.ranks
-        Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.kappa Stream.following Stream.past
-        Stream.unknown_rate Subclass.announced_size Subclass.dormant Subclass.emerged
-        UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual
+        Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.kappa Stream.called Stream.following
+        Stream.past Stream.unknown_rate Subclass.announced_size Subclass.dormant Subclass.emerged UnknownRate.down
+        UnknownRate.of UnknownRate.up UnknownRate.usual
     """,
     WHERE: """
-        Arrived.row Background.covariance Background.mean Evidence.row Flags.high Flags.low
-        Known.broad Location.factor Location.freedom Location.mean Location.values Promotion.shift References.rows
-        Space.center Statistics.matrix
+        Arrived.row Background.covariance Background.mean Evidence.row Flags.high Flags.low Known.broad
+        Location.factor Location.freedom Location.mean Location.values Promotion.shift References.rows Space.center
+        Statistics.matrix
     """,
     WHICH: """
-        Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses Past.subclass Promotion.lives
-        Promotion.subclasses References.group References.log_density Seat.alone Stream.actions Stream.decided
-        StreamState.ids StreamState.next_id Subclass.muted TrainedModel.categories Waiting.responsible
-        Waiting.subclass
+        Arrival.departed Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses Past.subclass
+        Promotion.lives Promotion.subclasses References.group References.log_density Seat.alone Stream.actions
+        Stream.decided StreamState.ids StreamState.next_id Subclass.muted TrainedModel.categories TrainedModel.names
+        Waiting.responsible Waiting.subclass
     """,
 }
 FREE = {field: reason for reason, listed in _FREE.items() for field in listed.split()}

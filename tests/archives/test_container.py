@@ -168,7 +168,7 @@ def test_names_of_records_and_fields_that_are_not_ours_are_told_and_steer_nothin
 
 SCRIPT = """
 import resource, sys
-from stream_osr.archive import read_archive
+from stream_osr.archive.files import read_archive
 from stream_osr.errors import PersistenceError
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

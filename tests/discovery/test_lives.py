@@ -19,7 +19,7 @@ from stream_osr import (
     SubclassSplit,
 )
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, instances, told
-from tests.doors.discovery import LifecycleChanges, exemplars, keep, lifecycle, with_lives, without_lives
+from tests.doors.discovery import LifecycleChanges, exemplars, histories, keep, lifecycle
 from tests.doors.model import both, edit, lifecycle_moves, statistics_of, whiten
 from tests.doors.stream import (
     Chain,
@@ -237,7 +237,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
         one: life._replace(announced_size=int(mine.sum()), kept=keep(seqs[mine], rows[mine], keys[mine]))
         for one, mine in ((key, ~half), (new, half))
     }
-    apart = chain._replace(state=state, life=with_lives(chain.life, parts))
+    apart = chain._replace(state=state, life=histories.with_lives(chain.life, parts))
     past = reseat(stream.recent, 0, seqs[half], new)
     check_statistics(stream._replace(chains=(apart,), recent=past))
     grown = LifecycleChanges((), (new,), (), ())
@@ -266,7 +266,7 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     older, younger = largest(chain)
     state = edit.merge(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
     stream = stream._replace(
-        chains=(chain._replace(state=state, life=without_lives(chain.life, [younger])),),
+        chains=(chain._replace(state=state, life=histories.without_lives(chain.life, [younger])),),
         recent=relabel(stream.recent, 0, {younger: older}),
     )
     model.value = replace(model.value, stream=stream)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from stream_osr.archive import check_recognizer, files, load_trained, read_archive, save_trained, write_archive
-from stream_osr.archive.checks import check_records, statistics_fit
-from stream_osr.archive.files import DEEPEST, Archive, open_archive
+from stream_osr.archive import files
+from stream_osr.archive.checks import check_recognizer, check_records, statistics_fit
+from stream_osr.archive.files import (
+    DEEPEST,
+    Archive,
+    load_trained,
+    open_archive,
+    read_archive,
+    save_trained,
+    write_archive,
+)
 from stream_osr.archive.migrations import STEPS
 from stream_osr.archive.record import RecordForm, RecordKind, RefusedValue, form_of, in_memory
 from stream_osr.archive.records import BY_TYPE, EVENTS, RECORDS, VERSION

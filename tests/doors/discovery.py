@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from stream_osr.discovery import drift, events, histories, new_classes
+from stream_osr.discovery import data_quality, drift, events, histories, new_classes
 from stream_osr.discovery import lifecycle as rules
-from stream_osr.discovery.data_quality import *
-from stream_osr.discovery.drift import *
 from stream_osr.discovery.events import Event, Explanation, Moment, Movement, SubclassEvent
 from stream_osr.discovery.exemplars import choose
 from stream_osr.discovery.explain import exemplars
-from stream_osr.discovery.histories import *
+from stream_osr.discovery.histories import Lifecycle, SubclassHistory, SubclassMember, lifecycle
 from stream_osr.discovery.lifecycle import LifecycleChanges, estimate_new_classes
 from stream_osr.discovery.new_classes import SHOWN, Estimate, NewClasses
 from stream_osr.discovery.reconcile import LinkChanges as ReconcileChanges

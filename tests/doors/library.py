@@ -8,7 +8,21 @@ from stream_osr.compiling import EVERY_TIME, ONCE, WAITING
 from stream_osr.config import REPRODUCTION, WITHOUT_END, Arguments, Parameters, archived, grouped, parameters, plain
 from stream_osr.decision import Decision
 from stream_osr.entries import LARGEST, number_of
-from stream_osr.errors import *
+from stream_osr.errors import (
+    ConcurrentChange,
+    ConnectorError,
+    InvalidFeature,
+    InvalidInstance,
+    InvalidLabel,
+    InvalidParameter,
+    InvalidSubclass,
+    MissingExtra,
+    NothingToUndo,
+    NotTrained,
+    PersistenceError,
+    RefusedState,
+    StreamOSRError,
+)
 from stream_osr.features import Features, column_values, frame_matrix, frame_rows
 from stream_osr.frames import decisions_frame
 from stream_osr.kinds import OTHER, Kinds, category_of, codes_of, commonest

@@ -18,12 +18,12 @@ from stream_osr_connectors.page.live.state import MOST_NAMELESS, MOST_SUBCLASSES
 from stream_osr_connectors.page.live.view_model import MOST_CARDS, MOST_KNOWN, MOST_ROWS, view_model
 from stream_osr_connectors.page.live.watcher import Watcher
 from stream_osr_connectors.page.plot import Figures
+from stream_osr_connectors.page.report import class_summary
 from stream_osr_connectors.page.report.axes import INSIDE, discriminants, planes
 from stream_osr_connectors.page.report.candidates import LISTED, choose_highlights
 from stream_osr_connectors.page.report.charts import LIGHT, signs
-from stream_osr_connectors.page.report.class_summary import *
 from stream_osr_connectors.page.report.content import Content, collect
-from stream_osr_connectors.page.report.decisions_table import *
+from stream_osr_connectors.page.report.decisions_table import MOST_LABELS, read_decisions
 from stream_osr_connectors.page.report.events_section import MOST_OTHERS, RecallDrop, RefutedSubclass, recall_section
 from stream_osr_connectors.page.report.files import naming, read_files, read_instances, read_truth
 from stream_osr_connectors.page.report.page import IN_WORDS

@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.trust import balance as law
-from stream_osr.trust import levels, recall, references
+from stream_osr.trust import levels, prior_odds, recall, references
 from stream_osr.trust.balance import KnownShares, ReferenceCounts, balance, cell_shares, votes
-from stream_osr.trust.levels import *
-from stream_osr.trust.prior_odds import *
+from stream_osr.trust.levels import N_LEVELS
+from stream_osr.trust.prior_odds import PriorOdds, learn_odds, shift_odds, start_odds
 from stream_osr.trust.recall import ExpectedRecall
 from stream_osr.trust.references import (
     LEAST,
     References,
     call_known,
     choose_references,
-    least_references,
     mislabelled,
     plausible,
 )

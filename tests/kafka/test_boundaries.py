@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.kafka import MOST_CHARACTERS, Boundary, History, LaterReleaseError, Progress
+from tests.doors.kafka import Boundary, History, LaterReleaseError, Progress, boundaries
 from tests.doors.library import ConnectorError
 
 steps = st.lists(
@@ -59,7 +59,7 @@ def test_hundreds_of_uneven_steps_fit() -> None:
     for number in range(900):
         offset += 1 + number % 250
         history = history.to(Boundary(offset))
-    assert len(Progress("0123456789abcdef", "77aabbcc", history).text()) <= MOST_CHARACTERS
+    assert len(Progress("0123456789abcdef", "77aabbcc", history).text()) <= boundaries.MOST_CHARACTERS
 
 
 @pytest.mark.parametrize("end", [Boundary(99, 5), Boundary(100, 4), Boundary(100, 5)])

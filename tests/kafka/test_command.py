@@ -16,7 +16,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka import ServiceSettings, load_settings
 from tests.blobs import fitted
 from tests.doors.cli import app
-from tests.doors.kafka import NO_BROKER, NO_TOPIC, serve
+from tests.doors.kafka import exits, serve
 from tests.doors.library import InvalidParameter, MissingExtra, NotTrained, PersistenceError
 from tests.kafka.brokers import Broker
 from tests.processes import COMMAND, run
@@ -58,7 +58,7 @@ def test_no_broker_is_one_clear_line(tmp_path: Path) -> None:
     fitted().save(tmp_path / "m.osr")
     settings = ["--model", str(tmp_path / "m.osr"), "--brokers", "127.0.0.1:1", "--input", "in"]
     told = start("serve", *settings, "--state", str(tmp_path / "state"))
-    assert told.returncode == NO_BROKER
+    assert told.returncode == exits.NO_BROKER
     assert told.stderr.startswith("error: cannot connect to 127.0.0.1:1: ")
     assert len(told.stderr.splitlines()) == 1
     assert "Traceback" not in told.stderr
@@ -68,7 +68,7 @@ def test_a_topic_that_is_missing_is_named(broker: Broker, tmp_path: Path) -> Non
     fitted().save(tmp_path / "m.osr")
     settings = ["--model", str(tmp_path / "m.osr"), "--brokers", broker.address, "--input", "nowhere"]
     told = start("serve", *settings, "--state", str(tmp_path / "state"))
-    assert told.returncode == NO_TOPIC
+    assert told.returncode == exits.NO_TOPIC
     assert "error: input: topic nowhere does not exist" in told.stderr
     assert "topics: input nowhere, output nowhere.decisions" in told.stderr
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.doors.kafka import NO_BROKER
+from tests.doors.kafka import exits
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
 
@@ -32,7 +32,7 @@ def test_kills_leave_no_trace(broker: Broker, tmp_path: Path) -> None:
         stream.send(instances(portion, PARTITIONS, seed + number, begin=number * portion))
         for name, worker in workers.items():
             if worker.process.poll() is not None:  # it found no broker when it started, say
-                assert worker.process.returncode == NO_BROKER, "\n".join(worker.lines()[-30:])
+                assert worker.process.returncode == exits.NO_BROKER, "\n".join(worker.lines()[-30:])
                 workers[name] = Worker(stream, name)
         if number % 5 == 4:
             time.sleep(rng.uniform(0, 2))

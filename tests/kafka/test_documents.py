@@ -29,25 +29,25 @@ HISTORIES = Path(__file__).with_name("alerts.yaml")
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
     figures = inside.ServiceStats(progress=0.0, model="m", fingerprint="f")
-    recall = inside.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    found = inside.ModelMetrics(
+    recall = inside.stats.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    found = inside.stats.ModelMetrics(
         Signals(),
         StageCounts(1, 0, 0, 0, 0),
         Estimate(0, 0, 0),
         0.1,
         1,
-        {"sky": inside.ClassMetrics(recall.now, 0.5)},
+        {"sky": inside.stats.ClassMetrics(recall.now, 0.5)},
     )
     figures.partitions[inside.Place("in", 0)] = inside.PartitionStats(
         end=1, unstable=0, snapshot=0.0, menu=MenuSize(1, 2, 3, 4.0, 5.0), recall=recall, dependent=False, found=found
     )
     of_kinds = [
         inside.LOST + "retention",
-        inside.REPEATED + "offsets",
-        inside.KNOWN_OF + "sky",
-        inside.DRIFTED + "sky",
+        inside.stats.REPEATED + "offsets",
+        inside.stats.KNOWN_OF + "sky",
+        inside.stats.DRIFTED + "sky",
     ]
-    of_kinds += ["known", inside.SUMMED + "SubclassGrew", inside.OF_TYPE + "SubclassGrew"]
+    of_kinds += ["known", inside.stats.SUMMED + "SubclassGrew", inside.stats.OF_TYPE + "SubclassGrew"]
     for name in [*(row.name for row in inside.METRICS), *of_kinds]:
         figures.add(name, inside.Place("in", 0))
     monitor = inside.Monitor("127.0.0.1", 0, inside.Overview(lambda: {"w": figures}, 1.0))

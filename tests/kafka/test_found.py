@@ -24,8 +24,8 @@ PLACE, OTHER = inside.Place("sensors", 3), inside.Place("sensors", 4)
 HOSTILE = ("a\nb", 'say "no"\\', "\x1b[2J", LONG, ALIKE, "", "other", "\u202egnp.exe", "{class}", "sky")
 
 RECALL = ExpectedRecall(0.97, 0.95, 0.98, 0.01)
-CLASSES = dict.fromkeys(inside.class_names(HOSTILE).values(), inside.ClassMetrics(RECALL, 0.5))
-FOUND = inside.ModelMetrics(Signals(2), StageCounts(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
+CLASSES = dict.fromkeys(inside.class_names(HOSTILE).values(), inside.stats.ClassMetrics(RECALL, 0.5))
+FOUND = inside.stats.ModelMetrics(Signals(2), StageCounts(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
 
 
 def run(model: OpenSetRecognizer, n: int = 200, seed: int = 0) -> OpenSetRecognizer:
@@ -113,7 +113,7 @@ def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replay
         for number in figures.partitions
     }
     owned[OTHER].replay.append(inside.Boundary(7))
-    finder = inside.ModelMetricsSchedule(figures)
+    finder = inside.model_metrics.ModelMetricsSchedule(figures)
     finder.turn(owned)
     assert figures.partitions[PLACE].found is not None
     finder._due = 0.0
@@ -178,8 +178,8 @@ def test_names_of_classes_are_few_short_and_one_line_each_and_no_two_are_one_ser
     names = inside.class_names((*HOSTILE, *(f"c{number}" for number in range(1000))))
     assert len(names) == len(HOSTILE) + 1000
     own = [name for name in names.values() if name != "other"]
-    assert len(own) == len({*own}) == inside.MOST_CLASSES
-    assert all(len(name) <= inside.LONGEST_NAME and name.isprintable() for name in own)
+    assert len(own) == len({*own}) == inside.model_metrics.MOST_CLASSES
+    assert all(len(name) <= inside.model_metrics.LONGEST_NAME and name.isprintable() for name in own)
     assert names[LONG] != "other"
     assert [names[label] for label in (ALIKE, "", "other", "c999")] == ["other"] * 4
     assert (names["sky"], names["c0"]) == ("sky", "c0")
@@ -217,7 +217,9 @@ def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accep
 
 def test_what_is_not_known_of_a_class_has_no_sample() -> None:
     figures = live()
-    figures.partitions[PLACE].found = FOUND._replace(usual=None, classes={"sky": inside.ClassMetrics(None, None)})
+    figures.partitions[PLACE].found = FOUND._replace(
+        usual=None, classes={"sky": inside.stats.ClassMetrics(None, None)}
+    )
     with port({"osr-0": figures, "osr-1": replace(live(), partitions={})}) as address:
         samples = scrape(address)
     for name in ("class_expected_recall", "class_density_rank", "unknown_usual"):
@@ -229,15 +231,15 @@ def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> 
     """As docs/kafka.md promises; what a service has but once is not counted."""
     figures, classes = (
         live(),
-        dict.fromkeys(inside.class_names(tuple(range(1000))).values(), inside.ClassMetrics(RECALL, 0.5)),
+        dict.fromkeys(inside.class_names(tuple(range(1000))).values(), inside.stats.ClassMetrics(RECALL, 0.5)),
     )
     figures.partitions[PLACE].found = FOUND._replace(classes=classes)
-    figures.partitions[PLACE].recall = inside.PartitionRecall(RECALL, 0.96)
+    figures.partitions[PLACE].recall = inside.stats.PartitionRecall(RECALL, 0.96)
     for kind in EVENT_TABLE:
-        figures.add(f"{inside.OF_TYPE}{kind}", PLACE)
-        figures.add(f"{inside.SUMMED}{kind}", PLACE)
+        figures.add(f"{inside.stats.OF_TYPE}{kind}", PLACE)
+        figures.add(f"{inside.stats.SUMMED}{kind}", PLACE)
     for name in classes:
-        for of in (inside.KNOWN_OF, inside.UNKNOWN_OF, inside.DRIFTED):
+        for of in (inside.stats.KNOWN_OF, inside.stats.UNKNOWN_OF, inside.stats.DRIFTED):
             figures.add(f"{of}{name}", PLACE)
     with port({"osr-0": figures}) as address:
         samples = scrape(address)

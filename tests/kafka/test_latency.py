@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doors.kafka import BOUNDS, LATENCY_BOUNDS, Histogram, ServiceStats
+from tests.doors.kafka import BOUNDS, Histogram, ServiceStats, stats
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, total
 from tests.kafka.streams import Sent, Stream, Worker, instances, small_model
 
 NOW = 1_700_000_000.0
 
-seconds = st.floats(0, 1e6) | st.sampled_from([0.0, *LATENCY_BOUNDS])
+seconds = st.floats(0, 1e6) | st.sampled_from([0.0, *stats.LATENCY_BOUNDS])
 
 
-@given(st.lists(st.lists(seconds, max_size=20), max_size=4), st.sampled_from([BOUNDS, LATENCY_BOUNDS]))
+@given(st.lists(st.lists(seconds, max_size=20), max_size=4), st.sampled_from([BOUNDS, stats.LATENCY_BOUNDS]))
 def test_several_times_at_once_count_as_one_by_one(several: list[list[float]], bounds: tuple[float, ...]) -> None:
     at_once = one_by_one = Histogram.over(bounds)
     for each in several:
@@ -40,7 +40,7 @@ def test_what_has_no_timestamp_or_one_from_the_future_is_left_out() -> None:
     histogram = figures.histogram("latency")
     assert histogram.seconds == pytest.approx(700.2)
     assert histogram.cumulative()[-1] == 3
-    assert histogram.cumulative()[LATENCY_BOUNDS.index(600.0)] == 2
+    assert histogram.cumulative()[stats.LATENCY_BOUNDS.index(600.0)] == 2
 
 
 def test_a_service_shows_how_old_records_are_when_they_are_decided(broker: Broker, tmp_path: Path) -> None:

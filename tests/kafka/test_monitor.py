@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from stream_osr.stream import MenuSize
-from tests.doors.kafka import BOUNDS, Monitor, Overview, PartitionRecall, PartitionStats, Place, ServiceStats
+from tests.doors.kafka import BOUNDS, Monitor, Overview, PartitionStats, Place, ServiceStats, stats
 from tests.doors.trust import ExpectedRecall
 from tests.kafka.scraping import samples_of, total
 
@@ -105,7 +105,7 @@ def test_an_end_that_is_not_known_is_no_lag_of_nought() -> None:
 def test_the_recall_of_a_partition_and_whether_it_is_dependent() -> None:
     figures = live()
     figures.partitions[PLACE].menu = MenuSize(1, 2, 3, 4.0, 5.0, references=400)
-    figures.partitions[PLACE].recall = PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    figures.partitions[PLACE].recall = stats.PartitionRecall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
     figures.partitions[PLACE].dependent = True
     figures.partitions[OTHER] = PartitionStats(menu=MenuSize(1, 2, 3, 4.0, 5.0), dependent=False)
     figures.partitions[Place("sensors", 5)] = PartitionStats()
@@ -122,7 +122,9 @@ def test_the_recall_of_a_partition_and_whether_it_is_dependent() -> None:
 
 def test_a_recall_that_has_dropped_is_told_beside_readiness() -> None:
     figures = live()
-    figures.partitions[PLACE].recall = PartitionRecall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)
+    figures.partitions[PLACE].recall = stats.PartitionRecall(
+        ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True
+    )
     now = "0.800 (0.760 to 0.840), 19.0 % of the known called unknown"
     says = f"sensors/3: recall of the known classes {now}, below the 0.970 promised"
     workers = {"osr-0": figures}

@@ -10,17 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors.kafka import (
-    OLD_SECONDS,
-    Boundary,
-    Committed,
-    History,
-    Journal,
-    Place,
-    Progress,
-    find_orphans,
-    remove_orphans,
-)
+from tests.doors.kafka import Boundary, Committed, History, Journal, Place, Progress, snapshots
 
 OURS, EARLIER, GIVEN, OLD = ("0" * 15 + last for last in "abcd")
 COMMITTED = {
@@ -54,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).touch()
     Journal(tmp_path).append(OLD)
     Journal(tmp_path).append(GIVEN)
-    age(tmp_path, 2 * OLD_SECONDS)
+    age(tmp_path, 2 * snapshots.OLD_SECONDS)
     return tmp_path
 
 
@@ -69,24 +59,26 @@ def names(folder: Path) -> set[str]:
 
 def test_what_nothing_refers_to_goes_with_a_line(folder: Path, caplog: Any) -> None:
     caplog.set_level(logging.INFO)
-    assert remove_orphans(folder, ["in"], OURS, COMMITTED) == len(GOES)
+    assert snapshots.remove_orphans(folder, ["in"], OURS, COMMITTED) == len(GOES)
     assert names(folder) == STAYS
     assert "2 snapshots, 1 models, 3 leftovers" in caplog.text
     caplog.clear()
-    assert remove_orphans(folder, ["in"], OURS, COMMITTED) == 0
+    assert snapshots.remove_orphans(folder, ["in"], OURS, COMMITTED) == 0
     assert not caplog.text
 
 
 def test_what_is_young_stays(folder: Path) -> None:
-    age(folder, OLD_SECONDS - 60)
-    assert remove_orphans(folder, ["in"], OURS, COMMITTED) == 0
+    age(folder, snapshots.OLD_SECONDS - 60)
+    assert snapshots.remove_orphans(folder, ["in"], OURS, COMMITTED) == 0
     assert names(folder) == STAYS | GOES
-    assert sum(map(len, find_orphans(folder, ["in"], OURS, COMMITTED, time.time() + 120))) == len(GOES)
+    assert sum(map(len, snapshots.find_orphans(folder, ["in"], OURS, COMMITTED, time.time() + 120))) == len(GOES)
 
 
 @pytest.mark.parametrize("text", ["", "of something else", "9 a b 0+0f 1"])
 def test_what_cannot_be_read_may_refer_to_anything(folder: Path, text: str) -> None:
-    assert remove_orphans(folder, ["in"], OURS, {**COMMITTED, Place("in", 2): Committed(0, text, 0, 0)}) == 0
+    assert (
+        snapshots.remove_orphans(folder, ["in"], OURS, {**COMMITTED, Place("in", 2): Committed(0, text, 0, 0)}) == 0
+    )
     assert names(folder) == STAYS | GOES
 
 
@@ -94,7 +86,7 @@ def test_the_models_of_another_service_of_the_group_are_its_own(folder: Path) ->
     theirs = folder / "other-0-00000000000000000256-0-cc00.osr"
     theirs.touch()
     os.utime(theirs, (0, 0))
-    assert remove_orphans(folder, ["in"], OURS, COMMITTED) == len(GOES) - 1
+    assert snapshots.remove_orphans(folder, ["in"], OURS, COMMITTED) == len(GOES) - 1
     assert names(folder) == STAYS | {theirs.name, f"{OLD}.model"}
 
 
@@ -103,14 +95,14 @@ def test_where_nothing_is_committed_the_snapshots_tell_that_something_was(folder
     left = folder / "in-2-00000000000000000256-0-bb22.osr"
     left.touch()
     os.utime(left, (0, 0))
-    remove_orphans(folder, ["in"], OURS, COMMITTED)
+    snapshots.remove_orphans(folder, ["in"], OURS, COMMITTED)
     assert left.exists()
     assert (folder / f"{OLD}.model").exists(), "they may have to be read with it"
     left.unlink()
-    remove_orphans(folder, ["in"], OURS, COMMITTED)
+    snapshots.remove_orphans(folder, ["in"], OURS, COMMITTED)
     assert names(folder) == STAYS
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path, caplog: Any) -> None:
-    assert remove_orphans(tmp_path / "none", ["in"], OURS, COMMITTED) == 0
+    assert snapshots.remove_orphans(tmp_path / "none", ["in"], OURS, COMMITTED) == 0
     assert "No such file" in caplog.text

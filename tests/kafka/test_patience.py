@@ -11,16 +11,16 @@ import pytest
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.kafka import (
     CALM_SECONDS,
+    FENCED_AGAIN_SECONDS,
     FEW_LINES,
     LONGEST_SILENCE,
-    TAKEN,
     Backoff,
     ErrorKind,
+    Reader,
     Rivalry,
     Seldom,
     ServiceStats,
-    Strikes,
-    TakenError,
+    exits,
     log,
 )
 
@@ -84,11 +84,11 @@ def test_what_ends_and_comes_again_is_said_at_once_a_few_times(
     with caplog.at_level(logging.INFO):
         for incident in range(FEW_LINES):
             assert seldom.say("ready", f"not ready {incident}")
-            assert seldom.forget("ready"), "so its end is worth a line"
+            seldom.forget("ready", "ready")
             clock.now += 0.5
         assert not seldom.say("ready", "once more")
-        assert not seldom.forget("ready")
-    assert caplog.messages == [f"not ready {incident}" for incident in range(FEW_LINES)]
+        seldom.forget("ready", "ready")
+    assert caplog.messages == [line for incident in range(FEW_LINES) for line in (f"not ready {incident}", "ready")]
 
 
 def test_what_comes_again_after_a_calm_is_new(
@@ -122,14 +122,14 @@ def test_a_calm_of_an_hour_ends_the_longest_silence(
 def test_fenced_twice_in_a_short_time_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ServiceSettings(model="m", brokers="b:1", input="in", group="g", instance="w")
     clock, figures = Clock(monkeypatch), ServiceStats()
-    strikes = Strikes(settings, figures)
-    strikes.strike()
-    clock.now += Strikes.SECONDS + 1
-    strikes.strike()
+    reader = Reader(settings, ["in"], 1, figures)
+    reader._note_fencing()
+    clock.now += FENCED_AGAIN_SECONDS + 1
+    reader._note_fencing()
     clock.now += 1
-    with pytest.raises(TakenError, match="another worker of group g has the name w") as caught:
-        strikes.strike()
-    assert caught.value.exit_code == TAKEN
+    with pytest.raises(exits.TakenError, match="another worker of group g has the name w") as caught:
+        reader._note_fencing()
+    assert caught.value.exit_code == exits.TAKEN
     assert figures.counts["transactions_fenced", None] == 3
 
 
@@ -152,7 +152,7 @@ class Fight:
             side = turn % 2
             try:
                 self.sides[side].judge(ErrorKind.FENCED, 0.1)
-            except TakenError as error:
+            except exits.TakenError as error:
                 self.said, self.code = str(error), error.exit_code
                 return 1 - side
             for _ in range(commits):
@@ -169,7 +169,7 @@ def test_of_two_producers_the_younger_ends(age: float, seconds: float, monkeypat
     fight = Fight(clock, age, 0.0)
     assert fight.winner(seconds, commits=3) == 0
     assert "another producer uses the transactional id g-:w" in fight.said
-    assert fight.code == TAKEN
+    assert fight.code == exits.TAKEN
 
 
 @pytest.mark.parametrize("ages", [(0.0, 0.0), (2.0, 1.0), (1e6, 1e5), (100.0, 90.0)])

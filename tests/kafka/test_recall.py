@@ -13,13 +13,13 @@ from tests.blobs import fitted
 from tests.doors.kafka import (
     Boundary,
     ModelFile,
-    PartitionRecall,
     PartitionStats,
     PendingBatch,
     Place,
     ServiceStats,
     account,
     begin,
+    stats,
 )
 from tests.kafka.test_partition import advance, records
 
@@ -27,10 +27,10 @@ from tests.kafka.test_partition import advance, records
 def test_figures_follow_the_recognizer() -> None:
     model, figures = fitted(chains=1), PartitionStats()
     figures.follow(model)
-    assert figures.recall == PartitionRecall(None, model.trained.report.known_recall)
+    assert figures.recall == stats.PartitionRecall(None, model.trained.report.known_recall)
     without = fitted(chains=1, references=0)
     figures.follow(without)
-    assert figures.recall == PartitionRecall(), "nobody can tell whether the promise holds"
+    assert figures.recall == stats.PartitionRecall(), "nobody can tell whether the promise holds"
     assert figures.menu is not None
     assert figures.menu.references == 0
 

@@ -16,7 +16,7 @@ import pytest
 
 from stream_osr_connectors.kafka import ServiceSettings
 from tests.blobs import fitted
-from tests.doors.kafka import MAY_COME_BACK, CurrentModel, Overview, ServiceStats, StartOrder, Work, Workers
+from tests.doors.kafka import CurrentModel, Overview, ServiceStats, StartOrder, Work, Workers, exits
 
 LONGEST = 60.0
 AGO = 3600.0
@@ -58,7 +58,7 @@ def opened_and_ended(order: StartOrder, pipe: Connection) -> None:
     count.write_text(str(tries + 1))
     if tries == 0:
         pipe.send(ServiceStats(loop=time.monotonic() - AGO, opened_at=True))
-    sys.exit(MAY_COME_BACK[tries % len(MAY_COME_BACK)])
+    sys.exit(exits.MAY_COME_BACK[tries % len(exits.MAY_COME_BACK)])
 
 
 def test_a_place_that_waits_for_something_is_not_a_loop_that_is_stuck(
@@ -78,10 +78,10 @@ def test_a_place_that_waits_for_something_is_not_a_loop_that_is_stuck(
             slot.stats.loop -= AGO  # as if it had waited for an hour
         elif slot.restarts:
             assert slot.stats.loop <= slot.started, "the new one has not turned yet"
-        return slot.restarts == len(MAY_COME_BACK)
+        return slot.restarts == len(exits.MAY_COME_BACK)
 
     workers.run(until(done), lambda: False)
-    assert slot.restarts == len(MAY_COME_BACK), "each of them is tried again"
+    assert slot.restarts == len(exits.MAY_COME_BACK), "each of them is tried again"
 
 
 @pytest.fixture

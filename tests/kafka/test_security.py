@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from stream_osr_connectors.kafka import load_settings
 from tests.doors.cli import app
-from tests.doors.kafka import NO_BROKER, NO_RIGHT, REFUSED, client_error, explained
+from tests.doors.kafka import client_error, exits, explained
 from tests.kafka.brokers import Broker
 from tests.kafka.security import KEY_PASSWORD, PASSWORD, USER, add_user, token
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
@@ -139,7 +139,7 @@ def refused(stream: Stream) -> str:
     In a process of its own: the client leaves sockets of connections that failed to the garbage collector.
     """
     told = run("-W", "ignore", *COMMAND, "topics", "--config", stream.config(), timeout=90)
-    assert told.returncode in (REFUSED, NO_BROKER, NO_RIGHT)
+    assert told.returncode in (exits.REFUSED, exits.NO_BROKER, exits.NO_RIGHT)
     (line,) = (told.stdout + told.stderr).splitlines()
     assert not any(secret in line for secret in (PASSWORD, KEY_PASSWORD, WRONG))
     return line
@@ -147,7 +147,7 @@ def refused(stream: Stream) -> str:
 
 def only_line(worker: Worker) -> str:
     """Wait for its end, and return all that it has said: one line."""
-    assert worker.process.wait(90) in (REFUSED, NO_BROKER, NO_RIGHT)
+    assert worker.process.wait(90) in (exits.REFUSED, exits.NO_BROKER, exits.NO_RIGHT)
     (line,) = worker.lines()
     assert "Traceback" not in line
     return line

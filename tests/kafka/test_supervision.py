@@ -17,7 +17,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from tests.blobs import fitted
-from tests.doors.kafka import NO_BROKER
+from tests.doors.kafka import exits
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import status
 from tests.kafka.streams import Stream, Worker, instances, small_model
@@ -48,7 +48,7 @@ def test_without_a_broker_at_the_start_the_service_ends_with_its_code(tmp_path: 
     environment = {**os.environ, "STREAM_OSR_GRUOP": "g"}
     flags = nowhere(tmp_path, workers=2, log_format=form, instance="osr")
     ended = run(*START, "serve", *flags, timeout=90, env=environment)
-    assert ended.returncode == NO_BROKER
+    assert ended.returncode == exits.NO_BROKER
     assert "Traceback" not in ended.stderr
     lines = ended.stderr.splitlines()
     assert "osr-" in lines[-1]
@@ -62,7 +62,7 @@ def test_without_a_broker_at_the_start_the_service_ends_with_its_code(tmp_path: 
 
 def test_reconcile_ends_with_the_same_codes(tmp_path: Path) -> None:
     ended = run(*START, "reconcile", *nowhere(tmp_path, subclasses="s"), timeout=90)
-    assert (ended.returncode, len(ended.stderr.splitlines())) == (NO_BROKER, 1)
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (exits.NO_BROKER, 1)
 
 
 def test_a_wrong_model_is_found_before_any_worker_starts(tmp_path: Path) -> None:

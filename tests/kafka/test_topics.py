@@ -13,7 +13,6 @@ from stream_osr_connectors.kafka import ServiceSettings
 from tests.doors.kafka import (
     ClientError,
     ErrorKind,
-    NoRightError,
     Offset,
     Place,
     TimestampLimits,
@@ -21,6 +20,7 @@ from tests.doors.kafka import (
     TopicAdmin,
     TopicLimits,
     _found,
+    exits,
     takes_of,
 )
 
@@ -94,5 +94,5 @@ def test_the_topics_cannot_be_judged_without_the_right_to_their_settings(tmp_pat
     settings = ServiceSettings(model=tmp_path / "m.osr", brokers="127.0.0.1:1", input="in", output="out")
     names = [settings.input, settings.output, settings.events, settings.dead_letters]
     assert _found(Brokers(dict.fromkeys(names, TOLD)), settings)["out"].number("max.message.bytes") == 2_000_000
-    with pytest.raises(NoRightError, match="of topic out: the user lacks the right DESCRIBE_CONFIGS"):
+    with pytest.raises(exits.NoRightError, match="of topic out: the user lacks the right DESCRIBE_CONFIGS"):
         _found(Brokers({name: TOLD for name in names if name != "out"}), settings)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.kafka import HUNG, NO_TOPIC
+from tests.doors.kafka import exits
 from tests.kafka.brokers import Broker
 from tests.kafka.decoders import HANG
 from tests.kafka.scraping import metrics, status, total
@@ -76,7 +76,7 @@ def test_a_worker_that_hangs_ends_itself_and_says_where(broker: Broker, tmp_path
     stream.send([(0, Sent(HANG, b"{}"))])
     worker = Worker(stream)
     worker.await_line("the loop has not turned for 8 s")
-    assert worker.process.wait(10) == HUNG
+    assert worker.process.wait(10) == exits.HUNG
     assert "decode_or_hang" in worker.lines()[-1]
 
 
@@ -88,16 +88,16 @@ def test_stopping_is_bounded(broker: Broker, tmp_path: Path) -> None:
     stream.wait(lambda: total(metrics(worker), "stream_osr_assigned_partitions") == PARTITIONS)
     time.sleep(1)
     begun = time.monotonic()
-    assert worker.stop() == HUNG
+    assert worker.stop() == exits.HUNG
     assert time.monotonic() - begun < 10
 
 
 def test_a_service_that_cannot_begin_says_so_once_and_ends(broker: Broker, tmp_path: Path) -> None:
     stream = service(broker, tmp_path, workers=2, output="no-such-topic")
     parent = Worker(stream, "osr")
-    assert parent.process.wait(60) == NO_TOPIC
+    assert parent.process.wait(60) == exits.NO_TOPIC
     assert any("topic no-such-topic does not exist" in line for line in parent.lines())
-    assert any(f"cannot go on (exit code {NO_TOPIC})" in line for line in parent.lines())
+    assert any(f"cannot go on (exit code {exits.NO_TOPIC})" in line for line in parent.lines())
     assert not any(alive(process) for process in processes(parent).values())
 
 

@@ -19,9 +19,9 @@ from tests.doors.model import (
     SamplerState,
     add,
     kernel,
+    known,
     log_predictives,
     log_prior_predictives,
-    mix,
     nothing_missing,
     redish_tables,
     refill,
@@ -271,7 +271,7 @@ def stream_loop(
             draw_blocks(rng, guests.rows, slot, emerging)
             rows[s] = guests.rows[:, :d]
             state.log_new[:] = log_prior_predictives(guests.rows, prior)
-            log_frozen, _ = mix(log_predictives(guests.rows, frozen.dishes, prior), frozen.log_weight)
+            log_frozen, _ = known.mix(log_predictives(guests.rows, frozen.dishes, prior), frozen.log_weight)
             state.log_frozen[:] = log_frozen
             refill(dishes, settled.slot, settled.rows, prior)
             for i in range(n):

@@ -10,12 +10,12 @@ import pytest
 from tests.doors.model import (
     ALPHA,
     CONJUGATE,
-    FLOOR,
     GAMMA,
     Grid,
     draw_prior,
     fit_location,
     fit_whitening,
+    hyperparameters,
     log_evidence,
     make_grid,
 )
@@ -97,7 +97,7 @@ def test_values_that_are_given_stay(fixed):
             assert found == pytest.approx(value, rel=1e-12), name
         assert prior.nu in grid.nu
         assert prior.psi in grid.psi
-    assert make_grid(2).psi.min() >= FLOOR * 2
+    assert make_grid(2).psi.min() >= hyperparameters.FLOOR * 2
 
 
 @pytest.mark.parametrize("placed", [False, True], ids=["conjugate", "placed"])

@@ -16,7 +16,9 @@ from tests.oracles import broad as oracle
 def counts(members):
     """What each instance of a class counts in its scatter."""
     n, d = members.shape
-    return inside.bounded_scatter(members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1))[2]
+    return inside.whitening.bounded_scatter(
+        members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1)
+    )[2]
 
 
 def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, heavy=False):
@@ -44,11 +46,11 @@ def summary(d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, he
 @pytest.mark.parametrize("n", [2, 5, 40])
 def test_leaving_out_is_fitting_again_without_it(n, d):
     members = np.random.default_rng(n + d).normal(size=(n, d)) * np.arange(1, d + 1) + 3.0
-    whole = inside.outline(members)
+    whole = inside.known.outline(members)
     mean, scale = oracle.mean_and_scale(members)
     np.testing.assert_allclose(whole.mean, mean, atol=1e-12)
     np.testing.assert_allclose(np.linalg.inv(whole.factor.T @ whole.factor), scale, rtol=1e-9, atol=1e-12)
-    found = inside.log_t(whole.square, whole.log_determinant, d, 4.5)
+    found = inside.student_t.log_t(whole.square, whole.log_determinant, d, 4.5)
     np.testing.assert_allclose(found, oracle.log_left_out(members, 4.5), rtol=1e-9)
 
 
@@ -58,17 +60,17 @@ def test_leaving_out_with_far_instances():
     counted = counts(members)
     assert (counted[:2] < 0.1).all()
     assert (counted[2:] == 1.0).all()
-    whole = inside.outline(members)
-    found = inside.log_t(whole.square, whole.log_determinant, 3, 4.5)
+    whole = inside.known.outline(members)
+    found = inside.student_t.log_t(whole.square, whole.log_determinant, 3, 4.5)
     np.testing.assert_allclose(found, oracle.log_left_out(members, 4.5, counted), rtol=1e-8)
 
 
 def test_left_out_densities_stay_finite_at_any_distance():
     for far in (1e3, 1e8, 1e15):
-        whole = inside.outline(np.array([[far, 0.0], [-far, 1.0]]))
-        assert np.isfinite(inside.log_t(whole.square, whole.log_determinant, 2, 3.0)).all()
-    alone = inside.outline(np.zeros((1, 2)))
-    np.testing.assert_array_equal(inside.log_t(alone.square, alone.log_determinant, 2, 3.0), [-np.inf])
+        whole = inside.known.outline(np.array([[far, 0.0], [-far, 1.0]]))
+        assert np.isfinite(inside.student_t.log_t(whole.square, whole.log_determinant, 2, 3.0)).all()
+    alone = inside.known.outline(np.zeros((1, 2)))
+    np.testing.assert_array_equal(inside.student_t.log_t(alone.square, alone.log_determinant, 2, 3.0), [-np.inf])
 
 
 # Fitting
@@ -84,21 +86,21 @@ def test_the_freedom_foresees_the_left_out_instances_best(heavy):
     kept, log_own = rng.random(141) < 0.8, rng.normal(-20, 2, 141)
     log_own[[0, 80]] = -np.inf
     least = 3.0
-    shapes, found = inside.fit_background_component(rows, group, kept, log_own, alpha, prior)
+    shapes, found = inside.known.fit_background_component(rows, group, kept, log_own, alpha, prior)
     log_weight = np.empty(141)
     for i, j in enumerate(group):  # of what the others leave
         others = np.delete(group, i) == j
         missing = (~np.delete(kept, i)[others]).sum() + alpha
         log_weight[i] = np.log(missing / (others.sum() + alpha))
     totals, each = [], []
-    for above in inside.FREEDOM_ABOVE:
+    for above in inside.known.FREEDOM_ABOVE:
         left_out = np.concatenate(
             [oracle.log_left_out(rows[group == j], least + above, counts(rows[group == j])) for j in range(3)]
         )
         each.append(np.logaddexp(log_own, log_weight + left_out))
         totals.append(each[-1][np.arange(141) != 80].sum())
     best = int(np.argmax(totals))
-    assert [shape.freedom for shape in shapes] == [least + inside.FREEDOM_ABOVE[best]] * 3
+    assert [shape.freedom for shape in shapes] == [least + inside.known.FREEDOM_ABOVE[best]] * 3
     np.testing.assert_allclose(found, each[best], rtol=1e-9)
     assert np.flatnonzero(found == -np.inf).tolist() == [80]
     assert best < 2 if heavy else best > 3
@@ -109,7 +111,7 @@ def test_the_broad_term_takes_what_the_kept_subclasses_leave():
     assert known.dishes.size.tolist() == [37, 1, 10]
     frozen, alpha = inside.densities(known), known.alpha
     missing = [(3 + alpha) / (40 + alpha), alpha / (1 + alpha), (2 + alpha) / (12 + alpha)]
-    np.testing.assert_allclose(np.exp(inside.log_missing(frozen.log_weight)), missing, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(inside.known.log_missing(frozen.log_weight)), missing, rtol=1e-12)
     asked = np.random.default_rng(2).normal(scale=6.0, size=(15, 2))
     found, _ = inside.log_class_densities(known, frozen, inside.homogeneous(asked))
     for j, n in enumerate((40, 1, 12)):
@@ -139,14 +141,14 @@ def test_adding_broad_terms_changes_no_argument_and_no_class_that_came_later():
     log_density[0, 0] = -np.inf
     before = log_density.copy()
     log_weight = np.vstack([inside.densities(known).log_weight, np.full(3, -2.0)])
-    found = inside.add_background_component(
+    found = inside.known.add_background_component(
         log_density, known.background_components, log_weight, inside.homogeneous(rows)
     )
     np.testing.assert_array_equal(log_density, before)
     np.testing.assert_array_equal(found[:, 3], before[:, 3])
     for j, shape in enumerate(known.background_components):
         law = stats.multivariate_t(shape.mean, np.linalg.inv(shape.factor.T @ shape.factor), df=shape.freedom)
-        term = inside.log_missing(log_weight)[j] + law.logpdf(rows)
+        term = inside.known.log_missing(log_weight)[j] + law.logpdf(rows)
         np.testing.assert_allclose(found[:, j], np.logaddexp(before[:, j], term), rtol=1e-9)
 
 
@@ -161,7 +163,7 @@ def test_a_class_with_its_broad_term_has_mass_one():
         assert np.isfinite(log_density).all()
         late = known
         for number in range(20):  # labels that come late change the shares, not the mass
-            late = inside.learn_labelled(late, np.array([rng.normal(scale=5.0), 1.0]), 0, rng, 100 + number)
+            late = inside.known.learn_labelled(late, np.array([rng.normal(scale=5.0), 1.0]), 0, rng, 100 + number)
         for now in (known, late):
             frozen = inside.densities(now)
 
@@ -194,7 +196,7 @@ def test_what_lies_far_from_everything_is_no_class_s(placed):
 def test_heavy_tails_in_training_do_not_make_all_that_is_far_known():
     known, *_ = summary(d=2, sizes=(300, 200), dropped=(2, 2), nu=3.0, epsilon=0.01, heavy=True)
     assert (
-        known.background_components[0].freedom == 2.0 + inside.FREEDOM_ABOVE[0]
+        known.background_components[0].freedom == 2.0 + inside.known.FREEDOM_ABOVE[0]
     )  # the least: above that of a new subclass
     far = inside.homogeneous(np.array([[1e7, 0.0], [0.0, -1e7], [1e7, 1e7]]))
     log_density, _ = inside.log_class_densities(known, inside.densities(known), far)

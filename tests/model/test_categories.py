@@ -34,8 +34,8 @@ def test_concentrations_are_weighed_by_their_evidence():
     rng = np.random.default_rng(8)
     dish, base = rng.integers(3, size=40), np.array([1.0, 0.5, 0.3, 0.2])
     place = rng.integers(4, size=40)
-    found = inside.log_evidence_of_values(place, dish, base)
-    for at, a in enumerate(inside.CONCENTRATION.tolist()):
+    found = inside.hyperparameters.log_evidence_of_values(place, dish, base)
+    for at, a in enumerate(inside.hyperparameters.CONCENTRATION.tolist()):
         oracle = Categories([(a * base[1:]).tolist()])
         blocks = [[[None if v == 0 else v - 1] for v in place[dish == k].tolist()] for k in range(3)]
         assert found[at] == pytest.approx(sum(oracle.log_marginal(block) for block in blocks), abs=1e-8)
@@ -45,10 +45,12 @@ def test_concentrations_are_drawn_as_often_as_they_are_likely():
     rng = np.random.default_rng(9)
     prior = make_base(1)[0]._replace(first=np.zeros(1, np.int64), pseudo=np.array([1.0, 0.5, 0.3, 0.2]))
     rows, dish = rng.integers(4, size=(25, 1)).astype(float), rng.integers(4, size=25)
-    evidence = inside.log_evidence_of_values(rows[:, 0].astype(int), dish, prior.pseudo / prior.pseudo[0])
+    evidence = inside.hyperparameters.log_evidence_of_values(
+        rows[:, 0].astype(int), dish, prior.pseudo / prior.pseudo[0]
+    )
     expected = np.exp(evidence - logsumexp(evidence))
-    drawn = [inside.draw_concentrations(rng, rows, dish, prior).pseudo for _ in range(4000)]
-    share = np.array([np.mean([own[0] == a for own in drawn]) for a in inside.CONCENTRATION])
+    drawn = [inside.hyperparameters.draw_concentrations(rng, rows, dish, prior).pseudo for _ in range(4000)]
+    share = np.array([np.mean([own[0] == a for own in drawn]) for a in inside.hyperparameters.CONCENTRATION])
     np.testing.assert_allclose(share, expected, atol=0.03)
     for own in drawn[:5]:
         np.testing.assert_allclose(own / own[0], prior.pseudo / prior.pseudo[0])
@@ -69,7 +71,7 @@ def test_frozen_densities_are_those_of_the_subclasses(d, placing):
     rows = inside.homogeneous(asked)
     found, _, new = inside.log_densities(known, inside.densities(known), rows)
     each = np.array([[oracle.log_predictive(x, block) for block in blocks] for x in asked])
-    broad = inside.log_student_t(rows, inside.Location(5.0, np.zeros(d), np.eye(d))) + values[
+    broad = inside.student_t.log_student_t(rows, inside.Location(5.0, np.zeros(d), np.eye(d))) + values[
         rows[:, : len(DIRICHLET)].astype(int)
     ].sum(axis=1)
     first = np.logaddexp(np.log(5 / 10.5) + each[:, 0], np.log(4 / 10.5) + each[:, 1])
@@ -82,7 +84,7 @@ def test_the_commonest_values_are_the_nearest():
     dishes = fill(TWO, [np.array([[1.0, 6.0]] * 9 + [[2.0, 5.0]])])
     np.testing.assert_array_equal(inside.typical_rows(dishes, TWO), [[1.0, 6.0]])
     rows = inside.homogeneous(np.array([[1.0, 6.0], [2.0, 6.0], [2.0, 5.0], [0.0, 4.0]]))
-    near, one, both, nowhere = inside.mahalanobis_each(dishes, np.zeros(4, np.int64), rows, TWO)
+    near, one, both, nowhere = inside.dishes.mahalanobis_each(dishes, np.zeros(4, np.int64), rows, TWO)
     assert near == nowhere == 0.0
     assert 0.0 < one < both
 

@@ -40,7 +40,7 @@ def test_a_class_as_a_whole_without_one_of_its_instances():
     prior, oracle, blocks, _ = two()
     values = oracle.values(blocks[0])
     expected = [oracle.categories.log_predictive(x, [*values[:i], *values[i + 1 :]]) for i, x in enumerate(values)]
-    np.testing.assert_allclose(inside.log_values_left_out(blocks[0], prior), expected, atol=1e-9)
+    np.testing.assert_allclose(inside.known.log_values_left_out(blocks[0], prior), expected, atol=1e-9)
 
 
 def test_noise_has_the_values_of_the_base_measure_each_by_itself():
@@ -100,7 +100,7 @@ def test_concentrations_are_drawn_in_training(trained: Trained):
     """Without a grid for the Gaussian as well; a class has one value of two, which asks for few instances."""
     drawn = trained.training.prior
     assert not inside.same_prior(drawn, trained.prior)
-    assert drawn.pseudo[0] in inside.CONCENTRATION
+    assert drawn.pseudo[0] in inside.hyperparameters.CONCENTRATION
     np.testing.assert_allclose(drawn.pseudo / drawn.pseudo[0], trained.prior.pseudo / trained.prior.pseudo[0])
 
 
@@ -108,7 +108,9 @@ def test_a_missing_number_is_drawn_given_the_values(trained: Trained):
     X = np.array([[0.0, np.nan, 0.1], [1.0, np.nan, 0.1]] * 20)
     shown = inside.view(trained.known, trained.frozen, trained.state, shift=-40.0)
     rng = np.random.default_rng(0)
-    rows = inside.complete_rows(shown, inside.whiten(trained.space, X), inside.missing_of(trained.space, X), rng)
+    rows = inside.missing.complete_rows(
+        shown, inside.whiten(trained.space, X), inside.missing.missing_of(trained.space, X), rng
+    )
     drawn = trained.space.center[1] + rows[:, 1:] @ trained.space.backward[:, 1]
     assert np.abs(drawn.reshape(20, 2).mean(axis=0) - [0.0, 9.0]).max() < 1.5
 
@@ -116,7 +118,7 @@ def test_a_missing_number_is_drawn_given_the_values(trained: Trained):
 def test_a_labelled_instance_leaves_the_trained_counts_alone(trained: Trained):
     before = trained.known.dishes.counts.copy()
     row = inside.homogeneous(inside.whiten(trained.space, np.array([[0.0, 0.2, 0.3]])))[0]
-    after = inside.learn_labelled(trained.known, row, 0, np.random.default_rng(0), 1000)
+    after = inside.known.learn_labelled(trained.known, row, 0, np.random.default_rng(0), 1000)
     np.testing.assert_array_equal(trained.known.dishes.counts, before)
     assert after.dishes.counts[:, 0].sum() == before[:, 0].sum() + 1
 
@@ -136,10 +138,10 @@ def test_references_are_asked_by_values_too(trained: Trained):
     question, count = inside.query_rows(inside.whiten(trained.space, X), trained.known.prior), len(state.ids)
     assert count
     log_density, _, log_new = inside.log_densities(trained.known, trained.frozen, question.rows)
-    said = inside.QueryDensities(log_density, log_new, np.full(30, -1), np.ones(30))
-    found = np.log(inside.weigh(state, question, said, trained.known.prior))
-    seats = inside.log_seats_of(state.franchise)
+    said = inside.responsibilities.QueryDensities(log_density, log_new, np.full(30, -1), np.ones(30))
+    found = np.log(inside.responsibilities.weigh(state, question, said, trained.known.prior))
+    seats = inside.responsibilities.log_seats_of(state.franchise)
     for k in range(count):
-        own = [inside.log_predictive(state.dishes, k, row, trained.known.prior) for row in question.rows]
+        own = [inside.dishes.log_predictive(state.dishes, k, row, trained.known.prior) for row in question.rows]
         expected = np.array(own) + seats[2 + k] - log_new - seats[-1]
         np.testing.assert_allclose(found[:, 2 + k] - found[:, -1], expected, atol=1e-9)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.doors import model as inside
+from tests.doors.model import OTHER, Whitening, fit_mixed, origins, passage, whiten, whitening
+from tests.doors.model import binary_features as inside
 from tests.oracles import flags as oracle
 
 N = 60
@@ -116,7 +117,7 @@ def read(flags: inside.BinaryFeatures, X: np.ndarray) -> np.ndarray:
     out = np.empty((len(X), len(flags.sizes)), np.int64)
     sizes = flags.sizes + 2
     for row, own in zip(X, out, strict=True):
-        inside.write_places(row, np.zeros(0, np.int64), sizes, flags, own, np.zeros(0, np.int64))
+        whitening.write_places(row, np.zeros(0, np.int64), sizes, flags, own, np.zeros(0, np.int64))
     return out - (np.cumsum(sizes) - sizes)
 
 
@@ -151,20 +152,20 @@ def test_rounding_is_no_new_value_and_a_third_one_is() -> None:
     assert read(flags, both[None])[0, of_column(flags, 0)] == 4, "two of a block are set: a new value"
 
 
-def space_of(X: np.ndarray, group: np.ndarray) -> inside.Whitening:
+def space_of(X: np.ndarray, group: np.ndarray) -> Whitening:
     flags = inside.find_binary_features(X, numbers_only(X.shape[1]))
     places = numbers_only(X.shape[1])
     places[flags.members] = -1
-    return inside.fit_mixed(X, group, places, binary_features=flags)
+    return fit_mixed(X, group, places, binary_features=flags)
 
 
 def test_the_coordinates_are_those_of_the_numbers_alone() -> None:
     X, group = table(), np.arange(N) % 3
     space = space_of(X, group)
     assert sorted(space.places.tolist()) == [3, 4, 5, 6]
-    assert np.flatnonzero(inside.numeric(space)).tolist() == [5]
-    alone = inside.fit_mixed(X[:, 5:6], group, numbers_only(1))
-    np.testing.assert_allclose(inside.whiten(space, X)[:, 4:], inside.whiten(alone, X[:, 5:6]), rtol=1e-12)
+    assert np.flatnonzero(whitening.numeric(space)).tolist() == [5]
+    alone = fit_mixed(X[:, 5:6], group, numbers_only(1))
+    np.testing.assert_allclose(whiten(space, X)[:, 4:], whiten(alone, X[:, 5:6]), rtol=1e-12)
 
 
 def test_flags_are_named_by_what_is_set() -> None:
@@ -186,19 +187,17 @@ def test_the_way_to_a_model_with_other_flags() -> None:
     later[1::2, 4] = np.linspace(0.0, 1.0, N // 2)  # the second flag is a number by now, the first has three values
     new = space_of(later, group)
     names = list("abcdefghijk")
-    found = inside.origins(old.binary_features, names, new.binary_features, names, 0)
+    found = origins(old.binary_features, names, new.binary_features, names, 0)
     for column in (0, 6, 7):
         assert found[of_column(new.binary_features, column)].category == of_column(old.binary_features, column)
-    assert found[of_column(new.binary_features, 6)].numbers.tolist() == [inside.OTHER]
-    way = inside.passage(old, new, range(11), found)
-    rows = way.of(inside.whiten(old, X))
-    own = inside.whiten(new, X)
+    assert found[of_column(new.binary_features, 6)].numbers.tolist() == [OTHER]
+    way = passage(old, new, range(11), found)
+    rows = way.of(whiten(old, X))
+    own = whiten(new, X)
     np.testing.assert_array_equal(rows[:, :3], own[:, :3])
     assert len(way.missing) == new.forward.shape[1]
-    back = inside.passage(
-        new, old, range(11), inside.origins(new.binary_features, names, old.binary_features, names, 0)
-    )
+    back = passage(new, old, range(11), origins(new.binary_features, names, old.binary_features, names, 0))
     flag = of_column(old.binary_features, 3)
     assert (back.columns < 0).tolist() == [number == flag for number in range(4)]
     first = old.places[:flag].sum()
-    np.testing.assert_array_equal(back.of(inside.whiten(new, later))[:, flag], first)  # it is missing
+    np.testing.assert_array_equal(back.of(whiten(new, later))[:, flag], first)  # it is missing

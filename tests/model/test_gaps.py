@@ -65,7 +65,7 @@ def test_density_of_a_broad_term_is_marginal_too() -> None:
     rng = np.random.default_rng(5)
     factor = np.linalg.inv(np.linalg.cholesky(np.cov(rng.normal(size=(D, 30)))))
     shape = Location(6.0, rng.normal(size=D), factor)
-    term, basis = student_t(shape, -0.7), np.eye(D)[[2, 0, 1, 3]]
+    term, basis = student_t.student_t(shape, -0.7), np.eye(D)[[2, 0, 1, 3]]
     scale = np.linalg.inv(factor.T @ factor)
     x = homogeneous(rng.normal(size=(1, D)))[0]
     kept = [1, 3]
@@ -78,7 +78,7 @@ def test_completed_rows_are_draws_of_the_conditional() -> None:
     rng = np.random.default_rng(8)
     factor = np.linalg.inv(np.linalg.cholesky(np.array([[2.0, 0.8, 0.3], [0.8, 1.0, 0.1], [0.3, 0.1, 0.5]])))
     shape = Location(9.0, np.array([1.0, -2.0, 0.5]), factor)
-    term, x = student_t(shape, 0.0), np.array([99.0, 0.0, -99.0, 1.0])
+    term, x = student_t.student_t(shape, 0.0), np.array([99.0, 0.0, -99.0, 1.0])
     drawn = np.array([missing.complete(term.form, term.power, x, np.eye(3)[[0, 2]], rng) for _ in range(20000)])
     assert (drawn[:, 1] == 0.0).all()
     assert (drawn[:, 3] == 1.0).all()

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from tests.doors.model import densities, homogeneous, mahalanobis_each, nearby
+from tests.doors.model import densities, dishes, homogeneous, nearby
 from tests.doors.model import known as library
 from tests.model.problems import known_of, make_base
 
@@ -115,7 +115,7 @@ def test_of_the_nearest_class_the_rank_is_the_share_that_is_no_denser():
     found = nearby(known, log_density, responsible, rows)
     assert found.nearest.tolist() == [1] * 5
     np.testing.assert_allclose(found.rank, np.array([0, 1, 50, 101, 101]) / 101)
-    expected = mahalanobis_each(known.dishes, np.ones(2, np.int64), homogeneous(rows), known.prior)
+    expected = dishes.mahalanobis_each(known.dishes, np.ones(2, np.int64), homogeneous(rows), known.prior)
     np.testing.assert_allclose(found.distance, expected)
     tied = nearby(known, np.zeros((1, n_classes)), responsible[:1], rows[:0])
     assert tied.nearest.tolist() == [0], "the first of several"

@@ -87,12 +87,12 @@ def test_emptied_slots(kind):
     remembered = remember(rows, dishes, prior)
     for i in range(3):
         library.add(dishes, 0, i, rows, prior, remembered)
-    inside.clear(dishes, 0, prior)  # given up without being told
+    inside.dishes.clear(dishes, 0, prior)  # given up without being told
     library.add(dishes, 0, 4, rows, prior, remembered)
     check(remembered, rows, dishes, prior)
     library.remove(dishes, 0, 4, rows, prior, remembered)  # nobody left, but it may be held
     for i in range(5):
-        expected = inside.log_predictive(dishes, 0, rows[i], prior)
+        expected = inside.dishes.log_predictive(dishes, 0, rows[i], prior)
         found = np.log(remembered.density[i, 0]) + remembered.reference[i]
         assert found == pytest.approx(expected, rel=1e-12)
 

@@ -46,22 +46,22 @@ def test_fewer_than_three_classes_teach_no_location(sizes):
 @pytest.mark.parametrize("sizes", [(30, 20, 25, 10), (8, 50, 9), (3, 1, 4)], ids=str)
 def test_freedom_and_spread_foresee_each_class_best(sizes):
     rows, group = labelled(seed=len(sizes), sizes=sizes, spread=5.0)
-    score = np.zeros((len(inside.FREEDOM), len(inside.SPREAD)))
+    score = np.zeros((len(inside.student_t.FREEDOM), len(inside.student_t.SPREAD)))
     for j in range(len(sizes)):
         mean, covariance = total(rows[group != j], group[group != j]) if len(sizes) > 2 else (None, None)
         if mean is None:  # one class left: its mean has no spread
             mean, covariance = rows[group != j].mean(axis=0), np.eye(2)
-        for a, freedom in enumerate(inside.FREEDOM):
-            for b, spread in enumerate(inside.SPREAD):
+        for a, freedom in enumerate(inside.student_t.FREEDOM):
+            for b, spread in enumerate(inside.student_t.SPREAD):
                 law = stats.multivariate_t(mean, spread * covariance, df=freedom)
                 score[a, b] += law.logpdf(rows[group == j]).mean()
     a, b = np.unravel_index(score.argmax(), score.shape)
     location = inside.fit_location(rows, group)
     mean, covariance = total(rows, group)
-    assert location.freedom == inside.FREEDOM[a]
+    assert location.freedom == inside.student_t.FREEDOM[a]
     np.testing.assert_allclose(location.mean, mean, atol=1e-12)
     np.testing.assert_allclose(
-        np.linalg.inv(location.factor.T @ location.factor), inside.SPREAD[b] * covariance, rtol=1e-9
+        np.linalg.inv(location.factor.T @ location.factor), inside.student_t.SPREAD[b] * covariance, rtol=1e-9
     )
     np.testing.assert_array_equal(location.factor, np.tril(location.factor))
 
@@ -70,20 +70,20 @@ def test_who_is_in_company_is_told_from_densities() -> None:
     """By hand: of each class every fourth is asked, and the pair's density compared with that of the two apart."""
     rng, group = np.random.default_rng(3), np.repeat(np.arange(4), 200)
     rows = 0.5 * rng.normal(size=(4, 20))[group] + rng.normal(size=(800, 20))
-    x, prior = inside.homogeneous(rows), inside.make_prior(20, nu=80.0, scale=0.7, beta=inside.FLAT_BETA)
+    x, prior = inside.homogeneous(rows), inside.make_prior(20, nu=80.0, scale=0.7, beta=inside.student_t.FLAT_BETA)
     location = inside.fit_location(rows, group)
     new, better, asked = inside.log_new_densities(x, prior, location), 0, 0
     for j in range(4):
         of_class = np.flatnonzero(group == j)[::4]
         for i in of_class:
             others = of_class[of_class != i]
-            dishes = inside.dishes_with(x[others], np.arange(len(others)), len(others), prior)
+            dishes = inside.dishes.dishes_with(x[others], np.arange(len(others)), len(others), prior)
             better += inside.log_predictives(x[[i]], dishes, prior).max() > new[i]
             asked += 1
-    share = inside.share_among_neighbours(x, group, prior, location)
+    share = inside.student_t.share_among_neighbours(x, group, prior, location)
     assert 0.0 < share < 1.0
     assert share == better / asked
-    assert inside.share_among_neighbours(x, group, prior, inside.CONJUGATE) == 1.0
+    assert inside.student_t.share_among_neighbours(x, group, prior, inside.CONJUGATE) == 1.0
 
 
 def test_in_many_dimensions_a_new_class_is_not_as_many_subclasses_as_instances() -> None:

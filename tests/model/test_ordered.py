@@ -9,19 +9,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from tests.doors.model import (
-    PREDICTED,
-    Came,
-    Process,
-    Residuals,
-    TrackedLocations,
-    densities,
-    homogeneous,
-    log_densities,
-    predict_in_order,
-    start,
-    training_in_order,
-)
+from tests.doors.model import densities, dependence, homogeneous, log_densities
 from tests.model.test_known import make_known
 
 N, CLASSES, D = 200, 3, 2
@@ -29,32 +17,36 @@ ANYBODY = np.full(CLASSES, -np.inf)
 
 
 @pytest.fixture
-def process() -> Process:
+def process() -> dependence.Process:
     turn = 0.3
     axes = np.array([[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]])
-    return Process(axes, np.array([0.7, 0.2]), np.array([0.95, 0.8]), np.array([0.3, 0.8]))
+    return dependence.Process(axes, np.array([0.7, 0.2]), np.array([0.95, 0.8]), np.array([0.3, 0.8]))
 
 
 @pytest.fixture
-def residuals() -> Residuals:
+def residuals() -> dependence.Residuals:
     rng = np.random.default_rng(1)
     whitener = np.stack([np.eye(D) + 0.2 * (half + half.T) for half in rng.normal(size=(CLASSES, D, D))])
-    return Residuals(4.0 * rng.normal(size=(CLASSES, D)), whitener, np.linalg.slogdet(whitener)[1])
+    return dependence.Residuals(4.0 * rng.normal(size=(CLASSES, D)), whitener, np.linalg.slogdet(whitener)[1])
 
 
-def came(residuals: Residuals, seed: int = 2) -> Came:
+def came(residuals: dependence.Residuals, seed: int = 2) -> dependence.Came:
     """Instances of the classes and some of none, densities and categories of their own, some incomplete."""
     rng = np.random.default_rng(seed)
     rows = residuals.mean[rng.integers(CLASSES, size=N)] + rng.normal(scale=1.5, size=(N, D))
     log_density = np.stack(
         [norm.logpdf(rows, mean, 1.5).sum(axis=1) for mean in residuals.mean], axis=1
     ) + rng.normal(size=(N, CLASSES))
-    return Came(rows, -rng.random((N, CLASSES)), log_density, np.full(N, -4.0), rng.random(N) < 0.9)
+    return dependence.Came(rows, -rng.random((N, CLASSES)), log_density, np.full(N, -4.0), rng.random(N) < 0.9)
 
 
 def slow_prediction(
-    process: Process, residuals: Residuals, tracked: TrackedLocations, given: Came, least: np.ndarray
-) -> tuple[np.ndarray, TrackedLocations, int]:
+    process: dependence.Process,
+    residuals: dependence.Residuals,
+    tracked: dependence.TrackedLocations,
+    given: dependence.Came,
+    least: np.ndarray,
+) -> tuple[np.ndarray, dependence.TrackedLocations, int]:
     """Filter each class and direction by itself; the gains, the states, and how many instances moved one."""
     mean, variance, gains, moved = tracked.mean.copy(), tracked.variance.copy(), [], 0
     for i in range(len(given.rows)):
@@ -67,7 +59,7 @@ def slow_prediction(
             density = norm.logpdf(z, mean[j], np.sqrt(variance[j] + process.noise)).sum()
             predicted[j] = density + np.linalg.slogdet(residuals.whitener[j])[1] + given.category[i, j]
         frozen = given.log_density[i]
-        together = np.log((1.0 - PREDICTED) * np.exp(frozen) + PREDICTED * np.exp(predicted))
+        together = np.log((1.0 - dependence.PREDICTED) * np.exp(frozen) + dependence.PREDICTED * np.exp(predicted))
         own = int(np.argmax(frozen))
         if not given.complete[i]:
             gains.append(0.0)
@@ -80,14 +72,14 @@ def slow_prediction(
                 gain = variance[own, a] / (variance[own, a] + process.noise[a])
                 mean[own, a] += gain * (z[a] - mean[own, a])
                 variance[own, a] -= gain * variance[own, a]
-    return np.array(gains), TrackedLocations(mean, variance), moved
+    return np.array(gains), dependence.TrackedLocations(mean, variance), moved
 
 
 def test_the_prediction_is_that_of_a_slow_filter(process, residuals):
     given, least = came(residuals), np.full(CLASSES, -4.5)
-    begin = TrackedLocations(np.full((CLASSES, D), 0.2), np.full((CLASSES, D), 0.1))
-    copy = TrackedLocations(begin.mean.copy(), begin.variance.copy())
-    gain, tracked = predict_in_order(process, residuals, begin, given, least)
+    begin = dependence.TrackedLocations(np.full((CLASSES, D), 0.2), np.full((CLASSES, D), 0.1))
+    copy = dependence.TrackedLocations(begin.mean.copy(), begin.variance.copy())
+    gain, tracked = dependence.predict_in_order(process, residuals, begin, given, least)
     expected, states, moved = slow_prediction(process, residuals, begin, given, least)
     assert 0.3 * N < moved < 0.9 * given.complete.sum()
     np.testing.assert_allclose(gain, expected, atol=1e-10)
@@ -95,7 +87,7 @@ def test_the_prediction_is_that_of_a_slow_filter(process, residuals):
     np.testing.assert_allclose(tracked.variance, states.variance, atol=1e-10)
     np.testing.assert_array_equal(begin.mean, copy.mean)
     np.testing.assert_array_equal(begin.variance, copy.variance)
-    assert gain.min() >= math.log(1.0 - PREDICTED) - 1e-12, (
+    assert gain.min() >= math.log(1.0 - dependence.PREDICTED) - 1e-12, (
         "a prediction that fails leaves the frozen density its share"
     )
     assert gain.max() > 0.5
@@ -103,10 +95,12 @@ def test_the_prediction_is_that_of_a_slow_filter(process, residuals):
 
 def test_a_stream_in_parts_is_predicted_like_the_whole(process, residuals):
     given, least = came(residuals), np.full(CLASSES, -4.5)
-    whole, after = predict_in_order(process, residuals, start(process, CLASSES), given, least)
-    parts, tracked = [], start(process, CLASSES)
+    whole, after = dependence.predict_in_order(process, residuals, dependence.start(process, CLASSES), given, least)
+    parts, tracked = [], dependence.start(process, CLASSES)
     for at in (slice(0, 77), slice(77, 78), slice(78, N)):
-        gain, tracked = predict_in_order(process, residuals, tracked, Came(*(each[at] for each in given)), least)
+        gain, tracked = dependence.predict_in_order(
+            process, residuals, tracked, dependence.Came(*(each[at] for each in given)), least
+        )
         parts.append(gain)
     np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-12)
     np.testing.assert_allclose(tracked.mean, after.mean, atol=1e-12)
@@ -125,10 +119,14 @@ def test_the_stationary_process_bounds_how_far_a_state_follows(slow, step, noise
     The mean m solves m = phi m + k (c - phi m), and k is no larger than K, since P is no larger than Q.
     """
     n, away = 10_000, 6.0
-    process = Process(np.eye(1), np.array([slow]), np.array([step]), np.array([noise]))
-    residuals = Residuals(np.zeros((1, 1)), np.ones((1, 1, 1)), np.zeros(1))
-    given = Came(np.full((n, 1), away), np.zeros((n, 1)), np.zeros((n, 1)), np.full(n, -np.inf), np.ones(n, bool))
-    _, tracked = predict_in_order(process, residuals, start(process, 1), given, np.full(1, -np.inf))
+    process = dependence.Process(np.eye(1), np.array([slow]), np.array([step]), np.array([noise]))
+    residuals = dependence.Residuals(np.zeros((1, 1)), np.ones((1, 1, 1)), np.zeros(1))
+    given = dependence.Came(
+        np.full((n, 1), away), np.zeros((n, 1)), np.zeros((n, 1)), np.full(n, -np.inf), np.ones(n, bool)
+    )
+    _, tracked = dependence.predict_in_order(
+        process, residuals, dependence.start(process, 1), given, np.full(1, -np.inf)
+    )
     predicted, largest = step * tracked.mean[0, 0], slow / (slow + noise)
     assert predicted <= step * largest * away / (1.0 - step + step * largest)
     before = stationary(slow, step, noise)
@@ -143,10 +141,10 @@ def test_training_instances_are_predicted_in_the_order_of_arrival(process, resid
     rows = homogeneous(np.concatenate(blocks))
     log_density = log_densities(known, densities(known), rows)[0]
     order = np.random.default_rng(6).permutation(len(rows))
-    found = training_in_order(process, residuals, rows, order, log_density, known)
+    found = dependence.training_in_order(process, residuals, rows, order, log_density, known)
     turn = np.argsort(order)
     nothing, whole = np.full(len(rows), -np.inf), np.ones(len(rows), bool)
-    given = Came(rows[turn, :-1], np.zeros((len(rows), CLASSES)), log_density[turn], nothing, whole)
-    expected, _, moved = slow_prediction(process, residuals, start(process, CLASSES), given, ANYBODY)
+    given = dependence.Came(rows[turn, :-1], np.zeros((len(rows), CLASSES)), log_density[turn], nothing, whole)
+    expected, _, moved = slow_prediction(process, residuals, dependence.start(process, CLASSES), given, ANYBODY)
     assert moved == len(rows)
     np.testing.assert_allclose(found[turn], expected, atol=1e-10)

@@ -145,9 +145,9 @@ def test_the_map_is_that_of_bent_rows():
     there = ~np.isnan(X).any(axis=1)
     np.testing.assert_allclose(inside.unwhiten(space, inside.whiten(space, X[there])), X[there], rtol=1e-8)
     one, two = inside.whiten(space, X[1:3])
-    np.testing.assert_allclose(inside.raw_difference(space, one, two), X[1] - X[2], rtol=1e-6)
+    np.testing.assert_allclose(inside.whitening.raw_difference(space, one, two), X[1] - X[2], rtol=1e-6)
     bent_rows = inside.bend(powers, X[1:3])
-    in_units = inside.in_deviations(space, one, two, np.eye(3))
+    in_units = inside.whitening.in_deviations(space, one, two, np.eye(3))
     np.testing.assert_allclose(in_units, (bent_rows[0] - bent_rows[1]) / np.sqrt((space.backward**2).sum(axis=0)))
 
 

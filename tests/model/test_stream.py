@@ -387,7 +387,7 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
         for b in range(15):
             later = far_batch(world, later, how, b, 20)
         f = later.franchise
-        assert (f.table_mass >= inside.CLEARED_BELOW).all()
+        assert (f.table_mass >= inside.franchise.CLEARED_BELOW).all()
         assert (main in later.ids) == held
         if not held:
             continue

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.doors.model import dishes_with, homogeneous, log_predictives, make_prior, tempered
+from tests.doors.model import dishes, homogeneous, log_predictives, make_prior, tempered
 
 
 def twice(n: int = 12):
     prior, rows = make_prior(3, nu=5, scale=0.5, beta=0.2), np.random.default_rng(0).normal(size=(n, 3))
     once = homogeneous(rows)
     dish = np.arange(n) % 2
-    return prior, dishes_with(once, dish, 2, prior), dishes_with(np.vstack([once, once]), np.tile(dish, 2), 2, prior)
+    return (
+        prior,
+        dishes.dishes_with(once, dish, 2, prior),
+        dishes.dishes_with(np.vstack([once, once]), np.tile(dish, 2), 2, prior),
+    )
 
 
 def test_instances_that_came_twice_count_once():

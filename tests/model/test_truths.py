@@ -129,7 +129,7 @@ def test_training_with_drawn_concentrations_of_categories_ends_in_the_posterior(
     first, _ = mixed_prior(start, np.ones(2), d)
     true, drawn = [], []
     for _ in range(600):
-        concentration = rng.choice(inside.CONCENTRATION, 2)
+        concentration = rng.choice(inside.hyperparameters.CONCENTRATION, 2)
         truth = draw_groups(GROUPS, rng)
         rows = draw_rows(truth.dish, mixed_prior(start, concentration, d)[1], rng)
         true.append(of_training(truth[:2], truth.tables, truth.dish, np.log(concentration), rows))
@@ -204,9 +204,15 @@ def test_steps_beside_known_classes_with_broad_terms_end_in_the_posterior(d, tru
         points = inside.homogeneous(truth.rows)
         whole = inside.log_class_densities(known, frozen, points)[0]
         broad = np.column_stack(
-            [inside.log_student_t(points, shape) for shape in known.background_components if shape is not None]
+            [
+                inside.student_t.log_student_t(points, shape)
+                for shape in known.background_components
+                if shape is not None
+            ]
         )
-        share = np.exp(inside.log_missing(frozen.log_weight) + broad - whole)  # of the broad term in each density
+        share = np.exp(
+            inside.known.log_missing(frozen.log_weight) + broad - whole
+        )  # of the broad term in each density
         asked = np.column_stack([np.ones(n), np.tanh(truth.rows[:, 0] / 4.0), share])
         state = past.state
         for batch in (truth.rows[:3], truth.rows[3:]):

@@ -8,13 +8,13 @@ import pytest
 
 from stream_osr.evaluation import AUROC, OpenSetReport
 from tests.blobs import fitted
-from tests.doors.page import compare_with_truth, discovery_table, from_model, read_decisions
+from tests.doors.page import class_summary, read_decisions
 
 
 def test_the_table_agrees_with_the_summary(run):
     summary = run.model.summary()
-    emerged = from_model(*run.model.value.running)
-    groups = discovery_table(summary, read_decisions(run.decisions), emerged)
+    emerged = class_summary.from_model(*run.model.value.running)
+    groups = class_summary.discovery_table(summary, read_decisions(run.decisions), emerged)
     assert [(g.name, g.size) for g in groups[:3]] == [(g.name, g.size) for g in summary.known]
     known, new = groups[3:]
     assert (known.size + new.size) == summary.stream_size == len(run.decisions)
@@ -28,7 +28,9 @@ def test_the_table_agrees_with_the_summary(run):
 
 def test_the_model_alone_tells_of_the_stream(run):
     summary = run.model.summary()
-    _, new = discovery_table(summary, read_decisions(()), from_model(*run.model.value.running))[3:]
+    _, new = class_summary.discovery_table(
+        summary, read_decisions(()), class_summary.from_model(*run.model.value.running)
+    )[3:]
     assert new.new
     assert new.share == pytest.approx(summary.unknown_share)
     sizes = {f"S{key}": size for key, size, announced in summary.emerging if announced}
@@ -37,12 +39,15 @@ def test_the_model_alone_tells_of_the_stream(run):
 
 
 def test_without_a_stream_the_groups_are_the_known_ones():
-    assert [g.name for g in discovery_table(fitted().summary(), read_decisions(()), {})] == ["left", "right"]
+    assert [g.name for g in class_summary.discovery_table(fitted().summary(), read_decisions(()), {})] == [
+        "left",
+        "right",
+    ]
 
 
 def test_figures_are_those_of_the_metrics(run):
     told = read_decisions(run.decisions, run.truth)
-    judged = compare_with_truth(told)
+    judged = class_summary.compare_with_truth(told)
     assert judged is not None
     report, area = OpenSetReport(told.known, "unknown"), AUROC(told.known)
     for d, label in zip(run.decisions, run.labels, strict=True):
@@ -57,11 +62,11 @@ def test_figures_are_those_of_the_metrics(run):
 
 
 def test_without_labels_nothing_is_judged(run):
-    assert compare_with_truth(read_decisions(run.decisions)) is None
+    assert class_summary.compare_with_truth(read_decisions(run.decisions)) is None
 
 
 def test_with_known_labels_only_there_is_no_share_of_the_unknown_found(run):
-    judged = compare_with_truth(read_decisions(run.decisions[:20], lambda key, number: "plain"))
+    judged = class_summary.compare_with_truth(read_decisions(run.decisions[:20], lambda key, number: "plain"))
     assert judged is not None
     assert math.isnan(judged.unknown_found)
     assert math.isnan(judged.auroc)

@@ -164,7 +164,7 @@ def _checkpoint(context: typer.Context) -> Path | None:
 
 def _settings(context: typer.Context) -> ServiceSettings:
     """Read the settings of the service. They need no model."""
-    from stream_osr_connectors.kafka.client import quieten
+    from stream_osr_connectors.kafka.client.errors import quieten
 
     quieten()
     return settings_of(context, model=Path())

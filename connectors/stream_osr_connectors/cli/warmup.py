@@ -61,12 +61,26 @@ def warm_up() -> None:
     with TemporaryDirectory() as folder:
         model.save(Path(folder, "model.osr"))
     later.carry_over(model)
-    _rare(model)
+    _run_rare_kernels(model)
     _in_order(centres, np.random.default_rng(2))
 
 
-def _rare(model: OpenSetRecognizer) -> None:
-    """Run what happens in few streams: subclasses that merge, and subclasses that come and go between two batches."""
+def _trained(centres: np.ndarray, rng: np.random.Generator, *, flag: bool = False) -> OpenSetRecognizer:
+    """Train a recognizer on all classes but the last. All features are numbers, or one of them is a flag."""
+    from stream_osr import ModelOptions, OpenSetRecognizer
+
+    model = OpenSetRecognizer(batch_size=STREAM // 2, model=ModelOptions(training_sweeps=3, window=STREAM))
+    for i in range(CLASSES * EACH):
+        row = centres[i % CLASSES] + rng.normal(size=CLASSES + 1)
+        if flag:
+            row[0] = i % 2
+        model.learn_one(dict(enumerate(row.tolist())), i % CLASSES)
+    model.freeze()
+    return model
+
+
+def _run_rare_kernels(model: OpenSetRecognizer) -> None:
+    """Run the kernels that few streams need, for subclasses that merge, and that come and go between two batches."""
     import numpy as np
 
     from stream_osr.model.marginal import log_ratios_together, statistics_of
@@ -97,17 +111,3 @@ def _in_order(centres: np.ndarray, rng: np.random.Generator) -> None:
             row[0] = 0.0
         model.learn_one(dict(enumerate(row.tolist())), i % CLASSES if trains else None)
     model.flush()
-
-
-def _trained(centres: np.ndarray, rng: np.random.Generator, *, flag: bool = False) -> OpenSetRecognizer:
-    """Train a recognizer on all classes but the last. All features are numbers, or one of them is a flag."""
-    from stream_osr import ModelOptions, OpenSetRecognizer
-
-    model = OpenSetRecognizer(batch_size=STREAM // 2, model=ModelOptions(training_sweeps=3, window=STREAM))
-    for i in range(CLASSES * EACH):
-        row = centres[i % CLASSES] + rng.normal(size=CLASSES + 1)
-        if flag:
-            row[0] = i % 2
-        model.learn_one(dict(enumerate(row.tolist())), i % CLASSES)
-    model.freeze()
-    return model

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, errors
-from stream_osr.archive import check_content, read_archive, write_archive
+from stream_osr.archive.checks import check_content
+from stream_osr.archive.files import read_archive, write_archive
 from stream_osr.archive.rules import anything, fields, many, mapping, maybe, text, whole
 from stream_osr.errors import ConnectorError, InUse, PersistenceError
 

@@ -24,7 +24,10 @@ from stream_osr_connectors.values import DecodeError
 from ..commands.command import Command, CommandReceipt, Partition, parse_name, parse_record
 from ..commands.command_entry import CommandEntry
 from .backoff import Backoff
-from .client import ClientError, PlainProducer, TopicFollower, read_all, start_explained
+from .client.consumers import TopicFollower, read_all
+from .client.errors import start_explained
+from .client.interface import ClientError
+from .client.producer import PlainProducer
 from .log import Seldom, logger
 from .settings import ServiceSettings
 from .stats import ServiceStats
@@ -142,8 +145,7 @@ class CommandTopic:
             self.close()
         else:
             self._backoff.succeed()
-            if self._seldom.forget("labels"):
-                logger.info("the topic of labels, %s, is read again", self._topic)
+            self._seldom.forget("labels", f"the topic of labels, {self._topic}, is read again")
 
     def commands(self, begin: int, end: int) -> Sequence[Command]:
         """Return the commands from one place up to another.

@@ -75,15 +75,16 @@ class Seldom:
         logger.log(level, "%s%s", message, more)
         return True
 
-    def forget(self, about: str) -> bool:
-        """Record the end of a condition, and return whether a line was logged since its start."""
+    def forget(self, about: str, message: str = "") -> None:
+        """Record the end of a condition. The message is logged if a line was logged since its start."""
         condition = self._conditions.get(about)
         if condition is None:
-            return False
-        stood, condition.stands = condition.stands, False
+            return
+        if message and condition.stands:
+            logger.info("%s", message)
+        condition.stands = False
         if len(condition.lines) < FEW_LINES:
             condition.silence, condition.repeats = 0.0, 0
-        return stood
 
     def due(self, about: str) -> float:
         """Return the time from which on the next line about a condition may be logged."""

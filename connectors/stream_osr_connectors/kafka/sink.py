@@ -12,7 +12,8 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import BatchCloser, Position
 from stream_osr_connectors.values import plain
 
-from .client import BY_KEY, PlainProducer, explained_as
+from .client.errors import explained_as
+from .client.producer import BY_KEY, PlainProducer
 from .wire.messages import Outgoing
 
 SEND_SECONDS = 60.0

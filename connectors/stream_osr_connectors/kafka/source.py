@@ -11,7 +11,9 @@ from stream_osr_connectors.base import BadRecord, BatchCloser, Position, Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError, LabelType
 
-from .client import Place, TopicFollower, explained_as
+from .client.consumers import TopicFollower
+from .client.errors import explained_as
+from .places import Place
 from .wire.decoding import JsonDecoder
 from .wire.messages import Received
 

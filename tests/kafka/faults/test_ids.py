@@ -8,7 +8,7 @@ import pytest
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.errors import KafkaError
 
-from tests.doors.kafka import TAKEN, TransactionalProducer, exit_code
+from tests.doors.kafka import TransactionalProducer, exits
 from tests.kafka.faults.auditing import audit
 from tests.kafka.faults.trials import ServiceThread, Site, Trial, until
 from tests.kafka.streams import check_exactly_once
@@ -65,7 +65,7 @@ def test_two_services_of_one_transactional_id(site: Site) -> None:
         print(f"one of them ended after {time.monotonic() - begun:.1f} s")
         assert not younger.thread.is_alive(), older.error
         assert younger.error is not None
-        assert exit_code(younger.error) == TAKEN
+        assert exits.exit_code(younger.error) == exits.TAKEN
         assert "another producer uses the transactional id" in str(younger.error)
         trials[0].feed(4)
         older_stream.wait(seconds=30)

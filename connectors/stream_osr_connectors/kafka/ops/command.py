@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from stream_osr.errors import StreamOSRError
 from stream_osr_connectors.terminal import protect_terminal
 
-from ..client import quieten
+from ..client.errors import quieten
 from ..exits import AGAIN, ends_service, exit_code, passes
 from ..log import logger
 from ..run.models import CurrentModel, ModelFile

@@ -12,7 +12,7 @@ import orjson
 from stream_osr.printable_text import printable
 from stream_osr_connectors.terminal import OneLine, traceback_lines
 
-from ..client import quieten
+from ..client.errors import quieten
 from ..settings import ServiceSettings
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ..client import Committed, Offset, Place, RefusedMessage
+from ..client.interface import Committed, Offset, RefusedMessage
+from ..places import Place
 from ..wire.messages import Outgoing, Received
 from .topic_monitor import Watch
 

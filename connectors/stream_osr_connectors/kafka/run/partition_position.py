@@ -15,7 +15,8 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 
 from ..backoff import Running
-from ..client import ClientError, Committed, TopicFollower
+from ..client.consumers import TopicFollower
+from ..client.interface import ClientError, Committed
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings

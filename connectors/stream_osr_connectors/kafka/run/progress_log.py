@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping
 
-from ..client import explain
+from ..client.errors import explain
 from ..log import Seldom
 from ..places import Place
 from ..stats import ServiceStats

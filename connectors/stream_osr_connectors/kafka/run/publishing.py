@@ -17,7 +17,7 @@ from stream_osr.discovery.signal_table import EVENT_TABLE, kind_of
 from stream_osr.errors import ConnectorError
 from stream_osr.stream.summaries import to_say
 
-from ..client import ClientError, RefusedMessage
+from ..client.interface import ClientError, RefusedMessage
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings

@@ -16,9 +16,11 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 
 from ..backoff import CLOSE_SECONDS, Backoff, close
-from ..client import ClientError, ErrorKind, GroupConsumer, remedy_of
+from ..client.consumers import GroupConsumer
+from ..client.errors import remedy_of
+from ..client.interface import ClientError, ErrorKind
 from ..exits import TakenError
-from ..log import Seldom, logger
+from ..log import Seldom
 from ..places import Place
 from ..settings import ServiceSettings
 from ..stats import ServiceStats
@@ -33,6 +35,9 @@ SETTLED_SECONDS = 30.0
 FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
 """First and longest seconds before an unreadable record is fetched again. The wait doubles each time."""
 
+FENCED_AGAIN_SECONDS = 20.0
+"""Seconds within which two fencings mean another process with the same name, and not a late own request."""
+
 
 class PausedPartition(NamedTuple):
     """A partition with an unreadable record: its offset, the length of the pause, and its end."""
@@ -40,42 +45,6 @@ class PausedPartition(NamedTuple):
     offset: int
     seconds: float
     until: float
-
-
-class Strikes:
-    """Detects another process with the same name, which fences this one repeatedly, unlike a late own request.
-
-    Parameters
-    ----------
-    settings
-        Of the service.
-    stats
-        Statistics to update.
-    """
-
-    SECONDS = 20.0
-    """Seconds within which two fencings mean another process."""
-
-    def __init__(self, settings: ServiceSettings, stats: ServiceStats) -> None:
-        self._settings, self._stats = settings, stats
-        self._last = -math.inf
-
-    def strike(self) -> None:
-        """Record a fencing.
-
-        Raises
-        ------
-        TakenError
-            If the previous fencing was a short time ago.
-        """
-        self._stats.add("transactions_fenced")
-        now = time.monotonic()
-        again, self._last = now - self._last < self.SECONDS, now
-        if again:
-            raise TakenError(
-                f"another worker of group {self._settings.group} has the name {self._settings.instance}: "
-                "give each its own instance"
-            )
 
 
 class Reader:
@@ -106,7 +75,7 @@ class Reader:
         self._gone: set[Place] = set()
         self._paused: dict[Place, PausedPartition] = {}
         self._waiting = False
-        self._strikes = Strikes(settings, stats)
+        self._fenced = -math.inf
         self._backoff = Backoff()
         self._seldom = Seldom()
         self.trouble = ""
@@ -188,14 +157,12 @@ class Reader:
             return {}
         if self.trouble:
             self.trouble = ""
-            if self._seldom.forget("trouble"):
-                logger.info("%s is read again", self._named)
+            self._seldom.forget("trouble", f"{self._named} is read again")
         for place, records in polled.items():
             held = self._paused.get(place)
             if held is not None and records[-1].offset >= held.offset:
                 del self._paused[place]
-                if self._seldom.forget(f"hold {place}"):
-                    logger.info("%s can be read again", place)
+                self._seldom.forget(f"hold {place}", f"{place} can be read again")
         return {place: records for place, records in polled.items() if place in self._begun}
 
     def gone(self) -> list[Place]:
@@ -253,9 +220,20 @@ class Reader:
             self._backoff.succeed()
         self._backoff.fail()
         if error.kind is ErrorKind.TAKEN:
-            self._strikes.strike()
+            self._note_fencing()
         if error.kind is ErrorKind.FATAL:
             raise ConnectorError(f"{self.trouble}: {remedy_of(error)}")
+
+    def _note_fencing(self) -> None:
+        """Record that another process with the same name has fenced this one. After two within a short time, fail."""
+        self._stats.add("transactions_fenced")
+        now = time.monotonic()
+        again, self._fenced = now - self._fenced < FENCED_AGAIN_SECONDS, now
+        if again:
+            raise TakenError(
+                f"another worker of group {self._settings.group} has the name {self._settings.instance}: "
+                "give each its own instance"
+            )
 
     def _pause(self, wait: bool) -> None:
         if wait != self._waiting:

@@ -17,7 +17,8 @@ from stream_osr.errors import ConnectorError
 from stream_osr.stream.summaries import take_in, taken_in
 from stream_osr_connectors.values import DecodeError
 
-from ..client import Committed, Offset, RefusedMessage, read_all
+from ..client.consumers import read_all
+from ..client.interface import Committed, Offset, RefusedMessage
 from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
-from ..client import Committed, Offset
+from ..client.interface import Committed, Offset
 from ..exits import StartAgainError
 from ..log import Seldom, logger
 from ..places import Place
@@ -470,14 +470,14 @@ class SnapshotPolicy:
             and owned.state.history.last not in owned.snapshots[-1:]
         ]
         for place in full or [place for _, place in sorted(due)[:1]]:
-            self._try(place, live[place])
+            self._write(place, live[place])
 
     def leave(self, partitions: Mapping[Place, Owned]) -> None:
         """Write all snapshots, so that the next start has nothing to replay. This may take half of stop_timeout."""
         ends = time.monotonic() + self._settings.stop_timeout / 2
         for place, owned in sorted(partitions.items()):
             if time.monotonic() < ends and not owned.replay:
-                self._try(place, owned)
+                self._write(place, owned)
 
     def offset(self, place: Place, state: Partition) -> Offset:
         """Return the offset of a partition to commit.
@@ -516,23 +516,19 @@ class SnapshotPolicy:
         steps = len(state.history.steps)
         return steps >= FEW_STEPS and len(self._recovery.progress(state).text()) > share * MOST_CHARACTERS
 
-    def _try(self, place: Place, owned: Owned) -> None:
-        try:
-            self._write(place, owned)
-        except PersistenceError as error:
-            owned.written, owned.failed = time.monotonic(), True
-            self._seldom.say(str(place), f"no snapshot of {place}: {error}", logging.ERROR)
-        else:
-            owned.failed = False
-            self._seldom.forget(str(place))
-
     def _write(self, place: Place, owned: Owned) -> None:
         """Write a snapshot of a committed partition, and drop boundaries before the previous snapshot."""
-        at = owned.state.history.last
+        at, owned.failed = owned.state.history.last, False
         if at in owned.snapshots[-1:]:
             return
         begun = time.perf_counter()
-        self._snapshots.write(place, owned.state)
+        try:
+            self._snapshots.write(place, owned.state)
+        except PersistenceError as error:
+            owned.written, owned.failed = time.monotonic(), True
+            self._seldom.say(str(place), f"no snapshot of {place}: {error}", logging.ERROR)
+            return
+        self._seldom.forget(str(place))
         owned.snapshots.append(at)
         del owned.snapshots[:-2]
         history = owned.state.history

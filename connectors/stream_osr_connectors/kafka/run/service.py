@@ -15,14 +15,9 @@ from dataclasses import dataclass, field
 from stream_osr.errors import ConnectorError
 
 from ..backoff import CLOSE_SECONDS, Backoff, Running
-from ..client import (
-    ClientError,
-    ErrorKind,
-    TransactionalProducer,
-    quieten,
-    start_explained,
-    transactional_id,
-)
+from ..client.errors import quieten, start_explained
+from ..client.interface import ClientError, ErrorKind
+from ..client.producer import TransactionalProducer, transactional_id
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..log import Seldom, logger
 from ..places import Place
@@ -437,8 +432,7 @@ class Loop:
         self._backoff.succeed()
         if self._trouble:
             self._trouble = ""
-            if self._seldom.forget("failed"):
-                logger.info("transactions are committed again")
+            self._seldom.forget("failed", "transactions are committed again")
         self._job.done(group, at)
 
     def _clear_up(self, group: TransactionContent) -> bool:

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.archive import check_content, read_archive, write_archive
+from stream_osr.archive.checks import check_content
+from stream_osr.archive.files import read_archive, write_archive
 from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_of, whole
 from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
 
-from ..client import Committed
+from ..client.interface import Committed
 from ..log import Seldom, logger
 from ..places import Place
 from ..settings import ServiceSettings

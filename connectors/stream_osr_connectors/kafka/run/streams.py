@@ -15,7 +15,7 @@ from typing import Literal
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..backoff import CLOSE_SECONDS, close
-from ..client import Committed, Offset, RefusedMessage
+from ..client.interface import Committed, Offset, RefusedMessage
 from ..command_topic import CommandTopic
 from ..exits import StartAgainError
 from ..log import Seldom, logger

@@ -16,16 +16,9 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from ..client import (
-    ClientError,
-    Committed,
-    ErrorKind,
-    OpenTransaction,
-    Topic,
-    TopicAdmin,
-    causes,
-    too_few_replicas,
-)
+from ..client.admin import TopicAdmin
+from ..client.errors import causes, too_few_replicas
+from ..client.interface import ClientError, Committed, ErrorKind, OpenTransaction, Topic
 from ..exits import NoRightError, NoTopicError
 from ..log import Seldom, logger
 from ..places import Place
@@ -430,8 +423,7 @@ class Unstable:
                     was = Blocked(at, 0, time.monotonic(), time.time())
                 blocked[place] = was._replace(records=end - at)
         for place in self._blocked.keys() - blocked.keys():
-            if self._seldom.forget(str(place)):
-                logger.info("%s: the open transaction has ended, and it is read on", place)
+            self._seldom.forget(str(place), f"{place}: the open transaction has ended, and it is read on")
         self._blocked = blocked
 
     def records(self, place: Place) -> int:

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 from stream_osr.errors import ConnectorError, InvalidParameter
 
-from ..client import ClientError, Topic, TopicAdmin, start_explained
+from ..client.admin import TopicAdmin
+from ..client.errors import start_explained
+from ..client.interface import ClientError, Topic
 from ..exits import NoRightError
 from ..log import logger
 from ..settings import ServiceSettings

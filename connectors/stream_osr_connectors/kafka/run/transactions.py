@@ -22,20 +22,12 @@ from typing import Any
 from stream_osr.errors import ConnectorError
 
 from ..backoff import Running, close
-from ..client import (
-    ClientError,
-    ErrorKind,
-    Offset,
-    Place,
-    RefusedMessage,
-    TransactionalProducer,
-    explain,
-    packed_size,
-    remedy_of,
-    transactional_id,
-)
+from ..client.errors import explain, remedy_of
+from ..client.interface import ClientError, ErrorKind, Offset, RefusedMessage
+from ..client.producer import TransactionalProducer, packed_size, transactional_id
 from ..exits import StartAgainError, TakenError
 from ..log import logger
+from ..places import Place
 from ..settings import ServiceSettings
 from ..stats import ServiceStats
 from ..wire.messages import Outgoing

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr_connectors.commands import Command, CommandEntry, CommandReceipt
 from stream_osr_connectors.commands.command_entry import pair_undos
-from stream_osr_connectors.kafka.client import ClientError, TopicFollower, start_explained
+from stream_osr_connectors.kafka.client.consumers import TopicFollower
+from stream_osr_connectors.kafka.client.errors import start_explained
+from stream_osr_connectors.kafka.client.interface import ClientError
 from stream_osr_connectors.kafka.command_topic import ask, entry_of
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.page.live.file_commands import Acts

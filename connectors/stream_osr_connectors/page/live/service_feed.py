@@ -15,7 +15,10 @@ import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.kafka.client import ClientError, Place, TopicFollower, explained, quieten, start_explained
+from stream_osr_connectors.kafka.client.consumers import TopicFollower
+from stream_osr_connectors.kafka.client.errors import explained, quieten, start_explained
+from stream_osr_connectors.kafka.client.interface import ClientError
+from stream_osr_connectors.kafka.places import Place
 from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 from stream_osr_connectors.kafka.wire.decoding import make_decoder
 from stream_osr_connectors.kafka.wire.messages import Received
