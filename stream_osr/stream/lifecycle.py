@@ -37,7 +37,7 @@ from stream_osr.stream.seating import BatchPosterior, ChainResult
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
 
-TRIED_AGAIN = 1.6
+TRIED_AGAIN = 1.25
 """Growth after which the split test of a whole subclass is repeated."""
 
 
