@@ -185,7 +185,7 @@ def test_doubt_fades_with_the_instances_that_follow() -> None:
 def test_recall_without_a_mistake_is_not_above_one() -> None:
     rng, every = np.random.default_rng(0), np.full(7, 30.0)
     for _ in range(200):
-        called = law.no_results(7)._replace(right=every, total=every, unknown=0.0 * every, shares=rng.dirichlet(every))
-        now = law.expect(called, every)
+        results = law.no_results(7)._replace(right=every, total=every, unknown=0.0 * every)
+        now = law.expect(results._replace(shares=rng.dirichlet(every)), every)
         assert now is not None
         assert now.recall <= 1.0

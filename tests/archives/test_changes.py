@@ -52,20 +52,20 @@ _FREE = {
         Books.asked Books.seen Books.stream Books.taken Books.votes Called.asked Called.right Chain.guard
         Drift.detectors Following.saved Following.shift Following.sums Following.weight Franchise.alpha
         Franchise.gamma Franchise.table_founder Guard.estimated_at Guard.known Known.alpha Known.gamma Known.ranks
-        Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.kappa Stream.called Stream.following
-        Stream.past Stream.unknown_rate Subclass.announced_size Subclass.dormant Subclass.emerged UnknownRate.down
-        UnknownRate.of UnknownRate.up UnknownRate.usual
+        Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.classes Shares.kappa Stream.called
+        Stream.following Stream.past Stream.unknown_rate Subclass.announced_size Subclass.dormant Subclass.emerged
+        UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual
     """,
     WHERE: """
         Arrived.row Background.covariance Background.mean Evidence.row Flags.high Flags.low Known.broad
-        Location.factor Location.freedom Location.mean Location.values Promotion.shift References.rows Space.center
-        Statistics.matrix
+        Labelling.shift Location.factor Location.freedom Location.mean Location.values Promotion.shift References.rows
+        Space.center Statistics.matrix
     """,
     WHICH: """
-        Arrival.departed Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses Past.subclass
-        Promotion.lives Promotion.subclasses References.group References.log_density Seat.alone Stream.actions
-        Stream.decided StreamState.ids StreamState.next_id Subclass.muted TrainedModel.categories TrainedModel.names
-        Waiting.responsible Waiting.subclass
+        Arrival.departed Evidence.number Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses
+        Past.subclass Promotion.lives Promotion.subclasses References.group References.log_density Seat.alone
+        Stream.actions Stream.decided StreamState.ids StreamState.next_id Subclass.muted TrainedModel.categories
+        TrainedModel.names Waiting.responsible Waiting.subclass
     """,
 }
 FREE = {field: reason for reason, listed in _FREE.items() for field in listed.split()}
