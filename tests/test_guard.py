@@ -18,7 +18,7 @@ from tests.doors.library import grouped
 from tests.doors.model import log_class_densities, menu_weights, query_rows, responsibilities_of
 from tests.doors.stream import Chain, IdentityChanges, ReferenceCheck, SplitOff, follow_identities
 from tests.doors.stream import reference_check as law
-from tests.doors.trust import N_LEVELS, KnownShares, ReferenceCounts, References, balance, votes
+from tests.doors.trust import N_LEVELS, KnownShares, ReferenceCounts, balance, votes
 from tests.oracles import balance as oracle
 from tests.oracles import niw
 
@@ -104,7 +104,7 @@ def test_cells_are_those_of_equation_10_without_the_row_itself() -> None:
 
 def test_seats_are_left_with_the_weight_that_they_have(asked: tuple[Any, ...]) -> None:
     _, state, sides, *_ = asked
-    assert len(sides.others.rows) == len(sides.references.rows) == 32
+    assert len(sides.others.rows) == 32 < len(sides.references.rows)
     assert (sides.of_references.subclass < 0).all(), "references sit nowhere"
     dish = state.franchise.table_dish[state.window.table[-32:]]
     np.testing.assert_array_equal(sides.of_others.subclass, np.append([-1, -1], state.ids)[dish])
@@ -371,20 +371,15 @@ def test_a_class_of_five_instances_is_no_new_class() -> None:
     assert right.mean() > 0.95
 
 
-def asked_in(references: References, batches: int) -> np.ndarray:
-    """References of each class, asked in turn, one for each instance of so many batches of 32; earlier ones fade."""
-    groups = references.group[np.arange(32 * batches) % len(references.group)].reshape(batches, 32)
-    fade = 0.5 ** (32 * np.arange(batches - 1, -1, -1) / law.REMEMBERED)
-    return np.asarray(fade @ np.array([np.bincount(group, minlength=2) for group in groups]))
-
-
 def test_books_count_everybody_once(trained: TrainedModel, running: OpenSetRecognizer) -> None:
     references = trained.references
     fade = 0.5 ** (32 / law.REMEMBERED)
     weight = sum(fade**age for age in range(8))
     for number in range(2):
         books = guard_of(running, number).counts
-        np.testing.assert_allclose(books.total[:, :2], np.tile(asked_in(references, 8)[:, None], 2))
+        in_all = np.bincount(references.group, minlength=2)
+        assert len(references.group) < law.ASKED, "all are asked with each batch"
+        np.testing.assert_allclose(books.total[:, :2], np.tile(weight * in_all[:, None], 2))
         np.testing.assert_allclose(books.seen[[0, 1, -1]], 32 * weight)
         assert books.stream.sum() <= 32 * weight + 1e-9
         assert books.stream.sum() > 0.9 * 32 * weight
@@ -399,7 +394,10 @@ def test_references_are_asked_in_turn() -> None:
     assert len(references.group) == 600
     for x, _ in stream_part(96):
         whole.learn_one(x)
-    np.testing.assert_allclose(guard_of(whole).counts.total[:, 0], asked_in(references, 3))
+    books = guard_of(whole).counts
+    fade = 0.5 ** (32 / law.REMEMBERED)
+    asked = np.array([np.bincount(references.group[(b * law.ASKED + np.arange(law.ASKED)) % 600]) for b in range(3)])
+    np.testing.assert_allclose(books.total[:, 0], asked.T @ fade ** np.arange(2, -1, -1))
 
 
 def test_what_references_say_of_the_frozen_densities(trained: TrainedModel) -> None:

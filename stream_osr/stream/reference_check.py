@@ -49,7 +49,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ASKED = 256
-"""Most references scored with a batch, in turn: one for each instance, but no more than this."""
+"""References scored with each batch, in turn."""
 KEPT = 1 << 22
 """Most cached products of the references' coordinates. Larger ones are recomputed each time."""
 REMEMBERED = 1000.0
@@ -270,7 +270,7 @@ def ask_references(
     """
     before = chain_results[0].before
     count = len(references.group)
-    begin, many = before.state.seen % count, min(len(rows), ASKED, count)
+    begin, many = before.state.batches * ASKED % count, min(ASKED, count)
     at = slice(begin, begin + many)
     prior = before.known.prior
     kept = model_of(references, 0).asked_of(prior) if shifts is None else None
@@ -443,7 +443,7 @@ def _count_references(
         level[first:] = levels_of(of_others.log_density, levels.many, levels.total, levels.bounds, levels.below)
     fade = 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED))
     counts = counted(check.counts, responsibilities, level, theirs.group, theirs.weight, n, fade)
-    classes = class_shares(counts.votes, levels.confusion, trained, check.shares.classes)
+    classes = class_shares(counts.votes, levels.confusion, trained)
     kappa = np.nan if due else check.shares.kappa
     shares = cell_shares(counts, classes, levels.many, levels.spread, kappa, check.known)
     if dependent:
