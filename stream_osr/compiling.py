@@ -28,6 +28,8 @@ LONGEST_WAIT = 600.0
 """Seconds after which a process compiles a kernel itself, although another one still has the lock."""
 PAUSE = 0.02
 """Seconds between two attempts to take the lock."""
+LOADING = 3.0
+"""Seconds of waiting before the message. A process that only loads machine code has the lock for less."""
 
 
 class _Notice(event.Listener):
@@ -110,14 +112,14 @@ def one_process(path: Path, name: str) -> Iterator[None]:
 
 def _wait_for(file: IO[bytes], name: str) -> None:
     """Wait until another process has compiled a kernel or has ended."""
-    if not _Notice.waited:
-        _Notice.waited = True
-        logger.warning(WAITING)
-    until = time.monotonic() + LONGEST_WAIT
+    begin = time.monotonic()
     _Notice.under_way.append(name)
     try:
-        while (now := time.monotonic()) < until:
+        while (now := time.monotonic()) < begin + LONGEST_WAIT:
             _Notice.latest = now
+            if now - begin > LOADING and not _Notice.waited:
+                _Notice.waited = True
+                logger.warning(WAITING)
             time.sleep(PAUSE)
             with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,7 +14,7 @@ from tests.kafka.faults.trials import ServiceThread, Site, Trial, until
 from tests.kafka.streams import check_exactly_once
 
 
-@pytest.mark.fault("the group and the instance of two services give the same text when a hyphen joins them")
+@pytest.mark.fault("`group-instance` is the same text for two services")
 def test_two_services_of_one_joined_name(site: Site) -> None:
     """Group ``g`` with instance ``a-b``, and group ``g-a`` with instance ``b``."""
     group = f"group-{site.folder.name}-{time.time_ns()}"
