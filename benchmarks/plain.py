@@ -195,7 +195,7 @@ def plain_step(
     probabilities = sweep_plainly(rng, settings.sweeps, -(-len(batch) // GUESTS_PER_PROPOSAL), sitting)
     n_classes = log_density.shape[1]
     ids, next_id = name_subclasses(state, guests, franchise, n_classes)
-    window = fade(franchise, guests, len(batch), 0.5 ** (len(batch) / settings.half_life))
+    window = fade(franchise, guests, np.zeros(len(batch), bool), 0.5 ** (len(batch) / settings.half_life))
     nobody = np.zeros(0, np.int64)
     seen = state.seen + len(batch)
     seated = StreamState(franchise, dishes, ids, window, nobody, state.batches + 1, seen, next_id)

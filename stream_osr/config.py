@@ -184,8 +184,9 @@ class ModelOptions(Group):
         Number of re-seating sweeps over each micro-batch. The later half is averaged into probabilities. More sweeps
         take more time and give smoother probabilities.
     window
-        Number of latest instances that are re-seated with each micro-batch. ``None``: batch and window together have
-        256 instances, and the window has at least ``decision_delay``.
+        Number of latest instances that are re-seated with each micro-batch, except those with a certain seat at an
+        emerging subclass that has enough instances. ``None``: batch and window together have 256 instances, and the
+        window has at least ``decision_delay``.
     drift_interval
         Mean number of instances of a class between two false drift alarms (``ClassDrifted``), at least 1000. Lower it
         to detect drift earlier. ``None``: drift is not monitored.

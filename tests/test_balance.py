@@ -96,15 +96,15 @@ def test_class_shares_are_the_mode_of_their_posterior(seed: int) -> None:
     confusion = 0.7 * np.eye(n_classes) + 0.3 * rng.dirichlet(np.ones(n_classes), size=n_classes)
     trained = rng.dirichlet(5.0 * np.ones(n_classes))
     votes = rng.gamma(1.0, 100.0, size=n_classes)
-    found = law.class_shares(votes, confusion, trained)
+    found = law.class_shares(votes, confusion, trained, rng.dirichlet(np.ones(n_classes)))
     assert found.sum() == pytest.approx(1)
     np.testing.assert_allclose(found, oracle.class_shares(votes, confusion, trained, law.PRIOR_SHARES), atol=0.005)
 
 
 def test_class_shares_that_nothing_has_come_for_are_those_of_training() -> None:
     trained = np.array([0.2, 0.3, 0.5])
-    np.testing.assert_allclose(law.class_shares(np.zeros(3), np.full((3, 3), 1 / 3), trained), trained)
-    blurred = law.class_shares(np.full(3, 1e4), np.full((3, 3), 1 / 3), trained)
+    np.testing.assert_allclose(law.class_shares(np.zeros(3), np.full((3, 3), 1 / 3), trained, trained), trained)
+    blurred = law.class_shares(np.full(3, 1e4), np.full((3, 3), 1 / 3), trained, trained)
     np.testing.assert_allclose(blurred, trained, atol=1e-6, err_msg="votes that tell nothing change nothing")
 
 

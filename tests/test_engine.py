@@ -167,9 +167,9 @@ def test_labels_open_classes_in_their_order_with_ids_of_their_own(trained):
     check_stream(stream)
 
 
-@pytest.mark.parametrize("position", ["in the window", "settled"])
-def test_a_late_label_takes_the_seat_away(trained, position):
-    stream, _ = run(trained, 6)
+@pytest.mark.parametrize(("position", "delay"), [("in the window", 40), ("settled", 0), ("settled", 40)])
+def test_a_late_label_takes_the_seat_away(trained, position, delay):
+    stream, _ = run(trained, 6, decision_delay=delay)  # decisions that wait keep all instances in the window
     window = set(stream.state.window_seq.tolist())
     seated = [(key, seq) for key, inside in members(stream).items() for seq in inside if len(inside) > 20]
     home, seq = next((k, s) for k, s in seated[::-1] if (s in window) == (position == "in the window"))

@@ -211,7 +211,7 @@ def test_a_drop_of_the_recall_is_told_when_known_classes_move_away(order: str) -
             else:
                 assert drops[0].seq < 1500 + 1000
                 assert right(decisions[:400], y[:400]) < 0.5
-                assert right(decisions, y, 0.8) > 0.3, "typicality says that some are known"
+                assert right(decisions, y, 0.8) > 0.2, "typicality says that some are known"
         else:
             assert live.recall == pytest.approx(right(decisions, y), abs=0.02)
 

@@ -322,8 +322,8 @@ def subclasses_of(guests: Guests, franchise: Franchise, ids: Array, n_classes: i
 
 
 @kernel
-def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guests:
-    """Settle the first ``kept`` guests for good, fade all seats, and close the tables that have faded away.
+def fade(franchise: Franchise, guests: Guests, stays: Array, share: float) -> Guests:
+    """Settle guests for good, fade all seats, and close the tables that have faded away.
 
     Parameters
     ----------
@@ -331,8 +331,8 @@ def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guest
         Tables, changed in place. :func:`derive` computes the rest.
     guests
         All guests, seated.
-    kept
-        Number of guests that leave the window.
+    stays
+        Guests that stay in the window, shape (n,). The others settle.
     share
         Share of the weight that a seat keeps.
 
@@ -340,14 +340,13 @@ def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guest
     -------
     The guests of the window.
     """
-    for i in range(kept):
-        table = guests.table[i]
-        franchise.table_residual[table] += guests.weight[i]
+    for leaving in np.flatnonzero(~stays):
+        table = guests.table[leaving]
+        franchise.table_residual[table] += guests.weight[leaving]
         franchise.table_live[table] -= 1
-    n = len(guests.weight) - kept
-    window = Guests(
-        guests.rows[kept:].copy(), np.zeros(n, np.int64), guests.weight[kept:] * share, guests.table[kept:].copy()
-    )
+    weight = guests.weight[stays] * share
+    n = len(weight)
+    window = Guests(guests.rows[stays], np.zeros(n, np.int64), weight, guests.table[stays])
     for t in range(len(franchise.table_dish)):
         franchise.table_residual[t] *= share
         franchise.table_founder[t] *= share

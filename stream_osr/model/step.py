@@ -21,11 +21,13 @@ from stream_osr.model.moves.likelihood import SamplerState
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.prior import Prior, homogeneous, width_of
-from stream_osr.model.responsibilities import QueryRows, query_rows, view
+from stream_osr.model.responsibilities import query_rows, view
 
 SPARE = 16
 """Free slots for subclasses at the start of a batch, in addition to those in proportion to its instances (below)."""
 INSTANCES_PER_SLOT = 8
+CERTAIN = 0.99
+"""Conditional probability of a seat from which on an instance may settle at once (:class:`Settings`)."""
 GUESTS_PER_PROPOSAL = 16
 """Instances of a batch for each proposed split or merge, after each sweep."""
 
@@ -41,11 +43,15 @@ class Settings(NamedTuple):
         Latest instances before the batch that are re-seated with it.
     half_life
         Instances after which a seat weighs half. Infinity: seats never fade (and the model ages).
+    settles
+        Whether instances with a certain seat at an emerging subclass settle at once: they leave the window. The
+        subclass must have more instances than there are dimensions. Before, its shape is mostly that of the prior.
     """
 
     sweeps: int = 5
     window: int = 256
     half_life: float = 200.0
+    settles: bool = False
 
 
 class BatchResult(NamedTuple):
@@ -121,12 +127,6 @@ class BatchInput(NamedTuple):
     missing: MissingPattern
 
 
-def guests_of(state: restaurant.StreamState, rows: Array, prior: Prior) -> QueryRows:
-    """Prepare the guests of a step: those of the window, then whitened rows of shape (b, d)."""
-    first = len(state.window.rows)
-    return query_rows(np.concatenate([state.window.rows[:, :-1], rows]) if first else rows, prior)
-
-
 def step(
     known: Known,
     frozen: Densities,
@@ -135,7 +135,6 @@ def step(
     rng: Generator,
     settings: Settings,
     missing: MissingPattern | None = None,
-    query: QueryRows | None = None,
     gain: Array | None = None,
 ) -> tuple[restaurant.StreamState, BatchResult]:
     """Seat one micro-batch.
@@ -155,8 +154,6 @@ def step(
     missing
         Missing values of the rows. Seating integrates them out, with full covariances. Statistics use the values in
         ``rows``.
-    query
-        Result of :func:`guests_of` for the state and the rows, if already computed.
     gain
         Log likelihood gain of the guests under the known classes given the instances before them, shape (w + b,).
         ``None`` if neighbours are independent.
@@ -166,7 +163,8 @@ def step(
     The next state, and the result for the batch.
     """
     first = len(state.window.rows)
-    everyone, product = guests_of(state, rows, known.prior) if query is None else query
+    guests = np.concatenate([state.window.rows[:, :-1], rows]) if first else rows
+    everyone, product = query_rows(guests, known.prior)
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
     if gain is not None:
         log_density += gain[:, None]
@@ -244,20 +242,24 @@ def seat_batch(
         guests, franchise, dishes, prior, log_density, log_density_new, False, weights, missing
     )
     proposals, fading = -(-(n - first) // GUESTS_PER_PROPOSAL), np.isfinite(settings.half_life)
-    probabilities = sweep_batch(rng, first, settings.sweeps, proposals, fading, sampler_state, product)
+    probabilities, certainty = sweep_batch(rng, first, settings.sweeps, proposals, fading, sampler_state, product)
     if franchise.overflow[0]:
         nobody = np.zeros(0, np.int64)
         return state, np.zeros((0, 0)), nobody, nobody
     ids, next_id = restaurant.name_subclasses(state, guests, franchise, n_classes)
     subclass = restaurant.subclasses_of(guests, franchise, ids, n_classes)
     was = restaurant.subclasses_of(state.window, state.franchise, state.ids, n_classes)
-    kept = max(n - settings.window, 0)
     seq = np.empty(n, np.int64)
     seq[:first] = state.window_seq
     seq[first:] = state.seen + np.arange(n - first)
-    window = restaurant.fade(franchise, guests, kept, 0.5 ** ((n - first) / settings.half_life))
+    stays = seq >= state.seen + n - first - settings.window
+    if settings.settles:
+        for i in range(n):
+            k = franchise.table_dish[guests.table[i]] - n_classes
+            stays[i] &= k < 0 or certainty[i] < CERTAIN or dishes.size[k] < rows.shape[1]
+    window = restaurant.fade(franchise, guests, stays, 0.5 ** ((n - first) / settings.half_life))
     seated = restaurant.StreamState(
-        franchise, dishes, ids, window, seq[kept:].copy(), state.batches + 1, state.seen + n - first, next_id
+        franchise, dishes, ids, window, seq[stays], state.batches + 1, state.seen + n - first, next_id
     )
     return restaurant.derive(seated, trained), probabilities, subclass, was
 

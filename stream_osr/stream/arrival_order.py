@@ -152,8 +152,8 @@ def predict(
 
     Returns
     -------
-    The state after the batch, and the log likelihood gain of the instances of the window and of the batch given the
-    instances before them, shape (w + b,). The gain is ``None`` if neighbours are independent.
+    The state after the batch, and the log likelihood gain of the latest instances given the instances before them,
+    with the batch last. The gain is ``None`` if neighbours are independent.
     """
     if arrival.process is None or arrival.tracked is None:
         return arrival, None
@@ -169,9 +169,7 @@ def predict(
     came = dependence.Came(rows[:, len(prior.first) :], category, log_density, log_new, complete)
     least = _least(references, n_classes, ACCEPTED_FROM)
     gain, tracked = dependence.predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
-    window = len(chains[0].state.window.rows)
-    before = arrival.gain[max(len(arrival.gain) - window, 0) :]
-    everyone = np.concatenate([np.zeros(window - len(before)), before, gain])
+    everyone = np.concatenate([arrival.gain, gain])
     return arrival._replace(tracked=tracked, gain=everyone[max(len(everyone) - kept, 0) :]), everyone
 
 

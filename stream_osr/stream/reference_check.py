@@ -49,7 +49,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ASKED = 256
-"""References scored with each batch, in turn."""
+"""Most references scored with each batch, in turn. A smaller batch is scored with as many as it has instances."""
 KEPT = 1 << 22
 """Most cached products of the references' coordinates. Larger ones are recomputed each time."""
 REMEMBERED = 1000.0
@@ -270,7 +270,7 @@ def ask_references(
     """
     before = chain_results[0].before
     count = len(references.group)
-    begin, many = before.state.batches * ASKED % count, min(ASKED, count)
+    begin, many = before.state.seen % count, min(len(rows), ASKED, count)
     at = slice(begin, begin + many)
     prior = before.known.prior
     kept = model_of(references, 0).asked_of(prior) if shifts is None else None
@@ -443,7 +443,7 @@ def _count_references(
         level[first:] = levels_of(of_others.log_density, levels.many, levels.total, levels.bounds, levels.below)
     fade = 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED))
     counts = counted(check.counts, responsibilities, level, theirs.group, theirs.weight, n, fade)
-    classes = class_shares(counts.votes, levels.confusion, trained)
+    classes = class_shares(counts.votes, levels.confusion, trained, check.shares.classes)
     kappa = np.nan if due else check.shares.kappa
     shares = cell_shares(counts, classes, levels.many, levels.spread, kappa, check.known)
     if dependent:

@@ -120,22 +120,29 @@ def seat(
     missing: MissingPattern | None = None,
     gain: np.ndarray | None = None,
 ) -> list[ChainResult]:
-    """Seat a batch of whitened rows, shape (b, d), in every chain, in threads. Each batch and chain has a seed."""
-    settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
-    window = chains[0].state.window.rows
-    guests = sampler.guests_of(chains[0].state, rows, chains[0].known.prior)
+    """Seat a batch of whitened rows, shape (b, d), in every chain, in threads. Each batch and chain has a seed.
+
+    ``gain`` is the log likelihood gain of the latest instances, with the batch last
+    (:func:`~stream_osr.stream.arrival_order.predict`).
+    """
+    lasting, settles = parameters.window_after(len(rows)), not parameters.decision_delay
+    settings = sampler.Settings(parameters.sweeps, lasting, parameters.half_life, settles)
 
     def step(number: int) -> ChainResult:
         chain = chains[number]
-        same = np.array_equal(chain.state.window.rows, window)
+        own = None if gain is None else _of_guests(gain, chain.state, len(rows))
         rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
-        state, result = sampler.step(
-            chain.known, chain.frozen, chain.state, rows, rng, settings, missing, guests if same else None, gain
-        )
+        state, result = sampler.step(chain.known, chain.frozen, chain.state, rows, rng, settings, missing, own)
         outliers = 0 if number else _count_outliers(chain, state, result)
         return _keep_identities(ChainResult(chain, state, result, IdentityChanges(), chain.check, outliers=outliers))
 
     return each(step, range(len(chains)), parameters.n_jobs)
+
+
+def _of_guests(gain: np.ndarray, state: StreamState, n: int) -> np.ndarray:
+    """Select the gain of the instances of a chain's window and of the batch of n, 0 if it is not remembered."""
+    at = np.concatenate([state.window_seq - state.seen, np.arange(n)]) + len(gain) - n
+    return np.where(at >= 0, gain[np.maximum(at, 0)], 0.0)
 
 
 def average(

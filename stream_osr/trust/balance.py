@@ -131,6 +131,9 @@ DOUBT = 0.1
 CRUMB = 0.01
 """Number of instances below which a cell is not estimated."""
 ROUNDS = 100
+"""Most rounds of EM for the shares of the classes."""
+CONVERGED = 1e-7
+"""Largest change of a share in the last round."""
 
 
 class KnownShares(NamedTuple):
@@ -155,7 +158,7 @@ class KnownShares(NamedTuple):
 
 
 @kernel
-def class_shares(votes: Array, confusion: Array, trained: Array) -> Array:
+def class_shares(votes: Array, confusion: Array, trained: Array, begin: Array) -> Array:
     """Return the shares of the classes among the stream's known instances, at the maximum of their posterior (EM).
 
     Parameters
@@ -166,17 +169,21 @@ def class_shares(votes: Array, confusion: Array, trained: Array) -> Array:
         Means of the same probabilities over the references of each class, shape (J, J).
     trained
         Shares of the training set, shape (J,). They are the prior, with a weight of ``PRIOR_SHARES`` instances.
+    begin
+        Shares to begin with, shape (J,): those of the batch before.
 
     Examples
     --------
     Two classes that are separated three times in four, three quarters of the stream of the first (and a prior):
 
     >>> confusion = np.array([[0.75, 0.25], [0.25, 0.75]])
-    >>> class_shares(10_000 * np.array([0.625, 0.375]), confusion, np.array([0.5, 0.5])).round(2)
+    >>> even = np.array([0.5, 0.5])
+    >>> class_shares(10_000 * np.array([0.625, 0.375]), confusion, even, even).round(2)
     array([0.74, 0.26])
     """
     n_classes = len(trained)
-    shares, mixed, per_class = trained.copy(), confusion + 1e-9, np.ascontiguousarray(confusion.T) + 1e-9
+    shares: Array = np.maximum(begin, 1e-9)
+    mixed, per_class = confusion + 1e-9, np.ascontiguousarray(confusion.T) + 1e-9
     ratio, counts = np.empty(n_classes), np.empty(n_classes)
     for _ in range(ROUNDS):
         ratio[:] = 0.0
@@ -193,8 +200,13 @@ def class_shares(votes: Array, confusion: Array, trained: Array) -> Array:
         for j in range(n_classes):
             counts[j] = PRIOR_SHARES * trained[j] + shares[j] * counts[j]
             whole += counts[j]
+        change = 0.0
         for j in range(n_classes):
-            shares[j] = counts[j] / whole
+            share = counts[j] / whole
+            change = max(change, abs(share - shares[j]))
+            shares[j] = share
+        if change < CONVERGED:
+            break
     return shares
 
 

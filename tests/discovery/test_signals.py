@@ -172,7 +172,7 @@ def test_a_recall_below_the_promise_is_told_once_and_counted_and_seen_until_it_i
     for x, _ in stream_part(256, new_share=0.0):
         model.learn_one(x)
     (dropped,) = [event for event in model.drain_events() if isinstance(event, RecallDropped)]
-    assert (dropped.promised, dropped.seq) == (1.1, 63), "with the first batch all references that there are"
+    assert (dropped.promised, dropped.seq) == (1.1, 127), "a batch is scored with 64 references"
     assert (model.signals.recall_drops, model.signals.recall_dropped) == (1, True)
     assert model.signals.expected_recall == model.expected_recall
     assert str(model.signals).endswith(" called unknown: below what was promised")

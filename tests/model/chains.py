@@ -277,7 +277,7 @@ def stream_loop(
             for i in range(n):
                 if slot[i] >= 0:
                     add(dishes, slot[i], guests.rows[i], prior)
-        probabilities[s] = sweep_batch(rng, first, 1, proposals, False, state)
+        probabilities[s], _ = sweep_batch(rng, first, 1, proposals, False, state)
         codes[s] = encode(guests, franchise)
         alpha[s] = franchise.alpha[0]
         gamma[s] = franchise.gamma[0]

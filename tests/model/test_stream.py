@@ -133,6 +133,7 @@ STEPS = st.fixed_dictionaries(
         "half_life": st.sampled_from([1.5, 10.0, 200.0, np.inf]),
         "gamma": st.sampled_from([2.0, 30.0]),
         "hold": st.booleans(),
+        "settles": st.booleans(),
     }
 )
 
@@ -141,12 +142,13 @@ STEPS = st.fixed_dictionaries(
 @given(case=STEPS)
 def test_books_agree_with_a_recount_after_every_step(case):
     ledger = Ledger(make_world(gamma=case["gamma"]))
-    how = inside.Settings(case["sweeps"], case["window"], case["half_life"])
+    how = inside.Settings(case["sweeps"], case["window"], case["half_life"], case["settles"])
     for batch, size in enumerate(case["sizes"]):
         rows = draw_stream(case["seed"] + batch, size, novel=(0.0, 1.0))
         result = ledger.step(rows, [case["seed"], batch], how)
         ledger.check()
-        assert len(ledger.state.window_seq) == min(how.window, ledger.state.seen)
+        assert len(ledger.state.window_seq) <= min(how.window, ledger.state.seen)
+        assert how.settles or len(ledger.state.window_seq) == min(how.window, ledger.state.seen)
         assert ledger.state.batches == batch + 1
         assert result.probabilities.shape == (size, 3)
         assert (result.probabilities >= 0).all()
@@ -189,6 +191,32 @@ def test_step_is_a_function_of_state_rows_and_randomness():
     assert_equal_states(one[0], again[0])
     for value, same in zip(one[1], again[1], strict=True):
         np.testing.assert_array_equal(value, same)
+
+
+def test_certain_seats_at_emerging_subclasses_settle_at_once():
+    world, shares = make_world(), []
+    for seed in range(20):
+        rows = draw_stream(seed, 60, novel=(0.0, 0.4))
+        (state, result), (early, same) = (
+            library.step(
+                world.known,
+                world.frozen,
+                inside.open_stream(world.known, world.frozen),
+                rows,
+                np.random.default_rng(seed),
+                inside.Settings(settles=settles),
+            )
+            for settles in (False, True)
+        )
+        np.testing.assert_array_equal(result.probabilities, same.probabilities)
+        np.testing.assert_array_equal(state.dishes.size, early.dishes.size)
+        np.testing.assert_allclose(state.franchise.seated, early.franchise.seated)
+        left = np.setdiff1d(state.window_seq, early.window_seq)
+        assert (same.subclass[left] >= 0).all()
+        size = dict(zip(state.ids.tolist(), state.dishes.size.tolist(), strict=True))
+        assert min((size[key] for key in same.subclass[left].tolist()), default=3) >= 3
+        shares.append(len(left) / (same.subclass >= 0).sum())
+    assert 0.05 < np.mean(shares) < 1.0
 
 
 def test_running_out_of_slots_changes_nothing(monkeypatch):
@@ -319,9 +347,9 @@ def settled_state(world: World, how: inside.Settings, seed=0) -> inside.StreamSt
 def fade(state: inside.StreamState, arrived: int, how: inside.Settings) -> inside.StreamState:
     """What the end of a step does after `arrived` instances, with nobody new."""
     tables = inside.Franchise(*(v.copy() for v in state.franchise))
-    kept = max(len(state.window.weight) - how.window, 0)
-    window = fade_seats(tables, state.window, kept, 0.5 ** (arrived / how.half_life))
-    return inside.edit.rewrite(state, tables, window=window, window_seq=state.window_seq[kept:])
+    stays = np.arange(len(state.window.weight)) >= len(state.window.weight) - how.window
+    window = fade_seats(tables, state.window, stays, 0.5 ** (arrived / how.half_life))
+    return inside.edit.rewrite(state, tables, window=window, window_seq=state.window_seq[stays])
 
 
 @pytest.mark.parametrize("window", [0, 20, 256])

@@ -37,7 +37,7 @@ def sweep_batch(
     fading: bool,
     state: SamplerState,
     product: Array | None = None,
-) -> Array:
+) -> tuple[Array, Array]:
     """Seat a micro-batch one by one, then re-seat it and the window before it ``sweeps`` times.
 
     Parameters
@@ -60,39 +60,50 @@ def sweep_batch(
     Returns
     -------
     Conditional probability of each frozen dish, and (last column) of everything else, averaged over the later
-    half of the sweeps, shape (n, C + 1).
+    half of the sweeps, shape (n, C + 1). Then the conditional probability of the dish of each guest, at its last
+    visit, shape (n,).
     """
     n, frozen = state.log_frozen.shape
     overflow = state.franchise.overflow
-    probabilities = np.zeros((n, frozen + 1))
+    probabilities, certainty = np.zeros((n, frozen + 1)), np.zeros(n)
     likelihood = remember(state, product)
     proposal = make_proposal(state)
     counted_from = (sweeps + 1) // 2
     share = 1.0 / (sweeps - counted_from + 1)
     for s in range(sweeps + 1):
         counted = share if s >= counted_from else 0.0
-        _visit_all(rng, 0 if s > 0 else first, counted, state, likelihood, probabilities)
+        _visit_all(rng, 0 if s > 0 else first, counted, state, likelihood, probabilities, certainty)
         if s > 0 and not overflow[0]:
             redish_tables(rng, first, state, likelihood)
         for _ in range(proposals):
             if not overflow[0]:
                 split_or_merge(rng, state, proposal, likelihood)
         if overflow[0]:
-            return probabilities
+            return probabilities, certainty
         resample_alpha(rng, state.franchise, STREAM_ALPHA, fading)
-    return probabilities
+    return probabilities, certainty
 
 
 @borrowing_kernel
 def _visit_all(
-    rng: Generator, first: int, share: float, state: SamplerState, likelihood: Likelihood, probabilities: Array
+    rng: Generator,
+    first: int,
+    share: float,
+    state: SamplerState,
+    likelihood: Likelihood,
+    probabilities: Array,
+    certainty: Array,
 ) -> None:
     """Visit the guests from number ``first`` on, and add ``share`` of their weights to the probabilities."""
     n, frozen = state.log_frozen.shape
+    franchise = state.franchise
     for i in range(first, n):
+        last = franchise.extent[0]
         total = visit(rng, i, state, likelihood)
-        if state.franchise.overflow[0]:
+        if franchise.overflow[0]:
             return
+        dish = franchise.table_dish[state.guests.table[i]]
+        certainty[i] = state.weights[dish] / total if dish < last else 0.0
         if share > 0.0:
             known = 0.0
             for c in range(frozen):
