@@ -446,8 +446,9 @@ class Arguments(CommonArguments):
     unknown
         Label of unknown instances. ``None``: ``"unknown"`` if labels are strings, otherwise ``-1``.
     decision_delay
-        Delay each decision by this number of instances, so that later batches can revise it. ``first_label`` shows
-        the label before the delay. It is at most ``window``, if that is given.
+        Delay each decision by this number of instances, so that later batches can revise it. With a delay the window
+        keeps instances whose seat is certain, so that other decisions may differ too. ``first_label`` shows the
+        label before the delay. It is at most ``window``, if that is given.
     min_probability
         Label an instance as unknown if no known class has at least this probability. Raise it to accept fewer
         doubtful instances. A trained recognizer can change it: ``model.set_min_probability(0.9)``.

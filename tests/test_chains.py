@@ -169,11 +169,11 @@ def test_late_labels_take_the_instance_out_of_every_chain(trained):
 # Decisions that wait
 
 
-@pytest.mark.parametrize("delay", [1, 16, 20, 48])
+@pytest.mark.parametrize("delay", [16, 20, 48])
 def test_every_instance_is_decided_once_in_order_and_not_before_its_time(trained, delay):
-    plain = stream(recognizer(trained))
+    plain = stream(recognizer(trained, decision_delay=1))
     plain.flush()
-    at_once = list(plain.drain())
+    soon = list(plain.drain())
     model, decisions, decided = recognizer(trained, decision_delay=delay), [], 0
     for i, (x, _) in enumerate(stream_part(N)):
         model.learn_one(x, t=float(i), key=f"k{i}")
@@ -187,15 +187,14 @@ def test_every_instance_is_decided_once_in_order_and_not_before_its_time(trained
     assert model.pending == 0
     assert [d.seq for d in decisions] == list(range(N))
     assert [(d.key, d.t) for d in decisions] == [(f"k{i}", float(i)) for i in range(N)]
-    assert [d.first_label for d in decisions] == [d.label for d in at_once]
-    assert [d.batch for d in decisions] == [d.batch for d in at_once]
-    assert all(d.first_label == d.label for d in at_once)
-    assert bits(model.value.stream.chains) == bits(plain.value.stream.chains)  # waiting changes
+    assert [d.first_label for d in decisions] == [d.first_label for d in soon]
+    assert [d.batch for d in decisions] == [d.batch for d in soon]
+    assert bits(model.value.stream.chains) == bits(plain.value.stream.chains)  # whatever the delay
     for d in decisions:
         assert d.probability == d.probabilities[d.label] == max(d.probabilities.values())
         assert d.p_unknown == d.probabilities["unknown"]
         assert sum(d.probabilities.values()) == pytest.approx(1, abs=1e-9)
-    assert any(a.probabilities != b.probabilities for a, b in zip(decisions, at_once, strict=True))
+    assert any(a.probabilities != b.probabilities for a, b in zip(decisions, soon, strict=True))
     assert model.summary().unknown_share == pytest.approx(np.mean([d.label == "unknown" for d in decisions]))
 
 
@@ -238,7 +237,7 @@ def test_the_subclass_of_a_late_decision_is_where_the_instance_sits_then(trained
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ({"batch_size": 60}, [60, 120, 180, 196, 196]),
+        ({"batch_size": 60, "decision_delay": 1}, [60, 120, 180, 196, 196]),
         ({"batch_size": 300}, [0]),
         ({"batch_size": 100, "decision_delay": 190}, [100, 190, 190]),
     ],

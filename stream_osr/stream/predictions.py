@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.labels import unknown_label
+from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_class_densities
 from stream_osr.model.missing import (
     NOTHING,
@@ -34,8 +36,8 @@ from stream_osr.stream.reference_check import current_shares, model_of, typicali
 from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.balance import balance, votes
-from stream_osr.trust.levels import levels_within, odds_of_new
+from stream_osr.trust.balance import KnownShares, balance, votes
+from stream_osr.trust.levels import levels_of, levels_within, odds_of_new
 from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.references import call_known, plausible
 
@@ -72,6 +74,17 @@ class PredictiveCache:
             model_of(self._references, at) for at in range(len(stream.chains)) if self._references is not None
         ]
         self._views = [view(c.known, c.frozen, c.state, trained.whitening, odds) for c in stream.chains]
+        self._at_once = self._what_balances() if self._closely else ()
+
+    def _what_balances(self) -> tuple[Sequence[Any], ...]:
+        """Collect what :func:`_look_and_balance` needs beside the views, or nothing if it cannot be used."""
+        checks, shares = [chain.check for chain in self._chains], [each for each in self._shares if each is not None]
+        if len(shares) < len(checks) or any(check is None or check.dependent for check in checks):
+            return ()
+        levels = [
+            (each.levels.many, each.levels.total, each.levels.bounds, each.levels.below) for each in self._levels
+        ]
+        return self._log_seats, levels, shares
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
@@ -114,6 +127,10 @@ class PredictiveCache:
         """
         if not self._closely:
             return mean_of([look(values, each) for each in views]), None
+        if middle is None and self._at_once:
+            found = [_look_and_balance(values, *each) for each in zip(views, *self._at_once, strict=True)]
+            bounded = self._max_false_unknown is not None
+            return mean_of([one[0] for one in found]), mean_of([one[1] for one in found]) if bounded else None
         looked, densities = [], []
         for chain, seats, own in zip(self._chains, self._log_seats, views, strict=True):
             responsibilities, log_weight = look_closely(values, own, len(chain.state.ids))
@@ -149,3 +166,25 @@ class PredictiveCache:
             odds = odds_of_new(without_gaps, log_new, seats, self._references.tempered)
         nobody = np.full(len(responsibilities), np.nan)
         return balance(shares, nobody, responsibilities, level, votes(without_gaps), odds)
+
+
+@kernel
+def _look_and_balance(
+    values: np.ndarray,
+    view: View,
+    log_seats: np.ndarray,
+    levels: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    shares: KnownShares,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Predict transformed rows without gaps in one chain whose neighbours are independent, in one call.
+
+    Returns
+    -------
+    Balanced probabilities, shape (n, J + 1), and log densities under the known classes, shape (n, J).
+    """
+    n_classes, emerging = shares.owner.shape[0], shares.owner.shape[1] - 1
+    responsibilities, log_weight = look_closely(values, view, emerging)
+    log_density = log_weight - log_seats[:n_classes]
+    level = levels_of(log_density, levels[0], levels[1], levels[2], levels[3])
+    unknown = np.full(len(values), np.nan)
+    return balance(shares, unknown, responsibilities, level, votes(log_density)), log_density
