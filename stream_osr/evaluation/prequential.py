@@ -234,7 +234,7 @@ def prequential(
     >>> result.seen, result.decided
     (437, 437)
     >>> result.final[2]
-    Err: 1.60%
+    Err: 1.83%
     >>> result.detection.detections
     {'sky': Detection(first=10, announced=63, instances=15)}
 

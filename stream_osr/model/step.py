@@ -28,6 +28,8 @@ SPARE = 16
 INSTANCES_PER_SLOT = 8
 CERTAIN = 0.99
 """Conditional probability of a seat from which on an instance may settle at once (:class:`Settings`)."""
+ESTABLISHED = 32
+"""Least number of instances before the batch of an emerging subclass whose members may settle at once."""
 GUESTS_PER_PROPOSAL = 16
 """Instances of a batch for each proposed split or merge, after each sweep."""
 
@@ -45,7 +47,8 @@ class Settings(NamedTuple):
         Instances after which a seat weighs half. Infinity: seats never fade (and the model ages).
     settles
         Whether instances with a certain seat at an emerging subclass settle at once: they leave the window. The
-        subclass must have more instances than there are dimensions. Before, its shape is mostly that of the prior.
+        subclass must have had ``ESTABLISHED`` instances before the batch, and more than there are dimensions. Until
+        then its shape is mostly that of the prior, and it may be a few outliers that a new class leaves again.
     """
 
     sweeps: int = 5
@@ -254,9 +257,10 @@ def seat_batch(
     seq[first:] = state.seen + np.arange(n - first)
     stays = seq >= state.seen + n - first - settings.window
     if settings.settles:
+        least, before = max(rows.shape[1], ESTABLISHED), state.dishes.size
         for i in range(n):
             k = franchise.table_dish[guests.table[i]] - n_classes
-            stays[i] &= k < 0 or certainty[i] < CERTAIN or dishes.size[k] < rows.shape[1]
+            stays[i] &= k < 0 or k >= len(before) or before[k] < least or certainty[i] < CERTAIN
     window = restaurant.fade(franchise, guests, stays, 0.5 ** ((n - first) / settings.half_life))
     seated = restaurant.StreamState(
         franchise, dishes, ids, window, seq[stays], state.batches + 1, state.seen + n - first, next_id

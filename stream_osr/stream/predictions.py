@@ -114,9 +114,10 @@ class PredictiveCache:
             views = [with_open_directions(each, missing, pattern) for each in whole]
             parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(missing.rank[pattern]))))
         order = np.argsort(np.concatenate([at for at, _, _ in parts]))
-        densities = [density for _, _, density in parts if density is not None]
         together = np.concatenate([found for _, found, _ in parts])[order]
-        return together, np.concatenate(densities)[order] if densities else None
+        if self._max_false_unknown is None:
+            return together, None
+        return together, np.concatenate([density for _, _, density in parts if density is not None])[order]
 
     def _look(
         self, values: np.ndarray, views: Sequence[View], middle: np.ndarray | None = None, excess: float = 0.0

@@ -245,7 +245,7 @@ def _candidates(out: Terminal, found: DemoResult, classes: NewClasses) -> None:
     from stream_osr.evaluation.composition import in_words
 
     title = f"{counted(len(classes.candidates), 'group')} of similar unknown instances"
-    table = _table(title, "group", "size", "true class", "nearest class", "largest difference", right=(1,))
+    table = _table(title, "group", "size", "true class", "nearest", "largest difference", right=(1,))
     for candidate in classes.candidates:
         truly = in_words(found.held_by(candidate.subclasses), most=1)
         differs = next((each.differs for each in found.announced if each.id in candidate.subclasses), "")

@@ -48,8 +48,9 @@ def warm_up() -> None:
     _trained(centres, np.random.default_rng(1), flag=True)
     model, later = (_trained(centres, rng) for _ in range(2))
     for key, x in enumerate(rows):
-        model.predict_proba_one(x)
-        model.learn_one({**x, key % len(x): None} if key % 7 == 0 else x, key=key)
+        came = {**x, key % len(x): None} if key % 7 == 0 else x
+        model.predict_proba_one(came)
+        model.learn_one(came, key=key)
     for key in range(STREAM - CLASSES - 1, STREAM):
         model.learn_label(key, key % (CLASSES + 1))
     emerging, _, _ = model.summary().emerging[0]
