@@ -396,16 +396,6 @@ def asked_in_turn(references: References, batches: int) -> np.ndarray:
     return np.array(asked).T @ fade ** np.arange(batches - 1, -1, -1)
 
 
-def test_references_are_asked_in_turn() -> None:
-    whole = learn_all(OpenSetRecognizer(**grouped(**SETTINGS)), training_part(300))
-    whole.freeze()
-    references = whole.trained.references
-    assert len(references.group) == 600
-    for x, _ in stream_part(96):
-        whole.learn_one(x)
-    np.testing.assert_allclose(guard_of(whole).counts.total[:, 0], asked_in_turn(references, 3))
-
-
 def test_what_references_say_of_the_frozen_densities(trained: TrainedModel) -> None:
     references = trained.references
     model = law.model_of(references, 0)

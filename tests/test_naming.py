@@ -507,8 +507,7 @@ def test_every_instance_counts_once(trained):
 
 
 def test_instances_that_leave_a_promoted_subclass_leave_its_statistics():
-    # without a broad term a class of eight instances loses them, in the window, to what comes next; decisions that
-    # wait keep all instances in the window
+    # without a broad term a class of eight instances loses them, in the window, to what comes next
     model = fitted(training_sweeps=5, broad=False, decision_delay=40, **PARAMETERS)
     instances = [(x, None) for x in around(NEW, 40, np.random.default_rng(3))]
     play_all(model, instances[:8]).flush()
