@@ -160,18 +160,6 @@ class KernelCache(FunctionCache):
         stamp = source_stamp(Path(function.__code__.co_filename))
         self._cache_file = _Index(self._cache_path, self._impl.filename_base, stamp)
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load the code for a signature, or return ``None``. numba would initialise its target for each kernel."""
-        _initialised(target_context)
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
-
-
-@cache
-def _initialised(target_context: Any) -> None:
-    """Initialise numba's target once in a process."""
-    target_context.refresh()
-
 
 @cache
 def why_not() -> str | None:
