@@ -59,7 +59,7 @@ JUDGES = {
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
     "stream/reference_check.py": ("test_guard", "test_trust"),
     "stream/chain.py": ("test_guard", "test_trust"),
-    "trust/references.py": ("test_references", "test_order", "test_trust"),
+    "trust/references.py": ("test_references", "test_conformal", "test_order", "test_trust"),
     "trained.py": ("test_references", "test_trust"),
     "model/dependence.py": ("dependence", "test_order"),
     "stream/arrival_order.py": ("test_order",),
