@@ -52,7 +52,7 @@ _FREE = {
         Books.asked Books.seen Books.stream Books.taken Books.votes Called.asked Called.right Chain.guard
         Drift.detectors Following.saved Following.shift Following.sums Following.weight Franchise.alpha
         Franchise.gamma Franchise.table_founder Guard.estimated_at Guard.known Known.alpha Known.gamma Known.ranks
-        Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.kappa Stream.called
+        Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.classes Shares.kappa Stream.called
         Stream.following Stream.past Stream.unknown_rate Subclass.announced_size Subclass.dormant Subclass.emerged
         UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual
     """,
