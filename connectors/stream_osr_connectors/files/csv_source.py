@@ -7,6 +7,7 @@ were set aside have unknown origin. An apostrophe before such a cell makes it te
 from __future__ import annotations
 
 import csv
+import math
 import os
 import re
 from collections import Counter
@@ -25,6 +26,9 @@ _MAX_LINES = 1000
 """Most lines of one row. This bounds how much the reader repeats after a stray quote."""
 
 _FORMULA = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+
+_OF_NUMBERS = "+-.0123456789Ee"
+"""Characters of a number in which ``float`` and :func:`stream_osr.reading.number` agree."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
@@ -244,7 +248,7 @@ class CsvSource(LineSource):
         if row[0].strip() == self._header[0] and [cell.strip() for cell in row[: self._width]] == self._header:
             raise DecodeError("the row repeats the header: the file was put together from several")
         return Record(
-            features={name: self._feature(row, name) for name in self.feature_columns},
+            features=self._plain_numbers(row) or {name: self._feature(row, name) for name in self.feature_columns},
             key=self._read(row, self._fields.key, lambda text: text or None),
             time=self._read(row, self._fields.time, seconds),
             label=self._read(row, self._fields.label, lambda text: label_of_text(text, self._fields.label_type)),
@@ -252,6 +256,17 @@ class CsvSource(LineSource):
             raw=raw_text(self._rows.taken),
             ignored=self._ignored,
         )
+
+    def _plain_numbers(self, row: list[str]) -> dict[str, float] | None:
+        """Read the features of a row at once. ``None``: they need more than ``float``."""
+        cells = [] if self.categorical else [row[place] for place in self._feature_places]
+        if "".join(cells).strip(_OF_NUMBERS):
+            return None
+        try:
+            values = [*map(float, cells)]
+        except ValueError:  # an empty field, for example
+            return None
+        return dict(zip(self.feature_columns, values, strict=True)) if cells and math.isfinite(sum(values)) else None
 
     def _feature(self, row: list[str], name: str) -> object:
         return self._read(row, name, category if name in self.categorical else self._number)
@@ -341,5 +356,6 @@ class CsvSource(LineSource):
                 self._places[name] = self._places.pop(name.strip())
             if name not in self._places:
                 raise ConnectorError(f"{source} has no column {name!r}. {what_there_is(name, list(self._places))}")
+        self._feature_places = [self._places[name] for name in self.feature_columns]
         used = {*named, *self.feature_columns}
         self._ignored = tuple(name for name in self._places if name not in used)

@@ -65,8 +65,9 @@ class Intake:
         number, bad = self._totals["read"], self._model.counters["bad_rows"]
         try:
             _check(self._model, record)
-            known = record._replace(label=label_in(self._model, record.label))
-            learnt, given_up = self._learn(known, number)
+            if record.label is not None:
+                record = record._replace(label=label_in(self._model, record.label))
+            learnt, given_up = self._learn(record, number)
         except (InvalidInstance, InvalidLabel) as error:
             refused = RejectedRecord(row_of(record, number), reason_of(record, str(error)), raw_of(record))
             self._set_aside(refused, counted=self._model.counters["bad_rows"] - bad)

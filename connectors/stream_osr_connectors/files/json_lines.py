@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import brief
@@ -75,6 +76,8 @@ def json_text(value: object) -> str:
     >>> json_text({"p": 0.5, "seen": [1, None]})
     '{"p":0.5,"seen":[1,null]}'
     """
+    with suppress(TypeError, ValueError):  # most values have JSON types and are finite
+        return _encode(value)
     try:
         return _encode(plain(value))
     except (TypeError, ValueError) as error:
