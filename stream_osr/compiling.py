@@ -51,7 +51,7 @@ class _Notice(event.Listener):
         _Notice.latest = time.monotonic()
         dispatcher = event.data["dispatcher"]
         self.under_way.append(dispatcher.py_func.__name__)
-        others = dispatcher.py_func.__module__.partition(".")[0] != "stream_osr"
+        others = str(dispatcher.py_func.__module__).partition(".")[0] != "stream_osr"
         if self.reported or others or dispatcher.targetoptions.get("no_cpython_wrapper"):  # that is part of another
             return
         self.reported = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from stream_osr.model.missing import (
     missing_of,
     with_open_directions,
 )
+from stream_osr.model.native import Native, native
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.responsibilities import (
     View,
@@ -36,7 +36,7 @@ from stream_osr.stream.reference_check import current_shares, model_of, typicali
 from stream_osr.stream.seating import mean_of
 from stream_osr.stream.state import Stream
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.balance import KnownShares, balance, votes
+from stream_osr.trust.balance import balance, votes
 from stream_osr.trust.levels import levels_of, levels_within, odds_of_new
 from stream_osr.trust.prior_odds import shift_odds
 from stream_osr.trust.references import call_known, plausible
@@ -74,17 +74,17 @@ class PredictiveCache:
             model_of(self._references, at) for at in range(len(stream.chains)) if self._references is not None
         ]
         self._views = [view(c.known, c.frozen, c.state, trained.whitening, odds) for c in stream.chains]
-        self._at_once = self._what_balances() if self._closely else ()
+        self._at_once = self._converted() if self._closely else []
 
-    def _what_balances(self) -> tuple[Sequence[Any], ...]:
-        """Collect what :func:`_look_and_balance` needs beside the views, or nothing if it cannot be used."""
+    def _converted(self) -> list[Native]:
+        """Convert the chains for :func:`_look_and_balance`, or none if it cannot be used."""
         checks, shares = [chain.check for chain in self._chains], [each for each in self._shares if each is not None]
         if len(shares) < len(checks) or any(check is None or check.dependent for check in checks):
-            return ()
+            return []
         levels = [
             (each.levels.many, each.levels.total, each.levels.bounds, each.levels.below) for each in self._levels
         ]
-        return self._log_seats, levels, shares
+        return [native(each) for each in zip(self._views, self._log_seats, levels, shares, strict=True)]
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Predict raw rows, NaN = missing, shape (n, p): each known class and, last, unknown, shape (n, J + 1)."""
@@ -129,7 +129,7 @@ class PredictiveCache:
         if not self._closely:
             return mean_of([look(values, each) for each in views]), None
         if middle is None and self._at_once:
-            found = [_look_and_balance(values, *each) for each in zip(views, *self._at_once, strict=True)]
+            found = [_look_and_balance(values, each) for each in self._at_once]
             bounded = self._max_false_unknown is not None
             return mean_of([one[0] for one in found]), mean_of([one[1] for one in found]) if bounded else None
         looked, densities = [], []
@@ -170,19 +170,16 @@ class PredictiveCache:
 
 
 @kernel
-def _look_and_balance(
-    values: np.ndarray,
-    view: View,
-    log_seats: np.ndarray,
-    levels: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    shares: KnownShares,
-) -> tuple[np.ndarray, np.ndarray]:
+def _look_and_balance(values: np.ndarray, chain: Native) -> tuple[np.ndarray, np.ndarray]:
     """Predict transformed rows without gaps in one chain whose neighbours are independent, in one call.
+
+    ``chain`` has the view of the chain, the log weights of its classes, bounds of its levels, and its known shares.
 
     Returns
     -------
     Balanced probabilities, shape (n, J + 1), and log densities under the known classes, shape (n, J).
     """
+    view, log_seats, levels, shares = chain.value
     n_classes, emerging = shares.owner.shape[0], shares.owner.shape[1] - 1
     responsibilities, log_weight = look_closely(values, view, emerging)
     log_density = log_weight - log_seats[:n_classes]
