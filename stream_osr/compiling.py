@@ -65,6 +65,11 @@ class _Notice(event.Listener):
         self.under_way.pop()
 
 
+def wait_silently() -> None:
+    """Log nothing while this process waits for another one, which it has started itself."""
+    _Notice.waited = True
+
+
 def being_compiled() -> str:
     """Return the name of the kernel that is being compiled at this moment, or an empty text.
 

@@ -30,7 +30,9 @@ DEMO = """
 import contextlib, io, pathlib
 
 from stream_osr_connectors.cli.demo import demo
+from stream_osr_connectors.cli.warmup import compile_stream
 
+compile_stream()  # the second process compiles nothing else, either
 with contextlib.redirect_stdout(io.StringIO()):
     demo(pathlib.Path({output!r}), seed=2)
 """

@@ -266,3 +266,9 @@ def compiled(function: Callable[..., object], options: dict[str, Any]) -> Any:
         dispatcher._cache = KernelCache(function)
     dispatcher._cache = beside(dispatcher._cache, function)
     return dispatcher
+
+
+def is_to_be_cached(kernel: Any) -> bool:
+    """Return whether a kernel can be cached on this machine, and is not, nor came with the package."""
+    file = getattr(kernel._cache, "_cache_file", None)
+    return file is not None and not FOLDER.is_dir() and not file._load_index()

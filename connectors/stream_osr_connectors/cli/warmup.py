@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -27,10 +31,54 @@ def warmup() -> None:
     Example: stream-osr warmup
     """
     console, begin = Terminal(stderr=True), time.perf_counter()
-    with Phases(console) as phases:
+    with Phases(console) as phases, compiling_beside():
         phases.begin("preparing")
         warm_up()
     console.say(f"ready after {time.perf_counter() - begin:.0f} s")
+
+
+@contextmanager
+def compiling_beside() -> Iterator[None]:
+    """Compile the kernels of a stream in a second process, while this one trains.
+
+    Nothing happens if they are compiled, cannot be cached, or if there is only one core.
+    """
+    from stream_osr.compiling import wait_silently
+    from stream_osr.model.jit import is_to_be_cached
+    from stream_osr.model.step import seat_batch
+    from stream_osr.parallel import usable_cores
+
+    if usable_cores() < 2 or not is_to_be_cached(seat_batch):
+        yield
+        return
+    wait_silently()
+    command = f"from {__name__} import compile_stream; compile_stream()"
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([sys.executable, "-c", command], stdin=quiet, stdout=quiet, stderr=quiet) as other:
+        try:
+            yield
+        finally:
+            other.terminate()
+
+
+def compile_stream() -> None:
+    """Run a stream with a provisional model, which needs neither sweeps nor references."""
+    import numpy as np
+
+    from stream_osr import ModelOptions, OpenSetRecognizer
+    from stream_osr.config import Parameters
+    from stream_osr.features import Features
+    from stream_osr.trained import train_model
+
+    rng, centres = np.random.default_rng(0), 8.0 * np.eye(CLASSES + 1)
+    group, stream = np.arange(CLASSES * EACH) % CLASSES, np.arange(STREAM) % (CLASSES + 1)
+    rows, later = (centres[at] + rng.normal(size=(len(at), CLASSES + 1)) for at in (group, stream))
+    named = Features(range(CLASSES + 1)), rows, group, tuple(range(CLASSES))
+    trained = train_model(*named, Parameters(chains=1), sweeps=0, draws=1)
+    options = ModelOptions(window=STREAM)
+    model = OpenSetRecognizer.from_trained(trained, batch_size=STREAM // 2, chains=1, model=options)
+    model.learn_many(later)
+    model.flush()
 
 
 def warm_up() -> None:
