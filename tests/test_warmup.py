@@ -28,13 +28,10 @@ for module, name, types in sorted(compiled() - before, key=str):
 
 DEMO = """
 import contextlib, io, pathlib
-
-from stream_osr_connectors.cli.demo import demo
-from stream_osr_connectors.cli.warmup import compile_stream
-
-compile_stream()  # the second process compiles nothing else, either
+from stream_osr_connectors.cli import demo, warmup
+warmup.compile_stream()  # the second process compiles nothing else, either
 with contextlib.redirect_stdout(io.StringIO()):
-    demo(pathlib.Path({output!r}), seed=2)
+    demo.demo(pathlib.Path({output!r}), seed=2)
 """
 
 RECOGNIZER = """
