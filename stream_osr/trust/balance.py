@@ -336,7 +336,11 @@ def _estimate_kappa(counts: _CellCounts) -> float:
     stream, seen, effective, stands, n_classes, _ = counts
     small, pool = _pool(counts)
     count, levels = stream.shape
-    evidence, room = np.zeros(len(KAPPAS)), np.empty((2, len(T_GRID)))
+    evidence, room, whole_class = np.zeros(len(KAPPAS)), np.empty((2, len(T_GRID))), np.zeros((n_classes, 3))
+    for c in range(n_classes):
+        mass = (effective[c] * stands[c]).sum()
+        v = (effective[c] * stands[c] * stands[c]).sum() / mass if mass > 0.0 else 1e-9
+        whole_class[c] = stream[c].sum(), mass / v, v
     for number in range(len(KAPPAS)):
         kappa = KAPPAS[number]
         rate, whole = 0.0, 1e-12
@@ -355,11 +359,7 @@ def _estimate_kappa(counts: _CellCounts) -> float:
                 rate += s / seen[c] * share
                 whole += s / seen[c]
         for c in range(n_classes):
-            s, a, v = stream[c].sum(), 0.0, 1e-9
-            mass = (effective[c] * stands[c]).sum()
-            if mass > 0.0:
-                v = (effective[c] * stands[c] * stands[c]).sum() / mass
-                a = mass / v
+            s, a, v = whole_class[c]
             if s + a >= CRUMB:
                 share, log_evidence = known_share(room, s, a, v * kappa, EVEN)
                 evidence[number] += log_evidence
