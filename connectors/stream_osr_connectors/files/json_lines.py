@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
+from typing import Any
 
 from stream_osr.errors import ConnectorError
 from stream_osr.printable_text import brief
@@ -59,8 +61,23 @@ class JsonLinesSink(ByteSink):
         ConnectorError
             If the file does not accept the record, or a value has no form in JSON. The record is then not written.
         """
-        self._put(f"{json_text(record)}\n".encode())
+        self._put(_line(record))
 
+
+def _line(record: Mapping[str, object]) -> bytes:
+    """Write a record as one line, by orjson if it is installed, the record has plain types, and its text is ASCII."""
+    if orjson is not None:
+        with suppress(TypeError):
+            own = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS  # no form in JSON
+            line: bytes = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE | own)
+            if line.isascii():
+                return line
+    return f"{json_text(record)}\n".encode()
+
+
+orjson: Any = None  # an extra
+with suppress(ImportError):
+    orjson = import_module("orjson")
 
 _encode: Callable[[object], str] = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
