@@ -173,7 +173,7 @@ class PredictiveCache:
 def _look_and_balance(values: np.ndarray, chain: Native) -> tuple[np.ndarray, np.ndarray]:
     """Predict transformed rows without gaps in one chain whose neighbours are independent, in one call.
 
-    ``chain`` has the view of the chain, the log weights of its classes, bounds of its levels, and its known shares.
+    ``chain`` has its view, the log weight of each class, what :func:`levels_of` needs, and the known shares.
 
     Returns
     -------
