@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -66,7 +67,7 @@ class JsonLinesSink(ByteSink):
 
 def _line(record: Mapping[str, object]) -> bytes:
     """Write a record as one line, by orjson if it is installed, the record has plain types, and its text is ASCII."""
-    if orjson is not None:
+    if (orjson := _orjson()) is not None:
         with suppress(TypeError):
             own = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS  # no form in JSON
             line: bytes = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE | own)
@@ -75,9 +76,13 @@ def _line(record: Mapping[str, object]) -> bytes:
     return f"{json_text(record)}\n".encode()
 
 
-orjson: Any = None  # an extra
-with suppress(ImportError):
-    orjson = import_module("orjson")
+@cache
+def _orjson() -> Any:
+    """Import orjson when the first record is written. ``None``: this extra is not installed."""
+    with suppress(ImportError):
+        return import_module("orjson")
+    return None
+
 
 _encode: Callable[[object], str] = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
