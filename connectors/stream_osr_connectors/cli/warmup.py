@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stream_osr_connectors.cli.stream_summary import Phases
 from stream_osr_connectors.terminal import Terminal
@@ -41,24 +42,31 @@ def warmup() -> None:
 def compiling_beside() -> Iterator[None]:
     """Compile the kernels of a stream in a second process, while this one trains.
 
-    Nothing happens if they are compiled, cannot be cached, or if there is only one core.
+    Nothing happens if they are compiled, cannot be cached, or if there is only one core. If several processes begin
+    together, one of them starts a second process.
     """
     from stream_osr.compiling import wait_silently
     from stream_osr.model.jit import is_to_be_cached
     from stream_osr.model.step import seat_batch
     from stream_osr.parallel import usable_cores
 
-    if usable_cores() < 2 or not is_to_be_cached(seat_batch):
-        yield
-        return
-    wait_silently()
-    command = f"from {__name__} import compile_stream; compile_stream()"
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen([sys.executable, "-c", command], stdin=quiet, stdout=quiet, stderr=quiet) as other:
+    kernel: Any = seat_batch
+    helps = usable_cores() > 1 and is_to_be_cached(kernel)
+    with ExitStack() as opened:
         try:
-            yield
-        finally:
-            other.terminate()
+            if helps:
+                lock = opened.enter_context(Path(kernel.stats.cache_path, "second_process.lock").open("ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            helps = False
+        if helps:
+            wait_silently()
+            command = f"from {__name__} import compile_stream; compile_stream()"
+            quiet = subprocess.DEVNULL
+            started = subprocess.Popen([sys.executable, "-c", command], stdin=quiet, stdout=quiet, stderr=quiet)
+            opened.enter_context(started)
+            opened.callback(started.terminate)
+        yield
 
 
 def compile_stream() -> None:
