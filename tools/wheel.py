@@ -47,7 +47,8 @@ def put(kept: Path, package: Path, folder: Path) -> None:
     locator: Any = CompileResultCacheImpl._locator_classes[0]
     for sources in sorted({path.parent for path in package.rglob("*.py")}):
         if (found := kept / locator.get_suitable_cache_subpath(sources / "any.py")).is_dir():
-            shutil.copytree(found, folder / sources.relative_to(package))
+            no_locks = shutil.ignore_patterns("*.lock")
+            shutil.copytree(found, folder / sources.relative_to(package), ignore=no_locks)
     (folder / "numba").write_text(f"{numba.__version__}\n")
 
 
