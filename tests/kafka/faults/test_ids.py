@@ -99,7 +99,7 @@ def test_a_foreign_producer(site: Site) -> None:
                 trial.feed(4)
                 time.sleep(0.4)
                 foreign.begin_transaction()
-                foreign.send(f"{trial.stream.topic}.decisions", b"foreign", partition=0)
+                foreign.send(f"{trial.stream.topic}.decisions", b"foreign", partition=0).get(timeout=5)
                 foreign.abort_transaction()
         except KafkaError:
             fenced += 1
